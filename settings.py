@@ -1,0 +1,187 @@
+"""Settings: the only reader of the environment, once per process. Every variable is listed in deploy/env.example."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+MISCONFIGURED = 78  # exit code (EX_CONFIG) of a process that cannot run with its settings: starting it again is no help
+
+
+class SettingsError(ValueError):
+    """A variable has a value we cannot use; the message names it and what is allowed."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    # where things are; None means: the embedded part is started by `errand up`
+    database_url: str | None = None
+    temporal_address: str | None = None  # only to know whether one was given; the SDK's envconfig reads the rest
+    anthropic_api_key: str | None = field(default=None, repr=False)
+    anthropic_base_url: str | None = None
+    data_dir: Path | None = None  # of the embedded stack; None: chosen by deploy/local.py
+    workspaces_dir: Path = ROOT / ".errand" / "workspaces"
+
+    otel_exporter_otlp_endpoint: str | None = None  # where traces are sent to; None: nowhere
+
+    # the CLI
+    url: str | None = None  # of the API; None: the embedded stack's
+    api_key: str | None = field(default=None, repr=False)
+    no_color: str | None = None  # any value: no colours; see no-color.org
+    term: str | None = None
+
+    # the API
+    host: str = "127.0.0.1"
+    port: int = 8700
+    max_body_bytes: int = 1_048_576
+    max_input_chars: int = 200_000
+    max_file_bytes: int = 20_971_520
+    requests_per_minute: int = 600  # per key
+    live_tasks: int = 200  # per key
+    poll_interval_ms: int = 2_000
+
+    # agents and models
+    agents_dir: Path = ROOT / "agents"
+    prices_file: Path = ROOT / "agents" / "prices.yaml"
+    tools_module: str | None = None  # a Python module with TOOLS = [Tool(...), ...] of your own
+    default_model: str = "claude-sonnet-5-5"
+    attempts_before_fallback: int = 3
+    max_ttl_ms: int = 30 * 24 * 3_600_000
+    max_steps: int = 2_000
+    max_tokens: int = 100_000_000
+    max_cost_usd: float = 10_000.0
+    subagent_depth: int = 1  # how deep subagents may nest, unless a definition says otherwise
+    max_questions: int = 20  # input requests one session may make
+    retention_ms: int = 30 * 24 * 3_600_000  # of content after a session's end, unless the task says otherwise
+    budget_low_percent: int = 20  # left of a budget when watchers are told
+    loop_warning: int = 4  # repetitions before an agent is warned
+    loop_limit: int = 8  # and before its session is ended
+    acceptance_rounds: int = 3  # checks of the acceptance criteria before the session fails
+    anomaly_error_rate: float = 0.5  # share of failed tool calls that raises an event
+    anomaly_spend_per_minute: float = 1.0  # dollars
+    anomaly_denied: int = 5  # denied tool calls
+    max_children: int = 50  # subagents of one conversation at work at once; at most 500
+
+    # notifications
+    notify_private_hosts: tuple[str, ...] = ()  # hosts that may be told although their addresses are private
+    delivery_hours: float = 72.0  # how long a delivery is tried
+    smtp_host: str | None = None  # None: no e-mail
+    smtp_port: int = 587
+    smtp_tls: str = "starttls"  # starttls | tls | none
+    smtp_user: str | None = None
+    smtp_password: str | None = field(default=None, repr=False)
+    smtp_from: str = "errand@localhost"
+
+    # the worker
+    task_queue: str = "errand"
+    max_model_calls: int = 100
+    max_tool_calls: int = 50
+    drain_seconds: float = 90.0
+    sandbox: str = "auto"  # auto | bwrap | sandlock | seatbelt | virtual | none
+    allow_private_hosts: tuple[str, ...] = ()  # hosts that fetch_url may reach although their addresses are private
+    cancel_heartbeat_seconds: float = 1.0
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str] | None = None) -> "Settings":
+        env = os.environ if env is None else env
+        values: dict[str, object] = {}
+        for name, kind in VARIABLES.items():
+            raw = env.get(name, "").strip()
+            if raw:
+                values[field_of(name)] = _convert(name, raw, kind)
+        settings = cls(**values)  # type: ignore[arg-type]
+        if settings.sandbox not in SANDBOXES:
+            raise SettingsError(f"ERRAND_SANDBOX: {settings.sandbox!r} is not one of {', '.join(SANDBOXES)}")
+        if not 1 <= settings.max_children <= MOST_CHILDREN:
+            raise SettingsError(f"ERRAND_MAX_CHILDREN: must be from 1 to {MOST_CHILDREN}")
+        if settings.smtp_tls not in SMTP_TLS:
+            raise SettingsError(f"ERRAND_SMTP_TLS: {settings.smtp_tls!r} is not one of {', '.join(SMTP_TLS)}")
+        if not 1 <= settings.loop_warning < settings.loop_limit:
+            raise SettingsError("ERRAND_LOOP_WARNING: must be at least 1 and below ERRAND_LOOP_LIMIT")
+        if settings.budget_low_percent > 100:
+            raise SettingsError("ERRAND_BUDGET_LOW_PERCENT: must be from 0 to 100")
+        return settings
+
+
+MOST_CHILDREN = 500  # beyond that one conversation's history grows too fast
+SMTP_TLS = ("starttls", "tls", "none")
+SANDBOXES = ("auto", "bwrap", "sandlock", "seatbelt", "virtual", "none")
+
+VARIABLES: dict[str, type] = {
+    "ERRAND_DATABASE_URL": str,
+    "TEMPORAL_ADDRESS": str,
+    "ANTHROPIC_API_KEY": str,
+    "ANTHROPIC_BASE_URL": str,
+    "ERRAND_DATA_DIR": Path,
+    "ERRAND_WORKSPACES_DIR": Path,
+    "OTEL_EXPORTER_OTLP_ENDPOINT": str,
+    "ERRAND_URL": str,
+    "ERRAND_API_KEY": str,
+    "NO_COLOR": str,
+    "TERM": str,
+    "ERRAND_HOST": str,
+    "ERRAND_PORT": int,
+    "ERRAND_MAX_BODY_BYTES": int,
+    "ERRAND_MAX_INPUT_CHARS": int,
+    "ERRAND_MAX_FILE_BYTES": int,
+    "ERRAND_REQUESTS_PER_MINUTE": int,
+    "ERRAND_LIVE_TASKS": int,
+    "ERRAND_POLL_INTERVAL_MS": int,
+    "ERRAND_AGENTS_DIR": Path,
+    "ERRAND_PRICES_FILE": Path,
+    "ERRAND_TOOLS_MODULE": str,
+    "ERRAND_DEFAULT_MODEL": str,
+    "ERRAND_ATTEMPTS_BEFORE_FALLBACK": int,
+    "ERRAND_MAX_TTL_MS": int,
+    "ERRAND_MAX_STEPS": int,
+    "ERRAND_MAX_TOKENS": int,
+    "ERRAND_MAX_COST_USD": float,
+    "ERRAND_SUBAGENT_DEPTH": int,
+    "ERRAND_MAX_CHILDREN": int,
+    "ERRAND_MAX_QUESTIONS": int,
+    "ERRAND_RETENTION_MS": int,
+    "ERRAND_NOTIFY_PRIVATE_HOSTS": tuple,
+    "ERRAND_DELIVERY_HOURS": float,
+    "ERRAND_SMTP_HOST": str,
+    "ERRAND_SMTP_PORT": int,
+    "ERRAND_SMTP_TLS": str,
+    "ERRAND_SMTP_USER": str,
+    "ERRAND_SMTP_PASSWORD": str,
+    "ERRAND_SMTP_FROM": str,
+    "ERRAND_BUDGET_LOW_PERCENT": int,
+    "ERRAND_LOOP_WARNING": int,
+    "ERRAND_LOOP_LIMIT": int,
+    "ERRAND_ACCEPTANCE_ROUNDS": int,
+    "ERRAND_ANOMALY_ERROR_RATE": float,
+    "ERRAND_ANOMALY_SPEND_PER_MINUTE": float,
+    "ERRAND_ANOMALY_DENIED": int,
+    "ERRAND_TASK_QUEUE": str,
+    "ERRAND_MAX_MODEL_CALLS": int,
+    "ERRAND_MAX_TOOL_CALLS": int,
+    "ERRAND_DRAIN_SECONDS": float,
+    "ERRAND_SANDBOX": str,
+    "ERRAND_ALLOW_PRIVATE_HOSTS": tuple,
+    "ERRAND_CANCEL_HEARTBEAT_SECONDS": float,
+}
+
+
+CLI_ONLY = frozenset({"ERRAND_URL", "ERRAND_API_KEY", "NO_COLOR", "TERM"})  # of the person at the terminal
+
+
+def field_of(variable: str) -> str:
+    return variable.removeprefix("ERRAND_").lower()
+
+
+def _convert(name: str, raw: str, kind: type) -> object:
+    if kind is tuple:
+        return tuple(part.strip() for part in raw.split(",") if part.strip())
+    if kind is Path:
+        return Path(raw).expanduser()
+    try:
+        value = kind(raw)
+    except ValueError:
+        raise SettingsError(f"{name}: {raw!r} is not a valid {kind.__name__}") from None
+    if kind in (int, float) and value < 0:
+        raise SettingsError(f"{name}: {raw!r} must not be negative")
+    return value
