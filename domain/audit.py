@@ -1,0 +1,126 @@
+"""The audit log's chains: each entry holds the hash of the one before it, so that nothing can be changed or taken out.
+
+The database writes entries (store/functions/append_audit.sql); this is how anybody checks them.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from pydantic import BaseModel, ConfigDict
+
+TENANT = ""  # the chain of what belongs to no conversation; it also vouches for the others
+SEAL = "seal"
+MISSING = "it is missing"
+
+
+class Entry(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    tenant: str
+    chain: str
+    seq: int
+    at: datetime
+    actor: str
+    action: str
+    session_id: str = ""
+    subject: str = ""
+    digest: str = ""
+    previous: str = ""
+    hash: str = ""
+
+
+class Head(BaseModel):
+    """The last entry of a chain, as it is known elsewhere."""
+
+    model_config = ConfigDict(frozen=True)
+
+    chain: str
+    seq: int
+    hash: str
+
+
+class Break(BaseModel):
+    """The first place where a chain does not hold."""
+
+    chain: str
+    seq: int
+    problem: str
+
+
+def link(entry: Entry) -> str:
+    """The hash of an entry, which stands in the next one; each part is told with its length, so that none can shift."""
+    at = entry.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    parts = [entry.previous, entry.tenant, entry.chain, str(entry.seq), at, entry.actor, entry.action]
+    parts += [entry.session_id, entry.subject, entry.digest]
+    return hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode()).hexdigest()
+
+
+def sealed(entry: Entry) -> list[Head]:
+    """The heads that an entry of the tenant's own chain vouches for."""
+    if entry.chain != TENANT or entry.action != SEAL:
+        return []
+    lines = [line.rsplit(" ", 2) for line in entry.subject.split("\n")]
+    return [Head(chain=chain, seq=int(seq), hash=known) for chain, seq, known in lines]
+
+
+class Verifier:
+    """Reads all entries of a tenant, ordered by chain and number, and then its heads; stops at the first break."""
+
+    def __init__(self, expected: str | None = None) -> None:
+        self.entries = 0
+        self._expected = expected  # a head that was noted elsewhere
+        self._last: dict[str, Entry] = {}
+        self._vouched: dict[tuple[str, int], str] = {}
+
+    def read(self, entries: Iterable[Entry]) -> Break | None:
+        for entry in entries:
+            if (found := self._break(entry)) is not None:
+                return found
+            self._last[entry.chain] = entry
+            if (entry.chain, entry.hash) == (TENANT, self._expected):
+                self._expected = None
+            self._vouched |= {(head.chain, head.seq): head.hash for head in sealed(entry)}
+            self.entries += 1
+        return None
+
+    def _break(self, entry: Entry) -> Break | None:
+        before = self._last.get(entry.chain)
+        expected, previous = (before.seq + 1, before.hash) if before else (1, "")
+        seq, problem = entry.seq, ""
+        if entry.seq > expected:
+            seq, problem = expected, MISSING
+        elif entry.seq < expected:
+            problem = "it is there twice"
+        elif entry.previous != previous:
+            problem = "it does not follow from the entry before it"
+        elif entry.hash != link(entry):
+            problem = "it was changed"
+        elif self._vouched.pop((entry.chain, entry.seq), entry.hash) != entry.hash:
+            problem = "it is not the entry that was sealed: the chain was written anew"
+        return Break(chain=entry.chain, seq=seq, problem=problem) if problem else None
+
+    def end(self, heads: Iterable[Head]) -> Break | None:
+        """What only shows at the end: chains that are shorter than was known of them, or gone."""
+        for head in heads:
+            last = self._last.get(head.chain)
+            if last is None or last.seq < head.seq:
+                return Break(chain=head.chain, seq=last.seq + 1 if last else 1, problem=MISSING)
+            if (last.seq, last.hash) != (head.seq, head.hash):
+                return Break(chain=head.chain, seq=last.seq, problem="it is not the entry that the chain ended with")
+        for chain, _ in self._vouched:
+            last = self._last.get(chain)
+            return Break(chain=chain, seq=last.seq + 1 if last else 1, problem=f"{MISSING}, and it was sealed")
+        if self._expected is not None:
+            return Break(chain=TENANT, seq=1, problem="the head that was noted elsewhere is not in it")
+        return None
+
+    @property
+    def chains(self) -> int:
+        return len(self._last)
+
+    @property
+    def head(self) -> str:
+        """Kept elsewhere, it proves later that everything up to now is still there."""
+        last = self._last.get(TENANT)
+        return last.hash if last else ""

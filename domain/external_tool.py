@@ -1,0 +1,47 @@
+"""External tools: a caller declares them, the model calls them, and the caller answers each call itself."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from domain.json_schema import Problem, has_patterns, schema_problems
+
+MOST_TOOLS = 32
+
+# what a call came to, in the words of whoever made it elsewhere
+RESULT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"result": {}, "error": {"type": "string", "minLength": 1, "maxLength": 60_000}},
+    "additionalProperties": False,
+    "minProperties": 1,
+    "maxProperties": 1,
+}
+
+
+class ExternalTool(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")
+    description: str = Field(min_length=1, max_length=2_000)
+    input_schema: dict[str, Any]
+
+
+def tool_problems(where: str, declared: Sequence[ExternalTool], known: Collection[str]) -> list[Problem]:
+    """What speaks against these tools; `known` are the platform's own, which none may hide."""
+    found: list[Problem] = []
+    names = [tool.name for tool in declared]
+    for place, tool in enumerate(declared):
+        field = f"{where}.{place}"
+        if tool.name in known:
+            found.append(Problem(f"{field}.name", "there is already a tool by this name"))
+        elif tool.name in names[:place]:
+            found.append(Problem(f"{field}.name", "it is listed twice"))
+        schema = tool.input_schema
+        if schema.get("type") != "object":
+            found.append(Problem(f"{field}.input_schema.type", "the arguments of a tool are an object", ("object",)))
+        elif has_patterns(schema):
+            found.append(Problem(f"{field}.input_schema", "it may have no regular expressions"))
+        else:
+            found += schema_problems(f"{field}.input_schema", schema)
+    return found

@@ -1,0 +1,31 @@
+"""Ids: 26 characters, URL-safe, sortable by time; derived ones come from a key and never from a counter."""
+
+import hashlib
+import re
+import secrets
+import time
+
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford base 32: no i, l, o, u
+ID_PATTERN = r"^[0-9a-hjkmnp-tv-z]{26}$"
+_ID = re.compile(ID_PATTERN)
+
+
+def _encode(value: int, length: int) -> str:
+    return "".join(ALPHABET[(value >> (5 * place)) & 31] for place in range(length - 1, -1, -1))
+
+
+def new_id(now_ms: int | None = None) -> str:
+    """A fresh id: 48 bits of time, then 80 random bits."""
+    stamp = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    return _encode(stamp, 10) + _encode(secrets.randbits(80), 16)
+
+
+def derive_id(base: str, *parts: object) -> str:
+    """The id that follows from `base` and a key: the same on every retry, replay and reset; sorts beside `base`."""
+    named = [base, *map(str, parts)]
+    digest = hashlib.sha256("".join(f"{len(part)}:{part}" for part in named).encode()).digest()
+    return base[:10] + _encode(int.from_bytes(digest[:10], "big"), 16)
+
+
+def is_id(text: str) -> bool:
+    return _ID.fullmatch(text) is not None

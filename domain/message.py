@@ -1,0 +1,132 @@
+"""The message tree's nodes, and how a path of them becomes what the model API wants to see."""
+
+import json
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+USER, NOTE, ASSISTANT, TOOL_RESULTS, SUMMARY = "user", "note", "assistant", "tool_results", "summary"
+
+UNANSWERED = "No result: the call was interrupted before it could report. It may or may not have happened."
+
+
+class Node(BaseModel):
+    """One immutable message; `body` is JSON whose shape follows from `kind`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    parent: str | None
+    session_id: str
+    kind: str
+    author: str = ""
+    line: str = "main"
+    step: int
+    body: str
+
+    def content(self) -> dict[str, Any]:
+        value: dict[str, Any] = json.loads(self.body)
+        return value
+
+
+def text_of(node: Node) -> str:
+    """The readable words of a node."""
+    body = node.content()
+    if node.kind == ASSISTANT:
+        return "\n\n".join(block["text"] for block in body["content"] if block["type"] == "text").strip()
+    if node.kind == USER:
+        return "\n\n".join(part["text"] for part in body["parts"])
+    if node.kind == TOOL_RESULTS:
+        return "\n\n".join(result["text"] for result in body["results"])
+    return str(body["text"])
+
+
+def calls_of(node: Node) -> list[dict[str, Any]]:
+    """The tool calls an assistant node asks for, in order."""
+    if node.kind != ASSISTANT:
+        return []
+    return [block for block in node.content()["content"] if block["type"] == "tool_use"]
+
+
+def answer_calls(calls: list[dict[str, Any]], results: list[dict[str, Any]]) -> dict[str, Any]:
+    """The tool_results body that answers every call, with a synthetic result where none is known."""
+    known = {result["index"]: result for result in results}
+    answers = []
+    for index, call in enumerate(calls):
+        result = known.get(index)
+        settled = result is not None and result["state"] != "started"
+        answers.append(
+            {
+                "tool_use_id": call["id"],
+                "text": result["text"] if result is not None and settled else UNANSWERED,
+                "failed": not settled or (result is not None and result["state"] != "ok"),
+            }
+        )
+    return {"results": answers}
+
+
+def _blocks(node: Node, model: str) -> tuple[str, list[dict[str, Any]]]:
+    body = node.content()
+    if node.kind == ASSISTANT:
+        # a thinking block is signed for the model that thought it
+        foreign = body.get("model") != model
+        thoughts = ("thinking", "redacted_thinking")
+        return "assistant", [block for block in body["content"] if not (foreign and block["type"] in thoughts)]
+    if node.kind == TOOL_RESULTS:
+        return "user", [
+            {
+                "type": "tool_result",
+                "tool_use_id": result["tool_use_id"],
+                "content": result["text"] or "(no output)",
+                "is_error": result["failed"],
+            }
+            for result in body["results"]
+        ]
+    if node.kind == USER:
+        return "user", [{"type": "text", "text": part["text"]} for part in body["parts"]]
+    if node.kind == SUMMARY:
+        return "user", [{"type": "text", "text": f"<checkpoint>\n{body['text']}\n</checkpoint>"}]
+    return "user", [{"type": "text", "text": f"<system_message>\n{body['text']}\n</system_message>"}]
+
+
+def since_checkpoint(nodes: list[Node]) -> list[Node]:
+    """Only what follows the newest checkpoint, and the checkpoint itself, is shown to the model."""
+    for place in range(len(nodes) - 1, -1, -1):
+        if nodes[place].kind == SUMMARY:
+            return nodes[place:]
+    return nodes
+
+
+def render(nodes: list[Node], model: str) -> list[dict[str, Any]]:
+    """The messages of a request: neighbours of one role are merged, as the API demands alternation."""
+    messages: list[dict[str, Any]] = []
+    for node in since_checkpoint(nodes):
+        role, blocks = _blocks(node, model)
+        if not blocks:
+            continue
+        if messages and messages[-1]["role"] == role:
+            messages[-1]["content"].extend(blocks)
+        else:
+            messages.append({"role": role, "content": blocks})
+    return messages
+
+
+def mark_cacheable(messages: list[dict[str, Any]]) -> None:
+    """Set the moving cache points: the end of the newest user message, and of the one before it."""
+    users = [message for message in messages if message["role"] == "user"]
+    for message in users[-2:]:
+        message["content"][-1] = {**message["content"][-1], "cache_control": {"type": "ephemeral"}}
+
+
+def shorten_results(nodes: list[Node], limit: int) -> list[Node]:
+    """The same path with long tool results cut: what a checkpoint is written from when the whole does not fit."""
+    shorter = []
+    for node in nodes:
+        if node.kind == TOOL_RESULTS:
+            body = node.content()
+            for result in body["results"]:
+                if len(result["text"]) > limit:
+                    result["text"] = result["text"][:limit] + f"\n[… {len(result['text']) - limit} characters left out]"
+            node = node.model_copy(update={"body": json.dumps(body)})
+        shorter.append(node)
+    return shorter

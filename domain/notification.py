@@ -1,0 +1,200 @@
+"""Notifications: who is told of what, in which words, when again, and how a webhook is signed."""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+# the events of a session that the feed of its tenant shows
+FEED = (
+    *("task_started", "task_completed", "task_failed", "task_cancelled", "mailbox_updated"),
+    *("input_required", "input_received", "input_reminder", "input_escalated", "budget_low", "anomaly"),
+)
+CONFIG = ("notify", "reminder_after", "escalate_after", "escalate_to")  # of a task, and of all it sets in motion
+TEST = "test"  # sent on demand, to see that a subscription works
+
+PREFIX = "whsec_"
+ROTATION_HOURS = 24  # for so long the old secret signs too
+MOST_PATIENCE = 86_400.0  # the longest pause that a receiver may ask for, in seconds
+_PAUSES = (5, 30, 300, 1_800, 7_200, 18_000, 36_000)  # seconds; the last one repeats
+
+
+class Subject(StrEnum):
+    """What a subscription can be about. Reminders come with input_required; an escalation goes to whom it names."""
+
+    TASK_COMPLETED = "task_completed"
+    TASK_FAILED = "task_failed"
+    TASK_CANCELLED = "task_cancelled"
+    INPUT_REQUIRED = "input_required"
+    BUDGET_LOW = "budget_low"
+    ANOMALY = "anomaly"
+    SUBSCRIPTION_DISABLED = "subscription_disabled"
+
+
+class Channel(StrEnum):
+    WEBHOOK = "webhook"
+    SLACK = "slack"
+    EMAIL = "email"
+    PUSH = "push"
+
+
+class SubscriptionStatus(StrEnum):
+    ACTIVE = "active"
+    DISABLED = "disabled"
+
+
+class DeliveryStatus(StrEnum):
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+
+
+class Subscription(BaseModel):
+    """A standing wish to be told; its secret is not part of it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    name: str
+    channel: Channel
+    target: str
+    events: list[str]
+    every_task: bool
+    status: SubscriptionStatus
+    failing_since: datetime | None
+    last_error: str | None
+    old_until: datetime | None
+    created_by: str
+    created_at: datetime
+
+
+class Delivery(BaseModel):
+    """One event on its way to one subscription."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    subscription_id: str
+    event: str
+    session_id: str | None
+    status: DeliveryStatus
+    attempts: int
+    last_error: str | None
+    next_at: datetime | None
+    created_at: datetime
+    delivered_at: datetime | None
+
+
+class DeliveryInput(BaseModel):
+    """What a Delivery workflow starts with: the words, the address and the secret stay in the store."""
+
+    tenant: str
+    id: str
+    span_s: float  # how long to go on trying
+
+
+class DeliveryAttempt(BaseModel):
+    tenant: str
+    id: str
+    pause_s: float | None = None  # until the next attempt, should this one fail; None: it is the last
+
+
+class DeliveryOutcome(BaseModel):
+    status: DeliveryStatus
+    note: str = ""
+    wait_s: float = 0.0  # until the next attempt: what was planned, or what the receiver asked for
+
+
+class Notice(BaseModel):
+    """What is told; the body of a webhook is this as JSON."""
+
+    model_config = ConfigDict(frozen=True)
+
+    type: str
+    timestamp: str
+    data: dict[str, Any]
+
+    @property
+    def subject(self) -> str:
+        """One line for people."""
+        head = _HEADS.get(self.type, self.type.replace("_", " "))
+        about = " ".join(str(self.data.get("title") or self.data.get("name") or "").split())
+        return f"{head}: {about}"[:200] if about else head
+
+    @property
+    def text(self) -> str:
+        """The rest, for people: what happened, and what they can do."""
+        data = self.data
+        lines = [str(data[key]) for key in ("question", "error", "output") if data.get(key)]
+        if "left" in data:
+            lines.append(
+                f"{data.get('budget')} of the {data.get('scope')}: {_figures(data, 'left', ' left of ', 'limit')}"
+            )
+        if "threshold" in data:
+            lines.append(f"{data.get('kind')}: {_figures(data, 'value', ', expected at most ', 'threshold')}")
+        if reason := data.get("reason"):
+            lines.append(f"Reason: {reason}" + (", with a partial result" if data.get("partial") else ""))
+        if request_id := data.get("request_id"):
+            verb = 'answer {} {} "…"' if data.get("kind") == "clarification" else "approve {} {}"
+            lines.append("Answer with: errand " + verb.format(data.get("task_id"), request_id))
+            lines.append(f"Until: {data.get('deadline')}")
+        elif task_id := data.get("task_id"):
+            lines.append(f"Task: {task_id}")
+        return "\n".join(lines)
+
+    @property
+    def urgent(self) -> bool:
+        return self.type in ("input_required", "input_reminder", "input_escalated", "task_failed")
+
+
+_HEADS = {
+    "task_completed": "Completed",
+    "task_failed": "Failed",
+    "task_cancelled": "Cancelled",
+    "input_required": "Waits for you",
+    "input_reminder": "Still waits for you",
+    "input_escalated": "Nobody has answered",
+    "budget_low": "Budget is low",
+    "anomaly": "Out of line",
+    "subscription_disabled": "Subscription switched off",
+    TEST: "It works",
+}
+
+
+def _figures(data: dict[str, Any], first: str, between: str, second: str) -> str:
+    return between.join(f"{data.get(name, 0):g}" for name in (first, second))
+
+
+def new_secret() -> str:
+    return PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+def signature(signing: list[str], id: str, timestamp: int, body: bytes) -> str:
+    """The value of `webhook-signature` after the Standard Webhooks convention; one signature for each secret."""
+    signed = f"{id}.{timestamp}.".encode() + body
+    digests = [hmac.digest(_key(secret), signed, hashlib.sha256) for secret in signing]
+    return " ".join("v1," + base64.b64encode(digest).decode() for digest in digests)
+
+
+def _key(secret: str) -> bytes:
+    try:
+        return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except binascii.Error:
+        raise ValueError("this is not a webhook secret") from None
+
+
+def pauses(span_s: float) -> list[float]:
+    """The seconds between attempts: short at first, then hours, all together the span."""
+    found: list[float] = []
+    left = span_s
+    while left > 0:
+        pause = min(float(_PAUSES[min(len(found), len(_PAUSES) - 1)]), left)
+        found.append(pause)
+        left -= pause
+    return found

@@ -1,0 +1,38 @@
+"""A plan: the steps an agent means to take, and when a new version of it counts as replanning."""
+
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class StepState(StrEnum):
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    DONE = "done"
+    SKIPPED = "skipped"
+
+
+class PlanStep(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    title: str = Field(min_length=1, max_length=300)
+    status: StepState = StepState.PENDING
+
+
+class Plan(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    steps: list[PlanStep] = Field(min_length=1, max_length=50)
+
+    @property
+    def current(self) -> int:
+        """The 1-based step under way; the number of steps once all are settled."""
+        for number, step in enumerate(self.steps, start=1):
+            if step.status in (StepState.PENDING, StepState.IN_PROGRESS):
+                return number
+        return len(self.steps)
+
+
+def replanned(old: Plan | None, new: Plan) -> bool:
+    """Ticking a step off is progress; other, fewer, more or reordered steps are a new plan."""
+    return old is not None and [step.title for step in old.steps] != [step.title for step in new.steps]

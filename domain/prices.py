@@ -1,0 +1,54 @@
+"""What a model call costs: a table that people edit, never a guess."""
+
+import re
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+_DATE_SUFFIX = re.compile(r"-\d{8}$")
+
+
+class Price(BaseModel):
+    """USD per million tokens, and how many tokens the model can take in."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    input: float = Field(ge=0, allow_inf_nan=False)
+    output: float = Field(ge=0, allow_inf_nan=False)
+    cache_read: float = Field(ge=0, allow_inf_nan=False)
+    cache_write: float = Field(ge=0, allow_inf_nan=False)
+    context_window: int | None = Field(default=None, ge=1)
+    thinking: Literal["adaptive", "budget"] = "adaptive"  # how the model is asked to think
+
+
+class PriceTable(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    models: dict[str, Price] = Field(default_factory=dict)
+
+    def price(self, model: str) -> Price | None:
+        """By the exact name, else by the name without its date; any other likeness would be a guess."""
+        return self.models.get(model) or self.models.get(_DATE_SUFFIX.sub("", model))
+
+    def cost(self, model: str, input: int, output: int, cache_read: int = 0, cache_write: int = 0) -> float | None:
+        """USD for these tokens (`input` without the cached ones), or None where the price is unknown."""
+        price = self.price(model)
+        if price is None:
+            return None
+        return (
+            input * price.input
+            + output * price.output
+            + cache_read * price.cache_read
+            + cache_write * price.cache_write
+        ) / 1_000_000
+
+    def thinking(self, model: str, tokens: int) -> dict[str, Any]:
+        """The request's `thinking`: newer models decide for themselves how much, older ones want a budget."""
+        price = self.price(model)
+        if price is not None and price.thinking == "budget":
+            return {"type": "enabled", "budget_tokens": tokens}
+        return {"type": "adaptive", "display": "summarized"}
+
+    def context_window(self, model: str) -> int | None:
+        price = self.price(model)
+        return price.context_window if price else None

@@ -1,0 +1,197 @@
+"""A task as a caller submits it, and the words in which the agent meets it."""
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic_core import PydanticCustomError
+
+from domain.acceptance import Criterion, words_of
+from domain.agent import VariableName
+from domain.external_tool import MOST_TOOLS, ExternalTool
+from domain.ids import ID_PATTERN
+from domain.input_request import OnExpiry
+from domain.policy import TALKING, Action, Rule
+from domain.session import SandboxMode
+
+
+def _says_something(text: str) -> str:
+    if not text.strip():  # models refuse it too
+        raise PydanticCustomError("empty", "there is nothing in it")
+    return text
+
+
+# how long it may be is a setting
+Text = Annotated[
+    str, StringConstraints(min_length=1), AfterValidator(_says_something), Field(json_schema_extra={"pattern": r"\S"})
+]
+Line = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
+Id = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
+
+
+MAX_RETENTION_MS = 100 * 366 * 24 * 3_600_000  # a hundred years
+DRY_RUN = (
+    "This is a dry run: calls that would change anything are described to you and not made. Go through the task as if "
+    "they had succeeded; the person wants to see what you would do."
+)
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class PastMessage(Strict):
+    role: Literal["user", "assistant"]
+    content: Text
+
+
+class TaskContext(Strict):
+    """What the agent should know beforehand."""
+
+    files: list[Id] = Field(
+        default_factory=list, max_length=100, description="ids of files; they appear in the workspace"
+    )
+    notes: list[Line] = Field(default_factory=list, max_length=50)
+    history_session: Id | None = Field(default=None, description="continue from what this finished session knew")
+    history: list[PastMessage] = Field(
+        default_factory=list, max_length=200, description="earlier messages, oldest first"
+    )
+    environment: dict[str, str] = Field(
+        default_factory=dict, max_length=50, description="facts about the environment, shown to the agent; no secrets"
+    )
+    variables: dict[VariableName, Annotated[str, StringConstraints(min_length=1, max_length=10_000)]] = Field(
+        default_factory=dict, max_length=50, description="values for the variables that the agent declares"
+    )
+
+
+class TreeConfig(Strict):
+    """What a task and all its subagents, however deep, may use together."""
+
+    ttl: int | None = Field(default=None, ge=1_000, le=MAX_RETENTION_MS, description="milliseconds")
+    max_steps: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_tool_calls: int | None = Field(default=None, ge=1)
+    max_sessions: int | None = Field(default=None, ge=1, description="the task's own and those of its subagents")
+
+
+class TaskConfig(Strict):
+    ttl: int | None = Field(default=None, ge=1_000, description="execution limit in milliseconds")
+    max_steps: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_tool_calls: int | None = Field(default=None, ge=1)
+    tree: TreeConfig | None = Field(default=None, description="a budget shared by the whole conversation")
+    model: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    sandbox: SandboxMode | None = Field(default=None, strict=False)
+    input_timeout: int | None = Field(
+        default=None, ge=1_000, description="how long a question may wait, in milliseconds"
+    )
+    on_input_timeout: OnExpiry | None = Field(
+        default=None, strict=False, description="what then: cancel, deny or default"
+    )
+    notify: list[Line] = Field(
+        default_factory=list, max_length=20, description="names of subscriptions, or channels: all subscriptions of one"
+    )
+    reminder_after: int | None = Field(
+        default=None, ge=1_000, description="remind of a question that nobody answered, in milliseconds"
+    )
+    escalate_after: int | None = Field(
+        default=None, ge=1_000, description="turn to escalate_to when nobody answered, in milliseconds"
+    )
+    escalate_to: Line | None = Field(default=None, description="the name of a subscription")
+    approval_required: bool = False
+    external_tools: list[ExternalTool] = Field(
+        default_factory=list, max_length=MOST_TOOLS, description="tools whose calls you answer, at …/input"
+    )
+    dry_run: bool = Field(default=False, description="calls with an effect are described, not made")
+    retention: int | None = Field(
+        default=None, ge=1_000, le=MAX_RETENTION_MS, description="how long its content is kept after its end, in ms"
+    )
+    await_children: bool | None = Field(
+        default=None, description="whether it stays at work until subagents that wake it have reported"
+    )
+
+
+class Boundary(Strict):
+    """What a task may touch at the most; a list that is given forbids all else of its kind."""
+
+    tools: list[Line] | None = Field(default=None, max_length=64)
+    hosts: list[Line] | None = Field(default=None, max_length=100, description="for fetch_url; * matches anything")
+    paths: list[Line] | None = Field(default=None, max_length=100, description="in the workspace; * matches anything")
+
+    def layers(self) -> list[list[Rule]]:
+        """The same as layers of rules: everything of a kind is denied, then what is named is allowed again."""
+        layers: list[list[Rule]] = []
+        if self.tools is not None:
+            layers.append(_only("*", [*TALKING, *self.tools]))
+        if self.hosts is not None or self.paths is not None:
+            # no rule can see which files and hosts a command will touch
+            layers.append([] if "bash" in (self.tools or []) else [Rule(permission="bash", action=Action.DENY)])
+        for named, tools in ((self.hosts, ("fetch_url",)), (self.paths, FILE_TOOLS)):
+            if named is not None:
+                layers += [
+                    [
+                        Rule(permission=tool, action=Action.DENY),
+                        *(Rule(permission=tool, pattern=one, action=Action.ALLOW) for one in named),
+                    ]
+                    for tool in tools
+                ]
+        return [layer for layer in layers if layer]
+
+
+def _only(permission: str, names: list[str]) -> list[Rule]:
+    return [
+        Rule(permission=permission, action=Action.DENY),
+        *(Rule(permission=name, action=Action.ALLOW) for name in names),
+    ]
+
+
+FILE_TOOLS = ("read_file", "write_file", "edit_file", "list_files", "search_files", "save_artifact")
+
+
+class TaskSpec(Strict):
+    """The body of POST /tasks."""
+
+    agent: Annotated[str, StringConstraints(min_length=1, max_length=63)]
+    input: Text | dict[str, Any]
+    title: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    acceptance_criteria: list[Criterion] = Field(
+        default_factory=list, max_length=50, description="checked before the task completes: texts or commands"
+    )
+    constraints: list[Line] = Field(default_factory=list, max_length=50)
+    permissions: list[Rule] = Field(default_factory=list, max_length=200, description="ordered; the last match decides")
+    boundary: Boundary | None = None
+    context: TaskContext = TaskContext()
+    config: TaskConfig = TaskConfig()
+
+
+def opening(spec: TaskSpec, files: list[str]) -> str:
+    """The first user message of a session; `files` are their names in the workspace."""
+    text = spec.input if isinstance(spec.input, str) else "```json\n" + json.dumps(spec.input, indent=2) + "\n```"
+    parts = [text]
+    if spec.acceptance_criteria:
+        parts.append("The task is done when:\n" + _bullets([words_of(one) for one in spec.acceptance_criteria]))
+    if spec.constraints:
+        parts.append("You must not violate:\n" + _bullets(spec.constraints))
+    if spec.context.notes:
+        parts.append("Notes:\n" + _bullets(spec.context.notes))
+    if files:
+        parts.append("Files in your workspace:\n" + _bullets(files))
+    if spec.context.environment:
+        parts.append(
+            "Environment:\n" + _bullets([f"{key}: {value}" for key, value in spec.context.environment.items()])
+        )
+    if spec.config.dry_run:
+        parts.append(DRY_RUN)
+    return "\n\n".join(parts)
+
+
+def title_of(spec: TaskSpec) -> str:
+    text = spec.title or (spec.input if isinstance(spec.input, str) else json.dumps(spec.input))
+    line = " ".join(text.split())
+    return line if len(line) <= 120 else line[:119] + "…"
+
+
+def _bullets(lines: list[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
