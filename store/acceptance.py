@@ -1,0 +1,27 @@
+"""Verdicts on acceptance criteria: written once for each round of a session, and read with its result."""
+
+import json
+from typing import Any
+
+from pydantic import BaseModel
+
+from domain.acceptance import CriterionVerdict
+from store.database import Pool, call
+
+
+class Round(BaseModel):
+    """The newest check of a session's criteria."""
+
+    round: int
+    passed: bool
+    verdicts: list[CriterionVerdict]
+
+
+async def get(pool: Pool, tenant: str, session_id: str) -> Round | None:
+    text = await pool.fetchval("SELECT acceptance FROM sessions WHERE tenant = $1 AND id = $2", tenant, session_id)
+    return Round.model_validate_json(text) if text else None
+
+
+async def record(pool: Pool, document: dict[str, Any]) -> None:
+    """A round that was written before is left as it is."""
+    await call(pool, "record_acceptance", json.dumps(document))

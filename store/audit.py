@@ -1,0 +1,101 @@
+"""The audit log: appended with what it records, read by anybody with the right, verified as a whole."""
+
+from typing import Any
+
+from domain.audit import Break, Entry, Head, Verifier
+from store.database import Connection, Pool
+
+_COLUMNS = "tenant, chain, seq, at, actor, action, session_id, subject, digest, previous, hash"
+EVERYBODY = "*"  # whose chain holds the shipped definitions
+BATCH = 2_000
+SEALED_AT_ONCE = 200  # heads in one entry
+
+
+class Listed(Entry):
+    number: int
+
+
+class Verdict(Verifier):
+    """A verification that came to its end."""
+
+    found: Break | None = None
+
+
+async def append(
+    connection: "Connection | Pool",
+    tenant: str,
+    chain: str,
+    actor: str,
+    action: str,
+    *,
+    session_id: str | None = None,
+    subject: str = "",
+    inputs: str | None = None,
+) -> None:
+    """In the transaction of what it records, as its last statement."""
+    await connection.execute(
+        "SELECT append_audit($1, $2, $3, $4, $5, $6, $7)", tenant, chain, actor, action, session_id, subject, inputs
+    )
+
+
+async def find(
+    pool: Pool,
+    tenant: str,
+    *,
+    session_id: str | None = None,
+    chain: str | None = None,
+    before: int | None = None,
+    limit: int,
+) -> list[Listed]:
+    """Newest first; the tenant's own and what concerns everybody."""
+    rows = await pool.fetch(
+        f"""SELECT {_COLUMNS}, number FROM audit
+             WHERE (tenant = $1 OR (tenant = $2 AND $3::text IS NULL AND $4::text IS NULL))
+               AND ($3::text IS NULL OR session_id = $3) AND ($4::text IS NULL OR chain = $4)
+               AND ($5::bigint IS NULL OR number < $5) ORDER BY number DESC LIMIT $6""",
+        tenant,
+        EVERYBODY,
+        session_id,
+        chain,
+        before,
+        limit,
+    )
+    return [Listed(**row) for row in rows]
+
+
+async def verify(pool: Pool, tenant: str, expected: str | None = None) -> Verdict:
+    """All chains of a tenant, and the one that concerns everybody, in one consistent look."""
+    async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
+        verdict = await _verify(connection, tenant, expected)
+        if verdict.found is None and (shared := (await _verify(connection, EVERYBODY)).found) is not None:
+            verdict.found = shared.model_copy(update={"chain": EVERYBODY})
+    return verdict
+
+
+async def _verify(connection: Connection, tenant: str, expected: str | None = None) -> Verdict:
+    verdict = Verdict(expected)
+    last: tuple[str, int] = ("", 0)
+    while verdict.found is None:
+        rows = await connection.fetch(
+            f"""SELECT {_COLUMNS} FROM audit WHERE tenant = $1 AND (chain, seq) > ($2, $3)
+                 ORDER BY chain, seq LIMIT $4""",
+            tenant,
+            *last,
+            BATCH,
+        )
+        verdict.found = verdict.read(Entry(**row) for row in rows)
+        if len(rows) < BATCH:
+            break
+        last = (rows[-1]["chain"], rows[-1]["seq"])
+    heads: list[Any] = await connection.fetch("SELECT chain, seq, hash FROM audit_heads WHERE tenant = $1", tenant)
+    verdict.found = verdict.found or verdict.end(Head(**row) for row in heads)
+    return verdict
+
+
+async def seal(pool: Pool) -> int:
+    """Vouch for all chains that have grown; answers how many."""
+    total = sealed = int(await pool.fetchval("SELECT seal_audit($1)", SEALED_AT_ONCE))
+    while sealed >= SEALED_AT_ONCE:
+        sealed = int(await pool.fetchval("SELECT seal_audit($1)", SEALED_AT_ONCE))
+        total += sealed
+    return total

@@ -1,0 +1,155 @@
+"""What a conversation looks like from outside: its threads, the tree of its sessions, its turns, what it used."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel
+
+from domain.mailbox import Delivery
+from domain.session import Reason, Status, Usage
+from store.database import Pool
+
+
+class Branch(BaseModel):
+    """A session as the tree shows it."""
+
+    session_id: str
+    thread_id: str
+    parent_session_id: str | None
+    spawned_by: str | None
+    session_type: str
+    name: str | None
+    agent: str
+    title: str
+    status: Status
+    reason: Reason | None
+    partial: bool
+    live: bool
+    blocking: bool
+    delivery: Delivery | None
+    transport: str
+    created_at: datetime
+    ended_at: datetime | None
+
+
+class ThreadRow(BaseModel):
+    thread_id: str
+    parent_thread_id: str | None
+    name: str
+    agent: str
+    depth: int
+    created_at: datetime
+
+
+class Turn(BaseModel):
+    """What was said to the agent, and what it came to."""
+
+    session_id: str
+    parent_session_id: str | None
+    trigger: str
+    agent: str
+    status: Status
+    reason: Reason | None
+    partial: bool
+    input: Any
+    output: str | None
+    error: str | None
+    created_at: datetime
+    ended_at: datetime | None
+
+
+_BRANCH = """id AS session_id, thread_id, parent_session_id, spawned_by, session_type, subagent_name AS name, agent,
+             title, status, reason, partial, live, blocking, delivery, created_at, ended_at,
+             coalesce(spec::jsonb ->> 'transport', 'stream') AS transport"""
+
+
+async def branches(pool: Pool, tenant: str, conversation_id: str, limit: int) -> list[Branch]:
+    """The newest sessions, oldest first; ids of siblings derive from their calls and do not tell the order."""
+    rows = await pool.fetch(
+        f"""SELECT * FROM (SELECT {_BRANCH} FROM sessions WHERE tenant = $1 AND conversation_id = $2
+                            ORDER BY id DESC LIMIT $3) newest ORDER BY created_at, session_id""",
+        tenant,
+        conversation_id,
+        limit,
+    )
+    return [Branch(**row) for row in rows]
+
+
+async def unfinished(pool: Pool, tenant: str, conversation_id: str, *, queued: bool = False) -> list[str]:
+    """The sessions at work, however deep; with `queued` also those that wait for their turn."""
+    rows = await pool.fetch(
+        """SELECT id FROM sessions WHERE tenant = $1 AND conversation_id = $2
+              AND status IN ('submitted', 'working', 'input_required') AND (live OR $3) ORDER BY id""",
+        tenant,
+        conversation_id,
+        queued,
+    )
+    return [row["id"] for row in rows]
+
+
+async def latest_committed(pool: Pool, tenant: str, thread_id: str) -> str | None:
+    """What a continuation of the thread goes on from."""
+    found: str | None = await pool.fetchval(
+        "SELECT id FROM sessions WHERE tenant = $1 AND thread_id = $2 AND committed ORDER BY ended_at DESC LIMIT 1",
+        tenant,
+        thread_id,
+    )
+    return found
+
+
+async def threads(pool: Pool, tenant: str, conversation_id: str, limit: int) -> list[ThreadRow]:
+    rows = await pool.fetch(
+        """SELECT id AS thread_id, parent_thread_id, name, agent, depth, created_at FROM threads
+            WHERE tenant = $1 AND conversation_id = $2 ORDER BY depth, id LIMIT $3""",
+        tenant,
+        conversation_id,
+        limit,
+    )
+    return [ThreadRow(**row) for row in rows]
+
+
+async def usage_by_model(pool: Pool, tenant: str, conversation_id: str) -> dict[str, Usage]:
+    """Over all its sessions; a cost is unknown as soon as one call's is."""
+    rows = await pool.fetch(
+        """SELECT data::jsonb ->> 'model' AS model, sum((c ->> 'llm_calls')::bigint)::bigint AS llm_calls,
+                  sum((c ->> 'input_tokens')::bigint)::bigint AS input_tokens,
+                  sum((c ->> 'output_tokens')::bigint)::bigint AS output_tokens,
+                  sum((c ->> 'cache_read_tokens')::bigint)::bigint AS cache_read_tokens,
+                  sum((c ->> 'cache_write_tokens')::bigint)::bigint AS cache_write_tokens,
+                  CASE WHEN bool_and(c ->> 'cost_usd' IS NOT NULL)
+                       THEN round(sum((c ->> 'cost_usd')::numeric), 9)::float8 END AS cost_usd
+             FROM events, LATERAL (SELECT data::jsonb -> 'call' AS c) x
+            WHERE tenant = $1 AND conversation_id = $2 AND type = 'usage_updated' GROUP BY 1 ORDER BY 1""",
+        tenant,
+        conversation_id,
+    )
+    return {row["model"]: Usage(**{key: value for key, value in row.items() if key != "model"}) for row in rows}
+
+
+async def turns(pool: Pool, tenant: str, conversation_id: str, after_id: str | None, limit: int) -> list[Turn]:
+    """The root thread's sessions in their order; what opened one is its task, or else the words it was opened with.
+    The order is not that of ids: the id of one that was woken derives from its cause, which may be old."""
+    rows = await pool.fetch(
+        """SELECT s.id AS session_id, s.parent_session_id, s.trigger, s.agent, s.status, s.reason, s.partial,
+                  s.output, s.error, s.created_at, s.ended_at,
+                  CASE WHEN s.trigger IN ('api', 'fork') THEN (s.spec::jsonb -> 'input')::text END AS asked,
+                  (SELECT i.parts FROM inbox i
+                    WHERE i.tenant = s.tenant AND i.id = s.inbox[array_upper(s.inbox, 1)]) AS parts
+             FROM sessions s
+            WHERE s.tenant = $1 AND s.thread_id = $2
+              AND ($3::text IS NULL OR (s.created_at, s.id) >
+                   (SELECT last.created_at, last.id FROM sessions last WHERE last.tenant = $1 AND last.id = $3))
+            ORDER BY s.created_at, s.id LIMIT $4""",
+        tenant,
+        conversation_id,
+        after_id,
+        limit,
+    )
+    return [_turn(dict(row)) for row in rows]
+
+
+def _turn(row: dict[str, Any]) -> Turn:
+    asked, parts = row.pop("asked"), row.pop("parts")
+    words = "\n\n".join(part["text"] for part in json.loads(parts or "[]"))
+    return Turn(**row, input=json.loads(asked) if asked else words or None)

@@ -1,0 +1,88 @@
+"""What a reopened Conversation workflow must know of its tree."""
+
+from domain.conversation_state import ConversationState, Live, Thread, Waiting
+from domain.mailbox import Delivery
+from store.database import Pool
+from store.mailbox import pending_for_fire
+
+
+async def load_state(pool: Pool, tenant: str, conversation_id: str) -> ConversationState:
+    """All that a reopened Conversation must know: of threads without a name only those on which something goes on,
+    so that what it loads does not grow with all that was ever handed out."""
+    async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
+        threads = await connection.fetch(
+            """SELECT id, parent_thread_id, name, depth,
+                      (SELECT s.id FROM sessions s WHERE s.tenant = $1 AND s.thread_id = t.id AND s.ended_at IS NOT NULL
+                        ORDER BY s.ended_at DESC LIMIT 1) AS last
+                 FROM threads t WHERE tenant = $1 AND conversation_id = $2
+                  AND (parent_thread_id IS NULL OR name <> id
+                       OR EXISTS (SELECT 1 FROM inbox i WHERE i.tenant = $1 AND i.conversation_id = $2
+                                     AND i.thread_id = t.id AND i.taken_by IS NULL)
+                       OR id IN (SELECT unnest(ARRAY[s.thread_id, p.thread_id])
+                                   FROM sessions s LEFT JOIN sessions p ON p.tenant = s.tenant AND p.id = s.spawned_by
+                                  WHERE s.tenant = $1 AND s.conversation_id = $2
+                                    AND s.status IN ('submitted', 'working', 'input_required')))""",
+            tenant,
+            conversation_id,
+        )
+        sessions = await connection.fetch(
+            """SELECT s.id, s.thread_id, s.live, s.status, s.spawned_by, s.blocking, s.delivery, p.thread_id AS spawner
+                 FROM sessions s LEFT JOIN sessions p ON p.tenant = s.tenant AND p.id = s.spawned_by
+                WHERE s.tenant = $1 AND s.conversation_id = $2
+                  AND s.status IN ('submitted', 'working', 'input_required') ORDER BY s.id""",
+            tenant,
+            conversation_id,
+        )
+        inbox = await connection.fetch(
+            """SELECT id, thread_id, number, source FROM inbox
+                WHERE tenant = $1 AND conversation_id = $2 AND taken_by IS NULL ORDER BY number""",
+            tenant,
+            conversation_id,
+        )
+        ended = await connection.fetch(
+            """SELECT s.id, p.thread_id FROM sessions s JOIN sessions p ON p.tenant = s.tenant AND p.id = s.spawned_by
+                WHERE s.tenant = $1 AND s.conversation_id = $2 AND s.ended_at IS NOT NULL AND p.live ORDER BY s.id""",
+            tenant,
+            conversation_id,
+        )
+    state = ConversationState(pending=await pending_for_fire(pool, tenant, conversation_id))
+    for row in threads:
+        state.threads[row["id"]] = Thread(
+            parent=row["parent_thread_id"], name=row["name"], depth=row["depth"], last=row["last"]
+        )
+    for row in sessions:
+        if not row["live"]:
+            state.threads[row["thread_id"]].queue.append(row["id"])
+            continue
+        state.threads[row["thread_id"]].live = row["id"]
+        state.live[row["id"]] = Live(
+            thread=row["thread_id"],
+            spawned_by=row["spawned_by"],
+            spawner=row["spawner"],
+            blocking=row["blocking"],
+            delivery=row["delivery"] or Delivery.HOLD,
+        )
+    for row in ended:
+        state.threads[row["thread_id"]].ended.append(row["id"])
+    for row in inbox:
+        waiting = Waiting(id=row["id"], outcome=row["source"] is not None)
+        state.threads[row["thread_id"]].inbox.append(waiting)
+    return state
+
+
+async def stranded(pool: Pool, older_than_s: float, limit: int = 200) -> list[tuple[str, str]]:
+    """Conversations of all tenants in which something waits longer than it would if their workflow were there: a
+    message that nobody took, or a session that has not stirred since a subagent of its ended."""
+    rows = await pool.fetch(
+        """SELECT i.tenant, i.conversation_id FROM inbox i
+             JOIN conversations c ON c.tenant = i.tenant AND c.id = i.conversation_id AND c.status = 'open'
+            WHERE i.taken_by IS NULL AND i.created_at < now() - make_interval(secs => $1)
+           UNION
+           SELECT s.tenant, s.conversation_id FROM sessions s
+             JOIN sessions p ON p.tenant = s.tenant AND p.id = s.spawned_by AND p.live
+            WHERE s.ended_at > p.updated_at AND s.ended_at < now() - make_interval(secs => $1)
+            LIMIT $2""",
+        older_than_s,
+        limit,
+    )
+    return [(row["tenant"], row["conversation_id"]) for row in rows]

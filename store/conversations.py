@@ -1,0 +1,236 @@
+"""Conversations: their rows, and the words that wait for a thread."""
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from domain.mailbox import Delivery
+from store import audit, workspaces
+from store.database import Pool
+from store.workspaces import Manifest
+
+TELLING = timedelta(seconds=20)  # whoever wrote words down has told of them by then, or will not
+
+
+class Conversation(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    title: str
+    status: str
+    delivery: Delivery | None
+    metadata: dict[str, Any]
+    created_at: datetime
+    updated_at: datetime
+
+
+_COLUMNS = "id, title, status, delivery, metadata::text AS metadata, created_at, updated_at"
+
+
+def _read(row: Any) -> Conversation:
+    return Conversation(**{**row, "metadata": json.loads(row["metadata"])})
+
+
+async def get(pool: Pool, tenant: str, conversation_id: str) -> Conversation | None:
+    row = await pool.fetchrow(
+        f"SELECT {_COLUMNS} FROM conversations WHERE tenant = $1 AND id = $2", tenant, conversation_id
+    )
+    return _read(row) if row else None
+
+
+class Found(Conversation):
+    """An entry of a list: where the words were found, and what waits."""
+
+    match_source: list[str]
+    pending_count: int
+
+
+# where one word of a search may occur; a conversation is found if every word occurs somewhere
+_PLACES = """
+SELECT 'title' AS place FROM conversations t WHERE t.tenant = c.tenant AND t.id = c.id AND t.title ILIKE word
+UNION SELECT place FROM sessions s, LATERAL (VALUES ('title', s.title), ('input', s.spec::jsonb ->> 'input'),
+                                                    ('output', s.output)) AS v(place, said)
+       WHERE s.tenant = c.tenant AND s.conversation_id = c.id AND v.said ILIKE word
+"""
+
+
+async def find(
+    pool: Pool,
+    tenant: str,
+    *,
+    search: str | None = None,
+    metadata: dict[str, Any] | None = None,
+    before_id: str | None = None,
+    limit: int = 50,
+) -> list[Found]:
+    """Newest first. Every word of `search` must occur in a title, an input or an answer; metadata by containment."""
+    rows = await pool.fetch(
+        f"""SELECT {_COLUMNS}, pending_mail(c.tenant, c.id) AS pending_count,
+                   ARRAY(SELECT DISTINCT p.place FROM unnest($4::text[]) AS word, LATERAL ({_PLACES}) p
+                          ORDER BY 1) AS match_source
+              FROM conversations c
+             WHERE tenant = $1 AND ($2::text IS NULL OR id < $2) AND metadata @> $3::jsonb
+               AND NOT EXISTS (SELECT 1 FROM unnest($4::text[]) AS word WHERE NOT EXISTS ({_PLACES}))
+             ORDER BY id DESC LIMIT $5""",
+        tenant,
+        before_id,
+        json.dumps(metadata or {}),
+        [_pattern(word) for word in (search or "").split()],
+        limit,
+    )
+    return [Found(**{**row, "metadata": json.loads(row["metadata"])}) for row in rows]
+
+
+def _pattern(word: str) -> str:
+    return "%" + re.sub(r"([\\%_])", r"\\\1", word) + "%"
+
+
+async def change(
+    pool: Pool,
+    tenant: str,
+    conversation_id: str,
+    *,
+    metadata: dict[str, Any] | None = None,
+    **columns: str | None,
+) -> Conversation | None:
+    """Set title or delivery, and keys of the metadata; a null removes a key."""
+    changes = metadata or {}
+    async with pool.acquire() as connection, connection.transaction():
+        row = await connection.fetchrow(
+            f"""UPDATE conversations
+                   SET metadata = (metadata || $3::jsonb) - $4::text[], updated_at = now(),
+                       title = CASE WHEN $5 THEN $6 ELSE title END, delivery = CASE WHEN $7 THEN $8 ELSE delivery END
+                 WHERE tenant = $1 AND id = $2 RETURNING {_COLUMNS}""",
+            tenant,
+            conversation_id,
+            json.dumps(changes),
+            [key for key, value in changes.items() if value is None],
+            "title" in columns,
+            columns.get("title"),
+            "delivery" in columns,
+            columns.get("delivery"),
+        )
+        if row is None:
+            return None
+        changed = sorted([*columns, *(["metadata"] if changes else [])])
+        notice = {
+            "tenant": tenant,
+            "conversation_id": conversation_id,
+            "type": "conversation_updated",
+            "at": datetime.now(UTC).isoformat(),
+            "data": json.dumps({"changed": changed}),
+        }
+        await connection.execute("SELECT give_notice($1::jsonb)", json.dumps([notice]))
+    return _read(row)
+
+
+async def terminate(pool: Pool, tenant: str, conversation_id: str, by: str = "") -> bool:
+    """The fence: from here on nothing new is accepted."""
+    async with pool.acquire() as connection, connection.transaction():
+        row = await connection.fetchrow(
+            """UPDATE conversations SET status = 'terminated', updated_at = now()
+                WHERE tenant = $1 AND id = $2 RETURNING id""",
+            tenant,
+            conversation_id,
+        )
+        if row is not None:
+            await audit.append(connection, tenant, conversation_id, by, "terminate")
+    return row is not None
+
+
+async def add_message(
+    pool: Pool,
+    tenant: str,
+    conversation_id: str,
+    thread_id: str,
+    message_id: str,
+    text: str,
+    *,
+    author: str = "",
+    taken_by: str | None = None,
+    untold: bool = False,
+    files: tuple[str, Manifest] | None = None,
+) -> None:
+    """Words for a thread, before anybody is told of them, and with them the files they speak of, into a workspace; the
+    same id is written once."""
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute(
+            """INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, taken_by, untold)
+               VALUES ($1, $2, $3, $4, 'user', $5, $6, $7, $8) ON CONFLICT DO NOTHING""",
+            tenant,
+            message_id,
+            conversation_id,
+            thread_id,
+            author,
+            json.dumps([{"type": "text", "text": text}]),
+            taken_by,
+            untold,
+        )
+        if files is not None and files[1]:
+            workspace_id, manifest = files
+            await workspaces.change_in(connection, tenant, workspace_id, lambda known: {**known, **manifest})
+
+
+async def drop_message(pool: Pool, tenant: str, message_id: str, taken_by: str | None = None) -> None:
+    """Take back words that nobody was told of; what has entered a context stays."""
+    await pool.execute(
+        "DELETE FROM inbox WHERE tenant = $1 AND id = $2 AND taken_by IS NOT DISTINCT FROM $3",
+        tenant,
+        message_id,
+        taken_by,
+    )
+
+
+async def untold(pool: Pool, limit: int = 200) -> list[tuple[str, str, str]]:
+    """Words of which no conversation was told, as their writer got no answer or died: tenant, conversation, id."""
+    rows = await pool.fetch(
+        """SELECT tenant, conversation_id, id FROM inbox
+            WHERE untold AND created_at < now() - $2::interval ORDER BY number LIMIT $1""",
+        limit,
+        TELLING,
+    )
+    return [(row["tenant"], row["conversation_id"], row["id"]) for row in rows]
+
+
+async def told(pool: Pool, tenant: str, message_id: str) -> None:
+    await pool.execute("UPDATE inbox SET untold = false WHERE tenant = $1 AND id = $2", tenant, message_id)
+
+
+@dataclass(frozen=True)
+class Written:
+    by: str | None  # the session whose context it entered
+
+
+async def message_taken(pool: Pool, tenant: str, message_id: str) -> Written | None:
+    """None: there is no such message."""
+    row = await pool.fetchrow("SELECT taken_by FROM inbox WHERE tenant = $1 AND id = $2", tenant, message_id)
+    return Written(row["taken_by"]) if row else None
+
+
+async def has_message(pool: Pool, tenant: str, message_id: str) -> bool:
+    return await pool.fetchval("SELECT 1 FROM inbox WHERE tenant = $1 AND id = $2", tenant, message_id) is not None
+
+
+async def untaken(pool: Pool, tenant: str, message_ids: list[str]) -> list[str]:
+    """Those of the messages that have entered no session's context."""
+    rows = await pool.fetch(
+        "SELECT id FROM inbox WHERE tenant = $1 AND id = ANY($2::text[]) AND taken_by IS NULL", tenant, message_ids
+    )
+    return [row["id"] for row in rows]
+
+
+async def taken_by(pool: Pool, tenant: str, session_id: str) -> list[str]:
+    """The messages that entered a session's context, in order."""
+    rows = await pool.fetch(
+        "SELECT id FROM inbox WHERE tenant = $1 AND taken_by = $2 ORDER BY number", tenant, session_id
+    )
+    return [row["id"] for row in rows]
+
+
+async def message_text(pool: Pool, tenant: str, message_id: str) -> str:
+    parts = await pool.fetchval("SELECT parts FROM inbox WHERE tenant = $1 AND id = $2", tenant, message_id)
+    return "\n\n".join(part["text"] for part in json.loads(parts or "[]"))

@@ -1,0 +1,56 @@
+"""The connection pool, and patience with a database that is briefly away."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias, TypeVar
+
+import asyncpg
+
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record] | asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
+T = TypeVar("T")
+
+# What a server that died, restarts or dropped us looks like; asyncpg raises InternalClientError for some of it.
+AWAY: tuple[type[BaseException], ...] = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.InternalClientError,
+    asyncpg.InterfaceError,
+    asyncpg.TooManyConnectionsError,
+    ConnectionError,
+    TimeoutError,
+    OSError,
+)
+
+
+async def connect(url: str, *, min_size: int = 0, max_size: int = 10, command_timeout: float = 10.0) -> Pool:
+    pool = await asyncpg.create_pool(
+        url,
+        min_size=min_size,
+        max_size=max_size,
+        command_timeout=command_timeout,
+        timeout=5.0,
+        server_settings={"jit": "off"},
+    )
+    assert pool is not None
+    return pool
+
+
+async def patiently(deed: Callable[[], Awaitable[T]], *, seconds: float, pause: float = 0.2) -> T:
+    """Repeat an idempotent deed while the database is away. Only for statements that may safely run twice."""
+    give_up = asyncio.get_running_loop().time() + seconds
+    while True:
+        try:
+            return await deed()
+        except AWAY:
+            if asyncio.get_running_loop().time() + pause > give_up:
+                raise
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 2.0)
+
+
+async def call(pool: "Pool | Connection", function: str, argument: str) -> Any:
+    """Call one of our SQL functions that take one JSON document: one statement, one round trip, one transaction."""
+    return await pool.fetchval(f"SELECT {function}($1::jsonb)", argument)

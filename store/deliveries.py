@@ -1,0 +1,166 @@
+"""The outbox: one row for each event and subscription, written with the event and moved forward by its workflow."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import asyncpg
+from pydantic import BaseModel, Field
+
+from domain.ids import new_id
+from domain.notification import Channel, Delivery, DeliveryStatus, Notice, SubscriptionStatus
+from store.database import Pool, call
+
+CHANNEL = "deliveries"  # NOTIFY without a payload: there is something to dispatch
+_COLUMNS = ", ".join(Delivery.model_fields)
+
+
+class Job(BaseModel):
+    """All that one attempt needs. It never leaves the activity that loads it."""
+
+    status: DeliveryStatus
+    body: str
+    subscription: SubscriptionStatus | None  # None: it was removed
+    channel: Channel | None
+    target: str = Field(default="", repr=False)
+    signing: list[str] = Field(default_factory=list, repr=False)  # the secrets that are good now
+
+
+class Waiting(BaseModel):
+    """A delivery that needs its workflow."""
+
+    tenant: str
+    id: str
+    event: str
+    name: str  # of the subscription
+
+
+def _read(row: asyncpg.Record | None) -> Delivery | None:
+    return Delivery(**{name: row[name] for name in Delivery.model_fields}) if row else None
+
+
+async def load(pool: Pool, tenant: str, delivery_id: str) -> Job | None:
+    row = await pool.fetchrow(
+        """SELECT d.status, d.body, s.status AS subscription, s.channel, coalesce(s.target, '') AS target,
+                  array_remove(ARRAY[s.secret, CASE WHEN s.old_until > now() THEN s.old_secret END], NULL) AS signing
+             FROM deliveries d LEFT JOIN subscriptions s ON s.tenant = d.tenant AND s.id = d.subscription_id
+            WHERE d.tenant = $1 AND d.id = $2""",
+        tenant,
+        delivery_id,
+    )
+    return Job(**dict(row)) if row else None
+
+
+async def record(pool: Pool, document: dict[str, Any]) -> DeliveryStatus:
+    """What an attempt came to; answers how the delivery stands."""
+    return DeliveryStatus(await call(pool, "record_attempt", json.dumps(document)))
+
+
+async def undispatched(pool: Pool, limit: int = 100) -> list[Waiting]:
+    return await _waiting(pool, "NOT d.dispatched", limit)
+
+
+async def stranded(pool: Pool, seconds: float, limit: int = 500) -> list[Waiting]:
+    """Deliveries whose next attempt is overdue: their workflow may be gone."""
+    return await _waiting(
+        pool, f"d.dispatched AND coalesce(d.next_at, d.begun_at) < now() - make_interval(secs => {seconds:f})", limit
+    )
+
+
+async def _waiting(pool: Pool, condition: str, limit: int) -> list[Waiting]:
+    rows = await pool.fetch(
+        f"""SELECT d.tenant, d.id, d.event, coalesce(s.name, '') AS name
+              FROM deliveries d LEFT JOIN subscriptions s ON s.tenant = d.tenant AND s.id = d.subscription_id
+             WHERE d.status = 'pending' AND {condition} ORDER BY d.created_at LIMIT $1""",
+        limit,
+    )
+    return [Waiting(**dict(row)) for row in rows]
+
+
+async def mark_dispatched(pool: Pool, tenant: str, delivery_id: str) -> None:
+    await pool.execute("UPDATE deliveries SET dispatched = true WHERE tenant = $1 AND id = $2", tenant, delivery_id)
+
+
+async def get(pool: Pool, tenant: str, delivery_id: str) -> Delivery | None:
+    return _read(
+        await pool.fetchrow(f"SELECT {_COLUMNS} FROM deliveries WHERE tenant = $1 AND id = $2", tenant, delivery_id)
+    )
+
+
+async def find(
+    pool: Pool,
+    tenant: str,
+    *,
+    status: str | None,
+    subscription_id: str | None,
+    session_id: str | None,
+    before_id: str | None,
+    limit: int,
+) -> list[Delivery]:
+    """Newest first."""
+    rows = await pool.fetch(
+        f"""SELECT {_COLUMNS} FROM deliveries
+             WHERE tenant = $1 AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR subscription_id = $3)
+               AND ($4::text IS NULL OR session_id = $4) AND ($5::text IS NULL OR id < $5)
+             ORDER BY id DESC LIMIT $6""",
+        tenant,
+        status,
+        subscription_id,
+        session_id,
+        before_id,
+        limit,
+    )
+    return [Delivery(**dict(row)) for row in rows]
+
+
+async def again(pool: Pool, tenant: str, delivery_id: str) -> Delivery | None:
+    """Another row of attempts; None if there is no such delivery, or nobody to deliver it to."""
+    row = await pool.fetchrow(
+        f"""WITH moved AS (
+                UPDATE deliveries d SET status = 'pending', dispatched = false, begun_at = now(), next_at = NULL
+                  FROM subscriptions s WHERE d.tenant = $1 AND d.id = $2 AND s.tenant = d.tenant
+                   AND s.id = d.subscription_id AND s.status = 'active' RETURNING d.*)
+            SELECT {_COLUMNS}, pg_notify('{CHANNEL}', '') AS told FROM moved""",
+        tenant,
+        delivery_id,
+    )
+    return _read(row)
+
+
+async def put(pool: Pool, tenant: str, subscription_id: str, notice: Notice) -> Delivery:
+    """A notice for one subscription, which no event caused."""
+    row = await pool.fetchrow(
+        f"""WITH made AS (
+                INSERT INTO deliveries (tenant, id, subscription_id, event, body)
+                VALUES ($1, $2, $3, $4, $5) RETURNING *)
+            SELECT {_COLUMNS}, pg_notify('{CHANNEL}', '') AS told FROM made""",
+        tenant,
+        new_id(),
+        subscription_id,
+        notice.type,
+        notice.model_dump_json(),
+    )
+    found = _read(row)
+    assert found is not None
+    return found
+
+
+async def forget_old(pool: Pool, days: int) -> None:
+    """What was told long ago is of no use any more."""
+    await pool.execute(
+        "DELETE FROM deliveries WHERE status <> 'pending' AND created_at < now() - make_interval(days => $1)", days
+    )
+
+
+async def listen(url: str, ring: Callable[[], None]) -> None:
+    """Ring at once, and whenever something is to be dispatched, until the connection is lost."""
+    lost = asyncio.Event()
+    connection = await asyncpg.connect(url)
+    try:
+        connection.add_termination_listener(lambda _: lost.set())
+        await connection.add_listener(CHANNEL, lambda *_: ring())
+        ring()
+        await lost.wait()
+    finally:
+        connection.terminate()

@@ -1,0 +1,105 @@
+"""The event log: numbered per session and per conversation without gaps, read forward from any number."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+
+from domain.events import Event, Recorded
+from domain.session import SessionRef
+from store.database import Pool
+
+CHANNEL = "events"  # NOTIFY payload: tenant/conversation/session
+
+
+def to_row(ref: SessionRef, event: Event, at: datetime | None = None) -> dict[str, Any]:
+    """An event as the SQL functions take it."""
+    return {
+        "tenant": ref.tenant,
+        "session_id": ref.session_id,
+        "conversation_id": ref.conversation_id,
+        "type": event.type,
+        "terminal": event.terminal,
+        "at": (at or datetime.now(UTC)).isoformat(),
+        "data": event.model_dump_json(),
+    }
+
+
+async def append(pool: Pool, batch: str, rows: list[dict[str, Any]], *, again: bool = False) -> None:
+    """Write a batch in one statement; `again` marks a repeat whose first answer was lost."""
+    await pool.execute("SELECT append_events($1, $2, $3::jsonb)", batch, again, json.dumps(rows))
+
+
+async def of_session(pool: Pool, tenant: str, session_id: str, after: int, limit: int = 500) -> list[Recorded]:
+    rows = await pool.fetch(
+        """SELECT session_id, seq, conv_seq, type, at, data FROM events
+            WHERE tenant = $1 AND session_id = $2 AND seq > $3 ORDER BY seq LIMIT $4""",
+        tenant,
+        session_id,
+        after,
+        limit,
+    )
+    return [_read(row) for row in rows]
+
+
+async def of_conversation(
+    pool: Pool, tenant: str, conversation_id: str, after: int, limit: int = 500
+) -> list[Recorded]:
+    """Over all its sessions, in the order of their common numbering."""
+    rows = await pool.fetch(
+        """SELECT session_id, seq, conv_seq, type, at, data FROM events
+            WHERE tenant = $1 AND conversation_id = $2 AND conv_seq > $3 ORDER BY conv_seq LIMIT $4""",
+        tenant,
+        conversation_id,
+        after,
+        limit,
+    )
+    return [_read(row) for row in rows]
+
+
+async def audit(pool: Pool, tenant: str, session_id: str, limit: int) -> list[Recorded]:
+    """The whole log without the deltas, which a later event repeats in full."""
+    rows = await pool.fetch(
+        """SELECT session_id, seq, conv_seq, type, at, data FROM events
+            WHERE tenant = $1 AND session_id = $2 AND type NOT LIKE '%\\_delta' ORDER BY seq LIMIT $3""",
+        tenant,
+        session_id,
+        limit,
+    )
+    return [_read(row) for row in rows]
+
+
+def _read(row: asyncpg.Record) -> Recorded:
+    return Recorded(**{**row, "data": json.loads(row["data"])})
+
+
+async def head_of_session(pool: Pool, tenant: str, session_id: str) -> tuple[int, bool] | None:
+    """The last number given, and whether the log is closed; None for an unknown session."""
+    return await _head(pool, tenant, f"s/{session_id}")
+
+
+async def head_of_conversation(pool: Pool, tenant: str, conversation_id: str) -> int:
+    """The last number given over all its sessions."""
+    head = await _head(pool, tenant, f"c/{conversation_id}")
+    return head[0] if head else 0
+
+
+async def _head(pool: Pool, tenant: str, scope: str) -> tuple[int, bool] | None:
+    row = await pool.fetchrow("SELECT last, closed FROM event_counters WHERE tenant = $1 AND scope = $2", tenant, scope)
+    return (row["last"], row["closed"]) if row else None
+
+
+async def listen(url: str, ready: Callable[[], None], notice: Callable[[str, str, str], None]) -> None:
+    """Tell of every append (tenant, conversation, session) until the connection is lost."""
+    lost = asyncio.Event()
+    connection = await asyncpg.connect(url)
+    try:
+        connection.add_termination_listener(lambda _: lost.set())
+        await connection.add_listener(CHANNEL, lambda _c, _pid, _channel, payload: notice(*payload.split("/", 2)))
+        ready()
+        await lost.wait()
+    finally:
+        connection.terminate()

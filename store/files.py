@@ -1,0 +1,100 @@
+"""Files: bytes by content hash, referred to by id."""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+
+from domain.ids import new_id
+from store.database import Pool
+
+
+@dataclass(frozen=True)
+class File:
+    id: str
+    sha256: str
+    size: int
+    name: str
+    media_type: str
+    type: str
+    description: str
+    session_id: str | None
+    created_at: datetime
+
+
+_COLUMNS = "id, sha256, size, name, media_type, type, description, session_id, created_at"
+
+
+def digest_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+async def put_blobs(pool: Pool, tenant: str, contents: list[bytes]) -> list[str]:
+    """Keep bytes; the same bytes are kept once. Returns their hashes in order."""
+    digests = [digest_of(content) for content in contents]
+    if contents:
+        await pool.execute(
+            """INSERT INTO blobs (tenant, sha256, size, content)
+               SELECT DISTINCT ON (d) $1, d, octet_length(c), c FROM unnest($2::text[], $3::bytea[]) AS x(d, c)
+               ON CONFLICT (tenant, sha256) DO UPDATE SET put_at = now()""",
+            tenant,
+            digests,
+            contents,
+        )
+    return digests
+
+
+async def get_blobs(pool: Pool, tenant: str, digests: list[str]) -> dict[str, bytes]:
+    rows = await pool.fetch(
+        "SELECT sha256, content FROM blobs WHERE tenant = $1 AND sha256 = ANY($2::text[])", tenant, digests
+    )
+    return {row["sha256"]: bytes(row["content"]) for row in rows}
+
+
+async def put(pool: Pool, tenant: str, name: str, media_type: str, content: bytes, created_by: str = "") -> File:
+    """Keep an uploaded file."""
+    [digest] = await put_blobs(pool, tenant, [content])
+    row = await pool.fetchrow(
+        f"""INSERT INTO files (tenant, id, sha256, size, name, media_type, created_by)
+            VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING {_COLUMNS}""",
+        tenant,
+        new_id(),
+        digest,
+        len(content),
+        name,
+        media_type,
+        created_by,
+    )
+    assert row is not None
+    return File(**row)
+
+
+async def get(pool: Pool, tenant: str, file_id: str) -> File | None:
+    row = await pool.fetchrow(f"SELECT {_COLUMNS} FROM files WHERE tenant = $1 AND id = $2", tenant, file_id)
+    return File(**row) if row else None
+
+
+async def find(pool: Pool, tenant: str, file_ids: list[str]) -> dict[str, File]:
+    """Those of the ids that exist."""
+    rows = await pool.fetch(
+        f"SELECT {_COLUMNS} FROM files WHERE tenant = $1 AND id = ANY($2::text[])", tenant, file_ids
+    )
+    return {row["id"]: File(**row) for row in rows}
+
+
+async def of_session(pool: Pool, tenant: str, session_id: str) -> list[File]:
+    rows = await pool.fetch(
+        f"SELECT {_COLUMNS} FROM files WHERE tenant = $1 AND session_id = $2 ORDER BY id", tenant, session_id
+    )
+    return [File(**row) for row in rows]
+
+
+async def content(pool: Pool, tenant: str, file_id: str) -> tuple[str, str, bytes] | None:
+    """Name, media type and bytes of a file."""
+    row = await pool.fetchrow(
+        """SELECT f.name, f.media_type, b.content
+             FROM files f JOIN blobs b ON b.tenant = f.tenant AND b.sha256 = f.sha256
+            WHERE f.tenant = $1 AND f.id = $2""",
+        tenant,
+        file_id,
+    )
+    return (row["name"], row["media_type"], bytes(row["content"])) if row else None

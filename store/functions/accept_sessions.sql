@@ -1,0 +1,11 @@
+-- Accepts several sessions in one transaction; each gets its own answer, as accept_session gives it.
+CREATE OR REPLACE FUNCTION accept_sessions(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    one     jsonb;
+    answers jsonb := '[]';
+BEGIN
+    FOR one IN SELECT value FROM jsonb_array_elements(p) WITH ORDINALITY ORDER BY ordinality LOOP
+        answers := answers || jsonb_build_array(accept_session(one));
+    END LOOP;
+    RETURN answers;
+END $$;

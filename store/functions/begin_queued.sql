@@ -1,0 +1,25 @@
+-- Lets a queued session begin: it goes on from where its thread has come to by now. {"busy"} if another one is live.
+CREATE OR REPLACE FUNCTION begin_queued(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    s      sessions%ROWTYPE;
+    before sessions%ROWTYPE;
+    other  text;
+BEGIN
+    SELECT * INTO s FROM sessions WHERE tenant = p ->> 'tenant' AND id = p ->> 'session_id' FOR UPDATE;
+    IF s.live OR s.status <> 'submitted' THEN RETURN '{}'; END IF;
+    SELECT * INTO before FROM sessions
+     WHERE tenant = s.tenant AND thread_id = s.thread_id AND committed ORDER BY ended_at DESC LIMIT 1;
+    UPDATE sessions SET live = true, parent_session_id = before.id, base_head = before.head, head = before.head,
+                        deadline = now() + (deadline - created_at), updated_at = now(),
+                        inbox = ARRAY(SELECT jsonb_array_elements_text(coalesce(p -> 'take', '[]'))) || inbox
+     WHERE tenant = s.tenant AND id = s.id;
+    UPDATE inbox SET taken_by = s.id
+     WHERE tenant = s.tenant AND id IN (SELECT jsonb_array_elements_text(coalesce(p -> 'take', '[]')));
+    UPDATE mailbox SET delivered_to = s.id   -- what the messages bring is its own from here on
+     WHERE tenant = s.tenant AND delivered_to IS NULL
+       AND message_id IN (SELECT jsonb_array_elements_text(coalesce(p -> 'take', '[]')));
+    RETURN '{}';
+EXCEPTION WHEN unique_violation THEN
+    SELECT id INTO other FROM sessions WHERE tenant = s.tenant AND thread_id = s.thread_id AND live;
+    RETURN jsonb_build_object('busy', other);
+END $$;

@@ -1,0 +1,42 @@
+-- Commits a model call: its messages, its reply for whoever asks again, the session's figures and its events. Messages
+-- that entered the context are marked, with the outcomes they brought. What it used is taken from the tree's budget;
+-- of the events in `once` each name is told once in a session.
+CREATE OR REPLACE FUNCTION commit_step(p jsonb) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    t    text := p ->> 'tenant';
+    done text;
+    news jsonb := p -> 'events';
+    rare jsonb;
+BEGIN
+    SELECT reply INTO done FROM messages WHERE tenant = t AND idem = p ->> 'idem';
+    IF done IS NOT NULL THEN RETURN done; END IF;
+    INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, step, body, reply)
+    SELECT t, m ->> 'id', m ->> 'parent', p ->> 'session_id', m ->> 'idem', m ->> 'kind', m ->> 'author', m ->> 'line',
+           (m ->> 'step')::int, m ->> 'body', m ->> 'reply'
+      FROM jsonb_array_elements(p -> 'nodes') m;
+    UPDATE sessions SET version = (p ->> 'version')::bigint, usage = p ->> 'usage', retry = NULL,
+                        head = CASE WHEN p ->> 'line' = 'main' THEN p ->> 'head' ELSE head END,
+                        progress = coalesce(p ->> 'progress', progress), updated_at = now()
+     WHERE tenant = t AND id = p ->> 'session_id' AND version < (p ->> 'version')::bigint
+       AND status NOT IN ('completed', 'failed', 'cancelled');
+    IF jsonb_array_length(p -> 'take') > 0 THEN
+        WITH taken AS (
+            UPDATE inbox SET taken_by = p ->> 'session_id'
+             WHERE tenant = t AND id IN (SELECT jsonb_array_elements_text(p -> 'take')) RETURNING source)
+        UPDATE mailbox m SET delivered_to = p ->> 'session_id'
+          FROM taken WHERE m.tenant = t AND m.source_session_id = taken.source AND m.delivered_to IS NULL;
+    END IF;
+    IF jsonb_array_length(p -> 'once') > 0 THEN
+        SELECT jsonb_agg(o) INTO rare FROM jsonb_array_elements(p -> 'once') o, sessions s
+         WHERE s.tenant = t AND s.id = p ->> 'session_id' AND NOT o ->> 'name' = ANY (s.told);
+        UPDATE sessions SET told = told || ARRAY(SELECT o ->> 'name' FROM jsonb_array_elements(rare) o)
+         WHERE tenant = t AND id = p ->> 'session_id' AND rare IS NOT NULL;
+        news := news || coalesce((SELECT jsonb_agg(o -> 'event') FROM jsonb_array_elements(rare) o), '[]');
+    END IF;
+    PERFORM settle_budget(t, p ->> 'session_id', p ->> 'line', p -> 'used');
+    PERFORM append_events('', false, news);
+    RETURN p ->> 'reply';
+EXCEPTION WHEN unique_violation THEN
+    SELECT reply INTO done FROM messages WHERE tenant = t AND idem = p ->> 'idem';
+    RETURN done;
+END $$;

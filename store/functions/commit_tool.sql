@@ -1,0 +1,38 @@
+-- Records what a tool call came to, if this attempt still holds the claim; false means it was superseded.
+CREATE OR REPLACE FUNCTION commit_tool(p jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    t text := p ->> 'tenant';
+BEGIN
+    IF p ->> 'effect' = 'read' THEN
+        INSERT INTO tool_calls (tenant, node, call_index, session_id, tool, effect, holder, attempt, state, result,
+                                started_at, ended_at)
+        VALUES (t, p ->> 'node', (p ->> 'index')::int, p ->> 'session_id', p ->> 'tool', 'read', p ->> 'holder',
+                (p ->> 'attempt')::int, p ->> 'state', p ->> 'text',
+                coalesce((p ->> 'started_at')::timestamptz, now()), now())
+        ON CONFLICT DO NOTHING;
+        IF FOUND THEN
+            PERFORM append_events('', false, p -> 'events');
+            PERFORM end_effect(p);
+        END IF;
+        RETURN true;
+    END IF;
+    UPDATE tool_calls SET state = p ->> 'state', result = p ->> 'text', ended_at = now()
+     WHERE tenant = t AND node = p ->> 'node' AND call_index = (p ->> 'index')::int
+       AND holder = p ->> 'holder' AND attempt = (p ->> 'attempt')::int AND state = 'started';
+    IF NOT FOUND THEN
+        RETURN EXISTS (SELECT 1 FROM tool_calls WHERE tenant = t AND node = p ->> 'node'
+                          AND call_index = (p ->> 'index')::int AND holder = p ->> 'holder'
+                          AND attempt = (p ->> 'attempt')::int AND state = p ->> 'state');
+    END IF;
+    UPDATE sessions SET plan = coalesce(p ->> 'plan', plan), progress = coalesce(p ->> 'progress', progress), updated_at = now()
+     WHERE tenant = t AND id = p ->> 'session_id' AND status NOT IN ('completed', 'failed', 'cancelled')
+       AND (p ->> 'plan' IS NOT NULL OR p ->> 'progress' IS NOT NULL);
+    INSERT INTO files (tenant, id, sha256, size, name, media_type, type, description, session_id)
+    SELECT t, f ->> 'id', f ->> 'sha256', (f ->> 'size')::bigint, f ->> 'name', f ->> 'media_type', f ->> 'type',
+           f ->> 'description', p ->> 'session_id'
+      FROM jsonb_array_elements(p -> 'files') f
+    ON CONFLICT DO NOTHING;
+    PERFORM append_events('', false, p -> 'events');
+    PERFORM end_effect(p);
+    RETURN true;
+END $$;

@@ -1,0 +1,33 @@
+-- A session joins its tree: the budget is set if one is given, and one more session is counted. Answers what is spent,
+-- if that speaks against another session: time, steps, tokens, money or sessions.
+CREATE OR REPLACE FUNCTION enter_budget(p_tenant text, p_conversation text, p_tree jsonb) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    b budgets%ROWTYPE;
+BEGIN
+    IF jsonb_typeof(p_tree) = 'object' THEN
+        -- a budget that comes later counts what was used before
+        INSERT INTO budgets (tenant, conversation_id, deadline, max_steps, max_tokens, max_cost_usd, max_tool_calls,
+                             max_sessions, low_percent, steps, tokens, cost_usd, tool_calls, sessions)
+        SELECT p_tenant, p_conversation, (p_tree ->> 'deadline')::timestamptz, (p_tree ->> 'max_steps')::bigint,
+               (p_tree ->> 'max_tokens')::bigint, (p_tree ->> 'max_cost_usd')::double precision,
+               (p_tree ->> 'max_tool_calls')::bigint, (p_tree ->> 'max_sessions')::bigint,
+               (p_tree ->> 'low_percent')::int, coalesce(sum(s.step), 0),
+               coalesce(sum((u ->> 'input_tokens')::bigint + (u ->> 'output_tokens')::bigint
+                            + (u ->> 'cache_read_tokens')::bigint + (u ->> 'cache_write_tokens')::bigint), 0),
+               coalesce(sum((u ->> 'cost_usd')::double precision), 0),
+               coalesce(sum((u ->> 'tool_invocations')::bigint), 0), count(s.id)
+          FROM (SELECT *, usage::jsonb AS u FROM sessions
+                 WHERE tenant = p_tenant AND conversation_id = p_conversation) s
+        ON CONFLICT (tenant, conversation_id) DO UPDATE
+           SET deadline = excluded.deadline, max_steps = excluded.max_steps, max_tokens = excluded.max_tokens,
+               max_cost_usd = excluded.max_cost_usd, max_tool_calls = excluded.max_tool_calls,
+               max_sessions = excluded.max_sessions, low_percent = excluded.low_percent, told = '{}';
+    END IF;
+    UPDATE budgets SET sessions = sessions + 1 WHERE tenant = p_tenant AND conversation_id = p_conversation RETURNING * INTO b;
+    RETURN CASE WHEN b.tenant IS NULL THEN NULL
+                WHEN b.deadline <= now() THEN 'time'
+                WHEN b.sessions > b.max_sessions THEN 'sessions'
+                WHEN b.steps >= b.max_steps THEN 'steps'
+                WHEN b.tokens >= b.max_tokens THEN 'tokens'
+                WHEN b.cost_usd >= b.max_cost_usd THEN 'money' END;
+END $$;

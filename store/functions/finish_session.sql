@@ -1,0 +1,84 @@
+-- The one ending, and with it: the outcome for whoever spawned the session, in the same transaction. A session that
+-- ends without a commit gives back the mail it was opened with.
+CREATE OR REPLACE FUNCTION finish_session(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    t       text := p ->> 'tenant';
+    s       sessions%ROWTYPE;
+    spawner sessions%ROWTYPE;
+    says    boolean := p ->> 'output' IS NOT NULL;
+    commits boolean := says OR coalesce((p ->> 'replied')::boolean, false);   -- a reply may be nothing but tool calls
+    mail    mailbox%ROWTYPE;
+    told    jsonb;
+    mail_changed boolean := false;
+    given_back jsonb;
+    held    boolean := false;
+BEGIN
+    SELECT * INTO s FROM sessions WHERE tenant = t AND id = p ->> 'session_id' FOR UPDATE;
+    IF s.status NOT IN ('completed', 'failed', 'cancelled') THEN
+        -- once a cancel was accepted the only end is cancelled, also if the session was about to end otherwise
+        IF s.cancel_requested IS NOT NULL AND p ->> 'status' <> 'cancelled' THEN
+            RETURN jsonb_build_object('cancel_requested', s.cancel_requested);
+        END IF;
+        INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, step, body)
+        SELECT t, m ->> 'id', m ->> 'parent', s.id, m ->> 'idem', m ->> 'kind', m ->> 'author', m ->> 'line',
+               (m ->> 'step')::int, m ->> 'body'
+          FROM jsonb_array_elements(p -> 'nodes') m ON CONFLICT DO NOTHING;
+        UPDATE sessions SET status = p ->> 'status', reason = p ->> 'reason', partial = (p ->> 'partial')::boolean,
+                            error_type = p ->> 'error_type', error = p ->> 'error', output = p ->> 'output',
+                            head = p ->> 'head', usage = coalesce(p ->> 'usage', usage),
+                            step = coalesce((p ->> 'step')::int, step), retry = NULL, live = false, committed = commits,
+                            typed = coalesce((p ->> 'typed')::boolean, false),
+                            keep_until = now() + retention_ms * interval '1 millisecond',
+                            version = greatest(version, (p ->> 'version')::bigint),
+                            ended_at = now(), updated_at = now()
+         WHERE tenant = t AND id = s.id;
+        UPDATE conversations SET updated_at = now() WHERE tenant = t AND id = s.conversation_id;
+        DELETE FROM reservations WHERE tenant = t AND session_id = s.id;
+        -- a session that has ended waits for nobody
+        UPDATE input_requests SET status = CASE p ->> 'reason' WHEN 'input_timeout' THEN 'expired' ELSE 'withdrawn' END
+         WHERE tenant = t AND session_id = s.id AND status = 'open';
+        IF NOT commits THEN
+            UPDATE mailbox m SET delivered_to = NULL, given_back_by = s.id
+              FROM sessions source
+             WHERE m.tenant = t AND m.delivered_to = s.id AND source.tenant = t AND source.id = m.source_session_id
+               AND NOT source.blocking;   -- a child that was waited for has no recipient but this session
+            mail_changed := FOUND;
+        END IF;
+        IF s.spawned_by IS NOT NULL AND coalesce(s.delivery, 'hold') <> 'explicit' THEN
+            SELECT * INTO spawner FROM sessions WHERE tenant = t AND id = s.spawned_by;
+            -- nobody is woken in a tree that was cancelled: what would have woken somebody waits for the next message
+            held := coalesce(s.delivery = 'wake' AND NOT s.blocking
+                             AND spawner.cancel_requested::jsonb ->> 'scope' = 'tree', false);
+            INSERT INTO mailbox (tenant, message_id, conversation_id, thread_id, source_session_id, source_type,
+                                 subagent_name, given_back_by, delivered_to)
+            VALUES (t, p ->> 'message_id', s.conversation_id, spawner.thread_id, s.id,
+                    CASE WHEN p ->> 'status' = 'completed' OR (p ->> 'status' = 'cancelled' AND says)
+                         THEN 'subagent_result' ELSE 'subagent_failed' END,
+                    coalesce(s.subagent_name, s.agent),
+                    CASE WHEN held AND spawner.thread_id <> s.conversation_id THEN s.id END,
+                    CASE WHEN s.blocking THEN s.spawned_by END);   -- the waiting tool call is its delivery
+            mail_changed := mail_changed OR NOT s.blocking;
+            IF s.delivery = 'wake' AND NOT s.blocking AND NOT held THEN
+                INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, source)
+                VALUES (t, p ->> 'message_id', s.conversation_id, spawner.thread_id, 'outcome',
+                        coalesce(s.subagent_name, s.agent), '[]', s.id);
+            END IF;
+        END IF;
+        SELECT coalesce(jsonb_agg(e ORDER BY n), '[]') INTO told
+          FROM jsonb_array_elements(p -> 'events') WITH ORDINALITY AS x(e, n)
+         WHERE e ->> 'type' <> 'mailbox_updated' OR mail_changed;
+        PERFORM tell(t, s.conversation_id, told);
+        PERFORM append_audit(t, s.conversation_id, CASE p ->> 'status' WHEN 'completed' THEN 'agent ' || s.agent END, 'end',
+                             s.id, (p ->> 'status') || ' ' || (p ->> 'reason'), p ->> 'output');
+        SELECT * INTO s FROM sessions WHERE tenant = t AND id = p ->> 'session_id';
+    END IF;
+    SELECT * INTO mail FROM mailbox WHERE tenant = t AND source_session_id = s.id;
+    SELECT coalesce(jsonb_agg(message_id ORDER BY number), '[]') INTO given_back FROM mailbox
+     WHERE tenant = t AND conversation_id = s.conversation_id AND given_back_by = s.id AND delivered_to IS NULL;
+    -- asked again, it is answered from what stands
+    held := coalesce(s.delivery = 'wake' AND NOT s.blocking, false) AND mail.message_id IS NOT NULL
+            AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.tenant = t AND i.id = mail.message_id);
+    RETURN jsonb_build_object('status', s.status, 'reason', s.reason, 'partial', s.partial, 'head', s.head,
+                              'output', s.output, 'committed', s.committed, 'mail', mail.message_id,
+                              'given_back', given_back, 'held', held);
+END $$;

@@ -1,0 +1,48 @@
+-- Tells those outside a session: the tenant's feed, and through the outbox every subscription that wants to know. Called
+-- in the transaction that writes the events, so that neither can be without the other. The tenant's counter is locked
+-- last, and for as short as can be.
+CREATE OR REPLACE FUNCTION give_notice(p_events jsonb) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    t    text;
+    n    bigint;
+    base bigint;
+BEGIN
+    INSERT INTO deliveries (tenant, id, subscription_id, event, session_id, seq, body)
+    SELECT sub.tenant, sortable_id(sub.id || '/' || coalesce(s.id || '/' || (e ->> 'seq'), gen_random_uuid()::text)),
+           sub.id, e ->> 'type', s.id, (e ->> 'seq')::bigint,
+           jsonb_build_object(
+               'type', e ->> 'type', 'timestamp', e ->> 'at',
+               'data', CASE WHEN s.id IS NULL THEN '{}' ELSE jsonb_build_object(
+                           'task_id', s.id, 'conversation_id', s.conversation_id, 'title', s.title, 'agent', s.agent,
+                           'status', s.status) END
+                       || (d.data - 'usage' - 'output')
+                       || CASE WHEN d.data ? 'output' THEN jsonb_build_object('output', left(d.data ->> 'output', 2000))
+                               ELSE '{}' END)::text
+      FROM jsonb_array_elements(p_events) WITH ORDINALITY AS x(e, place)
+      CROSS JOIN LATERAL (SELECT (e ->> 'data')::jsonb AS data) d
+      LEFT JOIN sessions s ON s.tenant = e ->> 'tenant' AND s.id = e ->> 'session_id'
+      CROSS JOIN LATERAL (SELECT coalesce((s.spec::jsonb) -> 'config' -> 'notify', '[]') AS named) c
+      JOIN subscriptions sub ON sub.tenant = e ->> 'tenant' AND sub.status = 'active'
+     WHERE CASE
+               WHEN (s.rerun::jsonb ->> 'recorded')::boolean THEN false   -- nothing of it really happened
+               WHEN e ->> 'type' = 'input_escalated' THEN sub.name = d.data ->> 'to'
+               -- a subagent's end is its parent's business
+               WHEN e ->> 'type' LIKE 'task\_%' AND s.spawned_by IS NOT NULL THEN false
+               ELSE (CASE e ->> 'type' WHEN 'input_reminder' THEN 'input_required' ELSE e ->> 'type' END) = ANY (sub.events)
+                    AND (sub.every_task OR c.named ? sub.name OR c.named ? sub.channel)
+           END
+     ORDER BY place;
+    IF FOUND THEN PERFORM pg_notify('deliveries', ''); END IF;
+    FOR t, n IN SELECT e ->> 'tenant', count(*) FROM jsonb_array_elements(p_events) e GROUP BY 1 ORDER BY 1 LOOP
+        INSERT INTO event_counters AS c (tenant, scope, last) VALUES (t, 't/', n)
+        ON CONFLICT (tenant, scope) DO UPDATE SET last = c.last + n RETURNING c.last - n INTO base;
+        INSERT INTO notices (tenant, number, type, session_id, conversation_id, created_by, at, data)
+        SELECT t, base + row_number() OVER (ORDER BY place), e ->> 'type', e ->> 'session_id', e ->> 'conversation_id',
+               coalesce(s.created_by, ''), (e ->> 'at')::timestamptz,
+               ((e ->> 'data')::jsonb - 'usage' - 'output')::text
+          FROM jsonb_array_elements(p_events) WITH ORDINALITY AS x(e, place)
+          LEFT JOIN sessions s ON s.tenant = t AND s.id = e ->> 'session_id'
+         WHERE e ->> 'tenant' = t;
+        PERFORM pg_notify('events', t || '/*/*');
+    END LOOP;
+END $$;

@@ -1,0 +1,21 @@
+-- Writes down one check of a session's acceptance criteria, once: the verdict, what judging it used, its events, and
+-- the message that sends the agent back, which is the session's own from the start.
+CREATE OR REPLACE FUNCTION record_acceptance(p jsonb) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    t   text := p ->> 'tenant';
+    s   sessions%ROWTYPE;
+    m   jsonb := p -> 'message';
+BEGIN
+    SELECT * INTO s FROM sessions WHERE tenant = t AND id = p ->> 'session_id' FOR UPDATE;
+    IF s.status IN ('completed', 'failed', 'cancelled')
+       OR (s.acceptance::jsonb ->> 'round')::int >= (p ->> 'round')::int THEN RETURN; END IF;
+    UPDATE sessions SET acceptance = p ->> 'acceptance', updated_at = now(), usage = p ->> 'usage',
+                        version = greatest(version, (p ->> 'version')::bigint)
+     WHERE tenant = t AND id = s.id;
+    IF jsonb_typeof(m) = 'object' THEN
+        INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, taken_by)
+        VALUES (t, m ->> 'id', s.conversation_id, s.thread_id, 'user', 'errand', m ->> 'parts', s.id) ON CONFLICT DO NOTHING;
+    END IF;
+    PERFORM settle_budget(t, s.id, '', p -> 'used');
+    PERFORM append_events('', false, p -> 'events');
+END $$;

@@ -1,0 +1,34 @@
+-- What one attempt of a delivery came to; told twice, it counts once. A subscription is switched off when its address is
+-- gone, or when a delivery was given up and none has got through since that one began.
+CREATE OR REPLACE FUNCTION record_attempt(p jsonb) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    t   text := p ->> 'tenant';
+    d   deliveries%ROWTYPE;
+    sub subscriptions%ROWTYPE;
+BEGIN
+    SELECT * INTO d FROM deliveries WHERE tenant = t AND id = p ->> 'id' FOR UPDATE;
+    IF d.status <> 'pending' OR d.last_try = p ->> 'try' THEN RETURN d.status; END IF;
+    UPDATE deliveries SET attempts = attempts + 1, last_try = p ->> 'try', status = p ->> 'status',
+                          last_error = p ->> 'error',
+                          next_at = now() + make_interval(secs => (p ->> 'pause')::double precision),
+                          delivered_at = CASE p ->> 'status' WHEN 'delivered' THEN now() END
+     WHERE tenant = t AND id = d.id;
+    SELECT * INTO sub FROM subscriptions WHERE tenant = t AND id = d.subscription_id FOR UPDATE;
+    IF p ->> 'status' = 'delivered' THEN
+        UPDATE subscriptions SET failing_since = NULL, last_error = NULL
+         WHERE tenant = t AND id = sub.id AND failing_since IS NOT NULL;
+    ELSE
+        UPDATE subscriptions SET failing_since = coalesce(failing_since, now()), last_error = p ->> 'error'
+         WHERE tenant = t AND id = sub.id;
+        IF sub.status = 'active' AND ((p ->> 'gone')::boolean OR (p ->> 'status' = 'failed' AND NOT EXISTS (
+               SELECT 1 FROM deliveries o WHERE o.tenant = t AND o.subscription_id = sub.id
+                  AND o.delivered_at >= d.begun_at))) THEN
+            UPDATE subscriptions SET status = 'disabled' WHERE tenant = t AND id = sub.id;
+            PERFORM give_notice(jsonb_build_array(jsonb_build_object(
+                'tenant', t, 'type', 'subscription_disabled', 'at', now(),
+                'data', jsonb_build_object('subscription_id', sub.id, 'name', sub.name, 'channel', sub.channel,
+                                           'error', p ->> 'error')::text)));
+        END IF;
+    END IF;
+    RETURN p ->> 'status';
+END $$;

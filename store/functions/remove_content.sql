@@ -1,0 +1,54 @@
+-- Takes the words and bytes out of a conversation whose time has come, and keeps its outcomes: status, reason, figures and
+-- times, and the audit log, which holds digests only. False: something in it lives, or is to be kept longer, or another
+-- conversation still goes on from it. What may now be nobody's bytes is noted for later.
+CREATE OR REPLACE FUNCTION remove_content(p_tenant text, p_conversation text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    ids     text[];
+    spaces  text[];
+    uploads text[];
+BEGIN
+    PERFORM 1 FROM conversations WHERE tenant = p_tenant AND id = p_conversation FOR NO KEY UPDATE;  -- nothing is accepted
+    SELECT array_agg(id), array_agg(DISTINCT workspace_id) INTO ids, spaces FROM sessions
+     WHERE tenant = p_tenant AND conversation_id = p_conversation AND content_removed_at IS NULL;
+    IF ids IS NULL OR NOT removable(p_tenant, p_conversation) THEN RETURN false; END IF;
+
+    DELETE FROM messages WHERE tenant = p_tenant AND session_id = ANY(ids);
+    DELETE FROM events WHERE tenant = p_tenant AND session_id = ANY(ids) AND type <> 'usage_updated';
+    DELETE FROM inbox WHERE tenant = p_tenant AND conversation_id = p_conversation;
+    DELETE FROM mailbox WHERE tenant = p_tenant AND conversation_id = p_conversation;
+    UPDATE notices SET data = '{}' WHERE tenant = p_tenant AND session_id = ANY(ids);   -- the feed's numbers have no gaps
+    DELETE FROM deliveries WHERE tenant = p_tenant AND session_id = ANY(ids) AND status <> 'pending';
+    UPDATE input_requests SET question = '', details = '{}', answer_schema = NULL, answer = NULL, default_answer = NULL
+     WHERE tenant = p_tenant AND session_id = ANY(ids);
+    UPDATE tool_calls SET description = '', result = '', sources = '[]' WHERE tenant = p_tenant AND session_id = ANY(ids);
+
+    WITH gone AS (DELETE FROM file_uses WHERE tenant = p_tenant AND session_id = ANY(ids) RETURNING file_id)
+    SELECT array_agg(DISTINCT file_id) INTO uploads FROM gone;
+    WITH gone AS (
+        DELETE FROM files f WHERE tenant = p_tenant
+           AND (session_id = ANY(ids) OR (id = ANY(uploads) AND session_id IS NULL AND NOT EXISTS (
+                   SELECT 1 FROM file_uses u WHERE u.tenant = f.tenant AND u.file_id = f.id)))
+        RETURNING sha256
+    ), emptied AS (
+        DELETE FROM workspaces WHERE tenant = p_tenant AND id = ANY(spaces) RETURNING manifest
+    ), undone AS (
+        DELETE FROM workspace_changes WHERE tenant = p_tenant AND id = ANY(spaces) RETURNING undo
+    )
+    INSERT INTO loose_blobs (tenant, sha256)
+    SELECT p_tenant, sha256 FROM gone
+    UNION SELECT p_tenant, entry ->> 'sha256' FROM emptied, LATERAL jsonb_path_query(manifest::jsonb, '$.*') entry
+    UNION SELECT p_tenant, entry ->> 'sha256' FROM undone, LATERAL jsonb_path_query(undo::jsonb, '$.*') entry
+           WHERE entry ->> 'sha256' IS NOT NULL
+    ON CONFLICT DO NOTHING;
+
+    UPDATE sessions SET title = '', spec = '{}', output = NULL, error = NULL, progress = '', plan = NULL, inbox = '{}',
+                        acceptance = NULL, external_tools = '[]', variables = '{}', missing = '{}',
+                        head = NULL, base_head = NULL, committed = false, typed = false, content_removed_at = now(),
+                        cancel_requested = (cancel_requested::jsonb || '{"note": ""}')::text
+     WHERE tenant = p_tenant AND id = ANY(ids);
+    UPDATE agent_versions SET definition = (definition::jsonb || '{"prompt": "(removed)"}')::text   -- of reruns with their own
+     WHERE owner IN (SELECT 'rerun/' || unnest(ids));
+    UPDATE conversations SET title = '', metadata = '{}' WHERE tenant = p_tenant AND id = p_conversation;
+    PERFORM append_audit(p_tenant, p_conversation, 'errand', 'remove_content', '', cardinality(ids) || ' sessions', NULL);
+    RETURN true;
+END $$;

@@ -1,0 +1,31 @@
+-- What was used is taken from the tree's budget, if it has one, and what was reserved for it is given back.
+-- Watchers are told once when little is left of a limit.
+CREATE OR REPLACE FUNCTION settle_budget(p_tenant text, p_session text, p_line text, p_used jsonb) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    b   budgets%ROWTYPE;
+    low jsonb;
+BEGIN
+    UPDATE budgets SET steps = steps + coalesce((p_used ->> 'steps')::bigint, 0),
+                       tokens = tokens + coalesce((p_used ->> 'tokens')::bigint, 0),
+                       cost_usd = cost_usd + coalesce((p_used ->> 'cost_usd')::double precision, 0),
+                       tool_calls = tool_calls + coalesce((p_used ->> 'tool_calls')::bigint, 0)
+     WHERE tenant = p_tenant
+       AND conversation_id = (SELECT conversation_id FROM sessions WHERE tenant = p_tenant AND id = p_session)
+    RETURNING * INTO b;
+    IF b.tenant IS NULL THEN RETURN; END IF;
+    DELETE FROM reservations WHERE tenant = p_tenant AND session_id = p_session AND line = p_line;
+    SELECT jsonb_agg(jsonb_build_object('budget', name, 'limit', most, 'left', greatest(most - used, 0))) INTO low
+      FROM (VALUES ('steps', b.max_steps::double precision, b.steps::double precision), ('tokens', b.max_tokens, b.tokens),
+                   ('cost_usd', b.max_cost_usd, b.cost_usd), ('tool_calls', b.max_tool_calls, b.tool_calls),
+                   ('sessions', b.max_sessions, b.sessions)) AS v(name, most, used)
+     WHERE most - used <= most * b.low_percent / 100 AND NOT name = ANY (b.told);
+    IF low IS NULL THEN RETURN; END IF;
+    UPDATE budgets SET told = told || ARRAY(SELECT one ->> 'budget' FROM jsonb_array_elements(low) one)
+     WHERE tenant = p_tenant AND conversation_id = b.conversation_id;
+    PERFORM append_events('', false, (
+        SELECT jsonb_agg(jsonb_build_object(
+                   'tenant', p_tenant, 'session_id', p_session, 'conversation_id', b.conversation_id, 'type', 'budget_low',
+                   'at', now(), 'data', (jsonb_build_object('scope', 'tree') || one)::text))
+          FROM jsonb_array_elements(low) one));
+END $$;

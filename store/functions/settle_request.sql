@@ -1,0 +1,20 @@
+-- Closes a request for its session: what stands is answered, or expired now. The last one lets the session work on.
+CREATE OR REPLACE FUNCTION settle_request(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    t text := p ->> 'tenant';
+    r input_requests%ROWTYPE;
+BEGIN
+    SELECT * INTO r FROM input_requests WHERE tenant = t AND id = p ->> 'id' FOR UPDATE;
+    IF r.status = 'open' THEN
+        UPDATE input_requests SET status = 'expired' WHERE tenant = t AND id = r.id;
+        PERFORM append_events('', false, p -> 'expired');
+        PERFORM append_audit(t, r.conversation_id, 'errand', 'expire', r.session_id, r.kind || ' ' || r.id, NULL);
+        SELECT * INTO r FROM input_requests WHERE tenant = t AND id = p ->> 'id';
+    END IF;
+    UPDATE input_requests SET heard = true WHERE tenant = t AND id = r.id;
+    UPDATE sessions SET status = 'working', updated_at = now()
+     WHERE tenant = t AND id = r.session_id AND status = 'input_required'
+       AND NOT EXISTS (SELECT 1 FROM input_requests o WHERE o.tenant = t AND o.session_id = r.session_id
+                          AND o.status = 'open');
+    RETURN to_jsonb(r) - 'heard';
+END $$;

@@ -1,0 +1,43 @@
+"""What repeated requests were answered: found by tenant and key, kept for a day at the least."""
+
+from pydantic import BaseModel
+
+from store.database import Pool
+
+KEPT_HOURS = 24
+
+
+class Answered(BaseModel):
+    digest: str
+    status: int
+    response: str
+
+
+async def find(pool: Pool, tenant: str, key: str) -> Answered | None:
+    row = await pool.fetchrow(
+        "SELECT digest, status, response FROM idempotency WHERE tenant = $1 AND key = $2", tenant, key
+    )
+    return Answered(**dict(row)) if row else None
+
+
+async def reserve(pool: Pool, tenant: str, key: str, answered: Answered) -> Answered:
+    """Write down the answer before the deed; answers what stands, which is an earlier request's if there was one."""
+    await pool.execute(
+        """INSERT INTO idempotency (tenant, key, digest, status, response) VALUES ($1, $2, $3, $4, $5)
+           ON CONFLICT DO NOTHING""",
+        tenant,
+        key,
+        answered.digest,
+        answered.status,
+        answered.response,
+    )
+    return await find(pool, tenant, key) or answered
+
+
+async def forget(pool: Pool, tenant: str, key: str) -> None:
+    """The deed was refused, so there is nothing to repeat."""
+    await pool.execute("DELETE FROM idempotency WHERE tenant = $1 AND key = $2", tenant, key)
+
+
+async def forget_old(pool: Pool) -> None:
+    await pool.execute("DELETE FROM idempotency WHERE created_at < now() - make_interval(hours => $1)", KEPT_HOURS)

@@ -1,0 +1,125 @@
+"""Input requests: opened by sessions, answered once by people, settled by the sessions again."""
+
+import json
+from typing import Any
+
+import asyncpg
+
+from domain.input_request import InputRequest
+from domain.plan import Plan
+from domain.session import SessionRef
+from store.database import Pool, call
+
+_COLUMNS = """id, conversation_id, session_id, kind, question, details, answer_schema, status, answer, answered_by,
+              answered_at, deadline, on_expiry, default_answer, created_at"""
+_JSON = ("details", "answer_schema", "answer", "default_answer")
+
+
+def _read(row: "asyncpg.Record | dict[str, Any]") -> InputRequest:
+    return InputRequest(**{key: json.loads(value) if key in _JSON and value else value for key, value in row.items()})
+
+
+async def open_request(pool: Pool, document: dict[str, Any]) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(await call(pool, "open_request", json.dumps(document)))
+    return answer
+
+
+async def answer(pool: Pool, document: dict[str, Any]) -> dict[str, Any]:
+    """{"answered"}, {"status"} of a request that is settled, or {"unknown"}."""
+    said: dict[str, Any] = json.loads(await call(pool, "answer_request", json.dumps(document)))
+    return said
+
+
+class _Late(Exception):
+    """A request was settled before; its status is what the exception says."""
+
+
+async def answer_all(pool: Pool, given: list[dict[str, Any]], rest: list[dict[str, Any]]) -> str | None:
+    """All of `given` or nothing, and with them those of `rest` that are still open; answers why not, or None."""
+    try:
+        async with pool.acquire() as connection, connection.transaction():
+            for document in given:
+                said = json.loads(await connection.fetchval(_ANSWER, json.dumps(document)))
+                if "answered" not in said:
+                    raise _Late(said.get("status", "withdrawn"))
+            for document in rest:
+                await connection.execute(_ANSWER, json.dumps(document))
+    except _Late as late:
+        return str(late)
+    return None
+
+
+_ANSWER = "SELECT answer_request($1::jsonb)"
+
+
+async def settle(pool: Pool, document: dict[str, Any]) -> InputRequest:
+    row = json.loads(await call(pool, "settle_request", json.dumps(document)))
+    return _read({key: value for key, value in row.items() if key != "tenant"})
+
+
+async def get(pool: Pool, tenant: str, request_id: str) -> InputRequest | None:
+    row = await pool.fetchrow(
+        f"SELECT {_COLUMNS} FROM input_requests WHERE tenant = $1 AND id = $2", tenant, request_id
+    )
+    return _read(row) if row else None
+
+
+async def of_sessions(pool: Pool, tenant: str, session_ids: list[str]) -> list[InputRequest]:
+    """What these sessions wait for, oldest first."""
+    rows = await pool.fetch(
+        f"""SELECT {_COLUMNS} FROM input_requests
+             WHERE tenant = $1 AND session_id = ANY($2::text[]) AND status = 'open' ORDER BY created_at, id""",
+        tenant,
+        session_ids,
+    )
+    return [_read(row) for row in rows]
+
+
+async def unheard(pool: Pool, tenant: str, session_id: str) -> list[str]:
+    """Answers that their session does not know of."""
+    rows = await pool.fetch(
+        "SELECT id FROM input_requests WHERE tenant = $1 AND session_id = $2 AND status = 'answered' AND NOT heard",
+        tenant,
+        session_id,
+    )
+    return [row["id"] for row in rows]
+
+
+async def find(
+    pool: Pool,
+    tenant: str,
+    *,
+    status: str | None = "open",
+    session_id: str | None = None,
+    conversation_id: str | None = None,
+    before_id: str | None = None,
+    limit: int = 100,
+) -> list[InputRequest]:
+    """Newest first."""
+    rows = await pool.fetch(
+        f"""SELECT {_COLUMNS} FROM input_requests
+             WHERE tenant = $1 AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR session_id = $3)
+               AND ($4::text IS NULL OR conversation_id = $4) AND ($5::text IS NULL OR id < $5)
+             ORDER BY id DESC LIMIT $6""",
+        tenant,
+        status,
+        session_id,
+        conversation_id,
+        before_id,
+        limit,
+    )
+    return [_read(row) for row in rows]
+
+
+async def set_plan(pool: Pool, ref: SessionRef, plan: Plan, events: list[dict[str, Any]]) -> None:
+    """A plan that a person changed; a repeat changes nothing and tells nothing."""
+    async with pool.acquire() as connection, connection.transaction():
+        changed = await connection.fetchval(
+            """UPDATE sessions SET plan = $3, updated_at = now()
+                WHERE tenant = $1 AND id = $2 AND plan IS DISTINCT FROM $3 RETURNING id""",
+            ref.tenant,
+            ref.session_id,
+            plan.model_dump_json(),
+        )
+        if changed:
+            await connection.execute("SELECT append_events('', false, $1::jsonb)", json.dumps(events))

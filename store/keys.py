@@ -1,0 +1,136 @@
+"""API keys: made once, shown once, kept as a hash; each request's lookup also takes from the key's allowance."""
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Collection
+from datetime import datetime
+from enum import StrEnum
+
+import asyncpg
+from pydantic import BaseModel, ConfigDict
+
+from domain.audit import TENANT
+from domain.ids import ALPHABET
+from store import audit
+from store.database import Pool
+
+
+class Right(StrEnum):
+    SUBMIT = "submit"
+    READ = "read"
+    ANSWER = "answer"
+    APPROVE = "approve"
+    SUPERVISE = "supervise"
+    ADMIN = "admin"  # includes all others
+
+
+class Key(BaseModel):
+    """A key as it may be shown: never its secret."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tenant: str
+    id: str
+    name: str
+    rights: list[Right]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class Used(BaseModel):
+    """A valid key at the moment of a request; `wait` > 0 means that its allowance is spent for that many seconds."""
+
+    tenant: str
+    id: str
+    name: str
+    digest: str
+    rights: list[Right]
+    wait: float
+
+
+_SECRET = re.compile(r"ek_([0-9a-z]{12})_([A-Za-z0-9_-]{43})")
+OPERATOR = "operator"  # keys are made where the database can be reached
+_COLUMNS = "tenant, id, name, rights, created_at, expires_at, revoked_at"
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+async def create(
+    pool: Pool, tenant: str, name: str, rights: Collection[Right], expires_at: datetime | None = None
+) -> tuple[Key, str]:
+    """A new key and its secret `ek_<id>_<secret>`, which is kept nowhere."""
+    key_id = "".join(secrets.choice(ALPHABET) for _ in range(12))
+    secret = secrets.token_urlsafe(32)
+    async with pool.acquire() as connection, connection.transaction():
+        row = await connection.fetchrow(
+            f"""INSERT INTO api_keys (tenant, id, name, digest, rights, expires_at)
+                VALUES ($1, $2, $3, $4, $5, $6) RETURNING {_COLUMNS}""",
+            tenant,
+            key_id,
+            name,
+            _hash(secret),
+            sorted(rights),
+            expires_at,
+        )
+        assert row is not None
+        key = _read(row)
+        subject = f"{key_id} {','.join(key.rights)}"
+        await audit.append(
+            connection, tenant, TENANT, OPERATOR, "create_key", subject=subject, inputs=key.model_dump_json()
+        )
+    return key, f"ek_{key_id}_{secret}"
+
+
+async def use(pool: Pool, presented: str, per_minute: int) -> Used | None:
+    """The key that was presented, if it is valid: lookup and rate in one round trip."""
+    match = _SECRET.fullmatch(presented)
+    if match is None:
+        return None
+    digest = _hash(match[2])
+    text = await pool.fetchval("SELECT use_key($1, $2, $3)", match[1], digest, float(max(per_minute, 1)))
+    if text is None:
+        return None
+    used = Used.model_validate_json(text)
+    return used if hmac.compare_digest(used.digest, digest) else None
+
+
+async def valid(pool: Pool, tenant: str, key_id: str) -> bool:
+    """Whether a key that opened a stream is still good."""
+    row = await pool.fetchrow(
+        """SELECT 1 FROM api_keys WHERE tenant = $1 AND id = $2 AND revoked_at IS NULL
+              AND (expires_at IS NULL OR expires_at > now())""",
+        tenant,
+        key_id,
+    )
+    return row is not None
+
+
+async def listing(pool: Pool, tenant: str | None = None) -> list[Key]:
+    """All keys of a tenant, or of every tenant, oldest first."""
+    rows = await pool.fetch(
+        f"SELECT {_COLUMNS} FROM api_keys WHERE $1::text IS NULL OR tenant = $1 ORDER BY created_at, id", tenant
+    )
+    return [_read(row) for row in rows]
+
+
+async def revoke(pool: Pool, tenant: str, key_id: str) -> bool:
+    """False if there is no such key; revoking twice is harmless."""
+    async with pool.acquire() as connection, connection.transaction():
+        row = await connection.fetchrow(
+            """UPDATE api_keys SET revoked_at = coalesce(revoked_at, now())
+                WHERE tenant = $1 AND id = $2 RETURNING id""",
+            tenant,
+            key_id,
+        )
+        if row is not None:
+            await audit.append(connection, tenant, TENANT, OPERATOR, "revoke_key", subject=key_id)
+    return row is not None
+
+
+def _read(row: asyncpg.Record) -> Key:
+    return Key(**dict(row))

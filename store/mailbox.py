@@ -1,0 +1,131 @@
+"""The mailbox: what waits, what each message brings, and who consumed it."""
+
+import json
+from typing import Any
+
+from domain.mailbox import MailboxMessage, Outcome
+from store.database import Pool
+
+_COLUMNS = "message_id, conversation_id, source_session_id, source_type, subagent_name, created_at, delivered_to"
+
+
+async def of_conversation(
+    pool: Pool,
+    tenant: str,
+    conversation_id: str,
+    *,
+    pending_only: bool = True,
+    after_id: str | None = None,
+    limit: int = 1_000,
+) -> list[MailboxMessage]:
+    """In the order of posting."""
+    rows = await pool.fetch(
+        f"""SELECT {_COLUMNS} FROM {"held_mail($1, $2)" if pending_only else "mailbox"}
+             WHERE tenant = $1 AND conversation_id = $2
+               AND number > coalesce((SELECT number FROM mailbox WHERE tenant = $1 AND message_id = $3), 0)
+             ORDER BY number LIMIT $4""",
+        tenant,
+        conversation_id,
+        after_id,
+        limit,
+    )
+    return [MailboxMessage(**row) for row in rows]
+
+
+async def by_ids(pool: Pool, tenant: str, message_ids: list[str]) -> list[MailboxMessage]:
+    """In the order of posting."""
+    rows = await pool.fetch(
+        f"SELECT {_COLUMNS} FROM mailbox WHERE tenant = $1 AND message_id = ANY($2::text[]) ORDER BY number",
+        tenant,
+        message_ids,
+    )
+    return [MailboxMessage(**row) for row in rows]
+
+
+async def pending_count(pool: Pool, tenant: str, conversation_id: str) -> int:
+    count: int = await pool.fetchval("SELECT pending_mail($1, $2)", tenant, conversation_id)
+    return count
+
+
+async def pending_for_fire(pool: Pool, tenant: str, conversation_id: str) -> list[str]:
+    """The held outcomes of the root thread, in order."""
+    rows = await pool.fetch("SELECT message_id FROM held_mail($1, $2) ORDER BY number", tenant, conversation_id)
+    return [row["message_id"] for row in rows]
+
+
+_OUTCOME = """s.id AS session_id, coalesce(s.subagent_name, s.agent) AS name, s.status, s.reason, s.partial,
+              s.output, s.error"""
+
+
+async def outcomes(pool: Pool, tenant: str, message_ids: list[str]) -> list[Outcome]:
+    """What the messages bring, read from their sources now, in the order of posting."""
+    rows = await pool.fetch(
+        f"""SELECT {_OUTCOME} FROM mailbox m
+              JOIN sessions s ON s.tenant = m.tenant AND s.id = m.source_session_id
+             WHERE m.tenant = $1 AND m.message_id = ANY($2::text[]) ORDER BY m.number""",
+        tenant,
+        message_ids,
+    )
+    return [Outcome(**row) for row in rows]
+
+
+async def of_source(pool: Pool, tenant: str, session_id: str) -> MailboxMessage | None:
+    row = await pool.fetchrow(
+        f"SELECT {_COLUMNS} FROM mailbox WHERE tenant = $1 AND source_session_id = $2", tenant, session_id
+    )
+    return MailboxMessage(**row) if row else None
+
+
+async def undelivered(pool: Pool, tenant: str, message_ids: list[str]) -> list[str]:
+    """Those of the messages that nobody has consumed, in order."""
+    rows = await pool.fetch(
+        """SELECT message_id FROM mailbox
+            WHERE tenant = $1 AND message_id = ANY($2::text[]) AND delivered_to IS NULL ORDER BY number""",
+        tenant,
+        message_ids,
+    )
+    return [row["message_id"] for row in rows]
+
+
+async def delivered_to(pool: Pool, tenant: str, session_id: str) -> list[str]:
+    rows = await pool.fetch(
+        "SELECT message_id FROM mailbox WHERE tenant = $1 AND delivered_to = $2 ORDER BY number", tenant, session_id
+    )
+    return [row["message_id"] for row in rows]
+
+
+async def given_back(pool: Pool, tenant: str, thread_id: str) -> list[str]:
+    """Outcomes for a thread that its session had and did not commit, in order."""
+    rows = await pool.fetch(
+        """SELECT message_id FROM mailbox
+            WHERE tenant = $1 AND thread_id = $2 AND given_back_by IS NOT NULL AND delivered_to IS NULL
+            ORDER BY number""",
+        tenant,
+        thread_id,
+    )
+    return [row["message_id"] for row in rows]
+
+
+async def deliver(
+    pool: Pool, tenant: str, message_ids: list[str], to: str, event: dict[str, Any] | None = None
+) -> None:
+    """Consumed by reading: no inbox brings them any more. If that changes the mailbox, `event` is told."""
+    async with pool.acquire() as connection, connection.transaction():
+        read = await connection.fetch(
+            """UPDATE mailbox SET delivered_to = $3
+                WHERE tenant = $1 AND message_id = ANY($2::text[]) AND delivered_to IS NULL RETURNING message_id""",
+            tenant,
+            message_ids,
+            to,
+        )
+        if not read:
+            return
+        await connection.execute(
+            "UPDATE inbox SET taken_by = $3 WHERE tenant = $1 AND id = ANY($2::text[]) AND taken_by IS NULL",
+            tenant,
+            [row["message_id"] for row in read],
+            to,
+        )
+        if event is not None:
+            told = json.dumps([event])
+            await connection.execute("SELECT tell($1, $2, $3::jsonb)", tenant, event["conversation_id"], told)

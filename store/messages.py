@@ -1,0 +1,84 @@
+"""The immutable message tree: append a step, read the path to a head."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, Json
+
+from domain.budget import TreeBudget
+from domain.external_tool import ExternalTool
+from domain.message import Node
+from domain.step import ModelReply
+from store.database import Pool, call
+
+
+class StepFacts(BaseModel):
+    """What an attempt of a model call must know before it asks the model."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    reply: str | None = None  # this very call was committed before
+    status: str = ""
+    plan: str | None = None
+    tools: list[str] | None = None  # what the session may use, if that is not what its definition lists
+    children: list[dict[str, Any]] = Field(default_factory=list)  # subagents at work, for a checkpoint
+    cancel_requested: str | None = None
+    rules: str = "[]"  # JSON: layers of permission rules beside the agent's own
+    may_ask: bool = False
+    approval_required: bool = False
+    external_tools: Json[list[ExternalTool]] = Field(default_factory=list)
+    variables: Json[dict[str, str]] = Field(default_factory=dict)
+    rerun: str | None = None  # JSON: of which session this one is a rerun, and whether with its recorded answers
+    limits: str | None = None  # JSON
+    started_at: datetime | None = None
+    tree: TreeBudget | None = None
+    inbox: list[dict[str, Any]] = Field(default_factory=list)
+    results: list[dict[str, Any]] = Field(default_factory=list)
+
+
+async def begin_step(pool: Pool, document: dict[str, Any]) -> StepFacts:
+    return StepFacts.model_validate_json(await call(pool, "begin_step", json.dumps(document)))
+
+
+async def commit_step(pool: Pool, document: dict[str, Any]) -> ModelReply:
+    """Append prelude and reply; answers the reply that stands."""
+    return ModelReply.model_validate_json(await call(pool, "commit_step", json.dumps(document)))
+
+
+async def note_retry(pool: Pool, document: dict[str, Any]) -> None:
+    await call(pool, "note_retry", json.dumps(document))
+
+
+async def path(
+    pool: Pool, tenant: str, head: str | None, known: str | None = None, limit: int | None = None
+) -> list[Node]:
+    """The nodes from the root (or from just after `known`, an ancestor) to `head`, oldest first; the last `limit`."""
+    if head is None or head == known:
+        return []
+    rows = await pool.fetch(
+        """WITH RECURSIVE walk AS (
+               SELECT id, parent, session_id, kind, author, line, step, body, 1 AS depth
+                 FROM messages WHERE tenant = $1 AND id = $2
+               UNION ALL
+               SELECT m.id, m.parent, m.session_id, m.kind, m.author, m.line, m.step, m.body, depth + 1
+                 FROM walk JOIN messages m ON m.tenant = $1 AND m.id = walk.parent
+                WHERE walk.parent IS DISTINCT FROM $3 AND ($4::int IS NULL OR depth < $4))
+           SELECT id, parent, session_id, kind, author, line, step, body FROM walk ORDER BY depth DESC""",
+        tenant,
+        head,
+        known,
+        limit,
+    )
+    return [Node(**row) for row in rows]
+
+
+async def of_session(pool: Pool, tenant: str, session_id: str) -> list[Node]:
+    """Every node a session wrote, oldest first: also of branches a reset left behind."""
+    rows = await pool.fetch(
+        """SELECT id, parent, session_id, kind, author, line, step, body FROM messages
+            WHERE tenant = $1 AND session_id = $2 ORDER BY created_at, id""",
+        tenant,
+        session_id,
+    )
+    return [Node(**row) for row in rows]

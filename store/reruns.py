@@ -1,0 +1,103 @@
+"""Reruns: accepted with the messages they begin with in one transaction, and the steps that they repeat."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel
+
+from domain.agent import AgentDefinition
+from domain.message import Node
+from domain.rerun import Rerun
+from domain.session import AgentRef
+from store import accepting, agents
+from store.accepting import Accepted
+from store.database import Pool
+
+
+class RecordedReply(BaseModel):
+    """An answer of the model as it was committed."""
+
+    node: str
+    parent: str | None
+    step: int
+    body: str  # JSON
+    reply: str  # JSON: what the workflow was told
+
+
+async def accept(
+    pool: Pool,
+    tenant: str,
+    session: dict[str, Any],
+    *rest: Any,
+    nodes: list[Node],
+    rerun: Rerun,
+    own: tuple[AgentRef, AgentDefinition] | None,
+    **more: Any,
+) -> Accepted:
+    """`rest` and `more` as in accepting.accept; `own`: a definition that only this rerun has."""
+    async with pool.acquire() as connection, connection.transaction():
+        accepted = await accepting.accept(connection, tenant, session, *rest, **more)
+        if accepted != Accepted():
+            return accepted
+        if own is not None:
+            await agents.put_private(connection, *own)
+        await connection.executemany(
+            """INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, step, body)
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)""",
+            [(tenant, node.id, node.parent, node.session_id, f"{node.id}/rerun", *_words(node)) for node in nodes],
+        )
+        await connection.execute(
+            "UPDATE sessions SET rerun = $3 WHERE tenant = $1 AND id = $2",
+            tenant,
+            session["id"],
+            rerun.model_dump_json(),
+        )
+        return accepted
+
+
+def _words(node: Node) -> tuple[str, str, str, int, str]:
+    return node.kind, node.author, node.line, node.step, node.body
+
+
+async def replied_at(pool: Pool, tenant: str, session_id: str, step: int) -> datetime | None:
+    """When the model had answered in a step, which is before any tool of that step ran."""
+    moment: datetime | None = await pool.fetchval(
+        """SELECT min(created_at) FROM messages
+            WHERE tenant = $1 AND session_id = $2 AND line = 'main' AND step = $3 AND reply IS NOT NULL""",
+        tenant,
+        session_id,
+        step,
+    )
+    return moment
+
+
+async def recorded_reply(pool: Pool, tenant: str, session_id: str, from_step: int, number: int) -> RecordedReply | None:
+    """The answer of the `number`-th step of the main line, counted from `from_step`; what came last stands, and a
+    farewell is not the answer of its step."""
+    row = await pool.fetchrow(
+        """SELECT id AS node, parent, step, body, reply FROM messages
+            WHERE tenant = $1 AND session_id = $2 AND line = 'main' AND kind = 'assistant' AND reply IS NOT NULL
+              AND step = (SELECT DISTINCT step FROM messages
+                           WHERE tenant = $1 AND session_id = $2 AND line = 'main' AND kind = 'assistant'
+                             AND reply IS NOT NULL AND step >= $3 ORDER BY step OFFSET $4 LIMIT 1)
+            ORDER BY jsonb_array_length(reply::jsonb -> 'calls') > 0 DESC, created_at DESC, id DESC LIMIT 1""",
+        tenant,
+        session_id,
+        from_step,
+        number - 1,
+    )
+    return RecordedReply(**row) if row else None
+
+
+async def recorded_words(pool: Pool, tenant: str, session_id: str, step: int) -> list[dict[str, Any]]:
+    """What people and the platform said to the main line before its answer in a step."""
+    rows = await pool.fetch(
+        """SELECT kind, author, body FROM messages
+            WHERE tenant = $1 AND session_id = $2 AND line = 'main' AND step = $3 AND kind IN ('user', 'note')
+            ORDER BY created_at, id""",
+        tenant,
+        session_id,
+        step,
+    )
+    return [{"kind": row["kind"], "author": row["author"], "body": json.loads(row["body"])} for row in rows]

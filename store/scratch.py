@@ -1,0 +1,24 @@
+"""A database beside ours in the same server, for a measurement; and how large a database is."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from domain.ids import new_id
+from store.database import Pool
+
+
+@asynccontextmanager
+async def scratch_database(pool: Pool) -> AsyncIterator[str]:
+    """Answers its name; gone afterwards, whoever is still connected."""
+    name = f"scratch_{new_id()}"
+    await pool.execute(f'CREATE DATABASE "{name}"')
+    try:
+        yield name
+    finally:
+        await pool.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+async def stored_bytes(pool: Pool, database: str) -> int:
+    """On disk, with its indexes."""
+    size: int = await pool.fetchval("SELECT pg_database_size($1::name)", database)
+    return size

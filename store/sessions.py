@@ -1,0 +1,227 @@
+"""Sessions: once accepted, a projection that activities move forward."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+from pydantic import ConfigDict
+
+from domain.external_tool import ExternalTool
+from domain.mailbox import Delivery
+from domain.plan import Plan
+from domain.policy import Rule
+from domain.session import AgentRef, Limits, Reason, SessionInput, SessionRef, Status, Usage
+from store import audit
+from store.database import Pool, call
+from store.session_record import Kept
+
+
+class Session(Kept):
+    """One row, read."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tenant: str
+    id: str
+    conversation_id: str
+    thread_id: str
+    workspace_id: str
+    parent_session_id: str | None
+    session_type: str
+    spawned_by: str | None
+    trigger: str
+    agent_owner: str
+    agent: str
+    agent_version: int
+    models: list[str]
+    title: str
+    spec: dict[str, Any]
+    limits: Limits
+    deadline: datetime
+    base_head: str | None
+    inbox: list[str]
+    status: Status
+    reason: Reason | None
+    partial: bool
+    error_type: str | None
+    error: str | None
+    output: str | None
+    head: str | None
+    version: int
+    step: int
+    progress: str
+    plan: Plan | None
+    retry: dict[str, Any] | None
+    usage: Usage
+    cancel_requested: dict[str, Any] | None
+    created_by: str
+    live: bool
+    committed: bool
+    depth: int
+    delivery: Delivery | None
+    blocking: bool
+    await_children: bool
+    subagent_name: str | None
+    tools: list[str] | None
+    rules: list[list[Rule]]
+    may_ask: bool
+    approval_required: bool
+    external_tools: list[ExternalTool]
+    variables: dict[str, str]
+    missing: dict[str, str]  # variables that are asked for before the first step, with their descriptions
+    created_at: datetime
+    started_at: datetime | None
+    updated_at: datetime
+    ended_at: datetime | None
+
+    @property
+    def ref(self) -> SessionRef:
+        return SessionRef(tenant=self.tenant, session_id=self.id, conversation_id=self.conversation_id)
+
+    def workflow_input(self) -> SessionInput:
+        """What the Session workflow starts with; the row alone suffices, so a restart needs nothing else."""
+        return SessionInput(
+            ref=self.ref,
+            agent=AgentRef(owner=self.agent_owner, name=self.agent, version=self.agent_version),
+            models=self.models,
+            limits=self.limits,
+            deadline=self.deadline,
+            workspace_id=self.workspace_id,
+            inbox=self.inbox,
+            head=self.base_head,
+            title=self.title,
+            trigger=self.trigger,
+            sandbox=self.spec.get("config", {}).get("sandbox"),
+            await_children=self.await_children,
+            approval_required=self.approval_required,
+            ask_variables=bool(self.missing),
+            acceptance=bool(self.spec.get("acceptance_criteria")) and not self.dry_run,  # there is nothing to check
+            parent_session_id=self.spawned_by,
+        )
+
+
+# a page of a listing shows none of these, and each may be long
+_LONG = {"spec": "'{}' AS spec", "output": "NULL AS output", "external_tools": "'[]' AS external_tools"}
+_LISTED = ", ".join(_LONG.get(name, name) for name in Session.model_fields)
+_DECLARED = ("external_tools", "variables", "missing")
+_JSON = ("spec", "limits", "plan", "retry", "usage", "cancel_requested", "rules", "rerun") + _DECLARED
+
+
+def _read(row: asyncpg.Record) -> Session:
+    return Session(**{key: json.loads(value) if key in _JSON and value else value for key, value in row.items()})
+
+
+async def get(pool: Pool, tenant: str, session_id: str) -> Session | None:
+    row = await pool.fetchrow("SELECT * FROM sessions WHERE tenant = $1 AND id = $2", tenant, session_id)
+    return _read(row) if row else None
+
+
+async def by_ids(pool: Pool, tenant: str, session_ids: list[str]) -> dict[str, Session]:
+    rows = await pool.fetch("SELECT * FROM sessions WHERE tenant = $1 AND id = ANY($2::text[])", tenant, session_ids)
+    return {row["id"]: _read(row) for row in rows}
+
+
+async def begin_queued(pool: Pool, tenant: str, session_id: str, take: list[str]) -> str | None:
+    """Let a queued session begin; answers the id of the live one if it cannot yet."""
+    document = {"tenant": tenant, "session_id": session_id, "take": take}
+    busy: str | None = json.loads(await call(pool, "begin_queued", json.dumps(document))).get("busy")
+    return busy
+
+
+async def newest_of_thread(pool: Pool, tenant: str, thread_id: str) -> Session | None:
+    row = await pool.fetchrow(
+        """SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND status <> 'submitted'
+            ORDER BY id DESC LIMIT 1""",
+        tenant,
+        thread_id,
+    )
+    return _read(row) if row else None
+
+
+async def live_of_thread(pool: Pool, tenant: str, thread_id: str) -> Session | None:
+    row = await pool.fetchrow("SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND live", tenant, thread_id)
+    return _read(row) if row else None
+
+
+async def find(
+    pool: Pool,
+    tenant: str,
+    *,
+    statuses: list[str] | None = None,
+    agent: str | None = None,
+    conversation_id: str | None = None,
+    created_after: datetime | None = None,
+    created_before: datetime | None = None,
+    before_id: str | None = None,
+    limit: int = 50,
+) -> list[Session]:
+    """Newest first; ids sort by time, so the last id of a page is the cursor of the next."""
+    rows = await pool.fetch(
+        f"""SELECT {_LISTED} FROM sessions
+            WHERE tenant = $1 AND ($2::text[] IS NULL OR status = ANY($2)) AND ($3::text IS NULL OR agent = $3)
+              AND ($4::text IS NULL OR conversation_id = $4) AND ($5::timestamptz IS NULL OR created_at >= $5)
+              AND ($6::timestamptz IS NULL OR created_at < $6) AND ($7::text IS NULL OR id < $7)
+            ORDER BY id DESC LIMIT $8""",
+        tenant,
+        statuses,
+        agent,
+        conversation_id,
+        created_after,
+        created_before,
+        before_id,
+        limit,
+    )
+    return [_read(row) for row in rows]
+
+
+async def request_cancel(pool: Pool, ref: SessionRef, request: dict[str, Any], event: dict[str, Any]) -> bool:
+    """Note an accepted cancel, once; False if the session has ended or one was noted already. A later one may still
+    widen it to the whole tree."""
+    async with pool.acquire() as connection, connection.transaction():
+        row = await connection.fetchrow(
+            """UPDATE sessions SET cancel_requested = $3, updated_at = now()
+                WHERE tenant = $1 AND id = $2 AND cancel_requested IS NULL
+                  AND status NOT IN ('completed', 'failed', 'cancelled') RETURNING id""",
+            ref.tenant,
+            ref.session_id,
+            json.dumps(request),
+        )
+        if row is not None:
+            await connection.execute("SELECT append_events('', false, $1::jsonb)", json.dumps([event]))
+            said = {"session_id": ref.session_id, "subject": request["reason"], "inputs": json.dumps(request)}
+            actor = request.get("actor") or request["by"]
+            await audit.append(connection, ref.tenant, ref.conversation_id, actor, "stop", **said)
+        elif request.get("scope") == "tree":
+            await connection.execute(
+                """UPDATE sessions SET cancel_requested = (cancel_requested::jsonb || '{"scope": "tree"}')::text
+                    WHERE tenant = $1 AND id = $2 AND status NOT IN ('completed', 'failed', 'cancelled')""",
+                ref.tenant,
+                ref.session_id,
+            )
+        return row is not None
+
+
+async def set_variables(pool: Pool, ref: SessionRef, values: dict[str, str]) -> None:
+    """Values that were asked for; from here on nothing is missing, given or not."""
+    await pool.execute(
+        """UPDATE sessions SET variables = (variables::jsonb || $3::jsonb)::text, missing = '{}', updated_at = now()
+            WHERE tenant = $1 AND id = $2""",
+        ref.tenant,
+        ref.session_id,
+        json.dumps(values),
+    )
+
+
+async def unsettled(pool: Pool, older_than_s: float, limit: int = 500) -> list[Session]:
+    """Sessions of all tenants that are not terminal and silent for a while; those that wait for people come last."""
+    rows = await pool.fetch(
+        """SELECT * FROM sessions s WHERE status IN ('submitted', 'working', 'input_required')
+              AND updated_at < now() - make_interval(secs => $1)
+            ORDER BY status = 'input_required' AND cancel_requested IS NULL AND NOT EXISTS (
+                         SELECT 1 FROM input_requests r WHERE r.tenant = s.tenant AND r.session_id = s.id
+                            AND r.status = 'answered' AND NOT r.heard), updated_at LIMIT $2""",
+        older_than_s,
+        limit,
+    )
+    return [_read(row) for row in rows]

@@ -1,0 +1,85 @@
+"""Subscriptions: who is told of what, by which channel; secrets are written here and read by deliveries alone."""
+
+import json
+from typing import Any
+
+import asyncpg
+
+from domain.audit import TENANT
+from domain.ids import new_id
+from domain.notification import ROTATION_HOURS, Subscription
+from store import audit
+from store.database import Pool
+
+_COLUMNS = ", ".join(Subscription.model_fields)
+
+
+def _read(row: asyncpg.Record | None) -> Subscription | None:
+    return Subscription(**dict(row)) if row else None
+
+
+async def _change(
+    pool: Pool, tenant: str, by: str, action: str, statement: str, *values: object, inputs: str | None = None
+) -> asyncpg.Record | None:
+    """Who is told of what is a matter of supervision: each change stands in the audit log, with whoever made it."""
+    async with pool.acquire() as connection, connection.transaction():
+        row = await connection.fetchrow(statement, tenant, *values)
+        if row is not None:
+            await audit.append(connection, tenant, TENANT, by, action, subject=row["name"], inputs=inputs)
+    return row
+
+
+async def create(
+    pool: Pool, tenant: str, wish: dict[str, Any], secret: str | None, created_by: str
+) -> Subscription | None:
+    """None if the name is taken."""
+    row = await _change(
+        pool,
+        tenant,
+        created_by,
+        "subscribe",
+        f"""INSERT INTO subscriptions (tenant, id, name, channel, target, events, every_task, secret, created_by)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (tenant, name) DO NOTHING RETURNING {_COLUMNS}""",
+        new_id(),
+        wish["name"],
+        wish["channel"],
+        wish["target"],
+        wish["events"],
+        wish["every_task"],
+        secret,
+        created_by,
+        inputs=json.dumps(wish, sort_keys=True, default=str),
+    )
+    return _read(row)
+
+
+async def listing(pool: Pool, tenant: str) -> list[Subscription]:
+    rows = await pool.fetch(f"SELECT {_COLUMNS} FROM subscriptions WHERE tenant = $1 ORDER BY id", tenant)
+    return [Subscription(**dict(row)) for row in rows]
+
+
+async def get(pool: Pool, tenant: str, subscription_id: str) -> Subscription | None:
+    return _read(
+        await pool.fetchrow(
+            f"SELECT {_COLUMNS} FROM subscriptions WHERE tenant = $1 AND id = $2", tenant, subscription_id
+        )
+    )
+
+
+async def remove(pool: Pool, tenant: str, subscription_id: str, by: str) -> bool:
+    statement = "DELETE FROM subscriptions WHERE tenant = $1 AND id = $2 RETURNING name"
+    return await _change(pool, tenant, by, "unsubscribe", statement, subscription_id) is not None
+
+
+async def rotate(pool: Pool, tenant: str, subscription_id: str, secret: str, by: str) -> Subscription | None:
+    """A new secret; the one before signs too for a while. None if there is no such webhook."""
+    statement = f"""UPDATE subscriptions
+                       SET old_secret = secret, old_until = now() + make_interval(hours => $4), secret = $3
+                     WHERE tenant = $1 AND id = $2 AND secret IS NOT NULL RETURNING {_COLUMNS}"""
+    return _read(await _change(pool, tenant, by, "rotate_secret", statement, subscription_id, secret, ROTATION_HOURS))
+
+
+async def enable(pool: Pool, tenant: str, subscription_id: str, by: str) -> Subscription | None:
+    statement = f"""UPDATE subscriptions SET status = 'active', failing_since = NULL, last_error = NULL
+                     WHERE tenant = $1 AND id = $2 RETURNING {_COLUMNS}"""
+    return _read(await _change(pool, tenant, by, "enable_subscription", statement, subscription_id))

@@ -1,0 +1,49 @@
+"""Tool calls: claimed before the effect, recorded after it, fenced by holder and attempt."""
+
+import json
+from typing import Any
+
+from pydantic import BaseModel
+
+from store.database import Pool, call
+
+
+class Claim(BaseModel):
+    go: bool
+    dry: bool = False  # to be described, not done
+    state: str | None = None
+    text: str | None = None
+    plan: str | None = None
+    workspace_version: int | None = None
+    body: str | None = None  # of the assistant node that asked
+    spent: bool = False  # the tree's budget of tool calls does not allow it
+
+
+async def claim(pool: Pool, document: dict[str, Any]) -> Claim:
+    return Claim.model_validate_json(await call(pool, "claim_tool", json.dumps(document)))
+
+
+async def commit(pool: Pool, document: dict[str, Any]) -> bool:
+    """False: a newer attempt holds the call, and this result was dropped."""
+    return bool(await call(pool, "commit_tool", json.dumps(document)))
+
+
+async def results(pool: Pool, tenant: str, node: str) -> list[dict[str, Any]]:
+    rows = await pool.fetch(
+        """SELECT call_index AS index, state, result AS text FROM tool_calls
+            WHERE tenant = $1 AND node = $2 ORDER BY call_index""",
+        tenant,
+        node,
+    )
+    return [dict(row) for row in rows]
+
+
+async def open_of_session(pool: Pool, tenant: str, session_id: str) -> list[str]:
+    """The tools of calls that were made and have not returned."""
+    rows = await pool.fetch(
+        """SELECT tool FROM tool_calls WHERE tenant = $1 AND session_id = $2 AND state = 'started'
+            ORDER BY started_at, node, call_index""",
+        tenant,
+        session_id,
+    )
+    return [row["tool"] for row in rows]

@@ -1,0 +1,40 @@
+"""Workers that are up, with the sandbox and the tools each of them has: what the API can promise."""
+
+from collections.abc import Collection
+from datetime import datetime
+
+from store.database import Pool
+
+FRESH_SECONDS = 30
+
+
+async def beat(pool: Pool, worker_id: str, sandbox: str, tools: Collection[str] = ()) -> None:
+    await pool.execute(
+        """INSERT INTO workers (id, sandbox, tools) VALUES ($1, $2, $3)
+           ON CONFLICT (id) DO UPDATE SET seen_at = now(), sandbox = excluded.sandbox, tools = excluded.tools""",
+        worker_id,
+        sandbox,
+        sorted(tools),
+    )
+
+
+async def leave(pool: Pool, worker_id: str) -> None:
+    await pool.execute("DELETE FROM workers WHERE id = $1", worker_id)
+
+
+async def fresh(pool: Pool) -> dict[str, tuple[str, datetime]]:
+    """Worker id -> sandbox and when it was last seen, for those seen lately."""
+    rows = await pool.fetch(
+        "SELECT id, sandbox, seen_at FROM workers WHERE seen_at > now() - make_interval(secs => $1)", FRESH_SECONDS
+    )
+    return {row["id"]: (row["sandbox"], row["seen_at"]) for row in rows}
+
+
+async def tools(pool: Pool) -> set[str]:
+    """What the workers of the last day said they have."""
+    rows = await pool.fetch("SELECT DISTINCT unnest(tools) AS tool FROM workers")
+    return {row["tool"] for row in rows}
+
+
+async def forget_stale(pool: Pool) -> None:
+    await pool.execute("DELETE FROM workers WHERE seen_at < now() - interval '1 day'")
