@@ -1,0 +1,1 @@
+"""The two workflows and their helpers; outsiders use `workflows.client` only."""

@@ -1,0 +1,249 @@
+"""The only door for outsiders: how the API, the CLI and activities reach the workflows."""
+
+import asyncio
+import contextlib
+import time
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
+from temporalio.client import (
+    Client,
+    WithStartWorkflowOperation,
+    WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+    WorkflowUpdateStage,
+)
+from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.envconfig import ClientConfig
+from temporalio.service import RPCError, RPCStatusCode
+
+from domain.conversation import (
+    Claim,
+    ConversationInput,
+    Fire,
+    Fired,
+    Nothing,
+    Promote,
+    SessionDone,
+    Spawn,
+    SpawnAnswers,
+    StartSession,
+    Steer,
+    Steered,
+)
+from domain.errors import Unavailable
+from domain.ids import new_id
+from domain.input_request import Answered
+from domain.session import SessionInput
+from domain.step import StopRequest
+from workflows.attributes import CONVERSATION, TENANT, TRIGGER
+from workflows.refusals import is_away, is_not_yet, refusal
+from workflows.telemetry import plugins
+
+ANSWER_WITHIN = timedelta(seconds=2)
+DECIDE_WITHIN = timedelta(seconds=15)  # for what a worker must decide before the caller gets an answer
+RENEWS_IN = 0.1
+Answer = TypeVar("Answer", bound=BaseModel)
+
+
+def session_workflow_id(session_id: str) -> str:
+    return f"session/{session_id}"
+
+
+def conversation_workflow_id(conversation_id: str) -> str:
+    return f"conversation/{conversation_id}"
+
+
+async def connect(
+    *, lazy: bool = False, identity: str | None = None, address: str | None = None, telemetry: str | None = None
+) -> Client:
+    """Address, namespace, TLS and API key come from the SDK's own environment configuration, if no address is given.
+    `telemetry` is where traces are sent to."""
+    config = ClientConfig.load_client_connect_config()
+    if address is not None:
+        config["target_host"] = address
+    config.setdefault("target_host", "127.0.0.1:7233")
+    extra: dict[str, Any] = {"identity": identity} if identity else {}
+    extra["plugins"] = plugins(telemetry)
+    return await Client.connect(**config, **extra, data_converter=pydantic_data_converter, lazy=lazy)
+
+
+class Door:
+    """What may be asked of the workflows."""
+
+    def __init__(self, client: Client, task_queue: str) -> None:
+        self._client = client
+        self._queue = task_queue
+
+    # sessions that were accepted and written down; False: Temporal or its workers are away, the sweeper will see to it
+
+    async def start(self, session: SessionInput, request_id: str) -> bool:
+        """Start a root session in a conversation of its own; works with no worker up."""
+        ref = session.ref
+        first = StartSession(request_id=request_id, session=session, thread_id=ref.conversation_id)
+        start = ConversationInput(tenant=ref.tenant, conversation_id=ref.conversation_id, fresh=True, first=[first])
+        try:
+            await self._client.start_workflow(
+                "Conversation", start, **self._conversation(start, session.title), rpc_timeout=ANSWER_WITHIN
+            )
+        except (RPCError, RuntimeError) as error:
+            if is_away(error):
+                return False
+            raise
+        return True
+
+    async def submit(self, session: SessionInput, request_id: str, thread_id: str, *, queued: bool = False) -> bool:
+        """Start a further session of a conversation, which is reopened if it has closed."""
+        submission = StartSession(request_id=request_id, session=session, thread_id=thread_id, queued=queued)
+        try:
+            await self._ask(session.ref.tenant, session.ref.conversation_id, "submit", submission, None, ANSWER_WITHIN)
+        except Unavailable:
+            return False
+        return True
+
+    async def reopen(self, tenant: str, conversation_id: str, *, look: bool = False) -> None:
+        """Let a conversation go on with what the store knows; one that lives is left alone, unless it has to look."""
+        start = ConversationInput(tenant=tenant, conversation_id=conversation_id)
+        how = {**self._conversation(start, conversation_id), "start_signal": "look" if look else None}
+        await self._client.start_workflow("Conversation", start, **how, rpc_timeout=ANSWER_WITHIN)
+
+    async def stop(self, session_id: str, request: StopRequest) -> bool:
+        """Ask a session to stop; if nobody answers in time the request stands in its row and is honoured from there."""
+        handle = self._client.get_workflow_handle(session_workflow_id(session_id))
+        try:
+            await handle.start_update(
+                "stop", request, wait_for_stage=WorkflowUpdateStage.ACCEPTED, rpc_timeout=ANSWER_WITHIN
+            )
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            return False
+        except (RPCError, RuntimeError) as error:
+            if is_away(error) or (isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND):
+                return False
+            raise
+        return True
+
+    # what the conversation decides; a refusal is a domain error, an unanswered question Unavailable
+
+    async def spawn(self, tenant: str, conversation_id: str, spawn: Spawn) -> SpawnAnswers:
+        return await self._ask(tenant, conversation_id, "spawn", spawn, SpawnAnswers)
+
+    async def claim(self, tenant: str, conversation_id: str, claim: Claim) -> None:
+        await self._ask(tenant, conversation_id, "claim", claim, None)
+
+    async def fire(self, tenant: str, conversation_id: str, fire: Fire) -> Fired:
+        return await self._ask(tenant, conversation_id, "fire", fire, Fired)
+
+    async def steer(self, tenant: str, conversation_id: str, steer: Steer) -> Steered:
+        return await self._ask(tenant, conversation_id, "steer", steer, Steered)
+
+    async def promote(self, tenant: str, conversation_id: str, promote: Promote) -> None:
+        await self._ask(tenant, conversation_id, "promote", promote, None)
+
+    async def mailbox(self, conversation_id: str) -> list[str] | None:
+        """The pending ids as the live conversation sees them; None if it has closed, which it does only when empty."""
+        handle = self._client.get_workflow_handle(conversation_workflow_id(conversation_id))
+        try:
+            pending: list[str] = await handle.query("mailbox", result_type=list[str], rpc_timeout=DECIDE_WITHIN)
+        except (RPCError, RuntimeError) as error:
+            if isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
+                return None
+            raise Unavailable("No worker answered for the live mailbox.") from error
+        except WorkflowQueryFailedError as error:
+            raise Unavailable("The live mailbox could not be read.") from error
+        return pending
+
+    async def answered(self, session_id: str, request_id: str) -> None:
+        """Tell a session that a request of it has an answer; what it does not hear, the sweeper tells it again."""
+        await self._tell(session_workflow_id(session_id), "answered", Answered(id=request_id))
+
+    async def tell_terminated(self, conversation_id: str) -> None:
+        """Let a conversation close although outcomes wait in it; one that has closed needs no word."""
+        await self._tell(conversation_workflow_id(conversation_id), "terminated")
+
+    async def tell_done(self, conversation_id: str, done: SessionDone) -> None:
+        """Tell a conversation, if it still lives, that one of its sessions is gone."""
+        await self._tell(conversation_workflow_id(conversation_id), "session_done", done)
+
+    async def _tell(self, workflow_id: str, signal: str, *words: BaseModel) -> None:
+        handle = self._client.get_workflow_handle(workflow_id)
+        with contextlib.suppress(RPCError, RuntimeError):
+            await handle.signal(signal, args=words, rpc_timeout=ANSWER_WITHIN)
+
+    async def sweep(self) -> None:
+        """One look right now, beside those that are made anyway."""
+        await self._client.execute_workflow("Sweeper", 1, id=f"sweeper/{new_id()}", task_queue=self._queue)
+
+    async def healthy(self) -> bool:
+        try:
+            await self._client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=ANSWER_WITHIN)
+        except (RPCError, RuntimeError):
+            return False
+        return True
+
+    def _conversation(self, start: ConversationInput, title: str) -> dict[str, Any]:
+        return {
+            "id": conversation_workflow_id(start.conversation_id),
+            "task_queue": self._queue,
+            "id_conflict_policy": WorkflowIDConflictPolicy.USE_EXISTING,
+            "static_summary": f"conversation · {title}",
+            "search_attributes": TypedSearchAttributes(
+                [
+                    SearchAttributePair(TENANT, start.tenant),
+                    SearchAttributePair(CONVERSATION, start.conversation_id),
+                    SearchAttributePair(TRIGGER, "api"),
+                ]
+            ),
+        }
+
+    async def _ask(
+        self,
+        tenant: str,
+        conversation_id: str,
+        update: str,
+        argument: Any,
+        result: type[Answer] | None,
+        within: timedelta = DECIDE_WITHIN,
+    ) -> Answer:
+        """An Update on the conversation, which is started again if it has closed."""
+        give_up = time.monotonic() + within.total_seconds()
+        while True:
+            left = timedelta(seconds=give_up - time.monotonic())
+            try:
+                answer = await self._update(tenant, conversation_id, update, argument, result, left)
+                break
+            except WorkflowUpdateFailedError as error:
+                raise refusal(error.cause) from error
+            except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+                raise Unavailable("No worker answered in time.") from error
+            except (RPCError, RuntimeError) as error:
+                if is_away(error):
+                    raise Unavailable("Temporal is away.") from error
+                if not is_not_yet(error):
+                    raise
+                if time.monotonic() + RENEWS_IN > give_up:
+                    raise Unavailable("The conversation is being renewed; try again.") from error
+                await asyncio.sleep(RENEWS_IN)
+        return answer if result is not None else Nothing()  # type: ignore[return-value]
+
+    async def _update(
+        self, tenant: str, conversation_id: str, update: str, argument: Any, result: type[Any] | None, within: timedelta
+    ) -> Any:
+        start = ConversationInput(tenant=tenant, conversation_id=conversation_id)
+        operation: Any = WithStartWorkflowOperation("Conversation", start, **self._conversation(start, conversation_id))
+        try:
+            return await self._client.execute_update_with_start_workflow(
+                update,
+                argument,
+                start_workflow_operation=operation,
+                id=f"{update}/{argument.request_id}",
+                result_type=result,
+                rpc_timeout=within,
+            )
+        except (WorkflowUpdateRPCTimeoutOrCancelledError, RPCError):
+            with contextlib.suppress(Exception):
+                await operation.workflow_handle()  # it failed likewise, and would complain that nobody asked
+            raise

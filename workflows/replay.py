@@ -1,0 +1,151 @@
+"""Replay: a recorded history run again on today's code, to debug it or to see whether an upgrade would break it."""
+
+import json
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from types import FrameType
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client, WorkflowHistory
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import Interceptor, Replayer, UnsandboxedWorkflowRunner
+
+from workflows.client import session_workflow_id
+from workflows.loop import run_line
+from workflows.registry import WORKFLOWS, workflow_runner
+
+# the SDK's sentence about where code and history part, without the structure it is wrapped in
+_REASON = re.compile(r'\[TMPRL\d+\]\s*(?P<words>[^"\n]*)')
+_SCHEDULED = re.compile(r"scheduled event '(?P<name>[^']+)'")
+_EVENT = re.compile(r"HistoryEvent\(id: (?P<id>\d+)")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a replay came to; without a difference the last three are empty."""
+
+    workflow_id: str
+    run_id: str
+    events: int
+    same: bool
+    event_id: int | None = None
+    event_type: str | None = None
+    reason: str | None = None
+
+
+async def replay(history: WorkflowHistory) -> Verdict:
+    run_id = history.events[0].workflow_execution_started_event_attributes.original_execution_run_id
+    failure = await _failure(history, len(history.events))
+    if failure is None:
+        return Verdict(history.workflow_id, run_id, len(history.events), same=True)
+    reason = _REASON.search(failure)
+    event = await _parting(history, failure)
+    return Verdict(
+        history.workflow_id,
+        run_id,
+        len(history.events),
+        same=False,
+        event_id=event.event_id,
+        event_type=EventType.Name(event.event_type).removeprefix("EVENT_TYPE_").lower(),
+        reason=(reason["words"] if reason else failure).strip()[:500],
+    )
+
+
+async def debug(history: WorkflowHistory, watch: Interceptor) -> None:
+    """Replay in this very thread, without sandbox and without deadlines; `watch` sees every activity started."""
+    replayer = Replayer(
+        workflows=list(WORKFLOWS),
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        data_converter=pydantic_data_converter,
+        interceptors=[watch],
+        debug_mode=True,
+    )
+    await replayer.replay_workflow(history, raise_on_replay_failure=False)
+
+
+def loop_above(frame: FrameType | None) -> FrameType:
+    """Of the frames that led to this one, the one of the session's loop."""
+    while frame is not None and frame.f_code is not run_line.__code__:
+        frame = frame.f_back
+    assert frame is not None
+    return frame
+
+
+async def _failure(history: WorkflowHistory, length: int) -> str | None:
+    """Replay the first events of a history; what the SDK says if the code would have decided otherwise."""
+    replayer = Replayer(
+        workflows=list(WORKFLOWS), workflow_runner=workflow_runner(), data_converter=pydantic_data_converter
+    )
+    part = WorkflowHistory(history.workflow_id, history.events[:length])
+    result = await replayer.replay_workflow(part, raise_on_replay_failure=False)
+    return None if result.replay_failure is None else str(result.replay_failure)
+
+
+async def _parting(history: WorkflowHistory, failure: str) -> HistoryEvent:
+    """The event at which they part: named by the SDK, or in the first batch of decisions that does not replay."""
+    if named := _EVENT.search(failure):
+        return history.events[int(named["id"]) - 1]
+    # a batch is what one workflow task decided: from its completion to the next one's scheduling
+    scheduled, completed = EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED, EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+    ends = [place for place, event in enumerate(history.events) if place > 2 and event.event_type == scheduled]
+    ends.append(len(history.events))
+    low, high = 0, len(ends) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if await _failure(history, ends[middle]) is None:
+            low = middle + 1
+        else:
+            high = middle
+    batch = history.events[: ends[low]]
+    done = max(place for place, event in enumerate(batch) if event.event_type == completed)
+    decided = batch[done + 1 :] or batch[-1:]
+    kind = _SCHEDULED.search(failure)
+    return next((event for event in decided if kind and _activity(event) == kind["name"]), decided[0])
+
+
+def _activity(event: HistoryEvent) -> str:
+    return event.activity_task_scheduled_event_attributes.activity_type.name
+
+
+async def histories(client: Client, session_id: str) -> list[WorkflowHistory]:
+    """Every run of a session, oldest first: it continues as new when it grows long. None if it is unknown."""
+    found: list[WorkflowHistory] = []
+    run_id: str | None = None
+    try:
+        while run_id is None or run_id:
+            handle = client.get_workflow_handle(session_workflow_id(session_id), run_id=run_id)
+            found.append(await handle.fetch_history())
+            run_id = found[-1].events[0].workflow_execution_started_event_attributes.continued_execution_run_id
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+    return found[::-1]
+
+
+async def recent(client: Client, since: timedelta) -> AsyncIterator[WorkflowHistory]:
+    """Every session and conversation that was started lately: the release gate replays them all."""
+    start = (datetime.now(UTC) - since).strftime("%Y-%m-%dT%H:%M:%SZ")
+    async for history in _listed(client, f'WorkflowType IN ("Session", "Conversation") AND StartTime > "{start}"'):
+        yield history
+
+
+async def _listed(client: Client, query: str) -> AsyncIterator[WorkflowHistory]:
+    async for found in client.list_workflows(query):
+        yield await client.get_workflow_handle(found.id, run_id=found.run_id).fetch_history()
+
+
+def to_document(history: WorkflowHistory) -> dict[str, object]:
+    return {"workflow_id": history.workflow_id, "history": json.loads(history.to_json())}
+
+
+def from_document(document: dict[str, object]) -> WorkflowHistory:
+    """Also reads the file that the Temporal Web UI downloads, which has the events alone."""
+    if "history" in document:
+        return WorkflowHistory.from_json(
+            str(document.get("workflow_id", "from a file")), json.dumps(document["history"])
+        )
+    return WorkflowHistory.from_json("from a file", json.dumps(document))

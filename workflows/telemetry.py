@@ -1,0 +1,36 @@
+"""Telemetry: one trace from the request to the tools, sent by OTLP, where an endpoint is set.
+
+The SDK's plugin carries the trace through workflows and activities, without repeating spans on replay; FastAPI and the
+model's client make their own spans, with the GenAI conventions, as soon as there is a tracer provider.
+"""
+
+from opentelemetry import trace
+from temporalio.plugin import SimplePlugin
+
+FLUSH_MS = 2_000
+MISSING = "To send traces, install requirements-telemetry.txt instead of requirements.txt."
+
+
+def plugins(endpoint: str | None) -> list[SimplePlugin]:
+    """For a client, and for the workers made with it."""
+    if endpoint is None:
+        return []
+    try:  # an optional part of the installation
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from temporalio.contrib.opentelemetry import OpenTelemetryPlugin, create_tracer_provider
+    except ModuleNotFoundError as missing:
+        raise RuntimeError(MISSING) from missing
+    provider = create_tracer_provider(resource=Resource.create({"service.name": "errand"}))
+    exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    return [OpenTelemetryPlugin(add_temporal_spans=True)]
+
+
+def flush() -> None:
+    """Send what waits to be sent: for a process that may end without saying so to anybody."""
+    provider = trace.get_tracer_provider()
+    if hasattr(provider, "force_flush"):
+        provider.force_flush(FLUSH_MS)
