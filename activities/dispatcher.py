@@ -1,0 +1,93 @@
+"""The dispatcher: in each worker, it starts the workflow of every delivery that the outbox holds."""
+
+import asyncio
+import logging
+from datetime import timedelta
+
+from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.service import RPCError
+
+from domain.notification import DeliveryInput
+from store import deliveries
+from store.database import AWAY, Pool
+from store.deliveries import Waiting
+
+log = logging.getLogger("errand.worker")
+
+PAUSE_SECONDS = 1.0  # before it looks again, when the database or Temporal was away
+OVERDUE_SECONDS = 120.0
+START_WITHIN = timedelta(seconds=5)
+
+
+class Dispatcher:
+    def __init__(self, pool: Pool, client: Client, task_queue: str, span_s: float) -> None:
+        self._pool = pool
+        self._client = client
+        self._queue = task_queue
+        self._span_s = span_s
+        self._bell = asyncio.Event()
+
+    async def run(self, url: str) -> None:
+        """For ever. A bell is only a hint: whatever it misses, the sweeper finds."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._listen(url))
+            group.create_task(self._work())
+
+    async def _listen(self, url: str) -> None:
+        while True:
+            try:
+                await deliveries.listen(url, self._bell.set)
+            except AWAY:
+                pass
+            except Exception:  # whatever it is, it must not end the worker's only way to notice
+                log.exception("cannot listen for deliveries")
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _work(self) -> None:
+        while True:
+            await self._bell.wait()
+            self._bell.clear()
+            try:
+                done = await self.dispatch()
+            except AWAY:
+                done = False
+            except Exception:
+                log.exception("could not dispatch")
+                done = False
+            if not done:
+                self._bell.set()
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    async def dispatch(self) -> bool:
+        """Everything that waits; False if Temporal is away. The same id makes a second start harmless."""
+        while found := await deliveries.undispatched(self._pool):
+            for one in found:
+                if not await self._start(one, now=True):
+                    return False
+                await deliveries.mark_dispatched(self._pool, one.tenant, one.id)
+        return True
+
+    async def repair(self) -> None:
+        """Starts again what should have been tried and was not: its workflow was ended from outside."""
+        if await self.dispatch():
+            for one in await deliveries.stranded(self._pool, OVERDUE_SECONDS):
+                await self._start(one)
+
+    async def _start(self, one: Waiting, *, now: bool = False) -> bool:
+        """One that is under way goes on, `now` with its next attempt: somebody wants it sent again."""
+        try:
+            await self._client.start_workflow(
+                "Delivery",
+                DeliveryInput(tenant=one.tenant, id=one.id, span_s=self._span_s),
+                id=f"delivery/{one.id}",
+                task_queue=self._queue,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                start_signal="now" if now else None,
+                static_summary=f"{one.event} → {one.name}",
+                rpc_timeout=START_WITHIN,
+            )
+        except (RPCError, RuntimeError) as error:
+            log.warning("delivery %s waits for Temporal (%s)", one.id, type(error).__name__)
+            return False
+        return True

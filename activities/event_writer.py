@@ -1,0 +1,73 @@
+"""The event writer: one per process; it gathers what all running activities publish into few, ordered writes."""
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime
+from typing import Any
+
+from domain.events import Event, MessageDelta, ThinkingDelta
+from domain.ids import new_id
+from domain.session import SessionRef
+from store import events
+from store.database import Pool, patiently
+
+INTERVAL = 0.03  # seconds between flushes: a lone event goes at once, a stream of them in batches
+
+
+class EventWriter:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._buffer: list[tuple[SessionRef, Event, datetime]] = []
+        self._wake = asyncio.Event()
+        self._writing = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "EventWriter":
+        self._task = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        await self._flush(seconds=2)
+
+    def put(self, ref: SessionRef, event: Event) -> None:
+        """Publish soon. A delta joins the one before it, so a slow database costs latency and not memory."""
+        if self._buffer and isinstance(event, MessageDelta | ThinkingDelta):
+            last_ref, last, at = self._buffer[-1]
+            if last_ref == ref and isinstance(last, type(event)) and last.step == event.step:
+                self._buffer[-1] = (ref, last.model_copy(update={"text": last.text + event.text}), at)
+                return
+        self._buffer.append((ref, event, datetime.now(UTC)))
+        self._wake.set()
+
+    async def take(self, ref: SessionRef) -> list[dict[str, Any]]:
+        """What is still unwritten of a session, for a transaction that must come after it."""
+        async with self._writing:
+            mine = [item for item in self._buffer if item[0] == ref]
+            self._buffer = [item for item in self._buffer if item[0] != ref]
+        return [events.to_row(*item) for item in mine]
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._flush(seconds=3_600)
+            await asyncio.sleep(INTERVAL)  # what comes meanwhile goes together
+
+    async def _flush(self, seconds: float) -> None:
+        async with self._writing:
+            batch, self._buffer = self._buffer, []
+            if not batch:
+                return
+            rows = [events.to_row(*item) for item in batch]
+            name, tries = new_id(), 0
+
+            async def write() -> None:
+                nonlocal tries
+                tries += 1
+                await events.append(self._pool, name, rows, again=tries > 1)
+
+            await patiently(write, seconds=seconds)

@@ -1,0 +1,29 @@
+"""remind_request: a request that nobody has answered is told again, or told to somebody else."""
+
+from temporalio import activity
+
+from domain.conversation import Nothing
+from domain.input_events import InputEscalated, InputReminder, InputRequired
+from domain.input_request import RemindRequest, RequestStatus
+from store import events, input_requests, sessions
+from store.database import Pool
+
+
+class Reminders:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    @activity.defn(name="remind_request")
+    async def remind_request(self, remind: RemindRequest) -> Nothing:
+        ref = remind.ref
+        request = await input_requests.get(self._pool, ref.tenant, remind.id)
+        session = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        if request is None or session is None or request.status is not RequestStatus.OPEN:
+            return Nothing()
+        words = {name: getattr(request, name) for name in ("kind", "question", "deadline")}
+        told: InputRequired = InputReminder(request_id=request.id, **words)
+        if remind.escalate:
+            told = InputEscalated(request_id=request.id, to=session.spec["config"]["escalate_to"], **words)
+        # the batch is known by its name, so that a second attempt tells nobody twice
+        await events.append(self._pool, f"{request.id}/{told.type}", [events.to_row(ref, told)], again=True)
+        return Nothing()

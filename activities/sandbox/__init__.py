@@ -1,0 +1,6 @@
+"""The sandbox that runs the model's commands: one protocol, several back ends, chosen by a probe."""
+
+from activities.sandbox.choose import choose
+from activities.sandbox.sandbox import Refusing, Sandbox, SandboxLimits, SandboxResult
+
+__all__ = ["Refusing", "Sandbox", "SandboxLimits", "SandboxResult", "choose"]

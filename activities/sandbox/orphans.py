@@ -1,0 +1,46 @@
+"""Buries what bubblewrap leaves behind if it is killed while it starts: an init that nobody will ever wake."""
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+_PROC = Path("/proc")
+_OURS = [b"--hostname", b"sandbox"]
+
+
+def bury_orphans() -> int:
+    """A living sandbox's init has bubblewrap as its parent; `--die-with-parent` holds only once it is set up."""
+    return sum(_bury(int(place.name)) for place in _PROC.glob("[0-9]*"))
+
+
+def _bury(pid: int) -> bool:
+    with contextlib.suppress(OSError, StopIteration):
+        handle = os.pidfd_open(pid)  # taken before we look: it cannot come to mean another process
+        try:
+            if not _is_orphan(pid):
+                return False
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+            return True
+        finally:
+            os.close(handle)
+    return False
+
+
+def _is_orphan(pid: int) -> bool:
+    words = _words(pid)
+    if not _is_bwrap(words) or words[(at := words.index(_OURS[0])) : at + 2] != _OURS:
+        return False
+    status = dict(
+        line.split(":\t", 1) for line in (_PROC / str(pid) / "status").read_text().splitlines() if ":\t" in line
+    )
+    is_init = status["NSpid"].split()[-1] == "1" and len(status["NSpid"].split()) > 1
+    return is_init and not _is_bwrap(_words(int(status["PPid"])))
+
+
+def _words(pid: int) -> list[bytes]:
+    return (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+
+
+def _is_bwrap(words: list[bytes]) -> bool:
+    return words[0].rpartition(b"/")[2] == b"bwrap" and _OURS[0] in words

@@ -1,0 +1,19 @@
+"""A worker that is root gives the workspace to the sandbox's user; its own file tools reach everything anyway."""
+
+import os
+from pathlib import Path
+
+
+def adopt(workspace: Path, uid: int) -> None:
+    """Hand root's files and directories below `workspace` to `uid`. Walks by directory descriptors and never through a
+    link; a file with several names may be somebody else's too (a local git clone shares its objects) and is left."""
+    for _, folders, files, here in os.fwalk(workspace, follow_symlinks=False):
+        if os.fstat(here).st_uid != uid:
+            os.fchown(here, uid, uid)
+        for name in (*folders, *files):
+            try:
+                found = os.stat(name, dir_fd=here, follow_symlinks=False)
+                if found.st_uid == 0 and (found.st_nlink == 1 or name in folders):
+                    os.chown(name, uid, uid, dir_fd=here, follow_symlinks=False)
+            except FileNotFoundError:
+                continue  # a command still running in this workspace removed it

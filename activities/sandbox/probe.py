@@ -1,0 +1,107 @@
+"""Tries a sandbox on harmless stand-ins of what it must keep away, and says what got through."""
+
+import asyncio
+import contextlib
+import secrets
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from activities.sandbox.sandbox import Sandbox, SandboxLimits, SandboxResult
+
+_TIMEOUT_S = 10.0
+_OUR_VARIABLES = (
+    "PATH|HOME|TMPDIR|LANG|TERM|PWD|OLDPWD|SHLVL|SHELL|_|GIT_CONFIG_NOSYSTEM|LC_CTYPE|__CF_USER_TEXT_ENCODING"
+)
+
+# Runs inside. The marker is never spelled out, or the script would find itself among the processes.
+_SCRIPT = """
+cat {canary_file} >/dev/null 2>&1 && echo LEAK reads a file outside the workspace
+(echo x > {canary_dir}/written) 2>/dev/null && echo LEAK writes outside the workspace
+(exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo LEAK reaches a port of the host
+kill -0 {pid} 2>/dev/null && tr '\\0' ' ' </proc/{pid}/cmdline 2>/dev/null | grep -q '{pattern}' \\
+  && echo LEAK sees a process of the host
+cat /proc/[0-9]*/cmdline 2>/dev/null | grep -aq '{pattern}' && echo LEAK sees a process of the host
+(env; cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n') | grep -a = | grep -aEvq '^({variables})=' \\
+  && echo LEAK sees an environment that is not its own
+echo {half1}''{half2} > written || echo LEAK cannot write the workspace
+echo PROBED
+"""
+
+
+async def probe(sandbox: Sandbox, workspaces: Path | None = None) -> str | None:
+    """None if the sandbox held and works for directories in `workspaces`, else the reason why it may not be used."""
+    with tempfile.TemporaryDirectory() as other, _workspace(workspaces) as workspace:
+        canary = _canary(Path(other))
+        async with _host() as host:
+            script = _SCRIPT.format(
+                canary_file=canary,
+                canary_dir=other,
+                port=host.port,
+                pid=host.pid,
+                pattern=f"[{host.marker[0]}]{host.marker[1:]}",
+                half1=host.marker[:8],
+                half2=host.marker[8:],
+                variables=_OUR_VARIABLES,
+            )
+            try:
+                result = await sandbox.run(
+                    script, workspace=workspace, network=False, timeout_s=_TIMEOUT_S, limits=SandboxLimits()
+                )
+            except OSError as error:
+                return f"it cannot be started: {error.strerror}"
+        return _verdict(result, canary, workspace / "written", host.marker)
+
+
+def _verdict(result: SandboxResult, canary: Path, written: Path, marker: str) -> str | None:
+    leaks = [line.removeprefix("LEAK ") for line in result.output.splitlines() if line.startswith("LEAK ")]
+    if leaks:
+        return "; ".join(leaks)
+    if canary.with_name("written").exists():
+        return "writes outside the workspace"
+    if "PROBED" not in result.output or not written.exists() or written.read_text().strip() != marker:
+        return f"it does not run: {' '.join(result.output.split())[-200:] or 'no output'}"
+    return None
+
+
+@contextlib.contextmanager
+def _workspace(workspaces: Path | None) -> Iterator[Path]:
+    if workspaces is not None:
+        workspaces.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=workspaces, prefix=".probe-") as place:
+        Path(place).chmod(0o755)
+        yield Path(place)
+
+
+def _canary(outside: Path) -> Path:
+    """Open to everyone: only the sandbox itself may stand between the command and it."""
+    outside.chmod(0o777)
+    canary = outside / "canary"
+    canary.write_text("canary")
+    canary.chmod(0o666)
+    return canary
+
+
+@dataclass(frozen=True)
+class _Host:
+    port: int
+    pid: int
+    marker: str
+
+
+@contextlib.asynccontextmanager
+async def _host() -> AsyncIterator[_Host]:
+    """A listener and a process of the host for the sandbox not to find."""
+    marker = secrets.token_hex(8)
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    process = await asyncio.create_subprocess_exec(
+        "/bin/sh", "-c", "read line", marker, stdin=asyncio.subprocess.PIPE, env={}
+    )
+    try:
+        yield _Host(server.sockets[0].getsockname()[1], process.pid, marker)
+    finally:
+        process.kill()
+        await process.wait()
+        server.close()
+        await server.wait_closed()

@@ -1,0 +1,60 @@
+"""The macOS back end: sandbox-exec with a profile that denies all but the workspace and the system's programs.
+
+Written from its public description and chosen only where the probe passes. There is no process namespace: a command
+that leaves its process group can outlive its turn, still confined.
+"""
+
+import asyncio
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from activities.sandbox.bubblewrap import PATH, shell
+from activities.sandbox.sandbox import SandboxLimits, SandboxResult
+from activities.sandbox.supervise import supervise
+
+_PROFILE = """(version 1)
+(deny default)
+(allow process-exec process-fork)
+(allow signal (target same-sandbox))
+(allow process-info* (target same-sandbox))
+(allow sysctl-read)
+(allow file-read-metadata)
+(allow file-read* (literal "/") (subpath "/usr") (subpath "/bin") (subpath "/sbin") (subpath "/System")
+  (subpath "/Library/Developer") (subpath "/opt/homebrew") (subpath "/private/var/db/dyld")
+  (literal "/dev/null") (literal "/dev/zero") (literal "/dev/random") (literal "/dev/urandom")
+  (subpath (param "WORKSPACE")))
+(allow file-write* (literal "/dev/null") (subpath (param "WORKSPACE")))
+"""
+_NETWORK = '(allow network*)\n(allow file-read* (subpath "/private/etc/ssl") (literal "/private/etc/resolv.conf"))\n'
+
+
+@dataclass(frozen=True)
+class Seatbelt:
+    program: str
+    name: str = "seatbelt"
+
+    async def run(
+        self, command: str, *, workspace: Path, network: bool, timeout_s: float, limits: SandboxLimits
+    ) -> SandboxResult:
+        place = await asyncio.to_thread(
+            os.path.realpath, workspace
+        )  # profiles match real paths: /private/tmp, not /tmp
+        memory, blocks = limits.memory_bytes // 1024, limits.file_bytes // 512
+        limited = f"ulimit -c 0; ulimit -t {limits.cpu_s}; ulimit -f {blocks}; ulimit -n {limits.open_files}; "
+        limited += f'ulimit -v {memory} 2>/dev/null; cd "$1" && exec "$2" -c "$3"'
+        ended = await supervise(
+            [self.program, "-D", f"WORKSPACE={place}", "-p", _PROFILE + (_NETWORK if network else "")]
+            + ["/usr/bin/env", "-i", f"PATH={PATH}", f"HOME={place}", f"TMPDIR={place}", "LANG=en_US.UTF-8"]
+            + [shell(), "-c", limited, "sandbox", place, shell(), command],
+            timeout_s=timeout_s,
+            limits=limits,
+        )
+        return SandboxResult(ended.exit_code, ended.output, self.name, ended.timed_out, ended.truncated)
+
+
+def candidates() -> list[Seatbelt]:
+    program = shutil.which("sandbox-exec", path="/usr/bin") if sys.platform == "darwin" else None
+    return [Seatbelt(program)] if program else []

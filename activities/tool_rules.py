@@ -1,0 +1,63 @@
+"""Tool calls under the rules: each call of a reply may run, needs a person's approval, or is refused with a reason."""
+
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from activities.model import Turn
+from activities.toolbox import ASK_USER, Offered
+from activities.tools.tool import Tool
+from domain.policy import STARTERS, Action, Rule, strictest
+from domain.step import Effect, ToolCall
+
+RULES = TypeAdapter(list[list[Rule]])
+FORBIDDEN = "The rules of this task forbid this call of {}. It was not run."
+QUESTION = 2_000  # characters of a question that ends a session
+
+
+def tool_calls(tools: Offered, turn: Turn, layers: list[list[Rule]], may_ask: bool) -> list[ToolCall]:
+    blocks = [block for block in turn.content if block["type"] == "tool_use"]
+    return [_call(index, block, tools, layers, may_ask) for index, block in enumerate(blocks)]
+
+
+def _call(index: int, block: dict[str, Any], tools: Offered, layers: list[list[Rule]], may_ask: bool) -> ToolCall:
+    name = block["name"][:64]
+    tool, _ = tools.get(block["name"], (None, None))
+    if tool is None:
+        question = str(block["input"].get("question", ""))[:QUESTION] if name == ASK_USER else ""
+        refusal = f"There is no tool {name!r}. You have: {', '.join(tools) or 'none'}."
+        return _refused(index, name, refusal, question or f"unknown tool {name}")
+    summary = tool.call_summary(block["input"])
+    action = action_of(tool, block["input"], layers)
+    if action is Action.DENY and name not in STARTERS:  # who may be delegated to is told where children are planned
+        return _refused(index, name, FORBIDDEN.format(name), summary).model_copy(update={"denied": True})
+    if action is Action.ASK and not may_ask:
+        return _refused(index, ASK_USER, "This needs approval.", f"May {name} run: {summary}?")
+    return ToolCall(
+        index=index,
+        name=name,
+        activity=tool.activity or f"tool.{tool.name}",
+        effect=tool.effect,
+        timeout_s=tool.timeout_s,
+        preview=summary,
+        ask=action is Action.ASK,
+    )
+
+
+def action_of(tool: Tool, arguments: Any, layers: list[list[Rule]]) -> Action:
+    subjects = tool.call_subjects(arguments)
+    if subjects is None:  # nothing of it will run, so nobody need be asked
+        return Action.DENY if strictest(layers, tool.name) is Action.DENY else Action.ALLOW
+    return strictest(layers, tool.name, subjects)
+
+
+def _refused(index: int, name: str, refusal: str, words: str) -> ToolCall:
+    return ToolCall(
+        index=index,
+        name=name,
+        activity="tool.refuse",
+        effect=Effect.READ,
+        timeout_s=10,
+        preview=words,
+        refusal=refusal,
+    )

@@ -1,0 +1,31 @@
+"""Runs a script of ours that may have to be stopped: a regular expression or a parser on hostile text."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+
+@contextlib.asynccontextmanager
+async def child(script: Path, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The running script, which uses the standard library only; on leaving it is stopped, whatever happened."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", str(script), *arguments),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={},
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await asyncio.shield(process.wait())
+
+
+async def in_child(script: Path, data: bytes, *, timeout_s: float) -> bytes:
+    """What the script writes when given `data`; TimeoutError once it was stopped."""
+    async with child(script) as process, asyncio.timeout(timeout_s):
+        return (await process.communicate(data))[0]

@@ -1,0 +1,116 @@
+"""What a tool is: words for the model, an input type, the deed, and the declared effect of repeating it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ValidationError
+
+from domain.effects import EffectKind, Source
+from domain.events import Event
+from domain.plan import Plan
+from domain.session import SessionRef
+from domain.step import Effect, preview
+
+if TYPE_CHECKING:
+    from activities.sandbox import Sandbox
+    from activities.subagents import Subagents
+    from activities.tools.egress import Fetcher
+
+
+BEGIN_DELEGATIONS = "begin_delegations"  # the activity that begins all delegations of a step together
+ASK_PEOPLE = "open_request"  # the activity that opens an input request
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """Bytes a session hands to its caller."""
+
+    name: str
+    content: bytes
+    media_type: str
+    type: str = "file"
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What the deed came to. Everything here is committed with the call's own record, in one transaction."""
+
+    text: str
+    failed: bool = False
+    events: list[Event] = field(default_factory=list)
+    progress: str | None = None
+    plan: Plan | None = None
+    artifacts: list[Artifact] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)  # what it read, and in which state
+
+
+async def _unbound(tool: str, subject: str) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class ToolContext:
+    """What a tool may touch."""
+
+    ref: SessionRef
+    workspace: Path  # the only directory it may read or change
+    key: str  # the call's idempotency key, for receivers that honour one
+    attempt: int
+    plan: Plan | None  # the session's plan before this call
+    sandbox: "Sandbox"
+    fetcher: "Fetcher"
+    network: bool  # may the sandbox reach the network
+    subagents: "Subagents"
+    permits: Callable[[str, str], Awaitable[bool]] = _unbound  # would the rules let a tool do this unasked
+
+
+async def _elsewhere(arguments: Any, context: ToolContext) -> ToolResult:
+    raise AssertionError("another activity does this tool's work")
+
+
+@dataclass(frozen=True)
+class Tool:
+    name: str
+    description: str
+    input: type[BaseModel]
+    effect: Effect
+    run: Callable[[Any, ToolContext], Awaitable[ToolResult]] = _elsewhere
+    kind: EffectKind | None = EffectKind.CALL  # how the ledger of effects lists it; None: it touches nothing
+    activity: str | None = None  # what runs it; None: an activity of its own that calls `run`
+    timeout_s: float = 60
+    summary: Callable[[Any], str] = lambda arguments: ""  # one line for the timeline, from a validated input
+    # what permission rules match on: commands, a path, a host, an agent; each of several must be allowed
+    subjects: Callable[[Any], list[str]] = lambda arguments: [""]
+
+    def call_summary(self, arguments: Any) -> str:
+        """The timeline's line for raw arguments, which may be wrong."""
+        try:
+            return preview(self.summary(self.input.model_validate(arguments)), 200)
+        except ValidationError:
+            return "arguments that do not fit"
+
+    def call_subjects(self, arguments: Any) -> list[str] | None:
+        """None: the arguments do not fit, so that nothing of the call will run."""
+        try:
+            return self.subjects(self.input.model_validate(arguments))
+        except ValidationError:
+            return None
+
+    def explain(self, error: ValidationError) -> str:
+        """For the model: what does not fit in its arguments."""
+        lines = [f"- {'.'.join(map(str, found['loc'])) or 'arguments'}: {found['msg']}" for found in error.errors()]
+        return f"The arguments of {self.name} do not fit; nothing was done.\n" + "\n".join(lines[:20])
+
+    def definition(self) -> dict[str, Any]:
+        """As the model API wants it; a copy, to which words may be added."""
+        return dict(self._definition)
+
+    @cached_property
+    def _definition(self) -> dict[str, Any]:
+        schema = self.input.model_json_schema()
+        schema.pop("title", None)
+        return {"name": self.name, "description": self.description, "input_schema": schema}

@@ -1,0 +1,195 @@
+"""The worker (`python worker.py`): wires store, model, tools and sandbox into activities, and runs the workflows."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Collection
+from datetime import timedelta
+
+import anthropic
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from activities.begin_delegations import BeginDelegations
+from activities.bounds import Bounds
+from activities.call_model import CallModel
+from activities.channels import channels
+from activities.channels.email import MailServer
+from activities.check_acceptance import AcceptanceChecks
+from activities.child_plan import ChildPlanner
+from activities.contexts import Contexts
+from activities.conversation_records import ConversationRecords
+from activities.definitions import Definitions
+from activities.deliver import Deliver
+from activities.dispatcher import Dispatcher
+from activities.event_writer import EventWriter
+from activities.finish_session import FinishSession
+from activities.input_requests import InputRequests
+from activities.model import Model
+from activities.model_check import ModelCheck
+from activities.open_sessions import OpenSessions
+from activities.remind_request import Reminders
+from activities.rulebook import Rulebook
+from activities.run_tool import RunTool
+from activities.sandbox import Sandbox, choose
+from activities.sandbox.orphans import bury_orphans
+from activities.settle_delegation import SettleDelegation
+from activities.subagents import Subagents
+from activities.sweep import Sweep
+from activities.toolbox import Toolbox
+from activities.tools import ToolsError, load_tools
+from activities.tools.egress import Fetcher
+from activities.workspaces import Workspaces
+from agents.loader import load_agents, load_prices
+from agents.problems import AgentFileError
+from domain.anomaly import Thresholds
+from settings import MISCONFIGURED, Settings, SettingsError
+from store import agents, workers
+from store.database import AWAY, Pool, connect, patiently
+from workflows import client as door
+from workflows.registry import WORKFLOWS, workflow_runner
+from workflows.schedules import ensure_swept
+
+log = logging.getLogger("errand.worker")
+
+
+async def build(settings: Settings, pool: Pool, client: Client, events: EventWriter, sandbox: Sandbox) -> Worker:
+    tools = load_tools(settings.tools_module)
+    for definition in load_agents(settings.agents_dir, tools).values():
+        await agents.put(pool, agents.SHIPPED, definition)
+    definitions, contexts = Definitions(pool), Contexts(pool)
+    anthropic_client = anthropic.AsyncAnthropic(
+        api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url
+    )
+    model = Model(anthropic_client, load_prices(settings.prices_file))
+    toolbox = Toolbox(pool, tools)
+    thresholds = Thresholds(settings.anomaly_error_rate, settings.anomaly_spend_per_minute, settings.anomaly_denied)
+    bounds = Bounds(pool, model, settings.budget_low_percent, thresholds)
+    attempts = settings.attempts_before_fallback
+    call_model = CallModel(pool, model, events, contexts, definitions, toolbox, bounds, attempts)
+    conversations = door.Door(client, settings.task_queue)
+    subagents, rulebook = Subagents(pool, conversations), Rulebook(pool, definitions)
+    workspaces = Workspaces(pool, settings.workspaces_dir)
+    run_tool = RunTool(
+        pool,
+        tools,
+        definitions,
+        workspaces,
+        sandbox,
+        Fetcher(settings.allow_private_hosts),
+        subagents,
+        rulebook,
+        events,
+    )
+    planner = ChildPlanner(pool, definitions, ModelCheck(anthropic_client), subagents, settings.subagent_depth)
+    begin = BeginDelegations(pool, conversations, tools, planner, subagents, settings.max_children)
+    settle = SettleDelegation(pool, subagents)
+    opening = OpenSessions(pool)
+    records = ConversationRecords(pool)
+    people = InputRequests(pool, tools, rulebook, settings.max_questions)
+    checks = AcceptanceChecks(pool, model, contexts, definitions, workspaces, sandbox, settings.acceptance_rounds)
+    finish = FinishSession(pool, definitions, events, contexts)
+    sweep = Sweep(pool, client, conversations, finish, workspaces, _dispatcher(settings, pool, client))
+    deliver = Deliver(pool, channels(_notifier(settings), _mail_server(settings)))
+    return Worker(
+        client,
+        task_queue=settings.task_queue,
+        workflows=WORKFLOWS,
+        activities=[
+            call_model.call_model,
+            *run_tool.activities(),
+            finish.finish_session,
+            sweep.sweep,
+            begin.begin_delegations,
+            settle.settle_delegation,
+            opening.open_sessions,
+            records.record_delivery,
+            records.load_conversation,
+            people.open_request,
+            people.settle_request,
+            Reminders(pool).remind_request,
+            deliver.deliver,
+            checks.check_acceptance,
+        ],
+        workflow_runner=workflow_runner(),
+        max_concurrent_activities=settings.max_model_calls + settings.max_tool_calls,
+        max_concurrent_workflow_tasks=8,
+        graceful_shutdown_timeout=timedelta(seconds=settings.drain_seconds),
+        # a cancel rides on heartbeats, so they must not be held back; nor is a dead worker's sticky queue waited for
+        max_heartbeat_throttle_interval=timedelta(seconds=settings.cancel_heartbeat_seconds),
+        default_heartbeat_throttle_interval=timedelta(seconds=settings.cancel_heartbeat_seconds),
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
+    )
+
+
+def _dispatcher(settings: Settings, pool: Pool, client: Client) -> Dispatcher:
+    return Dispatcher(pool, client, settings.task_queue, settings.delivery_hours * 3_600)
+
+
+def _notifier(settings: Settings) -> Fetcher:
+    """Notifications have a list of their own: where a model may look is not where users may be told."""
+    hosts = settings.notify_private_hosts
+    return Fetcher(hosts, setting="ERRAND_NOTIFY_PRIVATE_HOSTS", max_bytes=10_000, timeout_s=20.0)
+
+
+def _mail_server(settings: Settings) -> MailServer | None:
+    if not settings.smtp_host:
+        return None
+    return MailServer(
+        settings.smtp_host,
+        settings.smtp_port,
+        settings.smtp_from,
+        settings.smtp_user,
+        settings.smtp_password,
+        settings.smtp_tls,
+    )
+
+
+async def run(settings: Settings) -> None:
+    if not settings.database_url:
+        raise SystemExit("ERRAND_DATABASE_URL is not set: give a PostgreSQL, or start everything with ./errand up")
+    url = settings.database_url
+    name = f"{socket.gethostname()}/{os.getpid()}"
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    pool = await patiently(lambda: connect(url, max_size=20), seconds=60)
+    client = await door.connect(identity=name, telemetry=settings.otel_exporter_otlp_endpoint)
+    sandbox = await choose(settings.sandbox)
+    log.info("sandbox: %s", sandbox.name)
+    async with pool, EventWriter(pool) as events:
+        worker = await build(settings, pool, client, events, sandbox)
+        await ensure_swept(client, settings.task_queue)
+        async with worker:
+            beating = asyncio.create_task(_beat(pool, name, sandbox.name, load_tools(settings.tools_module)))
+            dispatching = asyncio.create_task(_dispatcher(settings, pool, client).run(url))
+            log.info("working on queue %s", settings.task_queue)
+            await stop.wait()
+            log.info("draining")
+            beating.cancel()
+            dispatching.cancel()
+        with contextlib.suppress(*AWAY):
+            await workers.leave(pool, name)
+
+
+async def _beat(pool: Pool, name: str, sandbox: str, tools: Collection[str]) -> None:
+    while True:
+        with contextlib.suppress(*AWAY):
+            await workers.beat(pool, name, sandbox, tools)
+        if buried := await asyncio.to_thread(bury_orphans):
+            log.warning("ended %d sandboxes whose worker was killed", buried)
+        await asyncio.sleep(5)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log every URL, and some hold a token
+    try:
+        asyncio.run(run(Settings.from_env()))
+    except (SettingsError, ToolsError, AgentFileError) as error:
+        log.error("%s", error)  # it says what to change; a traceback would bury it
+        sys.exit(MISCONFIGURED)
