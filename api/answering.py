@@ -1,0 +1,49 @@
+"""Answers to input requests: who may give them, whether they fit, and how they are written down."""
+
+from typing import Any
+
+from api import submission_rules
+from api.auth import Caller
+from domain.errors import Conflict, NotAllowed
+from domain.input_events import InputReceived
+from domain.input_request import APPROVALS, InputRequest, RequestStatus
+from store import events
+from store.keys import Right
+from store.sessions import Session
+
+
+def check(caller: Caller, request: InputRequest, value: Any) -> None:
+    right = Right.APPROVE if request.kind in APPROVALS else Right.ANSWER
+    if not caller.may(right, Right.SUPERVISE):
+        raise NotAllowed(f"This is a {request.kind}, which needs a key with the right {right}.", needed=[right])
+    if request.status is not RequestStatus.OPEN:
+        raise settled(request.status)
+    if request.answer_schema is not None:
+        submission_rules.check_answer(request.answer_schema, value)
+
+
+def document(caller: Caller, session: Session, request: InputRequest, value: Any) -> dict[str, Any]:
+    """As the store takes it."""
+    told = InputReceived(request_id=request.id, kind=request.kind, by=caller.name)
+    return {
+        "tenant": caller.tenant,
+        "id": request.id,
+        "session_id": session.id,
+        "answer": submission_rules.as_json(value),
+        "by": caller.name,
+        "actor": caller.created_by,
+        "events": [events.to_row(session.ref, told)],
+    }
+
+
+def unknown(session: Session) -> Conflict:
+    return Conflict("The task has no such request.", type="unknown-request", task_status=session.status)
+
+
+def settled(status: RequestStatus) -> Conflict:
+    words = {
+        RequestStatus.ANSWERED: "This request has been answered already.",
+        RequestStatus.EXPIRED: "Nobody answered this request in time.",
+        RequestStatus.WITHDRAWN: "The task no longer waits for this.",
+    }
+    return Conflict(words[status], type="request-settled", request_status=status)

@@ -1,0 +1,174 @@
+"""The application: `uvicorn api.app:app`. It starts and stays up whether or not its dependencies are there."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import threading
+from collections.abc import AsyncIterator, Iterator
+from types import FrameType
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from fastapi_offline import FastAPIOffline
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+
+from agents.loader import load_prices
+from api import openapi
+from api.auth import is_loopback
+from api.gate import Gate
+from api.metrics import Metrics
+from api.parts import Parts
+from api.routes import (
+    agents,
+    budgets,
+    conversations,
+    deliveries,
+    events,
+    files,
+    forks,
+    input_requests,
+    mailbox,
+    notifications,
+    operations,
+    record,
+    reruns,
+    sessions,
+    steering,
+    stops,
+    subscriptions,
+    tasks,
+    traces,
+)
+from api.stream import Pages
+from api.wake import Wake
+from settings import Settings, SettingsError
+from store import database
+from workflows import client, telemetry
+
+log = logging.getLogger("errand.api")
+
+CLOSING_SECONDS = 2.0
+ROUTERS = (
+    *(tasks.router, record.router, input_requests.router, steering.router, sessions.router, events.router),
+    *(budgets.router,),
+    *(conversations.router, mailbox.router, forks.router, stops.router, notifications.router),
+    *(subscriptions.router, deliveries.router, traces.router, reruns.router),
+    *(agents.router, files.router, operations.router),
+)
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """Settings are read when the server starts the app, not when this module is imported."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with _running(settings or Settings.from_env()) as parts:
+            app.state.parts = parts
+            yield
+
+    app = FastAPIOffline(
+        title="Errand",
+        lifespan=lifespan,
+        redirect_slashes=False,
+        exception_handlers={HTTPException: _raise, RequestValidationError: _raise},
+    )
+    for router in ROUTERS:
+        app.include_router(router)
+    app.add_middleware(Gate)
+    openapi.install(app)
+    return app
+
+
+async def _raise(request: Request, error: Exception) -> Response:
+    """The gate makes a problem of it, as of everything else."""
+    if isinstance(error, HTTPException) and error.status_code == 405:
+        error.headers = {"Allow": ", ".join(_methods(request))}
+    raise error
+
+
+def _methods(request: Request) -> list[str]:
+    """All methods of a path: the framework names those of the first route only."""
+    found: set[str] = set()
+    for route in [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]:
+        if route.matches(request.scope)[0] is not Match.NONE:
+            found |= route.methods or set()
+    return sorted(found)
+
+
+@contextlib.asynccontextmanager
+async def _running(settings: Settings) -> AsyncIterator[Parts]:
+    _logging()
+    url = settings.database_url
+    if not url:
+        raise SettingsError("ERRAND_DATABASE_URL is not set: give a PostgreSQL, or start everything with ./errand up")
+    if not is_loopback(settings.host):
+        log.warning("bound to %s: every request needs a key; make one with `errand keys create NAME`", settings.host)
+    pool = await database.connect(url, min_size=0, max_size=20)  # none at first: the database may be away
+    wake = Wake(url)
+    temporal = await client.connect(lazy=True, telemetry=settings.otel_exporter_otlp_endpoint)
+    parts = Parts(
+        settings=settings,
+        pool=pool,
+        door=client.Door(temporal, settings.task_queue),
+        wake=wake,
+        pages=Pages(pool),
+        prices=load_prices(settings.prices_file),
+        metrics=Metrics(),
+    )
+    listening = asyncio.create_task(wake.run())
+    try:
+        with _draining(wake):
+            yield parts
+    finally:
+        wake.drain()
+        listening.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await listening
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSING_SECONDS):
+                await pool.close()
+        pool.terminate()
+        await asyncio.to_thread(telemetry.flush)
+
+
+@contextlib.contextmanager
+def _draining(wake: Wake) -> Iterator[None]:
+    """End open streams at the first signal: the server itself would wait for them before it tells us anything."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def end(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(wake.drain)
+        handler = before[signal.Signals(number)]
+        if callable(handler):
+            handler(number, frame)
+
+    for number in before:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _logging() -> None:
+    """Our own access log stands in for the server's, which would show query strings."""
+    logging.getLogger("uvicorn.access").disabled = True
+    ours = logging.getLogger("errand")
+    if not ours.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+        ours.addHandler(handler)
+        ours.setLevel(logging.INFO)
+
+
+app = create_app()

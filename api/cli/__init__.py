@@ -1,0 +1,1 @@
+"""The command line: a client of the HTTP API, and the door to the embedded stack. Nothing else imports it."""

@@ -1,0 +1,35 @@
+"""`errand answer`: answer a task's question."""
+
+import json
+
+import click
+
+from api.cli.client import Api
+from api.cli.options import remote
+from api.cli.requests import send
+
+
+@click.command()
+@click.argument("task_id")
+@click.argument("request_id")
+@click.argument("value", required=False)
+@click.option("--json-value", help="The answer as JSON, where the question wants more than words.")
+@remote
+def answer(api: Api, task_id: str, request_id: str, value: str | None, json_value: str | None, as_json: bool) -> None:
+    """Answer what a task asked. `inbox` shows what waits and the ids.
+
+    \b
+    Examples:
+      ./errand answer TASK REQUEST "the second one"
+      ./errand answer TASK REQUEST --json-value '{"port": 443}'
+    """
+    if (value is None) == (json_value is None):
+        raise click.UsageError("give either VALUE or --json-value")
+    send(api, task_id, request_id, value if json_value is None else parse("--json-value", json_value), as_json=as_json)
+
+
+def parse(option: str, text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise click.UsageError(f"{option}: not JSON: {error}") from None

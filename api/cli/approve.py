@@ -1,0 +1,58 @@
+"""`errand approve`: let a call or a plan go ahead, changed or not, or deny it."""
+
+from typing import Any
+
+import click
+
+from api.cli.answer import parse
+from api.cli.client import Api
+from api.cli.options import remote
+from api.cli.output import note
+from api.cli.requests import APPROVALS, open_requests, send, show
+
+
+@click.command()
+@click.argument("task_id")
+@click.argument("request_id", required=False)
+@click.option("--deny", is_flag=True, help="Say no.")
+@click.option("--notes", help="Words for the agent: why not, or what to mind.")
+@click.option("--arguments", help="The call as it should run instead, as JSON.")
+@click.option("--plan", multiple=True, help="A step of the plan as it should be instead. Repeatable, in order.")
+@remote
+def approve(
+    api: Api,
+    task_id: str,
+    request_id: str | None,
+    deny: bool,
+    notes: str | None,
+    arguments: str | None,
+    plan: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Approve what a task wants to do, or deny it. Without REQUEST_ID, the one thing it waits for.
+
+    \b
+    Examples:
+      ./errand approve TASK
+      ./errand approve TASK REQUEST --deny --notes "not on a Friday"
+      ./errand approve TASK REQUEST --arguments '{"command": "make test"}'
+      ./errand approve TASK --plan "Look around" --plan "Write the report"
+    """
+    if deny and (arguments or plan):
+        raise click.UsageError("a denied call or plan cannot be changed: leave out --arguments and --plan")
+    value: dict[str, Any] = {"approved": not deny}
+    value |= {"notes": notes} if notes else {}
+    value |= {"arguments": parse("--arguments", arguments)} if arguments else {}
+    value |= {"plan": list(plan)} if plan else {}
+    send(api, task_id, request_id or _only(api, task_id), value, as_json=as_json)
+
+
+def _only(api: Api, task_id: str) -> str:
+    waiting = [request for request in open_requests(api, task_id) if request["kind"] in APPROVALS]
+    if len(waiting) == 1:
+        return str(waiting[0]["id"])
+    for request in waiting:
+        show(request)
+    if not waiting:
+        note("its subagents may wait: look into `inbox`")
+    raise click.UsageError(f"{len(waiting)} approvals wait in this task; name one")

@@ -1,0 +1,117 @@
+"""What is printed: plain text for people, JSON for scripts, and no control codes that came from elsewhere."""
+
+import json
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+PROGRAM = "./errand"
+
+# Control codes, and the marks that reorder text: what a model or a tool wrote must not steer the terminal.
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def clean(text: str) -> str:
+    return _UNSAFE.sub("", text)
+
+
+def one_line(text: str, limit: int = 160) -> str:
+    line = clean(" ".join(text.split()))
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def json_wanted() -> bool:
+    context = click.get_current_context(silent=True)
+    return bool(context and context.params.get("as_json"))
+
+
+def fetch_command(task_id: str, artifact: str) -> str:
+    """The command that fetches an artifact, safe to paste whatever the artifact is called."""
+    return f"{PROGRAM} result {task_id} --artifact {shlex.quote(clean(artifact))} -o FILE"
+
+
+def emit(value: Any, *, err: bool = False) -> None:
+    """One JSON value on one line; ASCII only, so that no terminal or locale can spoil it."""
+    click.echo(json.dumps(value, separators=(",", ":")), err=err)
+
+
+def note(text: str) -> None:
+    """A remark beside the output proper, so that stdout stays clean for a pipe."""
+    click.echo(click.style(clean(text), dim=True), err=True)
+
+
+def dim(text: str) -> str:
+    return click.style(text, dim=True)
+
+
+STATUS_COLOURS = {"completed": "green", "failed": "red", "cancelled": "yellow", "input_required": "magenta"}
+
+
+def status_word(status: str) -> str:
+    return click.style(status, fg=STATUS_COLOURS.get(status, "cyan"))
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Columns as wide as their content; on a terminal the last one is cut at the edge."""
+    widths = [max([len(headers[i])] + [len(click.unstyle(row[i])) for row in rows]) for i in range(len(headers) - 1)]
+    room = (
+        max(20, shutil.get_terminal_size().columns - sum(widths) - 2 * len(widths)) if sys.stdout.isatty() else 10_000
+    )
+    for number, row in enumerate([headers, *rows]):
+        cells = [cell + " " * (width - len(click.unstyle(cell))) for cell, width in zip(row, widths, strict=False)]
+        line = "  ".join([*cells, one_line(row[-1], room)]).rstrip()
+        click.echo(click.style(line, bold=True) if number == 0 else line)
+
+
+def facts(pairs: Sequence[tuple[str, str | None]]) -> None:
+    """Name and value, one below the other; what is not known is left out."""
+    known = [(name, value) for name, value in pairs if value]
+    width = max((len(name) for name, _ in known), default=0)
+    for name, value in known:
+        click.echo(f"{dim((name + ':').ljust(width + 1))} {value}")
+
+
+def age(moment: str | None) -> str:
+    if not moment:
+        return ""
+    seconds = max(0.0, (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds())
+    return duration(seconds) + " ago"
+
+
+def duration(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{seconds:.1f}".removesuffix(".0") + " s"
+
+
+def size(count: int) -> str:
+    if count < 1_000:
+        return f"{count} B"
+    return f"{count / 1_000:.1f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
+
+
+def error_line(error: dict[str, Any] | None) -> str:
+    """What a task failed of."""
+    return one_line(f"{error['type']}: {error['message']}", 1_000) if error else ""
+
+
+def usage_line(usage: dict[str, Any]) -> str:
+    """What a task has used, as one phrase; the API and the events name the tokens differently."""
+    kinds = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+    tokens = usage.get("tokens_consumed", sum(int(usage.get(kind) or 0) for kind in kinds))
+    cost = usage.get("cost_usd")
+    return ", ".join(
+        [
+            f"{usage.get('llm_calls', 0):,} model calls",
+            f"{usage.get('tool_invocations', 0):,} tool calls",
+            f"{tokens:,} tokens",
+            "cost unknown" if cost is None else f"${cost:.4f}",
+        ]
+    )

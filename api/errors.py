@@ -1,0 +1,182 @@
+"""Every refusal and failure as an RFC 9457 problem that never repeats what the caller sent.
+
+`type` is `urn:errand:problem:<code>`; the codes are in TITLES.
+"""
+
+import logging
+import traceback
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import asyncpg
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from domain.errors import ErrandError, Invalid, Refusal, Unavailable
+from store.database import AWAY
+
+log = logging.getLogger("errand.api")
+
+URN = "urn:errand:problem:"
+TITLES = {
+    "already-terminal": "The task has ended",
+    "bad-request": "Bad request",
+    "budget-spent": "The budget is spent",
+    "body-too-large": "The body is too large",
+    "conflict": "Conflict",
+    "content-removed": "The content was removed",
+    "conversation-busy": "The conversation is at work",
+    "conversation-terminated": "The conversation was terminated",
+    "credential-in-url": "A key must not be in the URL",
+    "cursor-ahead": "The cursor is ahead of the log",
+    "cursor-expired": "The cursor is too old",
+    "cursor-invalid": "The cursor is not valid",
+    "dependency-unavailable": "Temporarily unavailable",
+    "digest-mismatch": "The content does not match its digest",
+    "empty-message": "The message is empty",
+    "fork-of-another-conversation": "The session belongs to another conversation",
+    "headers-too-large": "The headers are too large",
+    "idempotency-key-invalid": "The Idempotency-Key is not valid",
+    "idempotency-key-reused": "The Idempotency-Key was used for another request",
+    "input-too-long": "The input is too long",
+    "insufficient-scope": "The key lacks the right",
+    "internal": "Internal error",
+    "invalid-cursor": "The page cursor is not valid",
+    "invalid-encoding": "The body is not UTF-8",
+    "invalid-filename": "The file name is not valid",
+    "invalid-spec": "The definition is not valid",
+    "invalid-target": "The target cannot be told",
+    "invalid-text": "The text holds characters that are not allowed",
+    "invalid-time": "The time is not valid",
+    "json-duplicate-key": "A key is there twice",
+    "json-non-finite": "A number is not finite",
+    "json-too-complex": "The JSON is too complex",
+    "live-tasks": "Too many live tasks",
+    "mailbox-changed": "The mailbox has changed",
+    "mailbox-empty": "The mailbox is empty",
+    "malformed-json": "The JSON is malformed",
+    "method-not-allowed": "The method is not allowed",
+    "request-settled": "The request is settled",
+    "unknown-step": "The task has no such step",
+    "unknown-version": "The agent has no such version",
+    "unknown-request": "There is no such request",
+    "missing-variables": "Variables are missing",
+    "nothing-waits": "Nothing waits for answers",
+    "name-taken": "The name is taken",
+    "not-acceptable": "Not acceptable",
+    "not-available": "Not available yet",
+    "not-blocking": "Nobody waits for this session",
+    "not-committed": "The session has nothing to go on from",
+    "not-found": "Not found",
+    "not-running": "Nothing is running there",
+    "not-started": "The session has not begun",
+    "not-terminal": "The task has not ended",
+    "rate-limited": "Too many requests",
+    "request-timeout": "The body came too slowly",
+    "subscription-disabled": "The subscription is switched off",
+    "unauthenticated": "A valid key is needed",
+    "unknown-agent": "There is no such agent",
+    "unknown-conversation": "There is no such conversation",
+    "unknown-session": "There is no such session",
+    "unknown-transport": "There is no such transport",
+    "unpriced-model": "The model has no price",
+    "unsupported-encoding": "The content encoding is not supported",
+    "unsupported-media-type": "The media type is not supported",
+    "uri-too-long": "The URL is too long",
+    "validation": "The request is not valid",
+}
+_OF_STATUS = {400: "bad-request", 404: "not-found", 405: "method-not-allowed"}
+_CLOSING = frozenset({"bad-request", "body-too-large", "request-timeout", "uri-too-long", "headers-too-large"})
+
+
+class Unreadable(Refusal):
+    """The request cannot be read."""
+
+    def __init__(self, status: int, type: str, detail: str, **extra: Any) -> None:
+        super().__init__(detail, type=type, **extra)
+        self.status = status
+
+
+class Unauthenticated(Refusal):
+    """Send a valid key as `Authorization: Bearer ek_...`."""
+
+    status = 401
+    type = "unauthenticated"
+
+
+def finding(pointer: str, code: str, message: str, allowed: Iterable[object] | None = None) -> dict[str, Any]:
+    """One entry of a problem's `errors`."""
+    entry: dict[str, Any] = {"pointer": pointer, "code": code, "message": message}
+    return entry if allowed is None else {**entry, "allowed": list(allowed)}
+
+
+def problem(
+    status: int, type: str, detail: str, request_id: str, headers: Mapping[str, str] | None = None, **extra: Any
+) -> Response:
+    body = {
+        "type": URN + type,
+        "title": TITLES[type],
+        "status": status,
+        "detail": detail,
+        "instance": request_id,
+        **extra,
+    }
+    all_headers = {"Cache-Control": "no-store", **(headers or {})}
+    if type in _CLOSING:
+        all_headers["Connection"] = "close"  # whatever follows on this connection cannot be trusted to be a request
+    return JSONResponse(body, status, all_headers, media_type="application/problem+json")
+
+
+def respond(error: Exception, request_id: str) -> Response:
+    """The problem that any exception becomes; what nobody foresaw shows an opaque id and nothing else."""
+    if isinstance(error, ErrandError):
+        return _of_ours(error, request_id)
+    if isinstance(error, RequestValidationError):
+        return _of_ours(Invalid(errors=[_of_parameter(entry) for entry in error.errors()]), request_id)
+    if isinstance(error, HTTPException):
+        type = _OF_STATUS.get(error.status_code, "bad-request")
+        detail = {404: "There is nothing here.", 405: "Use one of the methods in Allow."}.get(error.status_code)
+        return problem(error.status_code, type, detail or TITLES[type], request_id, error.headers)
+    if isinstance(error, asyncpg.UndefinedTableError | asyncpg.UndefinedFunctionError):
+        return _of_ours(Unavailable("The database has no schema yet: run `python -m store.migrate`."), request_id)
+    if isinstance(error, AWAY) and not isinstance(error, ValueError):  # a value asyncpg cannot send is a bug
+        log.warning("%s: the database is away (%s)", request_id, type_name(error))
+        return _of_ours(Unavailable("The database is away; try again shortly."), request_id)
+    # the message itself may hold what a caller sent, so only the place is logged
+    place = "".join(traceback.format_tb(error.__traceback__)[-4:])
+    log.error("%s: %s\n%s", request_id, type_name(error), place)
+    return problem(500, "internal", "Something went wrong here; the instance names this event in the log.", request_id)
+
+
+def type_name(error: BaseException) -> str:
+    return f"{type(error).__module__}.{type(error).__qualname__}"
+
+
+def _of_ours(error: ErrandError, request_id: str) -> Response:
+    extra = dict(error.extra)
+    headers: dict[str, str] = {}
+    if isinstance(error, Unavailable):
+        extra.setdefault("retry_after", 2)
+    if isinstance(error, Unauthenticated):
+        headers["WWW-Authenticate"] = 'Bearer realm="errand"'
+    if "retry_after" in extra:
+        headers["Retry-After"] = str(extra["retry_after"])
+    return problem(error.status, error.type, error.detail, request_id, headers, **extra)
+
+
+def _of_parameter(entry: Mapping[str, Any]) -> dict[str, Any]:
+    place, *path = entry["loc"]
+    found = finding(_pointer(path), entry["type"], entry["msg"], choices(entry))
+    return {key: value for key, value in {**found, "in": place}.items() if value is not None}
+
+
+def choices(entry: Mapping[str, Any]) -> list[str] | None:
+    """The values that an enumeration allows, out of pydantic's words."""
+    if entry["type"] not in ("enum", "literal_error"):
+        return None
+    return str(entry["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
+
+
+def _pointer(path: Iterable[object]) -> str:
+    return "".join(f"/{part}" for part in path)

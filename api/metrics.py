@@ -1,0 +1,31 @@
+"""What an operator scrapes: requests, open streams, sessions by state. One registry per app, not the global one."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "errand_api_requests", "Requests answered", ["method", "route", "status"], registry=self._registry
+        )
+        self._seconds = Histogram(
+            "errand_api_request_seconds",
+            "Seconds until an answer begins",
+            ["method", "route"],
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+            registry=self._registry,
+        )
+        self.streams = Gauge("errand_api_open_streams", "Event streams open now", registry=self._registry)
+        self.listening = Gauge("errand_api_listening", "1 while woken by the database", registry=self._registry)
+        self._sessions = Gauge("errand_sessions", "Sessions by status", ["status"], registry=self._registry)
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(method, route).observe(seconds)
+
+    def page(self, sessions: dict[str, int], listening: bool) -> bytes:
+        self.listening.set(listening)
+        for status, count in sessions.items():
+            self._sessions.labels(status).set(count)
+        return generate_latest(self._registry)

@@ -1,0 +1,105 @@
+"""/agents: the definitions, as JSON or as the Markdown files that people edit."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import ValidationError
+
+from agents.loader import AgentFileError, parse_agent, subagent_problems, to_markdown
+from agents.problems import FieldProblem, problems_of
+from api import body, strict_json
+from api.accept import accepts_json, chosen
+from api.auth import Admin, Viewer
+from api.errors import Unreadable, finding
+from api.openapi import BODY, problems, ref, request_body
+from api.parts import PartsDep
+from api.schemas import AgentPage, AgentRecord, agent_record
+from domain.agent import AgentDefinition
+from domain.errors import Invalid, NotFound
+from store import agents
+
+router = APIRouter(tags=["agents"])
+
+_MARKDOWN = "text/markdown"
+_EXAMPLE = "---\nname: greeter\ndescription: Greets.\ntools: [write_file]\n---\n\nYou greet whoever is named.\n"
+
+
+@router.get(
+    "/agents", responses=problems(), dependencies=[Depends(accepts_json)], summary="List the agents that can be used"
+)
+async def list_agents(caller: Viewer, parts: PartsDep) -> AgentPage:
+    found = await agents.all_current(parts.pool, caller.tenant)
+    return AgentPage(items=[agent_record(ref, definition) for ref, definition in found])
+
+
+@router.get(
+    "/agents/{name}",
+    response_model=AgentRecord,
+    responses={**problems(404), 200: {"content": {_MARKDOWN: {"schema": {"type": "string"}}}}},
+    summary="Show an agent",
+)
+async def show_agent(request: Request, caller: Viewer, parts: PartsDep, name: str) -> AgentRecord | Response:
+    """With `Accept: text/markdown`, the file that PUT takes."""
+    form = chosen(request, "application/json", _MARKDOWN)
+    found = await agents.current(parts.pool, caller.tenant, name) if _nameable(name) else None
+    if found is None:
+        raise NotFound()
+    if form == _MARKDOWN:
+        return Response(to_markdown(found[1]), media_type=_MARKDOWN)
+    return agent_record(*found)
+
+
+def _nameable(name: str) -> bool:
+    return len(name) <= 63 and name.isascii() and name.isprintable()
+
+
+async def _sent(request: Request, parts: PartsDep) -> str:
+    """The definition as the Markdown it was sent in, or that says the same as the JSON."""
+    kind = body.media_type(request)
+    if kind == _MARKDOWN:
+        return strict_json.clean(strict_json.decode(await body.read(request, parts.settings.max_body_bytes)), "")
+    if kind != "application/json":
+        allowed = ["application/json", _MARKDOWN]
+        raise Unreadable(415, "unsupported-media-type", f"Send {' or '.join(allowed)}.", allowed=allowed)
+    _, raw = await body.read_json(request, parts.settings.max_body_bytes)
+    try:
+        return to_markdown(AgentDefinition.model_validate_json(raw, strict=True))
+    except ValidationError as error:
+        raise _refusal(problems_of(error, AgentDefinition)) from None
+
+
+@router.put(
+    "/agents/{name}",
+    response_model=AgentRecord,
+    responses={**problems(*BODY), 201: {"description": "The first version of this name", "model": AgentRecord}},
+    openapi_extra=request_body(
+        {
+            "application/json": {"schema": ref(AgentDefinition)},
+            _MARKDOWN: {"schema": {"type": "string"}, "example": _EXAMPLE},
+        }
+    ),
+    dependencies=[Depends(accepts_json)],
+    summary="Define an agent, or a new version of it",
+)
+async def put_agent(
+    caller: Admin, parts: PartsDep, name: str, text: Annotated[str, Depends(_sent)], response: Response
+) -> AgentRecord:
+    """Running tasks keep the version they began with. The same definition again makes no new version."""
+    known = {ref.name: definition for ref, definition in await agents.all_current(parts.pool, caller.tenant)}
+    try:
+        definition = parse_agent(text, f"{name}.md", await agents.known_tools(parts.pool))
+    except AgentFileError as error:
+        raise _refusal(error.problems) from None
+    if found := subagent_problems(definition, {**known, definition.name: definition}):
+        raise _refusal(found)
+    ref = await agents.put(parts.pool, caller.tenant, definition, caller.created_by)
+    response.status_code = 200 if name in known else 201
+    return agent_record(ref, definition)
+
+
+def _refusal(found: list[FieldProblem]) -> Invalid:
+    errors = []
+    for problem in found[:50]:
+        pointer = "" if problem.field.startswith("(") else "/" + problem.field.replace(".", "/")
+        errors.append(finding(pointer, "invalid", problem.message[:300], problem.allowed or None))
+    return Invalid("The definition cannot be used.", type="invalid-spec", errors=errors)

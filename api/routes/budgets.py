@@ -1,0 +1,95 @@
+"""/tasks/{id}/budget: the limits of a task, of its subagents and of their whole tree, and what is left of each."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends
+from pydantic import BaseModel, Field
+
+from api.accept import accepts_json
+from api.auth import Reader
+from api.lookup import session_of
+from api.openapi import problems
+from api.parts import PartsDep
+from domain.budget import Held, Share, shares
+from domain.session import Status
+from store import budgets, children
+from store.sessions import Session, get
+
+router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
+
+Kind = Annotated[str, Field(description="steps, tokens, cost_usd, tool_calls, ttl (milliseconds) or sessions")]
+
+
+class Line(BaseModel):
+    """One limit; without a limit there is no line."""
+
+    budget: Kind
+    limit: float
+    used: float
+    left: float
+
+
+class SessionBudget(BaseModel):
+    task_id: str
+    name: str
+    status: Status
+    budgets: list[Line]
+
+
+class Reserved(BaseModel):
+    """What model calls under way may still use; it is given back as far as they do not."""
+
+    calls: int
+    tokens: int
+    cost_usd: float
+
+
+class TreeBudget(BaseModel):
+    conversation_id: str
+    deadline: datetime | None
+    budgets: list[Line]
+    reserved: Reserved
+
+
+class TaskBudget(SessionBudget):
+    children: list[SessionBudget] = Field(description="of the subagents it started, oldest first")
+    tree: TreeBudget | None = Field(description="shared by the whole conversation; null: there is none")
+
+
+@router.get("/tasks/{task_id}/budget", responses=problems(404), summary="What a task may still use")
+async def show_budget(caller: Reader, parts: PartsDep, task_id: str) -> TaskBudget:
+    session = await session_of(parts, caller, task_id)
+    below = [
+        await get(parts.pool, caller.tenant, child.session_id)
+        for child in await children.of_session(parts.pool, caller.tenant, session.id, limit=200)
+    ]
+    tree = await budgets.get(parts.pool, caller.tenant, session.conversation_id)
+    held = await budgets.held(parts.pool, caller.tenant, session.conversation_id) if tree else Held()
+    return TaskBudget(
+        **_own(session),
+        children=[SessionBudget(**_own(child)) for child in below if child is not None],
+        tree=TreeBudget(
+            conversation_id=session.conversation_id,
+            deadline=tree.deadline,
+            budgets=_lines(tree.shares()),
+            reserved=Reserved(**held.model_dump()),
+        )
+        if tree
+        else None,
+    )
+
+
+def _own(session: Session) -> dict[str, Any]:
+    left = (session.deadline - (session.ended_at or datetime.now(UTC))).total_seconds() * 1_000
+    elapsed = session.limits.ttl_ms - max(0.0, left)
+    return {
+        "task_id": session.id,
+        "name": session.subagent_name or session.agent,
+        "status": session.status,
+        "budgets": _lines(shares(session.limits, session.step, session.usage, round(elapsed))),
+    }
+
+
+def _lines(found: list[Share]) -> list[Line]:
+    return [Line(budget=one.kind, limit=one.limit, used=one.used, left=one.left) for one in found]

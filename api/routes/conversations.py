@@ -1,0 +1,220 @@
+"""/conversations: run a turn, list, look, read the turns, change what is noted of one."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from api import deferred, run, strict_json
+from api.accept import accepts_json
+from api.auth import Reader, Submitter
+from api.conversation_bodies import Change, Message, Run, change_body, message_body, run_body
+from api.conversation_schemas import ConversationPage, ConversationRecord, ConversationSummary, TurnPage, TurnRecord
+from api.conversation_view import whole
+from api.display import display_messages
+from api.errors import finding
+from api.lookup import conversation_of, session_of
+from api.once import Key, Once
+from api.openapi import BODY, problems, ref, request_body
+from api.paging import cursor, position
+from api.parts import PartsDep
+from api.turn_answer import answer, answers, check_accept
+from domain.errors import Invalid, Refusal
+from store import conversation_reads, conversations
+from store.conversations import Conversation
+
+router = APIRouter(tags=["conversations"])
+_json = [Depends(accepts_json)]
+
+_RUNS = {
+    "root": {
+        "summary": "A new conversation, its events in the answer",
+        "value": {"agent": "assistant", "input": "What is in the workspace?"},
+    },
+    "continuation": {
+        "summary": "A further turn; wait for the one at work",
+        "value": {
+            "conversation_id": "01m7h5pjrzy5zk03zj8xz0xsa9",
+            "input": "And which file is the largest?",
+            "transport": "stream",
+            "if_busy": "queue",
+        },
+    },
+    "fork": {
+        "summary": "A new conversation from where a session ended",
+        "value": {
+            "fork_from": "01m7h5pjrzy5zk03zj8xz0xsa9",
+            "input": "Try it the other way.",
+            "transport": "stream",
+            "metadata": {"ticket": "4711"},
+        },
+    },
+}
+
+
+@router.post(
+    "/conversations/run",
+    response_class=Response,
+    responses=answers(404, 409, *BODY),
+    openapi_extra=request_body({"application/json": {"schema": ref(Run), "examples": _RUNS}}),
+    summary="Run a turn: of a new conversation, of one that exists, or of a fork",
+)
+async def run_turn(
+    request: Request,
+    caller: Submitter,
+    parts: PartsDep,
+    wish: Annotated[Run, Depends(run_body)],
+    idempotency_key: Key = None,
+) -> Response:
+    """`transport=sse` answers with the session's events, `transport=stream` with a handle; nothing else differs, and a
+    reader who vanishes changes nothing. At most one session is at work on a conversation: see `if_busy`."""
+    check_accept(request, wish.transport)
+    once = Once.of("POST /conversations/run", wish, idempotency_key)
+    if wish.answers is not None and wish.conversation_id is not None:
+        turn = await deferred.go_on(parts, caller, wish.conversation_id, wish, once)
+    else:
+        turn = await run.run(parts, caller, wish, once)
+    return answer(parts, caller, turn, wish.transport)
+
+
+@router.post(
+    "/conversations/{conversation_id}/messages",
+    response_class=Response,
+    responses=answers(404, 409, *BODY),
+    openapi_extra=request_body(
+        {"application/json": {"schema": ref(Message), "example": {"input": "And which file is the largest?"}}}
+    ),
+    summary="Say something further; it waits if a session is at work",
+)
+async def further_turn(
+    request: Request,
+    caller: Submitter,
+    parts: PartsDep,
+    conversation_id: str,
+    wish: Annotated[Message, Depends(message_body)],
+    idempotency_key: Key = None,
+) -> Response:
+    check_accept(request, wish.transport)
+    once = Once.of(f"POST /conversations/{conversation_id}/messages", wish, idempotency_key)
+    go_on = run.further if wish.answers is None else deferred.go_on
+    return answer(parts, caller, await go_on(parts, caller, conversation_id, wish, once), wish.transport)
+
+
+class ConversationQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    q: str | None = Field(default=None, max_length=200, description="words that all must occur in it")
+    metadata: str | None = Field(default=None, max_length=2_000, description='JSON it must contain: {"ticket": "4711"}')
+    cursor: str | None = Field(default=None, max_length=200)
+    limit: int = Field(default=50, ge=1, le=200)
+
+
+@router.get(
+    "/conversations", responses=problems(422), dependencies=_json, summary="List conversations, the newest first"
+)
+async def list_conversations(
+    caller: Reader, parts: PartsDep, query: Annotated[ConversationQuery, Query()]
+) -> ConversationPage:
+    """A search looks at titles, inputs and final messages; `match_source` says where words were found."""
+    filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
+    page = await conversations.find(
+        parts.pool,
+        caller.tenant,
+        search=_text(query.q),
+        metadata=_metadata(query.metadata),
+        before_id=position(filters, query.cursor),
+        limit=query.limit + 1,
+    )
+    shown = page[: query.limit]
+    return ConversationPage(
+        items=[
+            _summary(one, pending_count=one.pending_count, match_source=one.match_source if query.q else None)
+            for one in shown
+        ],
+        next_cursor=cursor(filters, shown[-1].id) if len(page) > query.limit else None,
+    )
+
+
+def _summary(found: Conversation, **more: Any) -> ConversationSummary:
+    same = ("title", "status", "delivery", "metadata", "created_at", "updated_at")
+    return ConversationSummary(conversation_id=found.id, **{name: getattr(found, name) for name in same}, **more)
+
+
+def _text(given: str | None) -> str | None:
+    if given is not None and "\x00" in given:
+        problem = {**finding("/q", "nul", "a NUL cannot be searched for"), "in": "query"}
+        raise Invalid("The search holds a NUL.", type="invalid-text", errors=[problem])
+    return given
+
+
+def _metadata(given: str | None) -> dict[str, Any] | None:
+    if given is None:
+        return None
+    try:
+        value = strict_json.parse(given.encode())
+    except Refusal:
+        value = None
+    if not isinstance(value, dict):
+        problem = {**finding("/metadata", "json_object", "must be a JSON object"), "in": "query"}
+        raise Invalid("The metadata filter is not a JSON object.", errors=[problem])
+    return value
+
+
+@router.get(
+    "/conversations/{conversation_id}", responses=problems(404), dependencies=_json, summary="Look at a conversation"
+)
+async def show_conversation(caller: Reader, parts: PartsDep, conversation_id: str) -> ConversationRecord:
+    """Its threads, its sessions as a tree, who is at work, what waits in the mailbox, what each model was used for."""
+    return await whole(parts, caller, await conversation_of(parts, caller, conversation_id))
+
+
+class TurnQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    full: bool = Field(default=False, description="with everything that was said and done in between")
+    cursor: str | None = Field(default=None, max_length=200)
+    limit: int = Field(default=50, ge=1, le=200)
+
+
+@router.get(
+    "/conversations/{conversation_id}/turns",
+    responses=problems(404, 422),
+    dependencies=_json,
+    summary="Read its turns: what was said, and the final answer",
+)
+async def show_turns(
+    caller: Reader, parts: PartsDep, conversation_id: str, query: Annotated[TurnQuery, Query()]
+) -> TurnPage:
+    await conversation_of(parts, caller, conversation_id)
+    filters = {"turns": conversation_id}
+    after_id = position(filters, query.cursor)
+    page = await conversation_reads.turns(parts.pool, caller.tenant, conversation_id, after_id, query.limit + 1)
+    shown = [TurnRecord(**turn.model_dump()) for turn in page[: query.limit]]
+    if query.full:
+        for turn in shown:
+            turn.display_messages = await display_messages(parts.pool, await session_of(parts, caller, turn.session_id))
+    more = len(page) > query.limit
+    return TurnPage(items=shown, next_cursor=cursor(filters, shown[-1].session_id) if more else None)
+
+
+@router.patch(
+    "/conversations/{conversation_id}",
+    responses=problems(404, *BODY),
+    dependencies=_json,
+    openapi_extra=request_body(
+        {"application/json": {"schema": ref(Change), "example": {"metadata": {"ticket": None}, "title": "Parser"}}}
+    ),
+    summary="Change title, delivery or metadata",
+)
+async def change_conversation(
+    caller: Submitter, parts: PartsDep, conversation_id: str, wish: Annotated[Change, Depends(change_body)]
+) -> ConversationRecord:
+    await conversation_of(parts, caller, conversation_id)
+    given: dict[str, str | None] = {}
+    if wish.title is not None:
+        given["title"] = wish.title
+    if "delivery" in wish.model_fields_set:
+        given["delivery"] = wish.delivery
+    changed = await conversations.change(parts.pool, caller.tenant, conversation_id, metadata=wish.metadata, **given)
+    assert changed is not None
+    return await whole(parts, caller, changed)

@@ -1,0 +1,98 @@
+"""/deliveries: what was told to whom, how often it was tried, and sending it again."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.accept import accepts_json
+from api.auth import Caller, Reader, needs
+from api.openapi import problems
+from api.paging import cursor, position
+from api.parts import PartsDep
+from domain.errors import Conflict, NotFound
+from domain.ids import is_id
+from domain.notification import Delivery, DeliveryStatus
+from domain.task import Id
+from store import deliveries
+from store.keys import Right
+
+router = APIRouter(tags=["notifications"], dependencies=[Depends(accepts_json)])
+
+
+class DeliveryRecord(BaseModel):
+    id: str = Field(description="the webhook-id of every attempt")
+    subscription_id: str
+    event: str
+    task_id: str | None
+    status: DeliveryStatus
+    attempts: int
+    last_error: str | None
+    next_at: datetime | None = Field(description="when it is tried again")
+    created_at: datetime
+    delivered_at: datetime | None
+
+
+class DeliveryPage(BaseModel):
+    items: list[DeliveryRecord]
+    next_cursor: str | None
+
+
+class DeliveryQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    status: DeliveryStatus | None = None
+    subscription_id: Id | None = None
+    task_id: Id | None = None
+    cursor: str | None = Field(default=None, max_length=200)
+    limit: int = Field(default=50, ge=1, le=200)
+
+
+def delivery_record(one: Delivery) -> DeliveryRecord:
+    return DeliveryRecord(**one.model_dump(exclude={"session_id"}), task_id=one.session_id)
+
+
+@router.get("/deliveries", responses=problems(422), summary="List deliveries, the newest first")
+async def list_deliveries(caller: Reader, parts: PartsDep, query: Annotated[DeliveryQuery, Query()]) -> DeliveryPage:
+    filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
+    found = await deliveries.find(
+        parts.pool,
+        caller.tenant,
+        status=query.status,
+        subscription_id=query.subscription_id,
+        session_id=query.task_id,
+        before_id=position(filters, query.cursor),
+        limit=query.limit + 1,
+    )
+    shown = found[: query.limit]
+    more = len(found) > query.limit
+    return DeliveryPage(
+        items=[delivery_record(one) for one in shown], next_cursor=cursor(filters, shown[-1].id) if more else None
+    )
+
+
+@router.get("/deliveries/{delivery_id}", responses=problems(404), summary="Look at a delivery")
+async def show_delivery(caller: Reader, parts: PartsDep, delivery_id: str) -> DeliveryRecord:
+    found = await deliveries.get(parts.pool, caller.tenant, delivery_id) if is_id(delivery_id) else None
+    if found is None:
+        raise NotFound()
+    return delivery_record(found)
+
+
+@router.post(
+    "/deliveries/{delivery_id}/resend",
+    status_code=202,
+    responses=problems(403, 404, 409),
+    summary="Send it again, with the same id",
+)
+async def resend(
+    caller: Annotated[Caller, needs(Right.SUPERVISE)], parts: PartsDep, delivery_id: str
+) -> DeliveryRecord:
+    """One that is waiting for its next attempt is tried at once."""
+    if not is_id(delivery_id) or await deliveries.get(parts.pool, caller.tenant, delivery_id) is None:
+        raise NotFound()
+    moved = await deliveries.again(parts.pool, caller.tenant, delivery_id)
+    if moved is None:
+        raise Conflict("Its subscription is switched off or was removed.", type="subscription-disabled")
+    return delivery_record(moved)

@@ -1,0 +1,122 @@
+"""…/events: the log of a task or of a whole conversation, as a stream that resumes or page by page."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.accept import chosen
+from api.auth import Reader
+from api.errors import Unreadable
+from api.lookup import check_kept, conversation_of, session_of
+from api.openapi import problems, ref
+from api.parts import Parts, PartsDep
+from api.schemas import EventPage
+from api.sse import streaming
+from api.stream import Feed
+from domain.errors import Conflict, NotFound
+from domain.ids import is_id
+from store import events
+
+router = APIRouter()
+
+_ANSWERS = {
+    "text/event-stream": {
+        "schema": {"type": "string"},
+        "example": 'event: progress\ndata: {"type": "progress", "seq": 7, "message": "tests pass"}\nid: 7\n\n',
+    },
+    "application/json": {"schema": ref(EventPage)},
+}
+_ANSWER = {"description": "Server-sent events, or a page of them as JSON", "content": _ANSWERS}
+LastEventId = Annotated[str | None, Header(description="where a broken stream ended")]
+
+
+class EventQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    after: str | None = Field(default=None, description="only events with a higher seq", max_length=100)
+    limit: int = Field(default=200, ge=1, le=1_000, description="of a page; a stream has no limit")
+
+
+@router.get(
+    "/tasks/{task_id}/events",
+    tags=["tasks"],
+    response_class=Response,
+    responses={
+        **problems(404, 409, 410, 422),
+        200: _ANSWER,
+        204: {"description": "A finished task has nothing after the cursor: do not reconnect"},
+    },
+    summary="Follow a task",
+)
+async def task_events(
+    request: Request,
+    caller: Reader,
+    parts: PartsDep,
+    task_id: str,
+    query: Annotated[EventQuery, Query()],
+    last_event_id: LastEventId = None,
+) -> Response:
+    """From the start or from a cursor: what has happened, then what happens, the terminal event last.
+
+    `id:` is the event's number in its session, without gaps. Any number of viewers; none of them slows the task.
+    """
+    head = await events.head_of_session(parts.pool, caller.tenant, task_id) if is_id(task_id) else None
+    if head is None:
+        raise NotFound()
+    last, closed = head
+    if closed:
+        check_kept(await session_of(parts, caller, task_id))
+    feed = Feed(caller.tenant, task_id)
+    after = _position(last_event_id if last_event_id is not None else query.after, last)
+    if chosen(request, "text/event-stream", "application/json") == "application/json":
+        return await _page(parts, feed, after, query.limit, closed)
+    if closed and after == last:
+        return Response(status_code=204, media_type="text/event-stream")
+    return streaming(parts, caller, feed, after)
+
+
+@router.get(
+    "/conversations/{conversation_id}/events",
+    tags=["conversations"],
+    response_class=Response,
+    responses={**problems(404, 409, 422), 200: _ANSWER},
+    summary="Follow a conversation: all its sessions in one feed",
+)
+async def conversation_events(
+    request: Request,
+    caller: Reader,
+    parts: PartsDep,
+    conversation_id: str,
+    query: Annotated[EventQuery, Query()],
+    last_event_id: LastEventId = None,
+) -> Response:
+    """Subagents included: `session_id` says whose an event is. `id:` is its number over the whole conversation,
+    without gaps. `mailbox_updated` carries the count of outcomes that wait. The stream has no end of its own.
+    """
+    await conversation_of(parts, caller, conversation_id)
+    last = await events.head_of_conversation(parts.pool, caller.tenant, conversation_id)
+    feed = Feed(caller.tenant, conversation_id, conversation=True)
+    after = _position(last_event_id if last_event_id is not None else query.after, last)
+    if chosen(request, "text/event-stream", "application/json") == "application/json":
+        return await _page(parts, feed, after, query.limit, closed=False)
+    return streaming(parts, caller, feed, after)
+
+
+def _position(given: str | None, last: int) -> int:
+    text = (given or "").strip()
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+        raise Unreadable(400, "cursor-invalid", "A cursor is the number of an event: 0 or more.")
+    if int(text) > last:
+        raise Conflict("The cursor is ahead of the log; begin again without one.", type="cursor-ahead", last=last)
+    return int(text)
+
+
+async def _page(parts: Parts, feed: Feed, after: int, limit: int, closed: bool) -> Response:
+    found = await feed.read(parts.pool, after, limit)
+    next_after = feed.number(found[-1]) if found else after
+    page = EventPage(items=[feed.show(event) for event in found], next_after=next_after, closed=closed)
+    return JSONResponse(page.model_dump(mode="json"))

@@ -1,0 +1,91 @@
+"""/files: bytes in, bytes out; what comes out is only ever a download."""
+
+import re
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from api import body
+from api.accept import accepts_json
+from api.auth import Reader, Submitter
+from api.errors import Unreadable, finding
+from api.file_names import check_name
+from api.openapi import BODY, problems, request_body
+from api.parts import PartsDep
+from api.schemas import FileRecord, file_record
+from domain.errors import Invalid, NotFound
+from domain.ids import is_id
+from store import files
+
+router = APIRouter(tags=["files"])
+
+UPLOAD_SECONDS = 120.0
+_MEDIA_TYPE = re.compile(r"[A-Za-z0-9.+_-]{1,60}/[A-Za-z0-9.+_-]{1,60}(?:; ?charset=[A-Za-z0-9_-]{1,20})?")
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+
+
+class FileQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(max_length=1_000, description="as the workspace will show it; no folders")
+    sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$", description="refused unless the bytes match")
+
+
+@router.post(
+    "/files",
+    status_code=201,
+    responses=problems(*BODY),
+    dependencies=[Depends(accepts_json)],
+    openapi_extra=request_body({"application/octet-stream": _BINARY, "text/plain": _BINARY}),
+    summary="Upload a file",
+)
+async def upload(
+    request: Request, caller: Submitter, parts: PartsDep, query: Annotated[FileQuery, Query()]
+) -> FileRecord:
+    """The body is the file. Its id goes into a task's `context.files`."""
+    name = check_name(query.name)
+    kind = request.headers.get("content-type", "application/octet-stream").strip()
+    if not _MEDIA_TYPE.fullmatch(kind):
+        raise Unreadable(415, "unsupported-media-type", "The Content-Type must be a plain media type.")
+    content = await body.read(request, parts.settings.max_file_bytes, UPLOAD_SECONDS)
+    digest = files.digest_of(content)
+    if query.sha256 not in (None, digest):
+        problem = {**finding("/sha256", "digest_mismatch", "the bytes that arrived have another digest"), "in": "query"}
+        raise Invalid("The content does not match its digest.", type="digest-mismatch", errors=[problem])
+    return file_record(await files.put(parts.pool, caller.tenant, name, kind, content, caller.created_by))
+
+
+@router.get(
+    "/files/{file_id}",
+    response_class=Response,
+    responses={**problems(404), 200: {"description": "The bytes", "content": {"*/*": _BINARY}}},
+    summary="Download a file",
+)
+async def download(caller: Reader, parts: PartsDep, file_id: str) -> Response:
+    found = await files.content(parts.pool, caller.tenant, file_id) if is_id(file_id) else None
+    if found is None:
+        raise NotFound()
+    name, media_type, content = found
+    headers = {
+        "Content-Type": media_type,  # as it was declared: the framework would add a charset
+        # what an agent wrote is never run or shown by a browser in our name
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
+        "Content-Security-Policy": "default-src 'none'; sandbox",
+        "Cache-Control": "private, no-store",
+    }
+    return Response(content, headers=headers)
+
+
+@router.get(
+    "/files/{file_id}/meta",
+    responses=problems(404),
+    dependencies=[Depends(accepts_json)],
+    summary="Name, size and digest of a file",
+)
+async def describe(caller: Reader, parts: PartsDep, file_id: str) -> FileRecord:
+    found = await files.get(parts.pool, caller.tenant, file_id) if is_id(file_id) else None
+    if found is None:
+        raise NotFound()
+    return file_record(found)

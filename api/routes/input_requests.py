@@ -1,0 +1,97 @@
+"""What waits for people: list it, look at it, answer it."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import BaseModel, Field
+
+from api import answering, body
+from api.accept import accepts_json
+from api.auth import Answerer, Reader
+from api.lookup import own_session, session_of
+from api.openapi import BODY, problems, request_body
+from api.paging import cursor, position
+from api.parts import PartsDep
+from domain.errors import Conflict
+from domain.input_request import InputRequest, RequestStatus
+from domain.task import Id, Strict
+from store import input_requests
+
+router = APIRouter(tags=["input requests"], dependencies=[Depends(accepts_json)])
+
+_EXAMPLE = {"response_to": "01jd2s0p8m3kq5w7x9z1b2c4d6", "input": {"approved": True, "notes": "Proceed with option B"}}
+
+
+class InputRequestPage(BaseModel):
+    items: list[InputRequest]
+    next_cursor: str | None
+
+
+class AnswerBody(Strict):
+    response_to: str = Field(min_length=1, max_length=200)
+    input: Any = Field(description="fits the request's answer_schema")
+
+
+class Answer(BaseModel):
+    task_id: str
+    response_to: str
+    status: RequestStatus
+
+
+async def _answer_body(request: Request, parts: PartsDep) -> AnswerBody:
+    value, raw = await body.read_json(request, parts.settings.max_body_bytes)
+    return body.check(AnswerBody, value, raw)
+
+
+@router.get("/input-requests", responses=problems(422), summary="What waits for people, over all tasks")
+async def list_input_requests(
+    caller: Reader,
+    parts: PartsDep,
+    status: Annotated[RequestStatus, Query()] = RequestStatus.OPEN,
+    conversation_id: Annotated[Id | None, Query()] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    cursor_: Annotated[str | None, Query(alias="cursor", max_length=200)] = None,
+) -> InputRequestPage:
+    query = {"status": status, "conversation_id": conversation_id}
+    items = await input_requests.find(
+        parts.pool,
+        caller.tenant,
+        status=status,
+        conversation_id=conversation_id,
+        before_id=position(query, cursor_),
+        limit=limit + 1,
+    )
+    more = len(items) > limit
+    return InputRequestPage(items=items[:limit], next_cursor=cursor(query, items[limit - 1].id) if more else None)
+
+
+@router.get("/tasks/{task_id}/input-requests", responses=problems(404), summary="What a task asked people, ever")
+async def list_task_requests(caller: Reader, parts: PartsDep, task_id: str) -> InputRequestPage:
+    session = await session_of(parts, caller, task_id)
+    items = await input_requests.find(parts.pool, caller.tenant, status=None, session_id=session.id, limit=200)
+    return InputRequestPage(items=items, next_cursor=None)
+
+
+@router.post(
+    "/tasks/{task_id}/input",
+    status_code=202,
+    responses=problems(403, 404, 409, *BODY),
+    openapi_extra=request_body({"application/json": {"schema": AnswerBody.model_json_schema(), "example": _EXAMPLE}}),
+    summary="Answer what a task waits for",
+)
+async def answer_task(
+    caller: Answerer, parts: PartsDep, task_id: str, answer: Annotated[AnswerBody, Depends(_answer_body)]
+) -> Answer:
+    """One named request is answered, once; others of the task stay open."""
+    session = await own_session(parts, caller, task_id)
+    if session.status.terminal:
+        raise Conflict("The task has ended.", type="already-terminal", task_status=session.status)
+    request = await input_requests.get(parts.pool, caller.tenant, answer.response_to)
+    if request is None or request.session_id != session.id:
+        raise answering.unknown(session)
+    answering.check(caller, request, answer.input)
+    said = await input_requests.answer(parts.pool, answering.document(caller, session, request, answer.input))
+    if "status" in said:
+        raise answering.settled(RequestStatus(said["status"]))
+    await parts.door.answered(session.id, request.id)  # if Temporal is away the sweeper says it later
+    return Answer(task_id=session.id, response_to=request.id, status=RequestStatus.ANSWERED)

@@ -1,0 +1,89 @@
+"""/conversations/{id}/mailbox and …/fire: what subagents left, and the turn that takes it up."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from api import fire
+from api.accept import accepts_json
+from api.auth import Reader, Submitter
+from api.conversation_bodies import FireBody, fire_body
+from api.conversation_schemas import MailboxPage
+from api.lookup import conversation_of
+from api.once import Key, Once
+from api.openapi import BODY, problems, ref, request_body
+from api.paging import cursor, position
+from api.parts import PartsDep
+from api.turn_answer import answer, answers, check_accept
+from store import mailbox
+
+router = APIRouter(tags=["conversations"])
+
+
+class MailboxQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    all: bool = Field(default=False, description="also what was delivered")
+    live: bool = Field(default=False, description="as the running conversation sees it; needs a worker")
+    cursor: str | None = Field(default=None, max_length=200)
+    limit: int = Field(default=200, ge=1, le=1_000)
+
+
+@router.get(
+    "/conversations/{conversation_id}/mailbox",
+    responses=problems(404, 422),
+    dependencies=[Depends(accepts_json)],
+    summary="Look into the mailbox",
+)
+async def show_mailbox(
+    caller: Reader, parts: PartsDep, conversation_id: str, query: Annotated[MailboxQuery, Query()]
+) -> MailboxPage:
+    """The outcomes that wait, in the order they came. Looking consumes nothing."""
+    await conversation_of(parts, caller, conversation_id)
+    pool, tenant = parts.pool, caller.tenant
+    if query.live:
+        pending = await parts.door.mailbox(conversation_id) or []
+        shown = await mailbox.by_ids(pool, tenant, pending)
+        return MailboxPage(items=shown, pending_count=len(pending), next_cursor=None)
+    filters = {"mailbox": conversation_id, "all": query.all}
+    page = await mailbox.of_conversation(
+        pool,
+        tenant,
+        conversation_id,
+        pending_only=not query.all,
+        after_id=position(filters, query.cursor),
+        limit=query.limit + 1,
+    )
+    shown = page[: query.limit]
+    return MailboxPage(
+        items=shown,
+        pending_count=await mailbox.pending_count(pool, tenant, conversation_id),
+        next_cursor=cursor(filters, shown[-1].message_id) if len(page) > query.limit else None,
+    )
+
+
+@router.post(
+    "/conversations/{conversation_id}/fire",
+    response_class=Response,
+    responses=answers(404, 409, *BODY),
+    openapi_extra=request_body(
+        {"application/json": {"schema": ref(FireBody), "example": {"input": "Compare what they found."}}},
+        required=False,
+    ),
+    summary="Deliver everything in the mailbox as one turn",
+)
+async def fire_mailbox(
+    request: Request,
+    caller: Submitter,
+    parts: PartsDep,
+    conversation_id: str,
+    wish: Annotated[FireBody, Depends(fire_body)],
+    idempotency_key: Key = None,
+) -> Response:
+    """All pending outcomes and your own words become one session, which goes on from the latest that committed. An
+    empty mailbox is 422 and nothing is created. A session that ends without a commit gives its messages back."""
+    check_accept(request, wish.transport)
+    once = Once.of(f"POST /conversations/{conversation_id}/fire", wish, idempotency_key)
+    turn = await fire.fire(parts, caller, conversation_id, wish, once)
+    return answer(parts, caller, turn, wish.transport)

@@ -1,0 +1,116 @@
+"""/notifications: one resumable feed over all that a tenant does, as server-sent events, pages or a WebSocket."""
+
+import asyncio
+import contextlib
+import json
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response, WebSocket
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.websockets import WebSocketDisconnect
+
+from api.accept import chosen
+from api.auth import Caller, Reader
+from api.openapi import problems, ref
+from api.parts import Parts, PartsDep
+from api.routes.events import LastEventId
+from api.schemas import EventPage
+from api.sse import still_allowed, streaming
+from api.stream import LOOK_SECONDS
+from api.tenant_feed import TenantFeed, feed_of, position, show
+from domain.errors import NotAllowed
+from store.database import AWAY
+from store.keys import Right
+
+router = APIRouter(tags=["notifications"])
+
+_ANSWER = {
+    "description": "Server-sent events, or a page of them as JSON",
+    "content": {
+        "text/event-stream": {
+            "schema": {"type": "string"},
+            "example": 'event: mailbox_updated\ndata: {"type": "mailbox_updated", "pending_count": 2}\nid: 7\n\n',
+        },
+        "application/json": {"schema": ref(EventPage)},
+    },
+}
+
+
+class FeedQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    after: str | None = Field(
+        default=None, max_length=100, description="only what has a higher number; 0: all that is kept; none: from now"
+    )
+    mine: bool = Field(default=False, description="only what is about sessions that this key started")
+    limit: int = Field(default=200, ge=1, le=1_000, description="of a page; a stream has no limit")
+
+
+@router.get(
+    "/notifications",
+    response_class=Response,
+    responses={**problems(409, 410, 422), 200: _ANSWER},
+    summary="What happens, over all sessions",
+)
+async def notifications(
+    request: Request,
+    caller: Reader,
+    parts: PartsDep,
+    query: Annotated[FeedQuery, Query()],
+    last_event_id: LastEventId = None,
+) -> Response:
+    """Beginnings and endings, what waits for people, low budgets, the mailbox's count, changed conversations. `id:` is
+    the number of a notice in the tenant's feed; `Last-Event-ID` or `after` goes on behind it. Kept for 30 days."""
+    after = await position(parts, caller.tenant, last_event_id if last_event_id is not None else query.after)
+    feed = feed_of(caller, query.mine)
+    if chosen(request, "text/event-stream", "application/json") == "application/json":
+        found = await feed.read(parts.pool, after, query.limit)
+        page = EventPage(
+            items=[show(told) for told in found], next_after=found[-1].number if found else after, closed=False
+        )
+        return JSONResponse(page.model_dump(mode="json"))
+    return streaming(parts, caller, feed, after)
+
+
+@router.websocket("/notifications")
+async def notifications_socket(websocket: WebSocket) -> None:
+    """The same feed, one JSON text per notice; `after` and `mine` as above. What the reader sends is not looked at."""
+    parts: Parts = websocket.app.state.parts
+    caller: Caller = websocket.state.caller
+    if not caller.may(Right.READ):
+        raise NotAllowed("This needs a key with the right read.", needed=[Right.READ])
+    after = await position(parts, caller.tenant, websocket.query_params.get("after"))
+    await websocket.accept()
+    feed = feed_of(caller, websocket.query_params.get("mine") == "true")
+    with parts.metrics.streams.track_inprogress():
+        telling = asyncio.create_task(_tell(websocket, parts, caller, feed, after))
+        gone = asyncio.create_task(_until_gone(websocket))
+        await asyncio.wait({telling, gone}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (telling, gone):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect):
+                await task
+
+
+async def _until_gone(websocket: WebSocket) -> None:
+    while (await websocket.receive())["type"] != "websocket.disconnect":
+        pass
+
+
+async def _tell(websocket: WebSocket, parts: Parts, caller: Caller, feed: TenantFeed, after: int) -> None:
+    with parts.wake.watching(feed.tenant, feed.id) as bell:
+        while not parts.wake.draining:
+            bell.clear()  # before the read, so that news during it rings again
+            with contextlib.suppress(*AWAY):
+                while found := await feed.read(parts.pool, after):
+                    for told in found:
+                        await websocket.send_text(json.dumps(show(told)))
+                        after = told.number
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(bell.wait(), LOOK_SECONDS)
+                continue
+            with contextlib.suppress(*AWAY):
+                if not await still_allowed(parts, caller):
+                    break
+    await websocket.close(1012 if parts.wake.draining else 1008)

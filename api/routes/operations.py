@@ -1,0 +1,68 @@
+"""/healthz, /readyz, /metrics: for whoever keeps this running."""
+
+import asyncio
+
+from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel
+
+from api.auth import Reader
+from api.openapi import problems
+from api.parts import Parts, PartsDep
+from store import figures, workers
+
+router = APIRouter(tags=["operations"])
+
+
+class Health(BaseModel):
+    status: str = "ok"
+
+
+class Readiness(BaseModel):
+    ready: bool
+    postgres: bool
+    temporal: bool
+    worker: bool
+    workers: dict[str, str]  # worker -> its sandbox
+
+
+@router.get("/healthz", summary="This process is up")
+async def healthz() -> Health:
+    return Health()
+
+
+@router.get(
+    "/readyz",
+    responses={**problems(), 503: {"description": "Some part is away", "model": Readiness}},
+    summary="Every part is up",
+)
+async def readyz(parts: PartsDep, response: Response) -> Readiness:
+    seen, temporal = await asyncio.gather(_workers(parts), _temporal(parts))
+    ready = bool(seen) and temporal
+    response.status_code = 200 if ready else 503
+    return Readiness(ready=ready, postgres=seen is not None, temporal=temporal, worker=bool(seen), workers=seen or {})
+
+
+async def _workers(parts: Parts) -> dict[str, str] | None:
+    try:
+        return {name: sandbox for name, (sandbox, _) in (await workers.fresh(parts.pool)).items()}
+    except Exception:  # whatever it is: not ready
+        return None
+
+
+async def _temporal(parts: Parts) -> bool:
+    try:
+        return await parts.door.healthy()
+    except Exception:
+        return False
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={**problems(), 200: {"description": "Prometheus text", "content": {"text/plain": {}}}},
+    summary="Metrics",
+)
+async def metrics(_: Reader, parts: PartsDep) -> Response:
+    counts = await figures.sessions_by_status(parts.pool)
+    return Response(parts.metrics.page(counts, parts.wake.listening), media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,89 @@
+"""The record of a task: what it did, and the audit log, whose chains anybody with the right can have verified."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import BaseModel, Field
+
+from api.accept import accepts_json
+from api.auth import Auditor, Reader
+from api.lookup import session_of
+from api.openapi import problems
+from api.parts import PartsDep
+from domain.audit import Break
+from domain.task import Id
+from store import audit, effects
+from store.audit import Listed
+from store.effects import Ledger
+
+router = APIRouter(tags=["record"], dependencies=[Depends(accepts_json)])
+
+Limit = Annotated[int, Query(ge=1, le=1_000)]
+Before = Annotated[int | None, Query(ge=1, le=2**62, description="of the entry whose predecessors are wanted")]
+
+
+class AuditPage(BaseModel):
+    items: list[Listed]
+    next_before: int | None = Field(description="give it as `before` for older entries; null on the last page")
+
+
+class Verification(BaseModel):
+    intact: bool
+    chains: int
+    entries: int
+    broken: Break | None = Field(description="the first place that does not hold")
+    head: str = Field(description="keep it elsewhere: a later log that is intact and still has it lost nothing before")
+
+
+@router.get("/tasks/{task_id}/effects", responses=problems(404), summary="What a task has done so far")
+async def list_effects(caller: Reader, parts: PartsDep, task_id: str) -> Ledger:
+    """Its subagents' too. In a dry run, what would have been done."""
+    session = await session_of(parts, caller, task_id)
+    return await effects.ledger(parts.pool, caller.tenant, session.id)
+
+
+@router.get("/tasks/{task_id}/audit", responses=problems(404, 422), summary="The audit log of a task, newest first")
+async def list_task_audit(
+    caller: Reader, parts: PartsDep, task_id: str, before: Before = None, limit: Limit = 200
+) -> AuditPage:
+    session = await session_of(parts, caller, task_id)
+    found = await audit.find(parts.pool, caller.tenant, session_id=session.id, before=before, limit=limit + 1)
+    return _page(found, limit)
+
+
+@router.get("/audit", responses=problems(422), summary="The audit log, newest first")
+async def list_audit(
+    caller: Auditor,
+    parts: PartsDep,
+    conversation_id: Annotated[Id | None, Query()] = None,
+    before: Before = None,
+    limit: Limit = 200,
+) -> AuditPage:
+    """Over all tasks, with what concerns keys and agents; or of one conversation, which is one chain."""
+    found = await audit.find(parts.pool, caller.tenant, chain=conversation_id, before=before, limit=limit + 1)
+    return _page(found, limit)
+
+
+@router.get(
+    "/audit/verify", responses=problems(422), summary="Verify that nothing in the audit log was changed or removed"
+)
+async def verify_audit(
+    caller: Auditor,
+    parts: PartsDep,
+    head: Annotated[
+        str | None, Query(max_length=64, description="of an earlier verification; it must still be there")
+    ] = None,
+) -> Verification:
+    verdict = await audit.verify(parts.pool, caller.tenant, head)
+    return Verification(
+        intact=verdict.found is None,
+        chains=verdict.chains,
+        entries=verdict.entries,
+        broken=verdict.found,
+        head=verdict.head,
+    )
+
+
+def _page(found: list[Listed], limit: int) -> AuditPage:
+    more = len(found) > limit
+    return AuditPage(items=found[:limit], next_before=found[limit - 1].number if more else None)

@@ -1,0 +1,58 @@
+"""/tasks/{id}/rerun: a task once more, from one of its steps and with something changed."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Response
+
+from api import rerun
+from api.accept import accepts_json
+from api.auth import Submitter
+from api.lookup import check_kept, session_of
+from api.once import Key, Once
+from api.openapi import BODY, problems, ref, request_body
+from api.parts import PartsDep
+from api.rerun_body import RerunBody, rerun_body
+from api.schemas import TaskAccepted
+
+router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
+
+_EXAMPLES = {
+    "prompt": {
+        "summary": "From the third step, with other instructions",
+        "value": {"from_step": 3, "prompt": "Answer in one sentence."},
+    },
+    "result": {
+        "summary": "As if the tool had failed",
+        "value": {"from_step": 2, "tool_results": [{"index": 0, "text": "No such file", "failed": True}]},
+    },
+    "rule": {
+        "summary": "What would this rule have stopped?",
+        "value": {"recorded": True, "permissions": [{"permission": "bash", "pattern": "rm *", "action": "deny"}]},
+    },
+}
+
+
+@router.post(
+    "/tasks/{task_id}/rerun",
+    status_code=202,
+    response_model=TaskAccepted,
+    responses=problems(404, 409, 410, *BODY),
+    openapi_extra=request_body({"application/json": {"schema": ref(RerunBody), "examples": _EXAMPLES}}, required=False),
+    summary="Run a task again from one of its steps",
+)
+async def rerun_task(
+    caller: Submitter,
+    parts: PartsDep,
+    task_id: str,
+    wish: Annotated[RerunBody, Depends(rerun_body)],
+    idempotency_key: Key = None,
+) -> Response:
+    """A new task in a conversation of its own, with the messages and files that the original had before that step. The
+    original stays as it is. With `recorded` nothing is asked and nothing is done: answers and results are the
+    original's, and only rules and limits are new."""
+    source = await session_of(parts, caller, task_id)
+    check_kept(source)
+    once = Once.of(f"POST /tasks/{task_id}/rerun", wish, idempotency_key)
+    answer = await rerun.rerun(parts, caller, source, wish, once)
+    headers = {"Idempotent-Replayed": "true"} if answer.replayed else {}
+    return Response(answer.body, 202, headers, media_type="application/json")

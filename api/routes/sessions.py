@@ -1,0 +1,43 @@
+"""/sessions/{id}: a task with all that its conversation knows of it."""
+
+from fastapi import APIRouter, Depends
+
+from api import deferred
+from api.accept import accepts_json
+from api.auth import Reader
+from api.conversation_schemas import ChildRecord, SessionRecord, kind_of
+from api.display import display_messages
+from api.lookup import session_of
+from api.openapi import problems
+from api.parts import PartsDep
+from api.schemas import task_record
+from store import children, mailbox
+
+router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
+
+
+@router.get("/sessions/{session_id}", responses=problems(404), summary="Look at a session: the task, and what was said")
+async def show_session(caller: Reader, parts: PartsDep, session_id: str) -> SessionRecord:
+    """The record of the task, its messages as people read them, its subagents, and who consumed its outcome."""
+    session = await session_of(parts, caller, session_id)
+    transport = session.spec.get("transport", "stream")
+    outcome = await mailbox.of_source(parts.pool, caller.tenant, session_id)
+    spawned = await children.of_session(parts.pool, caller.tenant, session_id)
+    waits = await deferred.shown(parts, caller, [session])
+    return SessionRecord(
+        **task_record(session, parts.settings.poll_interval_ms, waits.get(session.id)).model_dump(),
+        session_id=session.id,
+        thread_id=session.thread_id,
+        session_type=session.session_type,
+        kind=kind_of(session.spawned_by, session.blocking, transport),
+        transport=transport,
+        trigger=session.trigger,
+        spawned_by=session.spawned_by,
+        subagent_name=session.subagent_name,
+        delivery=session.delivery,
+        output=session.output,
+        outcome_message_id=outcome.message_id if outcome else None,
+        delivered_to=outcome.delivered_to if outcome else None,
+        children=[ChildRecord(**child.model_dump(include=set(ChildRecord.model_fields))) for child in spawned],
+        display_messages=await display_messages(parts.pool, session),
+    )

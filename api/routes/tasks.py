@@ -1,0 +1,149 @@
+"""/tasks: submit, list, look, fetch the result."""
+
+import logging
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from api import body, deferred, submission_rules, submit
+from api.accept import accepts_json
+from api.auth import Reader, Submitter
+from api.errors import finding
+from api.lookup import check_kept, session_of
+from api.once import Key, Once
+from api.openapi import BODY, problems, ref, request_body
+from api.paging import cursor, position
+from api.parts import PartsDep
+from api.results import BasedOn, TaskResult, task_result
+from api.schemas import TaskAccepted, TaskPage, TaskRecord, task_record
+from api.stream import public
+from domain.agent import AgentName
+from domain.errors import Conflict, Invalid
+from domain.session import Status
+from domain.task import Id, TaskSpec
+from store import acceptance, effects, events, files, sessions
+
+router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
+
+log = logging.getLogger("errand.api")
+
+AUDIT_LIMIT = 5_000
+_EXAMPLES = {
+    "plain": {
+        "summary": "One sentence is enough",
+        "value": {"agent": "assistant", "input": "Count the lines of every file in the workspace."},
+    },
+    "full": {
+        "summary": "With a definition of done, context and limits",
+        "value": {
+            "agent": "code-reviewer",
+            "input": {"path": ".", "focus": "security"},
+            "acceptance_criteria": ["every finding names file and line"],
+            "constraints": ["change no file but the review"],
+            "context": {"notes": ["the parser was rewritten last week"]},
+            "config": {"ttl": 600_000, "max_steps": 40, "max_cost_usd": 0.5},
+        },
+    },
+}
+
+
+async def _spec(request: Request, parts: PartsDep) -> TaskSpec:
+    value, raw = await body.read_json(request, parts.settings.max_body_bytes)
+    submission_rules.check_length(value, parts.settings.max_input_chars)
+    return body.check(TaskSpec, value, raw)
+
+
+@router.post(
+    "/tasks",
+    status_code=202,
+    response_model=TaskAccepted,
+    responses=problems(*BODY),
+    openapi_extra=request_body({"application/json": {"schema": ref(TaskSpec), "examples": _EXAMPLES}}),
+    summary="Submit a task",
+)
+async def submit_task(
+    caller: Submitter,
+    parts: PartsDep,
+    spec: Annotated[TaskSpec, Depends(_spec)],
+    idempotency_key: Key = None,
+) -> Response:
+    """Answers as soon as the task is durable: a GET on the handle already works, also while Temporal is away."""
+    answer = await submit.submit(parts, caller, spec, Once.of("POST /tasks", spec, idempotency_key))
+    headers = {"Idempotent-Replayed": "true"} if answer.replayed else {}
+    return Response(answer.body, 202, headers, media_type="application/json")
+
+
+class TaskQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    status: list[Status] = Field(default_factory=list, max_length=6, description="repeat it for several")
+    agent: AgentName | None = None
+    conversation_id: Id | None = None
+    created_after: AwareDatetime | None = Field(default=None, description="inclusive, with a time zone")
+    created_before: AwareDatetime | None = Field(default=None, description="exclusive, with a time zone")
+    cursor: str | None = Field(default=None, max_length=200)
+    limit: int = Field(default=50, ge=1, le=200)
+
+
+@router.get("/tasks", responses=problems(422), summary="List tasks, the newest first")
+async def list_tasks(caller: Reader, parts: PartsDep, query: Annotated[TaskQuery, Query()]) -> TaskPage:
+    filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
+    before_id = position(filters, query.cursor)
+    page = await sessions.find(
+        parts.pool,
+        caller.tenant,
+        statuses=list(query.status) or None,
+        agent=query.agent,
+        conversation_id=query.conversation_id,
+        created_after=_moment(query.created_after, "created_after"),
+        created_before=_moment(query.created_before, "created_before"),
+        before_id=before_id,
+        limit=query.limit + 1,
+    )
+    shown = page[: query.limit]
+    waits = await deferred.shown(parts, caller, shown)
+    return TaskPage(
+        items=[task_record(session, parts.settings.poll_interval_ms, waits.get(session.id)) for session in shown],
+        next_cursor=cursor(filters, shown[-1].id) if len(page) > query.limit else None,
+    )
+
+
+def _moment(value: datetime | None, name: str) -> datetime | None:
+    if value is not None and not 1970 <= value.year <= 9000:
+        problem = {**finding(f"/{name}", "time_range", "must be a year from 1970 to 9000"), "in": "query"}
+        raise Invalid("A time is out of range.", type="invalid-time", errors=[problem])
+    return value
+
+
+@router.get("/tasks/{task_id}", responses=problems(404), summary="Look at a task")
+async def show_task(caller: Reader, parts: PartsDep, task_id: str) -> TaskRecord:
+    """Reads the projection; no worker is asked."""
+    session = await session_of(parts, caller, task_id)
+    waits = await deferred.shown(parts, caller, [session])
+    return task_record(session, parts.settings.poll_interval_ms, waits.get(session.id))
+
+
+@router.get("/tasks/{task_id}/result", responses=problems(404, 409, 410), summary="Fetch what a task came to")
+async def show_result(caller: Reader, parts: PartsDep, task_id: str) -> TaskResult:
+    session = await session_of(parts, caller, task_id)
+    if not session.status.terminal:
+        hint = "The task has not ended; look again after poll_interval milliseconds, or follow its events."
+        raise Conflict(
+            hint, type="not-terminal", task_status=session.status, poll_interval=parts.settings.poll_interval_ms
+        )
+    check_kept(session)
+    artifacts = await files.of_session(parts.pool, caller.tenant, task_id)
+    done = await effects.ledger(parts.pool, caller.tenant, task_id)
+    based_on = BasedOn(
+        agent=session.agent,
+        agent_version=session.agent_version,
+        models=await effects.models_used(parts.pool, session),
+        sources=await effects.sources(parts.pool, session),
+    )
+    audit = await events.audit(parts.pool, caller.tenant, task_id, AUDIT_LIMIT + 1)
+    log_lines = [public(event) for event in audit[:AUDIT_LIMIT]]
+    result = task_result(session, artifacts, done, based_on, log_lines, complete=len(audit) <= AUDIT_LIMIT)
+    checked = await acceptance.get(parts.pool, caller.tenant, task_id)
+    return result.model_copy(update={"acceptance": checked.verdicts if checked else None})

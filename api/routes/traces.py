@@ -1,0 +1,41 @@
+"""/tasks/{id}/trace: what a task thought, did and saw, its subagents inside; /tasks/{id}/agent: as whom."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.accept import accepts_json
+from api.auth import Reader
+from api.lookup import check_kept, session_of
+from api.openapi import problems
+from api.parts import PartsDep
+from api.schemas import AgentRecord, agent_record
+from api.trace import Tracer
+from domain.session import AgentRef
+from domain.trace import Trace
+from store import agents
+
+router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
+
+
+class TraceQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    chars: int = Field(default=2_000, ge=1, le=200_000, description="characters of each text at the most")
+
+
+@router.get("/tasks/{task_id}/trace", responses=problems(404, 410, 422), summary="Trace a task step by step")
+async def show_trace(caller: Reader, parts: PartsDep, task_id: str, query: Annotated[TraceQuery, Query()]) -> Trace:
+    """Each step with its model and tool calls, their times, tokens and cost; also of a task that is still at work."""
+    session = await session_of(parts, caller, task_id)
+    check_kept(session)
+    return await Tracer(parts.pool, caller.tenant, query.chars).trace(session)
+
+
+@router.get("/tasks/{task_id}/agent", responses=problems(404), summary="Look at the definition that a task works with")
+async def show_task_agent(caller: Reader, parts: PartsDep, task_id: str) -> AgentRecord:
+    """The very version, also if there is a newer one; of a rerun with another prompt, with that prompt."""
+    session = await session_of(parts, caller, task_id)
+    ref = AgentRef(owner=session.agent_owner, name=session.agent, version=session.agent_version)
+    return agent_record(ref, await agents.load(parts.pool, ref))
