@@ -1,0 +1,72 @@
+"""Markdown with YAML front matter, read strictly: JSON types only, no repeated keys, no aliases."""
+
+import re
+from typing import Any
+
+import yaml
+
+_FENCED = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)(.*)\Z", re.DOTALL | re.MULTILINE)
+_LINE_SEPARATORS = re.compile("[\x85\u2028\u2029\ufeff]")
+
+
+class FrontMatterError(ValueError):
+    """The file does not begin with a readable block of YAML between two lines of ---."""
+
+
+class _StrictLoader(yaml.SafeLoader):
+    # an alias lets a small file unfold into a huge one, and dates would not survive the way to JSON
+    yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases (*name) are not allowed")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key in keys:
+            if not isinstance(key, str):
+                raise yaml.YAMLError(f"the key {key!r} must be text")
+            if keys.count(key) > 1:
+                raise yaml.YAMLError(f"the key {key!r} is there twice")
+        return super().construct_mapping(node, deep)
+
+
+class _PlainDumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        # other styles write these unescaped, and they come back as line ends
+        style = '"' if _LINE_SEPARATORS.search(data) else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+_PlainDumper.add_representer(str, _PlainDumper.represent_str)
+
+
+def load_yaml(text: str) -> dict[str, Any]:
+    try:
+        data = yaml.load(text, Loader=_StrictLoader)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise FrontMatterError(f"not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(data, dict):
+        raise FrontMatterError("not valid: a block of `field: value` lines is expected")
+    return data
+
+
+def split(text: str) -> tuple[dict[str, Any], str]:
+    """The fields and the text after them, exactly: one blank line and the last line end do not count."""
+    match = _FENCED.match(text)
+    if match is None:
+        raise FrontMatterError("the file must begin with a block of YAML between two lines of ---")
+    body = re.sub(r"\A\r?\n", "", match[2])
+    return load_yaml(match[1]), re.sub(r"\r?\n\Z", "", body)
+
+
+def join(fields: dict[str, Any], body: str) -> str:
+    header = yaml.dump(fields, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=120)
+    return f"---\n{header}---\n\n{body}\n"

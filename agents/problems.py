@@ -1,0 +1,53 @@
+"""What is wrong with a file that people edit: the file, the field, and what would be allowed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ValidationError
+
+
+@dataclass(frozen=True)
+class FieldProblem:
+    field: str
+    message: str
+    allowed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        hint = f" (allowed: {', '.join(self.allowed)})" if self.allowed else ""
+        return f"{self.field}: {self.message}{hint}"
+
+
+class AgentFileError(ValueError):
+    """A file in the agents folder cannot be used."""
+
+    def __init__(self, file: str, problems: Sequence[FieldProblem]) -> None:
+        self.file = file
+        self.problems = list(problems)
+        super().__init__(f"{file}: " + "; ".join(map(str, self.problems)))
+
+
+def problems_of(error: ValidationError, model: type[BaseModel]) -> list[FieldProblem]:
+    """Pydantic's findings in our shape; an unknown field is told which fields exist."""
+    found = []
+    for entry in error.errors(include_url=False):
+        path = [str(part) for part in entry["loc"]]
+        field = ".".join(path) or "(file)"
+        if entry["type"] == "extra_forbidden":
+            found.append(FieldProblem(field, "unknown field", _fields_at(model, path[:-1])))
+        elif entry["type"] == "enum":
+            found.append(FieldProblem(field, f"{entry['input']!r} is not a known value", _choices(entry["ctx"])))
+        else:
+            found.append(FieldProblem(field, entry["msg"]))
+    return found
+
+
+def _fields_at(model: type[BaseModel], path: list[str]) -> tuple[str, ...]:
+    for part in path:
+        inner = model.model_fields[part].annotation if part in model.model_fields else None
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            model = inner
+    return tuple(model.model_fields)
+
+
+def _choices(context: dict[str, object]) -> tuple[str, ...]:
+    return tuple(str(context["expected"]).replace(" or ", ", ").replace("'", "").split(", "))

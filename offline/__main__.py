@@ -1,0 +1,22 @@
+"""Serves the offline model: python -m offline --port 8701."""
+
+import click
+import uvicorn
+
+from offline.server import create_app, listen
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", default=8701, show_default=True, help="0 takes any free port.")
+def main(host: str, port: int) -> None:
+    """An Anthropic Messages stand-in, driven by scripts."""
+    listener = listen(host, port)
+    click.echo(f"offline model on http://{host}:{listener.getsockname()[1]}")
+    # streams may hang on purpose, so a stop does not wait for them
+    config = uvicorn.Config(create_app(), log_level="critical", timeout_graceful_shutdown=1)
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    main()

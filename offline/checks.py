@@ -1,0 +1,145 @@
+"""What the real API refuses, refused here with the same status and nearly the same words."""
+
+import re
+from typing import Any
+
+from offline.conversation import merged
+from offline.wire import ApiError, sign
+
+CONTEXT_WINDOW = 200_000
+_TOOL_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,128}$")
+_BLOCKS = ("text", "image", "document", "tool_use", "tool_result", "thinking", "redacted_thinking", "search_result")
+
+
+def check(body: Any) -> None:
+    """Raises ApiError for a request that the real API would not answer."""
+    if not isinstance(body, dict):
+        raise _invalid("the request body must be a JSON object")
+    _require(isinstance(body.get("model"), str) and body["model"], "model: field required")
+    limit: Any = body.get("max_tokens")
+    _require(isinstance(limit, int) and not isinstance(limit, bool), "max_tokens: field required")
+    _require(limit > 0, f"max_tokens: {limit} must be greater than or equal to 1")
+    _require(isinstance(body.get("messages"), list) and body["messages"], "messages: at least one message is required")
+    for index, message in enumerate(body["messages"]):
+        _check_message(index, message)
+    _require(body["messages"][0]["role"] == "user", 'messages: first message must use the "user" role')
+    prefilled = body["messages"][-1]["role"] == "assistant"  # the newer models refuse it, so nobody may rely on it
+    _check_pairs(merged(body["messages"]))
+    _require(not prefilled, "assistant message prefill is not supported: the last message must be a user message")
+    _check_tools(body.get("tools") or [])
+    _check_thinking(body.get("thinking"), body)
+    _check_cache_marks(body)
+
+
+def check_length(total: int, window: int = CONTEXT_WINDOW) -> None:
+    if total > window:
+        raise _invalid(f"prompt is too long: {total} tokens > {window} maximum")
+
+
+def _invalid(message: str) -> ApiError:
+    return ApiError(400, message)
+
+
+def _require(condition: object, message: str) -> None:
+    if not condition:
+        raise _invalid(message)
+
+
+def _check_message(index: int, message: Any) -> None:
+    at = f"messages.{index}"
+    _require(isinstance(message, dict), f"{at}: Input should be a valid dictionary")
+    role, content = message.get("role"), message.get("content")
+    _require(role in ("user", "assistant"), f"{at}.role: Input should be 'user' or 'assistant'")
+    _require(isinstance(content, str | list), f"{at}.content: Input should be a valid string or list")
+    _require(content, f"{at}: {role} messages must have non-empty content")
+    if isinstance(content, str):
+        _require(content.strip(), f"{at}: text content blocks must contain non-whitespace text")
+        return
+    for number, block in enumerate(content):
+        _check_block(f"{at}.content.{number}", role, block)
+
+
+def _check_block(at: str, role: str, block: Any) -> None:
+    kind = block.get("type") if isinstance(block, dict) else None
+    _require(kind in _BLOCKS, f"{at}: Input tag {kind!r} does not match any of the expected tags: {', '.join(_BLOCKS)}")
+    if kind == "text":
+        _require(isinstance(block.get("text"), str), f"{at}.text.text: Field required")
+        _require(block["text"].strip(), f"{at}: text content blocks must contain non-whitespace text")
+    elif kind == "tool_use":
+        _require(role == "assistant", f"{at}: `tool_use` blocks can only be in `assistant` messages")
+        _require(isinstance(block.get("id"), str) and block["id"], f"{at}.tool_use.id: Field required")
+        _require(isinstance(block.get("name"), str), f"{at}.tool_use.name: Field required")
+        _require(isinstance(block.get("input"), dict), f"{at}.tool_use.input: Input should be a valid dictionary")
+    elif kind == "tool_result":
+        _require(role == "user", f"{at}: `tool_result` blocks can only be in `user` messages")
+        _require(isinstance(block.get("tool_use_id"), str), f"{at}.tool_result.tool_use_id: Field required")
+    elif kind == "thinking":
+        signed = block.get("signature") == sign(str(block.get("thinking", "")))
+        _require(signed, f"{at}: Invalid `signature` in `thinking` block")
+
+
+def _check_pairs(messages: list[dict[str, Any]]) -> None:
+    used: set[str] = set()
+    for index, message in enumerate(messages):
+        calls = [block["id"] for block in message["content"] if block["type"] == "tool_use"]
+        for call in calls:
+            _require(call not in used, f"messages.{index}: `tool_use` ids must be unique: {call}")
+            used.add(call)
+        _check_results_of(index, calls, messages[index + 1]["content"] if index + 1 < len(messages) else [])
+    if messages[0]["role"] == "user":
+        _check_results_of(-1, [], messages[0]["content"])
+
+
+def _check_results_of(index: int, calls: list[str], following: list[dict[str, Any]]) -> None:
+    kinds = [block["type"] for block in following]
+    answered = [block["tool_use_id"] for block in following if block["type"] == "tool_result"]
+    missing = [call for call in calls if call not in answered]
+    _require(
+        not missing,
+        f"messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+        f"{', '.join(missing)}. "
+        "Each `tool_use` block must have a corresponding `tool_result` block in the next message.",
+    )
+    for answer in answered:
+        _require(
+            answer in calls,
+            f"messages.{index + 1}: unexpected `tool_use_id` found in `tool_result` blocks: {answer}. "
+            "Each `tool_result` block must have a corresponding `tool_use` block in the previous message.",
+        )
+        _require(
+            answered.count(answer) == 1,
+            f"messages.{index + 1}: each tool_use must have a single result. "
+            f"Found multiple `tool_result` blocks with id: {answer}",
+        )
+    in_front = all(kind == "tool_result" for kind in kinds[: len(answered)])
+    _require(in_front, f"messages.{index + 1}: `tool_result` blocks must come before any other content")
+
+
+def _check_tools(tools: list[Any]) -> None:
+    names = [tool.get("name") if isinstance(tool, dict) else None for tool in tools]
+    for index, (tool, name) in enumerate(zip(tools, names, strict=True)):
+        valid = isinstance(name, str) and _TOOL_NAME.match(name)
+        _require(valid, f"tools.{index}.custom.name: String should match pattern '{_TOOL_NAME.pattern}'")
+        schema = tool.get("input_schema")
+        is_object = isinstance(schema, dict) and schema.get("type") == "object"
+        _require(is_object, f"tools.{index}.custom.input_schema.type: Input should be 'object'")
+    _require(len(set(names)) == len(names), "tools: Tool names must be unique.")
+
+
+def _check_thinking(thinking: Any, body: dict[str, Any]) -> None:
+    if not isinstance(thinking, dict) or thinking.get("type") != "enabled":
+        return
+    # since Sonnet 5 the newer models think by themselves and refuse a budget
+    adaptive_only = body["model"].startswith("claude-sonnet-5")
+    _require(not adaptive_only, "thinking.type: 'enabled' is not supported by this model; use 'adaptive'")
+    budget = thinking.get("budget_tokens")
+    _require(isinstance(budget, int) and budget >= 1024, "thinking.enabled.budget_tokens: must be at least 1024")
+    _require(budget < body["max_tokens"], "`max_tokens` must be greater than `thinking.budget_tokens`")
+
+
+def _check_cache_marks(body: dict[str, Any]) -> None:
+    blocks = [*(body.get("tools") or [])]
+    for content in [body.get("system"), *(message["content"] for message in body["messages"])]:
+        blocks += content if isinstance(content, list) else []
+    marks = sum(bool(block.get("cache_control")) for block in blocks) + bool(body.get("cache_control"))
+    _require(marks <= 4, f"A maximum of 4 blocks with cache_control may be provided. Found {marks}.")

@@ -1,0 +1,145 @@
+"""What a script sees: one request, read as an exchange of a person, a model and its tools."""
+
+import json
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+_AGENT = re.compile(r'^You are the agent "([^"]+)"', re.MULTILINE)
+_SO_FAR = re.compile(r"(\d+) tool calls? so far")
+_SUMMARISED = re.compile(r"The request was: (.*?)(?:\n\nWhat the latest calls returned:|\n</checkpoint>|\Z)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One tool call and what really came back."""
+
+    name: str
+    input: dict[str, Any]
+    text: str
+    is_error: bool = False
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One reply of the model that called tools, with all results."""
+
+    results: list[Result]
+
+
+@dataclass(frozen=True)
+class Conversation:
+    model: str
+    system: str
+    tools: frozenset[str]  # names offered; empty also when the request forbids their use
+    messages: list[dict[str, Any]]  # neighbours of one role merged, content always a list of blocks
+    opening: str = ""  # the first text block: the same in every request of one conversation
+    request: str = ""  # what the person asked last
+    notes: list[str] = field(default_factory=list)  # what was added while tools ran
+    turns: list[Turn] = field(default_factory=list)  # since that request
+    first: str = ""  # what the person asked first
+    follow_up: bool = False  # an earlier request was answered already
+
+    @classmethod
+    def of(cls, body: dict[str, Any]) -> "Conversation":
+        messages = merged(body["messages"])
+        start = _exchange_start(messages)
+        head, *later = messages[start:]
+        forbidden = (body.get("tool_choice") or {}).get("type") == "none"
+        return cls(
+            model=body["model"],
+            system=plain(body.get("system") or ""),
+            tools=frozenset() if forbidden else frozenset(tool["name"] for tool in body.get("tools") or []),
+            messages=messages,
+            opening=next((b["text"] for b in messages[0]["content"] if b["type"] == "text"), ""),
+            request=_asked(plain(head["content"])),
+            notes=[text for m in later if m["role"] == "user" and (text := plain(m["content"]))],
+            turns=[Turn(_results(a, u)) for a, u in zip(later[::2], later[1::2], strict=False)],
+            first=_asked(plain(messages[0]["content"])),
+            follow_up=start > 0,
+        )
+
+    @property
+    def agent(self) -> str | None:
+        match = _AGENT.search(self.system)
+        return match[1] if match else None
+
+    @property
+    def assistant_turns(self) -> int:
+        return sum(message["role"] == "assistant" for message in self.messages)
+
+    @cached_property
+    def results(self) -> list[Result]:
+        """Of the whole conversation, earlier requests included."""
+        pairs = zip(self.messages, self.messages[1:], strict=False)
+        return [result for a, u in pairs if a["role"] == "assistant" for result in _results(a, u)]
+
+    @cached_property
+    def done_before(self) -> int:
+        """Tool calls a summary speaks of that are no longer in the messages themselves."""
+        texts = [plain(message["content"]) for message in self.messages if message["role"] == "user"]
+        counts = [int(match[1]) for text in texts for match in _SO_FAR.finditer(text)]
+        return max(counts, default=0)
+
+    @property
+    def last_answer(self) -> str:
+        answers = [plain(m["content"]) for m in self.messages if m["role"] == "assistant"]
+        return next((answer for answer in reversed(answers) if answer), "")
+
+
+def plain(content: str | list[dict[str, Any]]) -> str:
+    """The words of a message: text blocks only, without what is said beside them about budgets."""
+    if isinstance(content, str):
+        return content
+    texts = [block["text"] for block in content if block["type"] == "text"]
+    return "\n\n".join(text for text in texts if not text.startswith("<budget>"))
+
+
+def merged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As the model reads them: neighbours of one role are one message."""
+    result: list[dict[str, Any]] = []
+    for message in messages:
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        if result and result[-1]["role"] == message["role"]:
+            result[-1]["content"] += blocks
+        else:
+            result.append({"role": message["role"], "content": list(blocks)})
+    return result
+
+
+def _asked(text: str) -> str:
+    """The request itself where a summary stands in its place."""
+    summarised = _SUMMARISED.search(text)
+    return summarised[1] if summarised else text
+
+
+def _exchange_start(messages: list[dict[str, Any]]) -> int:
+    """A person's message that answers no tool call opens a new exchange."""
+    opens = [
+        index
+        for index, message in enumerate(messages)
+        if message["role"] == "user" and not any(block["type"] == "tool_result" for block in message["content"])
+    ]
+    return opens[-1]
+
+
+def _results(assistant: dict[str, Any], user: dict[str, Any]) -> list[Result]:
+    answers = {b["tool_use_id"]: b for b in user["content"] if b["type"] == "tool_result"}
+    return [
+        Result(
+            name=call["name"],
+            input=call["input"],
+            text=_result_text(answers[call["id"]].get("content") or ""),
+            is_error=bool(answers[call["id"]].get("is_error")),
+        )
+        for call in assistant["content"]
+        if call["type"] == "tool_use" and call["id"] in answers
+    ]
+
+
+def _result_text(content: str | list[dict[str, Any]]) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(block["text"] if block["type"] == "text" else json.dumps(block) for block in content)

@@ -1,0 +1,118 @@
+"""Faults on demand: markers in the user's text that make a request fail the way the real API fails.
+
+    [[fault:KIND option=value ...]]
+
+Kinds that answer with an error status, before anything is streamed:
+    429 500 529 and any other status from 400 to 599; `auth` is 401
+        retry_after=SECONDS          sent as the retry-after header
+        x_should_retry=true|false    sent as the x-should-retry header
+        message="words"              instead of the usual ones
+    toolong window=N                 400 "prompt is too long" when the prompt has more than N tokens
+
+Kinds that spoil the stream (a request without streaming gets 529, 400, or a dropped connection instead):
+    overloaded_midstream             an overloaded_error event
+    api_midstream                    an api_error event
+    invalid_midstream                an invalid_request_error event
+    cut                              the stream just ends, in order, without stop_reason
+    drop                             the connection is dropped
+    hang                             nothing more comes until the client leaves
+    malformed_tool_json              the arguments of each tool call are not JSON
+    slow delay=SECONDS               so long between two deltas (0.2)
+        after=N                      deltas sent before it happens (2; hang: 0)
+
+Options of every kind:
+    times=N | always                 how often it happens (1; slow and toolong: always), counted by the server for this
+                                     very marker in this very conversation (the first text block of the first message)
+    at=K                             only for the K-th reply of the model in the conversation, from 1
+    model=NAME                       only for requests to that model
+
+Several markers work in their order: the first that still has to happen does. `slow` combines with the others.
+"""
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from offline.conversation import Conversation, plain
+from offline.markers import Marker, MarkerError, find_markers
+from offline.wire import ApiError
+
+MIDSTREAM = {
+    "overloaded_midstream": ("overloaded_error", "Overloaded"),
+    "api_midstream": ("api_error", "Internal server error"),
+    "invalid_midstream": ("invalid_request_error", "The request became invalid while it was answered"),
+}
+_STREAM_KINDS = (*MIDSTREAM, "cut", "drop", "hang", "malformed_tool_json")
+_CONDITIONS = ("slow", "toolong")
+_MESSAGES = {401: "invalid authorization header", 429: "This request would exceed your rate limit", 529: "Overloaded"}
+_REMEMBERED = 20_000
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What shall go wrong with one request."""
+
+    error: ApiError | None = None
+    stream: str | None = None  # one of the kinds that spoil a stream
+    after: int = 0
+    delay: float = 0
+    window: int | None = None
+
+
+@dataclass
+class FaultCounter:
+    """How often each marker happened in each conversation; the only state that decides an answer."""
+
+    _counts: OrderedDict[str, int] = field(default_factory=OrderedDict)
+
+    def take(self, conversation: Conversation) -> Faults:
+        error = stream = window = None
+        after, delay = 0, 0.0
+        for index, marker in enumerate(_markers(conversation)):
+            if not _applies(marker, conversation):
+                continue
+            if marker.name == "slow":
+                delay = marker.number("delay", 0.2) if self._due(index, marker, conversation) else delay
+            elif marker.name == "toolong":
+                window = marker.count("window", 1_000) if self._due(index, marker, conversation) else window
+            elif error is None and stream is None and self._due(index, marker, conversation):
+                if marker.name in _STREAM_KINDS:
+                    stream, after = marker.name, marker.count("after", 0 if marker.name == "hang" else 2)
+                else:
+                    error = _status_error(marker)
+        return Faults(error, stream, after, delay, window)
+
+    def _due(self, index: int, marker: Marker, conversation: Conversation) -> bool:
+        times = marker.text("times", "always" if marker.name in _CONDITIONS else "1")
+        if times == "always":
+            return True
+        key = hashlib.sha256(f"{index}\0{marker.raw}\0{conversation.opening}".encode()).hexdigest()
+        happened = self._counts.get(key, 0)
+        if happened >= marker.count("times", 1):
+            return False
+        self._counts[key] = happened + 1
+        while len(self._counts) > _REMEMBERED:
+            self._counts.popitem(last=False)
+        return True
+
+
+def _markers(conversation: Conversation) -> list[Marker]:
+    texts = [plain(message["content"]) for message in conversation.messages if message["role"] == "user"]
+    return [marker for text in texts for marker in find_markers(text, "fault")]
+
+
+def _applies(marker: Marker, conversation: Conversation) -> bool:
+    turn = conversation.assistant_turns + 1
+    return marker.count("at", turn) == turn and marker.text("model", conversation.model) == conversation.model
+
+
+def _status_error(marker: Marker) -> ApiError:
+    if marker.name != "auth" and not (marker.name.isdigit() and 400 <= int(marker.name) <= 599):
+        kinds = ", ".join((*_STREAM_KINDS, *_CONDITIONS, "auth", "400 to 599"))
+        raise MarkerError(f"{marker.raw}: no such fault; there are {kinds}")
+    status = 401 if marker.name == "auth" else int(marker.name)
+    headers = {}
+    for option, header in (("retry_after", "retry-after"), ("x_should_retry", "x-should-retry")):
+        if option in marker.options:
+            headers[header] = marker.text(option)
+    return ApiError(status, marker.text("message") or _MESSAGES.get(status, f"Injected fault {status}"), headers)

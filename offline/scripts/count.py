@@ -1,0 +1,31 @@
+"""Takes n steps of one tool call each, then answers: [[script:count n=3 tool=list_files input={} grow=BYTES]].
+
+With `grow` the first step writes a file of so many bytes and every later step reads it, so that the context grows.
+A summary that replaced earlier steps counts as those steps.
+"""
+
+from offline.conversation import Conversation
+from offline.markers import Marker
+from offline.reply import Call, Reply, Story
+from offline.scripts.varied import varied
+
+INPUTS = {"list_files": {"path": "."}, "bash": {"command": "true"}, "report_progress": {"message": "counting"}}
+_LINE = "The quick brown fox jumps over the lazy dog and goes on to the next long line.\n"
+
+
+def tell(conversation: Conversation, marker: Marker) -> Story:
+    steps = marker.count("n", 3)
+    last = ""
+    for number in range(conversation.done_before + 1, steps + 1):
+        [result] = yield Reply(text=f"Step {number} of {steps}.", calls=(_call(number, marker),))
+        last = result.text
+    yield Reply(text=f"Counted {steps} steps." + (f" The last result was: {last[:200]}" if last else ""))
+
+
+def _call(number: int, marker: Marker) -> Call:
+    if size := marker.count("grow", 0):
+        if number == 1:
+            return Call("write_file", {"path": "grow.txt", "content": (_LINE * (size // len(_LINE) + 1))[:size]})
+        return Call("read_file", varied("read_file", {"path": "grow.txt"}, number))
+    tool = marker.text("tool", "list_files")
+    return Call(tool, varied(tool, marker.options.get("input") or INPUTS.get(tool, {}), number))

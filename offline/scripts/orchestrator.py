@@ -1,0 +1,206 @@
+"""The orchestrator at work: hands the parts of a goal to researchers side by side, and joins what they really wrote."""
+
+import re
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from offline.conversation import Conversation, Result
+from offline.markers import Marker
+from offline.reply import Call, Reply, Story
+from offline.scripts.demo import (
+    Plan,
+    files_in,
+    gist,
+    lines_in,
+    list_files,
+    many,
+    progress,
+    question_of,
+    read_file,
+    save,
+    terms,
+    with_notes,
+    write_file,
+)
+
+_MOST_PARTS = 3
+_ROUNDS = 3  # of waiting for the researchers
+_LAUNCHED = re.compile(r"^task_id: (\S+)$", re.MULTILINE)
+_ENDED = re.compile(r"^status: (complete|error)\ntask_id: (\S+)\n(?:error_type: \S+\n)?", re.MULTILINE)
+
+
+@dataclass
+class Part:
+    number: int
+    files: list[str]
+    task_id: str = ""
+    answer: str = ""  # what its researcher said
+    failed: str = ""  # why nobody did it
+
+    @property
+    def report(self) -> str:
+        return f"reports/part-{self.number}.md"
+
+    def prompt(self, goal: str) -> str:
+        return f"{goal}\n\nRead only these files: {', '.join(self.files)}.\nWrite your report to {self.report}."
+
+    def arguments(self, goal: str, label: str) -> dict[str, str]:
+        return {"agent": "researcher", "prompt": self.prompt(goal), "description": label}
+
+
+def tell(conversation: Conversation, marker: Marker) -> Story:
+    goal = question_of(conversation)
+    plan = Plan(["Learn what there is", "Hand out the parts", "Collect the reports", "Bring it together"])
+    _, listing = yield Reply(
+        text="I look at the material first, then hand its parts to researchers who work side by side.",
+        thinking=f"The goal: {goal}. What there is decides how it is cut.",
+        calls=(plan.call(), list_files()),
+    )
+    files = files_in(listing)
+    if not files:
+        files = yield from _prepare(conversation, goal, plan)
+    parts = [Part(number + 1, files[number::_MOST_PARTS]) for number in range(min(len(files), _MOST_PARTS))]
+    if not parts:
+        reason = f"There is nothing to work on: {gist(listing)}"
+        yield Reply(calls=(plan.change(reason=reason),))
+        yield Reply(text=with_notes(f"{reason}. Nothing was handed out.", conversation))
+        return
+    yield from _fan_out(goal, plan, parts)
+    yield from _collect(plan, parts)
+    if any(part.failed for part in parts):
+        yield from _try_again(goal, plan, parts)
+    pages = yield from _read(plan, parts)
+    yield from _join(conversation, goal, plan, parts, pages)
+
+
+def _prepare(conversation: Conversation, goal: str, plan: Plan) -> Generator[Reply, list[Result], list[str]]:
+    """Without material: what is known of the goal, as files that can be worked on."""
+    words = terms(conversation) or ["goal"]
+    notes = {
+        "notes/goal.md": f"# Goal\n\n{goal}\n",
+        "notes/terms.md": "# Words of the goal\n\n" + "".join(f"- {word}\n" for word in words),
+        "notes/questions.md": "# Open questions\n\n" + "".join(f"- What is known about {word}?\n" for word in words),
+    }
+    reason = "The workspace is empty, so the goal itself is the material"
+    titles = ("Write down what is known", "Hand out the parts", "Collect the reports", "Bring it together")
+    _, *wrote = yield Reply(
+        text=f"{reason}. I write down what is known of it.",
+        calls=(
+            plan.change(*titles, reason=reason, done=True),
+            *(write_file(path, text) for path, text in notes.items()),
+        ),
+    )
+    return [path for path, result in zip(notes, wrote, strict=True) if not result.is_error]
+
+
+def _fan_out(goal: str, plan: Plan, parts: list[Part]) -> Story:
+    named = "; ".join(f"part {part.number}: {', '.join(part.files)}" for part in parts)
+    _, _, *results = yield Reply(
+        text=f"{many(len(parts), 'researcher')} at once. {named}.",
+        thinking="The parts do not need each other, so nobody has to wait for anybody.",
+        calls=(
+            plan.tick(),
+            progress(f"Handing out {many(len(parts), 'part')}", 25),
+            *(Call("async_task", part.arguments(goal, f"Part {part.number} of {len(parts)}")) for part in parts),
+        ),
+    )
+    for part, result in zip(parts, results, strict=True):
+        launched = None if result.is_error else _LAUNCHED.search(result.text)
+        if launched:
+            part.task_id = launched[1]
+        else:
+            part.failed = f"it could not be handed out: {gist(result)}"
+
+
+def _collect(plan: Plan, parts: list[Part]) -> Story:
+    """Waits for all of them; who takes too long is left to work, and the join goes on without."""
+    waiting = {part.task_id: part for part in parts if part.task_id}
+    for round in range(_ROUNDS):
+        if not waiting:
+            return
+        gather = Call("gather", {"task_ids": list(waiting), "timeout_s": 120})
+        *_, result = yield Reply(
+            text="Waiting for their reports." if round == 0 else f"Still waiting for {len(waiting)}.",
+            calls=(gather,) if round else (plan.tick(), gather),
+        )
+        if result.is_error:
+            break
+        for verdict, task_id, words in _ends(result.text):
+            part = waiting.pop(task_id, None)
+            if part and verdict == "complete":
+                part.answer = words
+            elif part:
+                part.failed = " ".join(words.split())[:200] or "its researcher failed"
+    for part in waiting.values():
+        part.failed = "its researcher is still at work"
+
+
+def _ends(text: str) -> list[tuple[str, str, str]]:
+    """Verdict, id and words of every researcher that has ended."""
+    heads = list(_ENDED.finditer(text))
+    limits = [head.start() for head in heads[1:]] + [len(text)]
+    return [(head[1], head[2], _words(text[head.end() : limit])) for head, limit in zip(heads, limits, strict=False)]
+
+
+def _words(block: str) -> str:
+    return block.split("\nStill running (")[0].replace("<task_result>", "").replace("</task_result>", "").strip()
+
+
+def _try_again(goal: str, plan: Plan, parts: list[Part]) -> Story:
+    """A part that failed is given out once more, and waited for."""
+    failed = [part for part in parts if part.failed]
+    reason = "; ".join(f"Part {part.number}: {part.failed}" for part in failed)
+    titles = (f"Give {many(len(failed), 'part')} out again", "Bring it together")
+    _, *results = yield Reply(
+        text=f"{reason}. I give {'it' if len(failed) == 1 else 'them'} out again and wait.",
+        thinking="One failure may be chance; a second one would be an answer.",
+        calls=(
+            plan.change(*titles, reason=reason[:500], done=any(part.task_id for part in parts)),
+            *(Call("task", part.arguments(goal, f"Part {part.number} again")) for part in failed),
+        ),
+    )
+    for part, result in zip(failed, results, strict=True):
+        ends = _ends(result.text)
+        if not result.is_error and ends:
+            part.failed, (_, part.task_id, part.answer) = "", ends[0]
+        else:
+            part.failed = f"{part.failed}; then again: {gist(result)}"
+
+
+def _read(plan: Plan, parts: list[Part]) -> Generator[Reply, list[Result], list[Result]]:
+    """Their reports; of a part that nobody did, the files themselves."""
+    paths = [path for part in parts for path in ([part.report] if not part.failed else part.files[:2])]
+    done = sum(not part.failed for part in parts)
+    _, _, *pages = yield Reply(
+        text=f"{done} of {many(len(parts), 'part')} came back. Reading what they wrote.",
+        calls=(plan.tick(), progress(f"{done} of {len(parts)} reports", 75), *map(read_file, paths)),
+    )
+    return pages
+
+
+def _join(conversation: Conversation, goal: str, plan: Plan, parts: list[Part], pages: list[Result]) -> Story:
+    read = {str(page.input.get("path")): page for page in pages if not page.is_error}
+    sections = [_section(part, read) for part in parts]
+    findings = sum(text.count("\n- ") for text in sections)
+    open_ends = [f"- Part {part.number} was not done: {part.failed}" for part in parts if part.failed]
+    outcome = f"{many(findings, 'finding')} from {many(len(parts) - len(open_ends), 'report')}"
+    summary = "\n".join(
+        [f"# Summary\n\nGoal: {goal}\n\n{outcome}.\n", *sections, "## Open\n", *(open_ends or ["Nothing."]), ""]
+    )
+    [wrote] = yield Reply(text="Bringing the parts together.", calls=(write_file("summary.md", summary),))
+    saved = () if wrote.is_error else (save("summary.md", f"Outcome of: {goal}"),)
+    yield Reply(calls=(*saved, plan.tick(), progress("All parts are joined", 100)))
+    where = f"summary.md could not be written: {gist(wrote)}" if wrote.is_error else "The whole is in summary.md."
+    told = "\n".join([*sections, *open_ends])
+    yield Reply(text=with_notes(f'Goal: "{goal}"\n\n{outcome}.\n\n{told}\n\n{where}', conversation))
+
+
+def _section(part: Part, read: dict[str, Result]) -> str:
+    head = f"## Part {part.number}: {', '.join(part.files)}\n"
+    if part.failed:
+        own = [line for path in part.files if path in read for line in lines_in(read[path]) if line.text.strip()]
+        return "\n".join([head, "I read it myself:", *(f"- {line}" for line in own[:3]), ""])
+    page = read.get(part.report)
+    quotes = [line.text for line in lines_in(page) if line.text.startswith("- `")] if page else []
+    body = quotes[:8] or [part.answer[:600] or "(its researcher said nothing)"]
+    return "\n".join([head, *body, "", f"By the researcher {part.task_id}; the report is {part.report}.", ""])

@@ -1,0 +1,16 @@
+"""The same call said differently each time, so that many of them are work and not a loop."""
+
+from typing import Any
+
+
+def varied(tool: str, given: dict[str, Any], number: int) -> dict[str, Any]:
+    """Tools that have no harmless difference are called alike."""
+    if tool == "bash" and "command" in given:
+        return {**given, "command": f"{given['command']} # {number}"}
+    if tool == "list_files":
+        return {**given, "path": "/".join([str(given.get("path", ".")), *["."] * (number % 100)])}
+    if tool == "read_file":
+        return {**given, "limit": 1_000 + number % 4_000}
+    if tool == "report_progress":
+        return {"message": f"{given.get('message', 'Round')} {number}"}
+    return given

@@ -1,0 +1,156 @@
+"""The Anthropic Messages format: errors, whole messages, and the events of a stream."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from offline.reply import Reply
+from offline.usage import InputUsage, tokens
+
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    409: "conflict_error",
+    413: "request_too_large",
+    422: "invalid_request_error",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+_WORDS = re.compile(r"\S*\s*")
+_JSON_PIECE = 64
+Event = tuple[str, dict[str, Any]]
+
+
+class ApiError(Exception):
+    """An answer with an error status."""
+
+    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.type = _TYPES.get(status, "api_error")
+        self.message = message
+        self.headers = headers or {}
+
+
+def error_body(type: str, message: str, request_id: str) -> dict[str, Any]:
+    return {"type": "error", "error": {"type": type, "message": message}, "request_id": request_id}
+
+
+def sign(thinking: str) -> str:
+    """Stands for the real signature: it is refused when the thinking was changed."""
+    return base64.b64encode(hashlib.sha256(b"offline:" + thinking.encode()).digest()).decode()
+
+
+def message(reply: Reply, body: dict[str, Any], usage: InputUsage, request: bytes) -> dict[str, Any]:
+    """The whole answer. Its ids derive from the request, so that a retry gets the same ones."""
+    identity = hashlib.sha256(request).hexdigest()
+    content, cut = _content(reply, body, identity)
+    calls = any(block["type"] == "tool_use" for block in content)
+    return {
+        "id": f"msg_{identity[:24]}",
+        "type": "message",
+        "role": "assistant",
+        "model": body["model"],
+        "content": content,
+        "stop_reason": "max_tokens" if cut else reply.stop_reason or ("tool_use" if calls else "end_turn"),
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": usage.input_tokens,
+            "cache_creation_input_tokens": usage.cache_creation_input_tokens,
+            "cache_read_input_tokens": usage.cache_read_input_tokens,
+            "output_tokens": _output_tokens(content),
+        },
+    }
+
+
+def events(message: dict[str, Any]) -> Iterator[Event]:
+    """The answer as a stream, in the order that the real API keeps."""
+    usage = message["usage"]
+    start = {**message, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
+    yield "message_start", {"type": "message_start", "message": start}
+    yield "ping", {"type": "ping"}
+    for index, block in enumerate(message["content"]):
+        yield from _block_events(index, block)
+    yield (
+        "message_delta",
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": message["stop_reason"], "stop_sequence": None},
+            "usage": {"output_tokens": usage["output_tokens"]},
+        },
+    )
+    yield "message_stop", {"type": "message_stop"}
+
+
+def sse(event: Event) -> bytes:
+    name, data = event
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+def _content(reply: Reply, body: dict[str, Any], identity: str) -> tuple[list[dict[str, Any]], bool]:
+    blocks: list[dict[str, Any]] = []
+    thinking = body.get("thinking") or {}
+    if thinking.get("type") in ("enabled", "adaptive"):
+        thought = reply.thinking or _default_thinking(reply)
+        shown = "" if thinking.get("display") == "omitted" else thought
+        blocks.append({"type": "thinking", "thinking": shown, "signature": sign(shown)})
+    room = body["max_tokens"] * 4
+    if len(reply.text) > room:
+        return [*blocks, {"type": "text", "text": reply.text[:room]}], True
+    if reply.text:
+        blocks.append({"type": "text", "text": reply.text})
+    for index, call in enumerate(reply.calls):
+        blocks.append(
+            {"type": "tool_use", "id": f"toolu_{identity[:20]}{index:02d}", "name": call.name, "input": call.input}
+        )
+    return blocks, False
+
+
+def _default_thinking(reply: Reply) -> str:
+    if reply.calls:
+        return f"The next step needs {', '.join(call.name for call in reply.calls)}."
+    return "Nothing more is needed; time to answer."
+
+
+def _output_tokens(content: list[dict[str, Any]]) -> int:
+    return max(1, tokens(sum(len(piece) for block in content for piece in _pieces(block))))
+
+
+def _pieces(block: dict[str, Any]) -> list[str]:
+    if block["type"] == "tool_use":
+        document = json.dumps(block["input"])
+        return [document[at : at + _JSON_PIECE] for at in range(0, len(document), _JSON_PIECE)]
+    words: list[str] = _WORDS.findall(block[block["type"]])
+    return ["".join(words[at : at + 3]) for at in range(0, len(words), 3) if words[at]]
+
+
+def _block_events(index: int, block: dict[str, Any]) -> Iterator[Event]:
+    kind = block["type"]
+    empty = {
+        "text": {"type": "text", "text": ""},
+        "thinking": {"type": "thinking", "thinking": "", "signature": ""},
+        "tool_use": {**block, "input": {}},
+    }[kind]
+    yield "content_block_start", {"type": "content_block_start", "index": index, "content_block": empty}
+    delta, field = {
+        "text": ("text_delta", "text"),
+        "thinking": ("thinking_delta", "thinking"),
+        "tool_use": ("input_json_delta", "partial_json"),
+    }[kind]
+    for piece in _pieces(block):
+        yield _delta(index, {"type": delta, field: piece})
+    if kind == "thinking":
+        yield _delta(index, {"type": "signature_delta", "signature": block["signature"]})
+    yield "content_block_stop", {"type": "content_block_stop", "index": index}
+
+
+def _delta(index: int, delta: dict[str, Any]) -> Event:
+    return "content_block_delta", {"type": "content_block_delta", "index": index, "delta": delta}
