@@ -1,0 +1,18 @@
+"""Settings as environment variables: how the parts of the embedded stack are told what we were told."""
+
+from pathlib import Path
+
+from settings import CLI_ONLY, VARIABLES, Settings, field_of
+
+
+def variables(settings: Settings) -> dict[str, str]:
+    """The inverse of Settings.from_env, without what concerns the caller's own terminal and key. Paths become absolute,
+    since the parts run in another folder."""
+    values = {name: getattr(settings, field_of(name)) for name in VARIABLES if name not in CLI_ONLY}
+    return {name: _text(value) for name, value in values.items() if value is not None}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value.absolute() if isinstance(value, Path) else value)

@@ -1,0 +1,176 @@
+"""The embedded stack as the CLI sees it: up, start_detached, down, status."""
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import click
+
+from deploy import place, state
+from deploy.child import answers, enter, rotate, tail
+from deploy.environment import variables
+from deploy.plan import make_plan
+from deploy.ports import Ports
+from deploy.postgres import Postgres
+from deploy.services import services
+from deploy.stack import MakeServices, Stack
+from deploy.state import StackError, StackInfo
+from settings import ROOT, Settings, SettingsError
+
+DETACHED_WITHIN = 180.0
+DOWN_WITHIN = 30.0
+
+
+async def up(
+    settings: Settings,
+    *,
+    on_ready: Callable[[StackInfo], None],
+    log: Callable[[str], None],
+    make_services: MakeServices = services,
+) -> None:
+    """Run the stack until SIGINT, SIGTERM or cancellation; a second signal kills instead of asking."""
+    home = place.data_dir(settings)
+    place.make(home, place.account())
+    with state.lock(home), Ports(log) as ports:
+        if left := state.read(home):
+            await asyncio.to_thread(state.end_leftovers, left)
+        if settings.workspaces_dir == Settings.workspaces_dir:  # one directory holds everything, unless told otherwise
+            settings = replace(settings, workspaces_dir=home / "workspaces")
+        settings.workspaces_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        stack = Stack(make_plan(settings, ports), home, log=log, make_services=make_services)
+        try:
+            with _signals(stack) as stop:
+                try:
+                    await stack.supervisor.until(_live(stack, on_ready, stop))
+                finally:
+                    await stack.supervisor.stop()
+        finally:
+            state.remove(home)
+
+
+async def _live(stack: Stack, on_ready: Callable[[StackInfo], None], stop: asyncio.Event) -> None:
+    stopped = asyncio.create_task(stop.wait())
+    booted = asyncio.create_task(stack.boot())
+    try:
+        await asyncio.wait({booted, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if not stop.is_set():
+            booted.result()
+            on_ready(stack.info())
+            await stopped
+    finally:
+        for task in (booted, stopped):
+            task.cancel()
+        await asyncio.gather(booted, stopped, return_exceptions=True)
+
+
+@contextlib.contextmanager
+def _signals(stack: Stack) -> Iterator[asyncio.Event]:
+    """The first signal asks to stop, the second kills."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    handled = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def handle() -> None:
+        if stop.is_set():
+            stack.supervisor.kill()
+        stop.set()
+
+    for number in handled:
+        loop.add_signal_handler(number, handle)
+    try:
+        yield stop
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)
+
+
+def start_detached(settings: Settings) -> StackInfo:
+    """Run `up` in the background, with its words in the data directory; back when it is ready."""
+    home = place.data_dir(settings)
+    place.make(home, place.account())
+    if state.running(home):
+        raise state.already_running(home)
+    (home / "logs").mkdir(mode=0o700, exist_ok=True)
+    log = home / "logs" / "stack.log"
+    rotate(log)
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "deploy.local"],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            start_new_session=True,
+            preexec_fn=partial(enter, variables(settings) | {"PYTHONPATH": str(ROOT)}, None, signal.SIGKILL),
+        )
+    deadline = time.monotonic() + DETACHED_WITHIN
+    try:
+        while process.poll() is None and time.monotonic() < deadline:
+            info = status(settings)
+            if info and info.pid == process.pid and info.ready:
+                process.returncode = 0  # it lives on without us; nobody is to wait for it
+                return info
+            time.sleep(0.1)
+    except KeyboardInterrupt:
+        process.terminate()
+        raise
+    if process.poll() is None:
+        process.terminate()
+        process.wait()
+    raise StackError(f"the stack did not start. Its log, {log}, ends:\n{tail(log, 25)}")
+
+
+def down(settings: Settings) -> bool:
+    """Stop the running stack and wait for its end; False when there was none."""
+    home = place.data_dir(settings)
+    info = state.running(home)
+    if info and info.started:
+        try:
+            state.end_process(info.pid, started=info.started, first=signal.SIGTERM, patience=DOWN_WITHIN)
+        except PermissionError:
+            raise StackError(f"the stack (pid {info.pid}) belongs to another account, which must stop it") from None
+    if left := state.read(home):  # it had to be killed, or had been before
+        state.end_leftovers(left)
+        state.remove(home)
+    return info is not None
+
+
+def status(settings: Settings) -> StackInfo | None:
+    """The running stack with the health of each part asked for now; None when there is none."""
+    info = state.running(place.data_dir(settings))
+    for part in info.parts if info else ():
+        alive = part.pid is not None and state.started_at(part.pid) == part.started
+        part.healthy = alive and (not part.check or answers(part.check))
+    return info
+
+
+def database_url(settings: Settings) -> str:
+    """The database with its password, for our own commands: the one that was given, else that of the running stack."""
+    if settings.database_url:
+        return settings.database_url
+    info = state.running(home := place.data_dir(settings))
+    port = (
+        next((part.address.rpartition(":")[2] for part in info.parts if part.name == "postgres"), None)
+        if info
+        else None
+    )
+    if port is None:
+        raise StackError("no database: set ERRAND_DATABASE_URL, or start the embedded stack with `errand up`")
+    return Postgres(home, None).url(int(port))
+
+
+def main() -> None:
+    """What start_detached runs."""
+    try:
+        asyncio.run(up(Settings.from_env(), on_ready=lambda info: click.echo(f"ready: {info.api_url}"), log=click.echo))
+    except (StackError, SettingsError) as error:
+        raise SystemExit(f"error: {error}") from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""The plan of one start: which parts are ours to start, on which ports."""
+
+from dataclasses import dataclass, replace
+
+from deploy.ports import Ports
+from deploy.state import StackError
+from settings import Settings
+
+OFFLINE_PORT, POSTGRES_PORT, TEMPORAL_PORT, TEMPORAL_UI_PORT = 8701, 5433, 7233, 8233
+OFFLINE_KEY = "offline"  # the SDK wants one; the offline model takes any
+OFFLINE_MODEL = "offline"  # priced at nothing, which is what it costs
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A port is None where the address was given: that part is not ours."""
+
+    settings: Settings  # with every address filled in, except that of a database yet to be made
+    postgres_port: int | None
+    temporal_port: int | None
+    temporal_ui_port: int | None
+    offline_port: int | None
+
+    @property
+    def temporal_address(self) -> str:
+        return self.settings.temporal_address or ""
+
+
+def make_plan(settings: Settings, ports: Ports) -> Plan:
+    asked_for = settings.port not in (0, Settings.port)
+    port = ports.choose("the API", settings.port, host=settings.host, variable="ERRAND_PORT" if asked_for else None)
+    temporal_port = ui_port = postgres_port = offline_port = None
+    temporal_address = _given_temporal(settings)
+    if temporal_address is None:
+        temporal_port = ports.choose("Temporal", TEMPORAL_PORT)
+        ui_port = ports.choose("the Temporal Web UI", TEMPORAL_UI_PORT)
+        temporal_address = f"127.0.0.1:{temporal_port}"
+    if settings.database_url is None:
+        postgres_port = ports.choose("PostgreSQL", POSTGRES_PORT)
+    filled = replace(settings, port=port, temporal_address=temporal_address)
+    if settings.anthropic_api_key is None and settings.anthropic_base_url is None:
+        offline_port = ports.choose("the offline model", OFFLINE_PORT)
+        model = f"http://127.0.0.1:{offline_port}"
+        filled = replace(filled, anthropic_base_url=model, anthropic_api_key=OFFLINE_KEY)
+        if settings.default_model == Settings.default_model:
+            filled = replace(filled, default_model=OFFLINE_MODEL)
+    return Plan(filled, postgres_port, temporal_port, ui_port, offline_port)
+
+
+def _given_temporal(settings: Settings) -> str | None:
+    """An address from TEMPORAL_ADDRESS, or from a profile of the SDK's own configuration file."""
+    if settings.temporal_address:
+        return settings.temporal_address
+    from temporalio.envconfig import ClientConfigProfile  # half a second to load
+
+    try:
+        return ClientConfigProfile.load().address
+    except Exception as error:  # the SDK's bridge has an error class of its own that it does not export
+        raise StackError(f"Temporal's configuration cannot be used: {error}") from None

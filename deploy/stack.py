@@ -1,0 +1,83 @@
+"""One start of the embedded stack: its parts in their order, and the state file that tells of them."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from deploy import place, state
+from deploy.child import Part
+from deploy.plan import Plan
+from deploy.postgres import Postgres, url_of
+from deploy.services import Services, local_url
+from deploy.state import StackInfo, started_at, without_password
+from deploy.supervisor import Supervisor
+from deploy.temporal import CONNECTION, Temporal
+from settings import ROOT, Settings
+
+MakeServices = Callable[[Settings, dict[str, str], int | None], Services]
+
+
+class Stack:
+    def __init__(self, plan: Plan, home: Path, *, log: Callable[[str], None], make_services: MakeServices) -> None:
+        self._plan = plan
+        self._home = home
+        self._make_services = make_services
+        self._connection = CONNECTION if plan.temporal_port else {}
+        self._ready = False
+        (home / "logs").mkdir(mode=0o700, exist_ok=True)  # the folder above may be passable for others
+        self.supervisor = Supervisor(home / "logs", log=log, changed=lambda: state.write(self.info()))
+
+    async def boot(self) -> None:
+        """PostgreSQL and Temporal together, each made ready for use; then all that stands on them."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                database = group.create_task(self._start_database())
+                group.create_task(self._start_temporal())
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        await self.supervisor.start(*database.result().parts)
+        self._ready = True
+        state.write(self.info())
+
+    async def _start_database(self) -> Services:
+        settings = self._plan.settings
+        if self._plan.postgres_port:
+            postgres = Postgres(self._home, place.account())
+            await postgres.create(self.supervisor)
+            await self.supervisor.start(postgres.part(self._plan.postgres_port))
+            settings = replace(settings, database_url=postgres.url(self._plan.postgres_port))
+        services = self._make_services(settings, self._connection, self._plan.offline_port)
+        await self.supervisor.run(services.migrate)
+        return services
+
+    async def _start_temporal(self) -> None:
+        plan, temporal = self._plan, Temporal(self._home)
+        if not plan.temporal_port or not plan.temporal_ui_port:
+            return
+        await self.supervisor.start(temporal.part(plan.temporal_port, plan.temporal_ui_port))
+        if not temporal.prepared:
+            env = self._connection | {"TEMPORAL_ADDRESS": plan.temporal_address, "PYTHONPATH": str(ROOT)}
+            argv = [sys.executable, "-m", "deploy.temporal"]
+            await self.supervisor.run(Part(name="temporal-namespace", argv=argv, env=env))
+            temporal.mark_prepared()
+
+    def info(self) -> StackInfo:
+        plan, settings = self._plan, self._plan.settings
+        api_url = local_url(settings.host, settings.port)
+        database = url_of(plan.postgres_port) if plan.postgres_port else settings.database_url or ""
+        return StackInfo(
+            pid=os.getpid(),
+            started=started_at(os.getpid()),
+            ready=self._ready,
+            api_url=api_url,
+            docs_url=f"{api_url}/docs",
+            temporal_address=plan.temporal_address,
+            temporal_ui_url=f"http://127.0.0.1:{plan.temporal_ui_port}" if plan.temporal_ui_port else None,
+            database_url=without_password(database),
+            data_dir=self._home,
+            offline_model=plan.offline_port is not None,
+            parts=self.supervisor.infos(),
+        )

@@ -1,0 +1,141 @@
+"""What is known of a running stack: its addresses and processes, kept in one file that any later command can read."""
+
+import contextlib
+import fcntl
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+
+class StackError(Exception):
+    """The embedded stack cannot do what was asked; the message says why and what to do."""
+
+
+class PartInfo(BaseModel):
+    name: str
+    address: str
+    pid: int | None
+    healthy: bool
+    restarts: int
+    log: Path
+    started: str | None = None  # with the pid, tells this process from a later one that got the same number
+    check: str = ""  # the address that answers while the part is well; empty: being alive is enough
+
+
+class StackInfo(BaseModel):
+    pid: int
+    started: str | None
+    ready: bool = False
+    api_url: str
+    docs_url: str
+    temporal_address: str
+    temporal_ui_url: str | None  # None where Temporal is not ours
+    database_url: str  # without its password: this is what people are shown
+    data_dir: Path
+    offline_model: bool
+    parts: list[PartInfo] = []
+
+
+def without_password(url: str) -> str:
+    """The password of a URL replaced by stars, whether it stands before the host or in the query."""
+    url = re.sub(r"(://[^:/@?]*:).*(@)", r"\1***\2", url)
+    return re.sub(r"([?&]password=)[^&]*", r"\1***", url)
+
+
+def started_at(pid: int) -> str | None:
+    """When this process began, in the system's own words; None when there is none (a zombie is none)."""
+    if Path("/proc/self/stat").exists():
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return None
+        return None if fields[0] in "ZX" else fields[19]
+    ps = subprocess.run(["ps", "-o", "state=,lstart=", "-p", str(pid)], capture_output=True, text=True)
+    state, _, start = ps.stdout.strip().partition(" ")
+    return None if not state or state.startswith("Z") else start.strip()
+
+
+def command_of(pid: int) -> str:
+    if Path("/proc/self/cmdline").exists():
+        with contextlib.suppress(OSError):
+            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return ""
+    return subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True).stdout
+
+
+def end_process(pid: int, *, started: str, first: signal.Signals, patience: float) -> None:
+    """Ask with `first`, then kill; back when the process is gone. Never touches a later process with the same pid."""
+    for number, wait in ((first, patience), (signal.SIGKILL, 5.0)):
+        if started_at(pid) != started:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+        deadline = time.monotonic() + wait
+        while started_at(pid) == started and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+
+def end_leftovers(info: StackInfo) -> None:
+    """End parts that outlived their supervisor, as they can where the system has no parent-death signal."""
+    for part in reversed(info.parts):
+        if part.pid and part.started:
+            end_process(part.pid, started=part.started, first=signal.SIGINT, patience=5.0)
+
+
+def read(data_dir: Path) -> StackInfo | None:
+    """The last state written here, whether or not that stack still runs."""
+    try:
+        return StackInfo.model_validate_json((data_dir / "stack.json").read_bytes())
+    except (OSError, ValidationError):  # nothing there, or written by another version
+        return None
+
+
+def write(info: StackInfo) -> None:
+    target = info.data_dir / "stack.json"
+    draft = target.with_suffix(".new")
+    draft.write_text(info.model_dump_json(indent=2))
+    draft.replace(target)  # a reader never sees half a file
+
+
+def remove(data_dir: Path) -> None:
+    (data_dir / "stack.json").unlink(missing_ok=True)
+
+
+def running(data_dir: Path) -> StackInfo | None:
+    info = read(data_dir)
+    return info if info and info.started and started_at(info.pid) == info.started else None
+
+
+@contextlib.contextmanager
+def lock(data_dir: Path) -> Iterator[None]:
+    """Hold the data directory: two Temporal servers on one file would corrupt each other's work without noticing."""
+    try:
+        file = (data_dir / "lock").open("a+")
+    except PermissionError as error:
+        raise StackError(
+            f"{error.filename} belongs to another account; set ERRAND_DATA_DIR to a folder of yours"
+        ) from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise already_running(data_dir) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def already_running(data_dir: Path) -> StackError:
+    info = running(data_dir)
+    if info:
+        where = f"pid {info.pid}; API {info.api_url}, Temporal {info.temporal_ui_url or info.temporal_address}"
+    else:
+        where = f"pid {(data_dir / 'lock').read_text() or 'unknown'}; still starting or stopping"
+    return StackError(f"already running on {data_dir} ({where}). `errand down` stops it")
