@@ -1,0 +1,39 @@
+"""The bare loop: a workflow of trivial activities, what Temporal itself costs per step and nothing more."""
+
+from datetime import timedelta
+
+from temporalio import workflow
+
+QUEUE = "bench-bare"
+MODEL = "bare_model"  # answers at once
+MODEL_CALL = "bare_model_call"  # makes the request that our step makes, and keeps nothing
+TOOL = "bare_tool"
+
+IDLE = "BareIdle"
+
+_PATIENCE = timedelta(seconds=60)
+
+
+@workflow.defn(name="BareLoop")
+class BareLoop:
+    @workflow.run
+    async def run(self, steps: int, model: str) -> int:
+        """`steps` times model and tool, then the last model call, passing only a short word."""
+        for number in range(steps):
+            await workflow.execute_activity(model, f"step {number} of {steps}", start_to_close_timeout=_PATIENCE)
+            await workflow.execute_activity(TOOL, "short", start_to_close_timeout=_PATIENCE)
+        await workflow.execute_activity(model, f"step {steps} of {steps}", start_to_close_timeout=_PATIENCE)
+        return steps
+
+
+@workflow.defn(name=IDLE)
+class BareIdle:
+    """Waits, and knows nothing: what a workflow in the worker's memory costs at the least."""
+
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.wait_condition(lambda: False)
+
+    @workflow.query
+    def awake(self) -> bool:
+        return True

@@ -1,0 +1,97 @@
+"""The worker of the bare loop (`python -m bench.bare_worker`), with the options of our own worker."""
+
+import asyncio
+import signal
+from datetime import timedelta
+from typing import Any
+
+import anthropic
+from temporalio import activity
+from temporalio.worker import Worker
+
+from activities.tools import load_tools
+from agents.loader import load_agents
+from bench.bare import MODEL, MODEL_CALL, QUEUE, TOOL, BareIdle, BareLoop
+from bench.ours import AGENT, counting
+from domain.message import mark_cacheable
+from domain.prompt import system_prompt
+from settings import Settings
+from workflows import client as door
+from workflows.registry import workflow_runner
+
+RESULT = "The workspace is empty."
+
+
+@activity.defn(name=MODEL)
+async def model(word: str) -> str:
+    return word
+
+
+@activity.defn(name=TOOL)
+async def tool(word: str) -> str:
+    return word
+
+
+class ModelCall:
+    """The request of our step: same SDK, system prompt, tools and growing chat; the chat lives in this process only."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._client = anthropic.AsyncAnthropic(
+            api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url, max_retries=0
+        )
+        tools = load_tools(settings.tools_module)
+        agent = load_agents(settings.agents_dir, tools)[AGENT]
+        self._request: dict[str, Any] = {
+            "model": settings.default_model,
+            "max_tokens": agent.max_tokens,
+            "system": [{"type": "text", "text": system_prompt(agent), "cache_control": {"type": "ephemeral"}}],
+            "tools": [tools[name].definition() for name in agent.tools],
+        }
+        self._chats: dict[str, list[dict[str, Any]]] = {}
+
+    @activity.defn(name=MODEL_CALL)
+    async def call(self, word: str) -> str:
+        steps, name = int(word.rpartition(" ")[2]), str(activity.info().workflow_id)
+        opening = {"role": "user", "content": [{"type": "text", "text": counting(steps)}]}
+        chat = self._chats.setdefault(name, [opening])
+        sent: list[Any] = [{**message, "content": [dict(block) for block in message["content"]]} for message in chat]
+        mark_cacheable(sent)
+        async with self._client.messages.stream(**self._request, messages=sent) as stream:
+            reply = await stream.get_final_message()
+        content = [block.model_dump(include={"type", "text", "id", "name", "input"}) for block in reply.content]
+        chat.append({"role": "assistant", "content": content})
+        results = [
+            {"type": "tool_result", "tool_use_id": block["id"], "content": RESULT}
+            for block in content
+            if block["type"] == "tool_use"
+        ]
+        if results:
+            chat.append({"role": "user", "content": results})
+        else:
+            del self._chats[name]
+        return word
+
+
+async def run(settings: Settings) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    client = await door.connect()
+    beat = timedelta(seconds=settings.cancel_heartbeat_seconds)
+    async with Worker(
+        client,
+        task_queue=QUEUE,
+        workflows=[BareLoop, BareIdle],
+        activities=[model, tool, ModelCall(settings).call],
+        workflow_runner=workflow_runner(),
+        max_concurrent_activities=settings.max_model_calls + settings.max_tool_calls,
+        max_concurrent_workflow_tasks=8,
+        max_heartbeat_throttle_interval=beat,
+        default_heartbeat_throttle_interval=beat,
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
+    ):
+        await stop.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(run(Settings.from_env()))

@@ -1,0 +1,65 @@
+"""Memory of the worker per session: of those that wait for a person, and of those in a call of the model."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from bench import cpu
+from bench.bare import IDLE, QUEUE
+from bench.lab import Lab
+from bench.table import Row
+from domain.ids import new_id
+
+ASKED = {"permissions": [{"permission": "list_files", "action": "ask"}]}
+HANGS = "[[script:say words=9]] [[fault:hang after=3 times=always]]"
+
+
+async def measure(lab: Lab, sessions: int) -> list[Row]:
+    if not cpu.measurable():
+        return []
+    bare = await _growth(lab, "bare", sessions, lambda: _bare(lab, sessions))
+    waiting = await _growth(
+        lab, "worker", sessions, lambda: _ours(lab, sessions, "[[script:count n=1]]", "input_required", **ASKED)
+    )
+    live = await _growth(lab, "worker", sessions, lambda: _ours(lab, sessions, HANGS, "working"))
+    return [
+        Row("worker memory per waiting session", "kB", [waiting], [bare]),
+        Row("worker memory per session in a model call", "kB", [live], [bare]),
+    ]
+
+
+async def _growth(
+    lab: Lab, worker: str, sessions: int, begin: Callable[[], Awaitable[Callable[[], Awaitable[None]]]]
+) -> float:
+    before = cpu.resident(lab.pids[worker])
+    end = await begin()
+    await asyncio.sleep(1)
+    grown = max(1, cpu.resident(lab.pids[worker]) - before)
+    await end()
+    return grown / sessions / 1024
+
+
+async def _bare(lab: Lab, sessions: int) -> Callable[[], Awaitable[None]]:
+    handles = [
+        await lab.temporal.start_workflow(IDLE, id=f"idle/{new_id()}", task_queue=QUEUE) for _ in range(sessions)
+    ]
+    for handle in handles:
+        await handle.query("awake")  # its worker has it in memory
+
+    async def end() -> None:
+        await asyncio.gather(*(handle.terminate() for handle in handles))
+
+    return end
+
+
+async def _ours(lab: Lab, sessions: int, text: str, status: str, **more: object) -> Callable[[], Awaitable[None]]:
+    tasks = [await lab.ours.submit(text, 2, **more) for _ in range(sessions)]
+    for task_id in tasks:
+        await lab.ours.reached(task_id, status=status)
+
+    async def end() -> None:
+        for task_id in tasks:
+            (await lab.api.post(f"/tasks/{task_id}/cancel", json={})).raise_for_status()
+        for task_id in tasks:
+            await lab.ours.closed(task_id)
+
+    return end

@@ -1,0 +1,40 @@
+"""History bytes of a conversation for each message: they must not grow with what was said and handed out before."""
+
+import json
+from typing import Any
+
+from bench.history import size
+from bench.lab import Lab
+from bench.ours import AGENT
+from bench.table import Aim, Row
+from workflows.client import conversation_workflow_id
+
+ALONE = "[[script:say]]"
+WITH_SUBAGENT = "[[script:chain json={}]]".format(
+    json.dumps(
+        [
+            [{"name": "async_task", "input": {"agent": "researcher", "prompt": ALONE, "description": "a word"}}],
+            [{"name": "gather", "input": {"task_ids": ["$0"]}}],
+        ]
+    )
+)
+
+
+async def measure(lab: Lab, messages: int) -> list[Row]:
+    return [
+        await _row(lab, "history a message", ALONE, messages),
+        await _row(lab, "history a message with a subagent", WITH_SUBAGENT, messages),
+    ]
+
+
+async def _row(lab: Lab, name: str, text: str, messages: int) -> Row:
+    """The conversation closes between messages, so each is a run of its own. The first differs: it loads nothing."""
+    words: dict[str, Any] = {"agent": AGENT, "input": text, "transport": "stream"}
+    sizes = []
+    for _ in range(messages):
+        answer = (await lab.api.post("/conversations/run", json=words)).raise_for_status().json()
+        words["conversation_id"] = answer["conversation_id"]
+        await lab.ours.closed(answer["conversation_id"])
+        sizes.append(await size(lab.temporal, conversation_workflow_id(answer["conversation_id"])))
+    aim = Aim(high=1.05, of_value=True)
+    return Row(f"{name}, N={messages} to N=2", "ratio", [sizes[-1] / sizes[1]], aim=aim)

@@ -1,0 +1,57 @@
+"""Our side of each measurement: a task submitted over HTTP and waited for until its conversation has closed."""
+
+import asyncio
+
+import httpx2
+from temporalio.client import Client
+
+from domain.session import SessionResult, Status
+from workflows.client import conversation_workflow_id, session_workflow_id
+
+AGENT = "assistant"
+PATIENCE = 300.0  # seconds for one session: a worker that died must not hold us for ever
+
+
+def counting(steps: int, *, grow: int = 0) -> str:
+    """A task of so many steps of one tool call each; with `grow` the context gains so many bytes a step."""
+    return f"[[script:count n={steps} grow={grow}]]" if steps else "[[script:say]]"
+
+
+class Ours:
+    def __init__(self, api: httpx2.AsyncClient, temporal: Client) -> None:
+        self._api = api
+        self._temporal = temporal
+
+    async def submit(self, text: str, max_steps: int, **more: object) -> str:
+        task = {"agent": AGENT, "input": text, "config": {"max_steps": max_steps}, **more}
+        answer = await self._api.post("/tasks", json=task)
+        answer.raise_for_status()
+        task_id: str = answer.json()["task_id"]
+        return task_id
+
+    async def reached(self, task_id: str, *, status: str | None = None, step: int = 0) -> None:
+        """Waits until the task is shown in this status, or at this step."""
+        for _ in range(int(PATIENCE / 0.02)):
+            record = (await self._api.get(f"/tasks/{task_id}")).json()
+            if (status is None or record["status"] == status) and (record["progress"]["step"] or 0) >= step:
+                return
+            await asyncio.sleep(0.02)
+        raise RuntimeError(f"task {task_id} did not come to {status or step}")
+
+    async def closed(self, task_id: str) -> None:
+        """Waits as the bare loop is waited for: on the workflow's result."""
+        async with asyncio.timeout(PATIENCE):
+            await self._temporal.get_workflow_handle(conversation_workflow_id(task_id)).result()
+
+    async def check(self, task_id: str, steps: int) -> None:
+        """A session that ended early would look fast."""
+        handle = self._temporal.get_workflow_handle(session_workflow_id(task_id), result_type=SessionResult)
+        result = await handle.result()
+        if result.status is not Status.COMPLETED or result.steps != steps + 1:
+            raise RuntimeError(f"task {task_id} ended {result.status} ({result.reason}) after {result.steps} steps")
+
+    async def count(self, steps: int, *, grow: int = 0) -> str:
+        """One whole session, from the request to the closed conversation."""
+        task_id = await self.submit(counting(steps, grow=grow), steps + 2)
+        await self.closed(task_id)
+        return task_id

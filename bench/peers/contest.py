@@ -1,0 +1,152 @@
+"""The contest: everybody is up, and in each round each takes the same number of steps, one after the other."""
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench import cpu
+from bench.bare import MODEL_CALL
+from bench.history import GROW, size
+from bench.lab import Lab
+from bench.peers.peer import Peer, PeerFailed, stage
+from store.scratch import scratch_database, stored_bytes
+from workflows.client import conversation_workflow_id, session_workflow_id
+
+HTTP = (
+    "Makes a real model call, streamed over HTTP through the anthropic SDK from the offline model; the models of the "
+    "bare loop and of the peers answer in process."
+)
+
+
+@dataclass(frozen=True)
+class Contestant:
+    name: str
+    run: Callable[[int], Awaitable[Sequence[str]]]  # one whole loop; answers its workflows in Temporal
+    pid: int = 0  # of the process that does its work
+    database: str | None = None  # where it keeps what is not in Temporal
+    note: str = ""
+    check: Callable[[Sequence[str], int], Awaitable[None]] | None = None  # afterwards, so that it is not measured
+    missing: str = ""  # why it cannot take part
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One run."""
+
+    ms: float  # a step
+    cpu: float | None  # ms a step, of its process, Temporal and PostgreSQL; None where there is no /proc
+    history: float | None  # bytes a step in Temporal; None: it has no workflow there
+    stored: float  # bytes in all, in Temporal and PostgreSQL
+
+
+@dataclass
+class Result:
+    """One contestant at one length: a value per round, or why there is none."""
+
+    contestant: Contestant
+    steps: int
+    rounds: list[Figures] = field(default_factory=list)
+    failed: str = ""
+
+
+def home_team(lab: Lab) -> list[Contestant]:
+    """The bare loop, to which all are compared; the same with our model call; and ours."""
+
+    async def bare(steps: int) -> list[str]:
+        return [await lab.bare(steps)]
+
+    async def calling(steps: int) -> list[str]:
+        return [await lab.bare(steps, MODEL_CALL)]
+
+    async def ours(steps: int) -> list[str]:
+        task_id = await lab.ours.count(steps, grow=GROW)
+        return [session_workflow_id(task_id), conversation_workflow_id(task_id)]
+
+    async def check(workflows: Sequence[str], steps: int) -> None:
+        await lab.ours.check(workflows[0].rpartition("/")[2], steps)
+
+    database = lab.database_url.rpartition("/")[2]
+    return [
+        Contestant("bare loop", bare, lab.pids["bare"]),
+        Contestant("bare loop with our model call", calling, lab.pids["bare"], note=HTTP),
+        Contestant("Errand", ours, lab.pids["worker"], database, HTTP, check),
+    ]
+
+
+@asynccontextmanager
+async def visitors(lab: Lab, python: Path, peers: Sequence[Peer], folder: Path) -> AsyncIterator[list[Contestant]]:
+    """Each peer in a process and with a database of its own; one that does not start is there to say so."""
+    address = lab.temporal.service_client.config.target_host
+    async with AsyncExitStack() as opened:
+        yield [await _visitor(lab, python, peer, folder, address, opened) for peer in peers]
+
+
+async def _visitor(
+    lab: Lab, python: Path, peer: Peer, folder: Path, address: str, opened: AsyncExitStack
+) -> Contestant:
+    name = await opened.enter_async_context(scratch_database(lab.pool))
+    url = f"{lab.database_url.rpartition('/')[0]}/{name}"
+
+    async def unable(steps: int) -> list[str]:
+        raise AssertionError("never asked")
+
+    try:
+        up = await opened.enter_async_context(stage(python, peer.module, address, url, folder / f"{peer.name}.log"))
+    except PeerFailed as error:
+        return Contestant(peer.title, unable, note=peer.note, missing=str(error))
+
+    async def run(steps: int) -> list[str]:
+        done = await up.run(steps)
+        return [done.workflow_id] if done.workflow_id else []
+
+    return Contestant(peer.title, run, up.pid, name, peer.note)
+
+
+async def compete(
+    lab: Lab, contestants: Sequence[Contestant], lengths: Sequence[int], rounds: int, say: Callable[[str], None]
+) -> list[Result]:
+    results = [Result(contestant, steps, failed=contestant.missing) for steps in lengths for contestant in contestants]
+    say("warming up")
+    for result in results[: len(contestants)]:
+        await _add(lab, result, 3)  # a warm-up: all its code has run before anything is measured
+        result.rounds.clear()
+    for steps in lengths:
+        for number in range(rounds):
+            say(f"N={steps}, round {number + 1} of {rounds}")
+            for result in results:
+                if result.steps == steps:
+                    await _add(lab, result, steps)
+    return results
+
+
+async def _add(lab: Lab, result: Result, steps: int) -> None:
+    if result.failed:
+        return
+    try:
+        result.rounds.append(await _figures(lab, result.contestant, steps))
+    except PeerFailed as error:
+        result.failed = str(error)
+
+
+async def _figures(lab: Lab, contestant: Contestant, steps: int) -> Figures:
+    processes = (contestant.pid, lab.pids["temporal"], lab.pids["postgres"])
+    before = await _kept(lab, contestant)
+    busy, began = cpu.seconds(processes), time.perf_counter()
+    workflows = await contestant.run(steps)
+    taken, spent = time.perf_counter() - began, cpu.seconds(processes) - busy
+    grown = await _kept(lab, contestant) - before
+    history = sum([await size(lab.temporal, workflow_id) for workflow_id in workflows])
+    if contestant.check:
+        await contestant.check(workflows, steps)
+    return Figures(
+        ms=taken / steps * 1_000,
+        cpu=spent / steps * 1_000 if cpu.measurable() else None,
+        history=history / steps if workflows else None,
+        stored=history + grown,
+    )
+
+
+async def _kept(lab: Lab, contestant: Contestant) -> int:
+    return await stored_bytes(lab.pool, contestant.database) if contestant.database else 0

@@ -1,0 +1,60 @@
+"""The OpenAI Agents SDK on Temporal with its plugin: each model call an activity, the tool another."""
+
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from temporalio import activity, workflow
+from temporalio.client import Client
+from temporalio.openai_agents import OpenAIAgentsPlugin
+from temporalio.openai_agents.testing import ResponseBuilders, TestModelProvider
+from temporalio.openai_agents.workflow import activity_as_tool
+from temporalio.worker import Worker
+
+from agents import Agent, Model, ModelResponse, RunConfig, Runner
+from bench.peers.script import Done, prompt, result, wanted
+
+QUEUE = "peer-openai-agents"
+PATIENCE = timedelta(seconds=60)
+
+
+class Scripted(Model):
+    async def get_response(self, system_instructions: Any, input: Any, *rest: Any, **more: Any) -> ModelResponse:
+        items = input if isinstance(input, list) else [{"content": input}]
+        seen = sum(item.get("type") == "function_call_output" for item in items)
+        if seen < wanted(items[0]["content"]):
+            return ResponseBuilders.tool_call(f'{{"number": {seen}}}', "look", call_id=f"call-{seen}")
+        return ResponseBuilders.output_message(str(seen))
+
+    def stream_response(self, *args: Any, **more: Any) -> Any:
+        raise RuntimeError("the loop asks for whole answers")  # the interface has it, the runner never calls it
+
+
+@activity.defn
+async def look(number: int) -> str:
+    return result(number)
+
+
+@workflow.defn
+class OpenAIAgentsLoop:
+    @workflow.run
+    async def run(self, steps: int) -> int:
+        agent = Agent(name="loop", tools=[activity_as_tool(look, start_to_close_timeout=PATIENCE)])
+        config = RunConfig(tracing_disabled=True)
+        answer = await Runner.run(agent, prompt(steps), max_turns=steps + 2, run_config=config)
+        return int(answer.final_output)
+
+
+@asynccontextmanager
+async def contestant(temporal: str, database: str) -> AsyncIterator[Callable[[int], Awaitable[Done]]]:
+    plugin = OpenAIAgentsPlugin(model_provider=TestModelProvider(Scripted()))
+    client = await Client.connect(temporal, plugins=[plugin])
+
+    async def run(steps: int) -> Done:
+        name = f"{QUEUE}/{uuid.uuid4()}"
+        return Done(await client.execute_workflow(OpenAIAgentsLoop.run, steps, id=name, task_queue=QUEUE), name)
+
+    async with Worker(client, task_queue=QUEUE, workflows=[OpenAIAgentsLoop], activities=[look]):
+        yield run

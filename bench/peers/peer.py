@@ -1,0 +1,135 @@
+"""The peers: who they are, the environment they are installed in, and the process in which each of them runs."""
+
+import asyncio
+import json
+import os
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench.ours import PATIENCE
+from bench.peers.script import Done
+from deploy.child import enter, tail
+from deploy.state import StackError
+from settings import ROOT
+
+VENV = ROOT / ".venv-peers"
+LOCK = "bench/peers/requirements.txt"
+STARTS_WITHIN = 120.0
+QUIET = {"LANGSMITH_TRACING": "false", "OPENAI_AGENTS_DISABLE_TRACING": "1"}  # nothing leaves this machine
+
+ROWS = (
+    "No server between the calls: the process that runs the loop writes the result of each step as one row, where "
+    "Temporal records that a call was scheduled, started and completed, and hands it to any worker. In return nothing "
+    "outside that process times a call out or moves it elsewhere."
+)
+CHECKPOINTS = (
+    "No server between the calls, and no history of them: the process that runs the loop writes a checkpoint after "
+    "each node, with the whole list of messages. In return nothing takes up a run whose process died; the caller "
+    "has to."
+)
+
+
+@dataclass(frozen=True)
+class Peer:
+    name: str
+    title: str
+    note: str = ""
+
+    @property
+    def module(self) -> str:
+        return f"bench.peers.{self.name}"
+
+
+PEERS = (
+    Peer("pydantic_ai_temporal", "pydantic-ai on Temporal"),
+    Peer("openai_agents_temporal", "OpenAI Agents on Temporal"),
+    Peer("langgraph_temporal", "LangGraph on Temporal"),
+    Peer("langgraph_postgres", "LangGraph, PostgreSQL saver", CHECKPOINTS),
+    Peer("pydantic_ai_dbos", "pydantic-ai on DBOS", ROWS),
+    Peer("dbos_bare", "DBOS alone, short words", ROWS),
+)
+
+
+class PeerFailed(Exception):
+    """The peer did not come to the end of the loop; the message says why."""
+
+
+class Stage:
+    """One contestant's process, up until its stdin is closed."""
+
+    def __init__(self, process: Process, log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def run(self, steps: int) -> Done:
+        done = Done(**await self.ask(steps, PATIENCE))
+        if done.steps != steps:
+            raise PeerFailed(f"ended after {done.steps} of {steps} steps")
+        return done
+
+    async def ask(self, words: object, seconds: float) -> dict[str, Any]:
+        """One line there, one line back."""
+        assert self._process.stdin and self._process.stdout
+        try:
+            async with asyncio.timeout(seconds):
+                self._process.stdin.write(json.dumps(words).encode() + b"\n")
+                await self._process.stdin.drain()
+                line = await self._process.stdout.readline()
+        except TimeoutError:
+            self._process.kill()  # a late answer would be taken for that to the next question
+            raise PeerFailed(f"no end within {seconds:.0f} s") from None
+        except ConnectionError:
+            line = b""
+        if not line:
+            raise PeerFailed(f"its process has ended: {tail(self._log, 1).strip()}")
+        answer: dict[str, Any] = json.loads(line)
+        if reason := answer.get("failed"):
+            raise PeerFailed(str(reason))
+        return answer
+
+
+@asynccontextmanager
+async def stage(python: Path, module: str, temporal: str, database: str, log: Path) -> AsyncIterator[Stage]:
+    """It sees nothing of our environment, and ends with us however we end."""
+    with log.open("wb") as output:
+        process = await asyncio.create_subprocess_exec(
+            *(str(python), "-P", str(ROOT / "bench" / "peers" / "stage.py"), module),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=output,
+            cwd=log.parent,
+            env={"PATH": os.defpath, "HOME": str(log.parent)} | QUIET,
+            start_new_session=True,
+            preexec_fn=partial(enter, {}, os.getpid(), signal.SIGKILL),
+        )
+    try:
+        started = Stage(process, log)
+        await started.ask({"temporal": temporal, "database": database}, STARTS_WITHIN)
+        yield started
+    finally:
+        assert process.stdin
+        process.stdin.close()
+        try:
+            await asyncio.wait_for(process.wait(), 15)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+async def installed() -> Path:
+    """The python of the peers' own environment, which is made on first use and whenever its lock file changes."""
+    script = 'root=$1; ERRAND_VENV=$2; . "$1/scripts/venv.sh"; ensure_venv "$3"'
+    made = await asyncio.create_subprocess_exec("sh", "-euc", script, "sh", str(ROOT), str(VENV), LOCK)
+    if await made.wait():
+        raise StackError(f"the peers could not be installed into {VENV}")
+    return VENV / "bin" / "python"

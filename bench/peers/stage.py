@@ -1,0 +1,39 @@
+"""A contestant's process: told on stdin how many steps to take, it answers each line with one line of JSON."""
+
+import asyncio
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+
+async def serve(module: str, answers: TextIO) -> None:
+    def say(**words: Any) -> None:
+        answers.write(json.dumps(words) + "\n")
+        answers.flush()
+
+    where = json.loads(sys.stdin.readline())  # on stdin and not in argv: the database's address has a password
+    async with importlib.import_module(module).contestant(where["temporal"], where["database"]) as run:
+        say(ready=True)
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            try:
+                say(**(await run(int(line)))._asdict())
+            except Exception as error:
+                say(failed=_reason(error))
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost cause is what happened; the outer ones only pass it on."""
+    while inner := getattr(error, "cause", None) or error.__cause__:
+        error = inner
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+if __name__ == "__main__":
+    own = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints goes to the log
+    # as the last, unlike PYTHONPATH: OpenAI's package and one of our folders are both called `agents`
+    sys.path.append(str(Path(__file__).parents[2]))
+    asyncio.run(serve(sys.argv[1], own))

@@ -1,0 +1,38 @@
+"""Recovery: a task whose worker is killed with -9 in the middle, against the same task left alone."""
+
+import os
+import signal
+import time
+
+from bench import cpu
+from bench.lab import Lab
+from bench.table import Row
+
+TASK = "[[script:count n=6]]"
+
+
+async def measure(lab: Lab, rounds: int) -> list[Row]:
+    """The last of all measurements: afterwards the worker is another process."""
+    ours: list[float] = []
+    alone: list[float] = []
+    for _ in range(rounds):
+        alone.append(await _seconds(lab, kill=False))
+        ours.append(await _seconds(lab, kill=True))
+    return [Row("a task through kill -9 of its worker (bare: undisturbed)", "s", ours, alone)]
+
+
+async def _seconds(lab: Lab, *, kill: bool) -> float:
+    began = time.perf_counter()
+    task_id = await lab.ours.submit(TASK, 8)
+    if kill:
+        await lab.ours.reached(task_id, step=3)
+        os.kill(await _worker(lab), signal.SIGKILL)
+    await lab.ours.closed(task_id)
+    return time.perf_counter() - began
+
+
+async def _worker(lab: Lab) -> int:
+    """The newest worker says who it is; one that was killed a moment ago is still listed."""
+    listed = (await lab.api.get("/readyz")).json()["workers"]
+    pids = [int(name.rpartition("/")[2]) for name in listed]
+    return max(pid for pid in pids if cpu.lives(pid))
