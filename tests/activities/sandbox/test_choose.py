@@ -1,0 +1,82 @@
+"""The choice of a back end: by trying it, and refusal instead of anything weaker."""
+
+import asyncio
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from activities.sandbox import Refusing, Sandbox, SandboxLimits, SandboxResult, choose
+from activities.sandbox.probe import probe
+from activities.sandbox.supervise import supervise
+
+
+@dataclass(frozen=True)
+class Bare:
+    """No sandbox at all, perhaps with some of what one gives: what the probe must find out."""
+
+    prefix: str = ""
+    name: str = "bare"
+
+    async def run(
+        self, command: str, *, workspace: Path, network: bool, timeout_s: float, limits: SandboxLimits
+    ) -> SandboxResult:
+        inside = f"cd {workspace}; {self.prefix}\n{command}"
+        ended = await supervise(["/bin/bash", "-c", inside], timeout_s=timeout_s, limits=limits)
+        return SandboxResult(ended.exit_code, ended.output, self.name)
+
+
+async def test_every_back_end_of_this_host_passes(sandbox: Sandbox, workspace: Path) -> None:
+    assert await probe(sandbox, workspace) is None
+    assert os.listdir(workspace) == []
+
+
+@pytest.mark.parametrize(
+    ("prefix", "reason"),
+    [
+        ("", "reads a file outside the workspace"),
+        ("", "writes outside the workspace"),
+        ("", "reaches a port of the host"),
+        ("", "sees a process of the host"),
+        ("export SECRET=1; unset HOME;", "sees an environment that is not its own"),
+        ("exit 3;", "it does not run: no output"),
+        ("echo broken; exit 1;", "it does not run: broken"),
+        ("cd /nowhere 2>/dev/null; written() { :; }; exec 2>/dev/null; readonly PATH; cd /;", "the workspace"),
+    ],
+)
+async def test_the_probe_tells_what_gets_through(prefix: str, reason: str, workspace: Path) -> None:
+    told = await probe(Bare(prefix), workspace)
+    assert told is not None and reason in told
+
+
+async def test_a_program_that_is_not_there_is_a_reason(workspace: Path) -> None:
+    @dataclass(frozen=True)
+    class Missing(Bare):
+        async def run(self, command: str, **_: object) -> SandboxResult:
+            await asyncio.create_subprocess_exec("/no/such/program")
+            raise AssertionError
+
+    assert await probe(Missing(), workspace) == "it cannot be started: No such file or directory"
+
+
+async def test_the_choice_is_made_once(workspace: Path) -> None:
+    assert await choose("auto", workspace) is await choose("auto", workspace)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the order on Linux")
+async def test_bwrap_comes_first_where_it_works(workspace: Path) -> None:
+    chosen = await choose("auto", workspace)
+    assert chosen.name.startswith("bwrap")
+
+
+@pytest.mark.parametrize("setting", ["none", "virtual", "seatbelt"])
+async def test_where_nothing_may_or_can_run_nothing_is_run(setting: str, workspace: Path) -> None:
+    if setting == "seatbelt" and sys.platform == "darwin":
+        pytest.skip("it works there")
+    chosen = await choose(setting, workspace)
+    assert isinstance(chosen, Refusing)
+    result = await chosen.run("touch ran", workspace=workspace, network=False, timeout_s=1, limits=SandboxLimits())
+    assert result.refusal.startswith("Nothing was run: ") and result.exit_code is None
+    assert os.listdir(workspace) == []

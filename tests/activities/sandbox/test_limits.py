@@ -1,0 +1,156 @@
+"""What a command may use, and that nothing of it is left when it ends, however it ends."""
+
+import asyncio
+import os
+import secrets
+import time
+from pathlib import Path
+
+import pytest
+
+from activities.sandbox import Sandbox, SandboxLimits, bubblewrap
+
+from .test_confinement import run
+
+
+def survivors(marker: str) -> list[int]:
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if marker.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(int(pid))
+        except OSError:
+            continue
+    return [pid for pid in found if pid != os.getpid()]
+
+
+@pytest.fixture
+def marker() -> str:
+    return f"{secrets.randbelow(10**6)}.{secrets.randbelow(10**9)}"  # a number of seconds to sleep, and ours alone
+
+
+BACKGROUND = "sleep {0} & sleep {0} >/dev/null 2>&1 & "
+DAEMON = "(setsid setsid sleep {0} </dev/null >/dev/null 2>&1 &) ; python3 -c '{1}' ; "
+DOUBLE_FORK = (
+    "import os\nif os.fork() == 0:\n os.setsid()\n if os.fork() == 0:\n  "
+    'os.execlp("sleep", "sleep", "{0}")\n os._exit(0)'
+)
+
+
+def wait_for(path: Path) -> None:
+    while not path.exists():
+        time.sleep(0.02)
+
+
+def leaving(marker: str) -> str:
+    fork = DOUBLE_FORK.format(marker)
+    return BACKGROUND.format(marker) + DAEMON.format(marker, fork) + "sleep 0.2; trap '' TERM HUP INT; "
+
+
+@pytest.mark.proves("S1-64")
+async def test_nothing_outlives_a_command_that_ends(sandbox: Sandbox, workspace: Path, marker: str) -> None:
+    began = time.monotonic()
+    result = await run(sandbox, workspace, leaving(marker) + "echo done")
+    assert (result.exit_code, result.output) == (0, "done\n")
+    assert survivors(marker) == []
+    assert time.monotonic() - began < 10
+
+
+async def test_nothing_outlives_a_command_that_takes_too_long(sandbox: Sandbox, workspace: Path, marker: str) -> None:
+    began = time.monotonic()
+    result = await run(sandbox, workspace, leaving(marker) + "echo begun; while true; do sleep 1; done", timeout_s=2.0)
+    assert (result.exit_code, result.timed_out) == (None, True)
+    assert result.output == "begun\n"
+    assert time.monotonic() - began < 8
+    assert survivors(marker) == []
+
+
+async def test_nothing_outlives_a_cancelled_command(sandbox: Sandbox, workspace: Path, marker: str) -> None:
+    running = asyncio.create_task(run(sandbox, workspace, leaving(marker) + "touch begun; sleep " + marker))
+    await asyncio.to_thread(wait_for, workspace / "begun")
+    began = time.monotonic()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert time.monotonic() - began < 3
+    assert survivors(marker) == []
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.005, 0.02, 0.05, 0.1])
+async def test_a_command_cancelled_while_it_starts_leaves_nothing(
+    sandbox: Sandbox, workspace: Path, marker: str, delay: float
+) -> None:
+    running = asyncio.create_task(run(sandbox, workspace, f"sleep {marker}"))
+    await asyncio.sleep(delay)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert survivors(marker) == []
+
+
+async def test_a_fork_bomb_is_held(sandbox: Sandbox, workspace: Path, marker: str) -> None:
+    """A bomb of 200 at the most: where the limit fails, the test must not harm the host."""
+    limits = SandboxLimits(processes=40)
+    command = f"for i in $(seq 200); do sleep {marker} & done 2>/dev/null; sleep {marker}"
+    running = asyncio.create_task(run(sandbox, workspace, command, timeout_s=3.0, limits=limits))
+    most = 0
+    while not running.done():
+        most = max(most, len(survivors(marker)))
+        await asyncio.sleep(0.1)
+    await running
+    assert 20 < most <= 44  # the launcher and the back end's own process carry the command in their arguments too
+    assert survivors(marker) == []
+
+
+async def test_a_memory_hog_is_held(sandbox: Sandbox, workspace: Path) -> None:
+    limits = SandboxLimits(memory_bytes=300 * 1024**2)
+    command = "python3 -c 'x = bytearray(600 * 1024**2); print(\"HELD\", len(x))'"
+    result = await run(sandbox, workspace, command, limits=limits)
+    assert result.exit_code != 0
+    assert "HELD" not in result.output
+    shared = (
+        'python3 -c \'import mmap; m = mmap.mmap(-1, 600 * 1024**2); m.write(b"x" * (500 * 1024**2)); print("HELD")\''
+    )
+    result = await run(sandbox, workspace, shared, limits=limits)
+    assert "HELD" not in result.output
+
+
+async def test_endless_output_is_bounded_and_ends(sandbox: Sandbox, workspace: Path) -> None:
+    limits = SandboxLimits(output_bytes=10_000, flood_bytes=5_000_000)
+    result = await run(sandbox, workspace, "echo first; yes", limits=limits)
+    assert (result.exit_code, result.truncated, result.timed_out) == (None, True, False)
+    assert result.output.startswith("first\ny\n")
+    assert "bytes of output left out" in result.output
+    assert len(result.output) < 11_000
+
+
+async def test_long_output_keeps_its_end(sandbox: Sandbox, workspace: Path) -> None:
+    result = await run(sandbox, workspace, "seq 100000; echo last", limits=SandboxLimits(output_bytes=10_000))
+    assert (result.exit_code, result.truncated) == (0, True)
+    assert result.output.startswith("1\n2\n") and result.output.endswith("100000\nlast\n")
+
+
+async def test_output_that_is_not_text_arrives(sandbox: Sandbox, workspace: Path) -> None:
+    result = await run(sandbox, workspace, r"printf '\377\376ok'")
+    assert result.output == "\ufffd\ufffdok"
+
+
+async def test_cpu_time_and_file_size_are_held(workspace: Path, sandbox: Sandbox) -> None:
+    limits = SandboxLimits(cpu_s=1, file_bytes=1_000_000)
+    result = await run(sandbox, workspace, "while true; do :; done", limits=limits)
+    assert result.exit_code in (137, -9, 152)
+    result = await run(sandbox, workspace, "head -c 5000000 /dev/zero > large", limits=limits)
+    assert result.exit_code != 0 and (workspace / "large").stat().st_size <= 1_000_000
+
+
+@pytest.mark.parametrize("place", ["/tmp", "/dev/shm"])
+async def test_scratch_space_is_held(workspace: Path, place: str) -> None:
+    command = f"for i in 1 2 3; do head -c 900000 /dev/zero > {place}/$i || exit 9; done"
+    for back_end in bubblewrap.candidates():
+        assert (await run(back_end, workspace, command)).exit_code == 0
+        assert (await run(back_end, workspace, command, limits=SandboxLimits(tmp_bytes=1_000_000))).exit_code == 9
+
+
+async def test_many_at_once(sandbox: Sandbox, workspace: Path) -> None:
+    results = await asyncio.gather(*(run(sandbox, workspace, f"echo {number}") for number in range(12)))
+    assert [result.output for result in results] == [f"{number}\n" for number in range(12)]

@@ -1,0 +1,45 @@
+"""A context for tools: a real workspace, a real Fetcher, and a sandbox that refuses unless a test gives another."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from activities.sandbox import Refusing
+from activities.tools.egress import Fetcher
+from activities.tools.tool import ToolContext
+from domain.session import SessionRef
+
+MakeContext = Callable[..., ToolContext]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    place = tmp_path / "workspace"
+    place.mkdir()
+    return place
+
+
+@pytest.fixture
+def make_context(workspace: Path) -> MakeContext:
+    def make(**changes: Any) -> ToolContext:
+        given: dict[str, Any] = {
+            "ref": SessionRef(tenant="default", session_id="s1", conversation_id="s1"),
+            "workspace": workspace,
+            "key": "k",
+            "attempt": 1,
+            "plan": None,
+            "sandbox": Refusing("no sandbox in this test", "Give one"),
+            "fetcher": Fetcher(),
+            "network": False,
+            "subagents": None,
+        }
+        return ToolContext(**(given | changes))
+
+    return make
+
+
+@pytest.fixture
+def context(make_context: MakeContext) -> ToolContext:
+    return make_context()

@@ -1,0 +1,65 @@
+"""The user's own tools, from a module named in the settings."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from activities.tools import TOOLS, ToolsError, load_tools
+
+_TOOL = """
+from pydantic import BaseModel
+from activities.tools.tool import Tool, ToolResult
+from domain.step import Effect
+
+class Input(BaseModel):
+    pass
+
+async def run(input, context):
+    return ToolResult("hello")
+
+def tool(name):
+    return Tool(name=name, description="d", input=Input, run=run, effect=Effect.READ)
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    name = f"own_tools_{abs(hash(request.node.name))}"
+    (tmp_path / f"{name}.py").write_text(f"{_TOOL}\n{request.param}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    return name
+
+
+def test_without_a_module_there_are_the_built_in_ones() -> None:
+    assert load_tools(None) == TOOLS
+
+
+@pytest.mark.proves("S1-24")
+@pytest.mark.parametrize("module", ["TOOLS = [tool('greet')]"], indirect=True)
+def test_own_tools_are_added(module: str) -> None:
+    assert set(load_tools(module)) == {*TOOLS, "greet"}
+    assert "greet" not in TOOLS
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ("TOOLS = [tool('bash')]", "already a tool named 'bash'"),
+        ("TOOLS = [tool('a'), tool('a')]", "already a tool named 'a'"),
+        ("TOOLS = [print]", "not an activities.tools.tool.Tool"),
+        ("TOOLS = [tool('No Name')]", "not a tool name"),
+        ("", "needs an attribute TOOLS"),
+        ("import no_such_thing", "cannot be imported"),
+    ],
+    indirect=["module"],
+)
+def test_a_module_that_cannot_be_used_says_why(module: str, message: str) -> None:
+    with pytest.raises(ToolsError, match=message):
+        load_tools(module)
+
+
+def test_a_module_that_is_not_there() -> None:
+    with pytest.raises(ToolsError, match="no_such_module"):
+        load_tools("no_such_module")

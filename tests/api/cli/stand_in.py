@@ -1,0 +1,171 @@
+"""A small real HTTP server that speaks the API's shapes, with connections that can be cut and restarts on demand."""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from domain.events import Event
+
+TASK = "01jzzzzzzzzzzzzzzzzzzzzzzz"
+BEGAN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+USAGE = {"llm_calls": 2, "tool_invocations": 1, "input_tokens": 1_200, "output_tokens": 34, "cost_usd": 0.0123}
+
+
+class StandIn:
+    """What it answers is set from outside; what it was asked is kept in `asked`."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.cut_after: list[int] = []  # each cuts one connection, in the middle of the event after that number
+        self.hold_after: int | None = None  # the stream then stays open and silent
+        self.close_after: int | None = None  # one stream ends properly there, as on a drain
+        self.replay_all = False  # repeats what was seen before, as a careless proxy might
+        self.refusals: dict[str, tuple[int, dict[str, Any]]] = {}  # path -> status and problem
+        self.task: dict[str, Any] = {"task_id": TASK, "status": "working", "progress": {"step": 1, "total_steps": None}}
+        self.result: dict[str, Any] = {}
+        self.answers: dict[str, Any] = {}  # path -> body
+        self.asked: list[tuple[str, str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.queries: list[dict[str, str]] = []
+        self.streams: list[dict[str, str]] = []  # the headers of each event stream that was opened
+        self.feed: list[dict[str, Any]] = []  # of the conversation TASK, whose stream has no end
+        self.turns: list[tuple[str, list[Event]]] = []  # what each accepted message or fire leads to: session, events
+        self.sessions: dict[str, dict[str, Any]] = {}
+        self.port = 0
+        self._server: uvicorn.Server | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def tell(self, *events: Event) -> None:
+        for event in events:
+            seq = len(self.events) + 1
+            at = (BEGAN + timedelta(seconds=seq)).isoformat()
+            self.events.append({"type": event.type, "seq": seq, "session_id": TASK, "at": at, **event.data()})
+            if event.terminal:
+                self.task["status"] = event.data()["status"]
+
+    def happen(self, session_id: str, *events: Event) -> None:
+        """In the conversation: numbered over all of its sessions."""
+        for event in events:
+            seq = 1 + sum(known["session_id"] == session_id for known in self.feed)
+            number = len(self.feed) + 1
+            at = (BEGAN + timedelta(seconds=number)).isoformat()
+            known = {"type": event.type, "seq": seq, "conv_seq": number, "session_id": session_id, "at": at}
+            self.feed.append({**known, **event.data()})
+
+    def start(self) -> None:
+        config = uvicorn.Config(
+            Starlette(routes=[Route("/{path:path}", self._answer, methods=["GET", "POST"])]),
+            port=self.port,
+            log_level="critical",
+            lifespan="off",
+            ws="none",
+            timeout_graceful_shutdown=0,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.01)
+        self.port = self._server.servers[0].sockets[0].getsockname()[1]
+
+    def stop(self) -> None:
+        assert self._server
+        self._server.should_exit = self._server.force_exit = True
+        self._thread.join(10)
+
+    def asked_for(self, path: str) -> list[Any]:
+        return [body for _, asked, body in self.asked if asked == path]
+
+    async def _answer(self, request: Request) -> Response:
+        path, body = request.url.path, await request.body()
+        self.asked.append((request.method, path, json.loads(body) if _is_json(request) else body))
+        self.headers.append(dict(request.headers))
+        self.queries.append(dict(request.query_params))
+        if path in self.refusals:
+            status, problem = self.refusals[path]
+            return JSONResponse(problem, status, media_type="application/problem+json")
+        if path in self.answers:
+            return JSONResponse(self.answers[path])
+        if path == "/tasks" and request.method == "POST":
+            return JSONResponse({"task_id": TASK, "status": "submitted", "poll_interval": 2000}, 202)
+        if path == "/tasks":
+            return JSONResponse({"items": [self.task], "next_cursor": "c1"})
+        if path == f"/tasks/{TASK}":
+            return JSONResponse(self.task)
+        if path == f"/tasks/{TASK}/cancel":
+            return JSONResponse(self.task)
+        if path == f"/tasks/{TASK}/result":
+            return self._result()
+        if path == f"/tasks/{TASK}/events":
+            self.streams.append(dict(request.headers))
+            after = 0 if self.replay_all else int(request.headers.get("last-event-id", 0))
+            return StreamingResponse(self._stream(after), media_type="text/event-stream")
+        if path in ("/conversations/run", f"/conversations/{TASK}/fire"):
+            session_id, events = self.turns.pop(0)
+            self.happen(session_id, *events)
+            return JSONResponse({"session_id": session_id, "conversation_id": TASK, "queued": False}, 202)
+        if path == f"/conversations/{TASK}/events":
+            return self._conversation_events(request)
+        if path.startswith("/sessions/") and path.rpartition("/")[2] in self.sessions:
+            return JSONResponse(self.sessions[path.rpartition("/")[2]])
+        if path == "/files":
+            return JSONResponse({"file_id": f"file-{request.query_params['name']}"}, 201)
+        if path.startswith("/files/"):
+            return Response(b"# Report\n\xff", media_type="application/octet-stream")
+        return JSONResponse({"type": "not-found", "status": 404, "detail": "There is nothing by that id."}, 404)
+
+    def _conversation_events(self, request: Request) -> Response:
+        after = int(request.headers.get("last-event-id") or request.query_params.get("after") or 0)
+        if after > len(self.feed):
+            problem = {"type": "cursor-ahead", "status": 409, "detail": "ahead", "last": len(self.feed)}
+            return JSONResponse(problem, 409, media_type="application/problem+json")
+        return StreamingResponse(self._endless(after), media_type="text/event-stream")
+
+    async def _endless(self, after: int) -> AsyncIterator[bytes]:
+        while True:
+            for event in self.feed[after:]:
+                yield f"id: {event['conv_seq']}\nevent: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+                after = event["conv_seq"]
+                if self.cut_after and after == self.cut_after[0]:
+                    self.cut_after.pop(0)
+                    raise ConnectionAbortedError
+            await asyncio.sleep(0.01)
+
+    def _result(self) -> Response:
+        if self.task["status"] not in ("completed", "failed", "cancelled"):
+            return JSONResponse(
+                {"type": "conflict", "status": 409, "detail": f"The task is {self.task['status']}."}, 409
+            )
+        return JSONResponse({"task_id": TASK, "usage": USAGE, **self.result, "status": self.task["status"]})
+
+    async def _stream(self, after: int) -> AsyncIterator[bytes]:
+        yield b": welcome\n\n"
+        for event in self.events[after:]:
+            wire = f"id: {event['seq']}\nevent: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+            if self.cut_after and event["seq"] == self.cut_after[0] + 1:
+                self.cut_after.pop(0)
+                yield wire[: len(wire) // 2]
+                raise ConnectionAbortedError
+            if self.close_after is not None and event["seq"] == self.close_after + 1:
+                self.close_after = None
+                return
+            yield wire
+            if self.hold_after == event["seq"]:
+                await asyncio.sleep(3_600)
+
+
+def _is_json(request: Request) -> bool:
+    return request.headers.get("content-type") == "application/json"

@@ -1,0 +1,60 @@
+"""`errand replay` and `errand export`: the same on this code, named where it parts, and without any server."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from settings import ROOT
+from tests.stack import Stack
+
+
+async def errand(*arguments: str, env: dict[str, str]) -> tuple[int, str, str]:
+    def run() -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "api.cli", *arguments]
+        return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
+
+    done = await asyncio.to_thread(run)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.proves("S1-80")
+async def test_a_session_replays_from_the_server_and_from_its_bundle(stack: Stack, tmp_path: Path) -> None:
+    record = await stack.run("[[script:count n=3]]")
+    task_id = record["task_id"]
+    code, out, _ = await errand("replay", task_id, "--json", env=stack.env)
+    verdict = json.loads(out)["verdicts"][0]
+    assert (code, verdict["same"], verdict["workflow_id"]) == (0, True, f"session/{task_id}")
+
+    bundle = tmp_path / "case.json"
+    code, _, err = await errand("export", task_id, "-o", str(bundle), env=stack.env)
+    assert code == 0, err
+    written: dict[str, Any] = json.loads(await asyncio.to_thread(bundle.read_text))
+    assert [event["seq"] for event in written["events"]] == list(range(1, len(written["events"]) + 1))
+    nowhere = {**stack.env, "TEMPORAL_ADDRESS": "127.0.0.1:1", "ERRAND_URL": "http://127.0.0.1:1"}
+    code, out, err = await errand("replay", str(bundle), "--json", env=nowhere)
+    assert out, err
+    assert (code, json.loads(out)["parted"]) == (0, 0)
+
+    # the same bundle as if the code had called the tool before the model: two activities trade places
+    history = written["histories"][0]["history"]
+    scheduled = [event for event in history["events"] if "activityTaskScheduledEventAttributes" in event]
+    first, second = (event["activityTaskScheduledEventAttributes"]["activityType"] for event in scheduled[:2])
+    first["name"], second["name"] = second["name"], first["name"]
+    await asyncio.to_thread(bundle.write_text, json.dumps(written))
+    code, out, err = await errand("replay", str(bundle), "--json", env=nowhere)
+    assert out, err
+    parted = json.loads(out)["verdicts"][0]
+    assert (code, parted["same"], parted["event_id"]) == (1, False, int(scheduled[0]["eventId"]))
+
+
+async def test_what_cannot_be_replayed_is_said(stack: Stack, tmp_path: Path) -> None:
+    garbage = tmp_path / "garbage.json"
+    garbage.write_text("[1, 2]")
+    assert (await errand("replay", str(garbage), env=stack.env))[0] == 1
+    assert (await errand("replay", "0" * 26, env=stack.env))[0] == 4
+    assert (await errand("replay", env=stack.env))[0] == 2

@@ -1,0 +1,73 @@
+import json
+import re
+from typing import Any
+
+import httpx2
+import pytest
+from pydantic import BaseModel
+
+from api.app import create_app
+from api.conversation_bodies import Run
+from domain.task import TaskSpec
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return create_app().openapi()
+
+
+def operations(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [
+        (f"{method.upper()} {path}", operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+
+
+def test_every_reference_resolves(document: dict[str, Any]) -> None:
+    def walk(value: Any) -> None:
+        if isinstance(value, dict):
+            if isinstance(value.get("$ref"), str):
+                name = value["$ref"].removeprefix("#/components/schemas/")
+                assert name in document["components"]["schemas"]
+            for child in value.values():
+                walk(child)
+        elif isinstance(value, list):
+            for child in value:
+                walk(child)
+
+    walk(document)
+    assert json.dumps(document)
+
+
+def test_refusals_are_documented_as_problems(document: dict[str, Any]) -> None:
+    for name, operation in operations(document):
+        assert operation["summary"] and operation["tags"], name
+        for status, response in operation["responses"].items():
+            if status.startswith("4"):
+                assert "application/problem+json" in response["content"], (name, status)
+        if name not in ("GET /healthz", "GET /readyz"):  # probes carry no key
+            assert operation["security"] == [{"key": []}, {}], name
+            assert {"401", "403", "429"} <= set(operation["responses"]), name
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+def test_examples_are_valid(document: dict[str, Any]) -> None:
+    models: dict[str, type[BaseModel]] = {"/tasks": TaskSpec, "/conversations/run": Run}
+    for path, model in models.items():
+        content = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
+        for example in content["examples"].values():
+            model.model_validate_json(json.dumps(example["value"]))
+
+
+async def test_it_is_served(api: httpx2.AsyncClient) -> None:
+    assert (await api.get("/openapi.json")).json()["info"]["title"] == "Errand"
+
+
+@pytest.mark.parametrize("page", ["/docs", "/redoc"])
+async def test_its_pages_need_nothing_from_elsewhere(api: httpx2.AsyncClient, page: str) -> None:
+    shown = (await api.get(page)).text
+    used = re.findall(r'<(?:script|link)[^>]* (?:src|href)="([^"]+)"', shown)
+    assert any(name.endswith(".js") for name in used)
+    for name in used:
+        assert (await api.get(name)).is_success, name

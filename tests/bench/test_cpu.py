@@ -1,0 +1,33 @@
+"""CPU time is that of a whole tree of processes, also of those that ended."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bench import cpu
+
+BURN = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\n"
+pytestmark = pytest.mark.skipif(not cpu.measurable(), reason="there is no /proc here")
+
+
+def test_a_child_that_ended_is_counted() -> None:
+    before = cpu.seconds([os.getpid()])
+    subprocess.run([sys.executable, "-c", BURN], check=True)
+    assert cpu.seconds([os.getpid()]) - before >= 0.3
+
+
+def test_a_child_that_lives_is_counted() -> None:
+    before = cpu.seconds([os.getpid()])
+    script = BURN + "print(flush=True)\ninput()"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert cpu.seconds([os.getpid()]) - before >= 0.3
+        assert cpu.seconds([child.pid]) >= 0.3
+        child.communicate(b"\n")
+
+
+def test_a_process_that_is_not_there_costs_nothing() -> None:
+    assert cpu.seconds([2**22 + 1]) == 0

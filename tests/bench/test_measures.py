@@ -1,0 +1,48 @@
+"""Every measurement runs against the real stack and comes back with figures."""
+
+import pytest
+
+from bench import fanout
+from bench.__main__ import Sizes, measure
+from bench.lab import Lab
+from bench.table import Spread
+
+SMALL = Sizes(
+    steps=2,
+    sessions=2,
+    at_once=2,
+    histories=(2, 4),
+    submissions=1,
+    readers=1,
+    replies=2,
+    children=2,
+    pending=(1, 2),
+    messages=2,
+    waiting=2,
+)
+
+
+async def test_every_figure(lab: Lab) -> None:
+    rows = await measure(lab, 1, SMALL, lambda _: None)
+    assert len(rows) == 18
+    assert all(value > 0 for row in rows for value in row.ours)
+    step, cpu, rate, *histories, flat, handle, half, worst = rows[:9]
+    fan_out, alone, _, *messages = rows[9:14]
+    *_, recovery = rows[14:]
+    for row in (step, cpu, rate):
+        assert row.to_bare is not None and row.to_calling is not None
+    # the bare loop passes a few words, and no history can be smaller than that
+    assert all(500 < row.bare[0] < row.ours[0] for row in histories if row.bare)
+    assert flat.ours == [histories[1].ours[0] / histories[0].ours[0]]
+    assert half.ours <= worst.ours
+    assert fan_out.to_bare is not None and fan_out.ours[0] > fanout.DELAY
+    assert alone.to_bare == Spread(1, 1, 1)
+    assert recovery.to_bare is not None and recovery.to_bare.median > 1
+    assert [row.ours for row in messages] == [[1], [1]]  # the second to the second
+
+
+async def test_a_session_that_ended_early_is_no_measurement(lab: Lab) -> None:
+    task_id = await lab.ours.count(1)
+    await lab.ours.check(task_id, 1)
+    with pytest.raises(RuntimeError, match="after 2 steps"):
+        await lab.ours.check(task_id, 5)

@@ -1,0 +1,18 @@
+"""Figures that people should look at raise one event each."""
+
+import asyncio
+
+import pytest
+
+from tests.stack import Stack, of_type
+
+
+@pytest.mark.proves("S1-26")
+async def test_errors_and_denials_each_raise_one_event(bounded: Stack) -> None:
+    failing = '[[script:count n=11 tool=read_file input={"path": "nowhere"}]]'
+    errors, denials = await asyncio.gather(bounded.run(failing), bounded.run(failing, "fenced"))
+    assert errors["reason"] == denials["reason"] == "goal_reached"
+    [event] = of_type(await bounded.events(errors["task_id"]), "anomaly")
+    assert (event["kind"], event["value"], event["threshold"]) == ("error_rate", 1.0, 0.5)
+    found = of_type(await bounded.events(denials["task_id"]), "anomaly")
+    assert [(one["kind"], one["value"]) for one in found] == [("denied_calls", 5.0), ("error_rate", 1.0)]

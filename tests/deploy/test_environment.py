@@ -1,0 +1,42 @@
+"""Settings go to the parts as environment variables and arrive unchanged."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from deploy.environment import variables
+from settings import Settings, SettingsError
+
+
+def test_settings_survive_the_way_through_the_environment() -> None:
+    changed = {
+        "database_url": "postgresql://db/errand",
+        "anthropic_api_key": "key",
+        "data_dir": Path("/data"),
+        "port": 9000,
+        "max_cost_usd": 1.5,
+        "sandbox": "bwrap",
+        "allow_private_hosts": ("intranet", "10.0.0.7"),
+    }
+    assert changed.keys() <= {field.name for field in fields(Settings)}
+    settings = Settings(**changed)  # type: ignore[arg-type]
+    assert Settings.from_env(variables(settings)) == settings
+    assert Settings.from_env(variables(Settings())) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"ERRAND_LOOP_WARNING": "8", "ERRAND_LOOP_LIMIT": "8"}, "ERRAND_LOOP_WARNING"),
+        ({"ERRAND_LOOP_WARNING": "0"}, "ERRAND_LOOP_WARNING"),
+        ({"ERRAND_BUDGET_LOW_PERCENT": "101"}, "ERRAND_BUDGET_LOW_PERCENT"),
+    ],
+)
+def test_thresholds_that_contradict_each_other_are_refused(wrong: dict[str, str], named: str) -> None:
+    with pytest.raises(SettingsError, match=named):
+        Settings.from_env(wrong)
+
+
+def test_relative_paths_become_absolute() -> None:
+    assert variables(Settings(data_dir=Path("here")))["ERRAND_DATA_DIR"] == str(Path.cwd() / "here")

@@ -1,0 +1,163 @@
+"""Dockerfile, compose.yaml and env.example agree with the code and with each other."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy.temporal import FLAGS
+from settings import ROOT, VARIABLES, Settings, field_of
+
+DEPLOY = ROOT / "deploy"
+COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+EXAMPLE = (DEPLOY / "env.example").read_text()
+ONLY_COMPOSE = {"POSTGRES_PASSWORD"}
+
+
+def instructions() -> list[tuple[str, str]]:
+    text = re.sub(r"^#.*\n", "", (DEPLOY / "Dockerfile").read_text(), flags=re.M).replace("\\\n", " ")
+    return [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in text.splitlines() if line.strip()]
+
+
+def example() -> dict[str, str]:
+    """Name → value, commented out or not; each must stand under a line that explains it."""
+    found: dict[str, str] = {}
+    lines = EXAMPLE.splitlines()
+    for before, line in zip([""] + lines, lines, strict=False):
+        if match := re.fullmatch(r"(?:# )?([A-Z][A-Z_]+)=(.*)", line):
+            assert re.fullmatch(r"# [^=]+", before), f"{match[1]} is not explained"
+            assert match[1] not in found, f"{match[1]} twice"
+            found[match[1]] = match[2]
+    return found
+
+
+def module_exists(name: str) -> bool:
+    path = ROOT / name.replace(".", "/")
+    return path.with_suffix(".py").exists() or (path / "__main__.py").exists()
+
+
+def assert_runs(words: list[str]) -> None:
+    """A command of ours names a module or file that is there."""
+    assert words[0] == "python"
+    if words[1] == "-m":
+        target = words[3].partition(":")[0] if words[2] == "uvicorn" else words[2]
+        assert module_exists(target), target
+    elif words[1] != "-c":
+        assert (ROOT / words[1]).is_file(), words[1]
+
+
+def test_env_example_lists_exactly_what_is_read() -> None:
+    listed = example().keys() - ONLY_COMPOSE
+    assert {name for name in listed if not name.startswith("TEMPORAL_")} == {
+        name for name in VARIABLES if not name.startswith("TEMPORAL_")
+    }
+    assert {"TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE", "TEMPORAL_API_KEY", "TEMPORAL_TLS", "TEMPORAL_PROFILE"} <= listed
+
+
+def test_env_example_shows_the_defaults() -> None:
+    shown = example()
+    for name in VARIABLES:
+        default = getattr(Settings(), field_of(name))
+        if isinstance(default, Path):
+            default = default.relative_to(ROOT)
+        assert shown[name] == ("" if default in (None, ()) else str(default)), name
+
+
+def test_env_example_holds_no_secret_and_changes_nothing() -> None:
+    active = [line for line in EXAMPLE.splitlines() if line and not line.startswith("#")]
+    assert active == ["POSTGRES_PASSWORD="]
+
+
+def test_dockerfile_installs_from_hashes_and_runs_what_is_there() -> None:
+    steps = instructions()
+    assert steps[0][0] == "FROM" and not steps[0][1].endswith(":latest")
+    runs = [argument for name, argument in steps if name == "RUN"]
+    installs = [run for run in runs if "pip install" in run]
+    assert installs and all("--require-hashes -r requirements.txt" in run for run in installs)
+    for source in (argument.split()[0] for name, argument in steps if name == "COPY"):
+        assert (ROOT / source).exists()
+    assert [argument for name, argument in steps if name == "USER"] == ["errand"]
+    (command,) = [json.loads(argument) for name, argument in steps if name == "CMD"]
+    assert_runs(command)
+
+
+def test_the_image_s_settings_and_its_command_agree() -> None:
+    """Keys are compulsory because ERRAND_HOST says so: uvicorn must not listen wider than that."""
+    steps = dict(instructions())
+    env = dict(pair.split("=") for pair in shlex.split(steps["ENV"]))
+    command = json.loads(steps["CMD"])
+    assert env["ERRAND_HOST"] == command[command.index("--host") + 1]
+    assert env["ERRAND_PORT"] == command[command.index("--port") + 1] == steps["EXPOSE"]
+    assert env.keys() <= VARIABLES.keys()
+
+
+def test_every_pin_has_a_hash() -> None:
+    for file in ("requirements.txt", "requirements-dev.txt", "requirements-telemetry.txt"):
+        pins = re.split(r"\n(?=\S)", (ROOT / file).read_text().strip())
+        assert len(pins) > 30
+        assert [pin.split()[0] for pin in pins if "==" not in pin or "--hash=sha256:" not in pin] == []
+
+
+def test_compose_has_the_whole_system() -> None:
+    assert {"api", "worker", "temporal", "temporal-ui", "postgresql", "setup"} <= SERVICES.keys()
+    for name, service in SERVICES.items():
+        image = service["image"]
+        assert "build" in service or re.search(r":\d", image), f"{name}: {image} has no version"
+        for needed, how in service.get("depends_on", {}).items():
+            if how["condition"] == "service_healthy":
+                assert "healthcheck" in SERVICES[needed], needed
+            else:
+                assert SERVICES[needed]["restart"].startswith("on-failure"), needed
+        for port in service.get("ports", []):
+            assert port.startswith("127.0.0.1:"), f"{name} is open to other machines"
+    for name in ("api", "temporal", "postgresql"):
+        assert SERVICES[name]["healthcheck"]["test"]
+
+
+def test_compose_names_files_and_volumes_that_are_there() -> None:
+    build = SERVICES["api"]["build"]
+    assert (DEPLOY / build["context"]).resolve() == ROOT and (ROOT / build["dockerfile"]).is_file()
+    for service in SERVICES.values():
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            assert (DEPLOY / source).is_file() if source.startswith(".") else source in COMPOSE["volumes"]
+
+
+def test_compose_runs_commands_that_are_there() -> None:
+    assert_runs(SERVICES["worker"]["command"])
+    assert_runs(SERVICES["api"]["healthcheck"]["test"][1:])
+    shell, flag, script = SERVICES["setup"]["command"]
+    assert (shell, flag) == ("sh", "-c")
+    for command in script.split(" && "):
+        assert_runs(shlex.split(command))
+
+
+def test_compose_has_no_secret_of_its_own() -> None:
+    text = (DEPLOY / "compose.yaml").read_text()
+    wanted = re.findall(r"\$\{([^}]+)\}", text.replace("$$", ""))
+    assert wanted and set(wanted) == {"POSTGRES_PASSWORD:?set it in deploy/.env"}
+    for name, service in SERVICES.items():
+        for variable, value in service.get("environment", {}).items():
+            if re.search("PASSWORD|PWD|KEY|SECRET", variable):
+                assert value.startswith("${"), f"{name}: {variable}"
+
+
+@pytest.mark.parametrize("name", ["api", "worker", "setup"])
+def test_compose_sets_only_variables_that_are_read(name: str) -> None:
+    environment = SERVICES[name]["environment"]
+    assert environment.keys() - {"TEMPORAL_NAMESPACE"} <= VARIABLES.keys()
+    Settings.from_env({key: str(value) for key, value in environment.items()})
+
+
+def test_the_drain_fits_into_the_grace_period() -> None:
+    assert int(SERVICES["worker"]["stop_grace_period"].removesuffix("s")) > Settings().drain_seconds
+
+
+def test_temporal_has_the_same_flags_everywhere() -> None:
+    config = yaml.safe_load((DEPLOY / "temporal-dynamic-config.yaml").read_text())
+    assert {key: json.dumps(values[0]["value"]) for key, values in config.items()} == FLAGS

@@ -1,0 +1,36 @@
+"""The parts on top of PostgreSQL and Temporal, as the supervisor is told of them."""
+
+import json
+import os
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+from deploy.services import services
+from settings import Settings
+
+
+def test_a_worker_is_ready_when_it_has_reported_itself() -> None:
+    """After kill -9 the row of the dead one is still fresh, and must not speak for its successor."""
+    reported = f"{socket.gethostname()}/{os.getpid()}"
+
+    class Readyz(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"workers": {reported: "bwrap"}}).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Readyz) as api:
+        threading.Thread(target=api.serve_forever, daemon=True).start()
+        try:
+            made = services(Settings(port=api.server_port), {}, None)
+            ready = next(part.ready for part in made.parts if part.name == "worker")
+            assert ready is not None
+            assert ready(os.getpid())
+            assert not ready(os.getpid() + 1)
+        finally:
+            api.shutdown()
+    assert not ready(os.getpid())

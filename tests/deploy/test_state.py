@@ -1,0 +1,99 @@
+"""The state file, the lock, and telling one process from a later one with the same pid."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy import local, state
+from deploy.state import PartInfo, StackError, StackInfo, end_process, started_at, without_password
+from settings import Settings
+
+
+def info(home: Path, pid: int, started: str | None, parts: list[PartInfo] | None = None) -> StackInfo:
+    return StackInfo(
+        pid=pid,
+        started=started,
+        ready=True,
+        api_url="http://127.0.0.1:8700",
+        docs_url="http://127.0.0.1:8700/docs",
+        temporal_address="127.0.0.1:7233",
+        temporal_ui_url="http://127.0.0.1:8233",
+        database_url="postgresql://errand:***@127.0.0.1:5433/postgres",
+        data_dir=home,
+        offline_model=True,
+        parts=parts or [],
+    )
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "100"]) as process:
+        yield process
+        process.kill()
+
+
+def test_a_running_stack_is_found_and_a_stale_file_is_not(tmp_path: Path) -> None:
+    assert local.status(Settings(data_dir=tmp_path)) is None
+    state.write(info(tmp_path, os.getpid(), started_at(os.getpid())))
+    assert state.running(tmp_path) is not None
+    # the pid was given to another process since
+    state.write(info(tmp_path, os.getpid(), "1"))
+    assert state.running(tmp_path) is None
+    assert local.down(Settings(data_dir=tmp_path)) is False
+
+
+def test_a_damaged_file_counts_as_none(tmp_path: Path) -> None:
+    (tmp_path / "stack.json").write_text('{"pid":')
+    assert state.running(tmp_path) is None
+
+
+def test_a_second_copy_is_refused_with_the_pid_and_addresses_of_the_first(tmp_path: Path) -> None:
+    with state.lock(tmp_path):
+        with pytest.raises(StackError, match=f"pid {os.getpid()}; still starting"), state.lock(tmp_path):
+            pass
+        state.write(info(tmp_path, os.getpid(), started_at(os.getpid())))
+        with pytest.raises(StackError, match=f"pid {os.getpid()}; API http://127.0.0.1:8700"), state.lock(tmp_path):
+            pass
+    with state.lock(tmp_path):
+        pass
+
+
+def test_leftover_parts_are_ended_and_bystanders_are_not(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    def part(started: str | None) -> PartInfo:
+        log = tmp_path / "log"
+        return PartInfo(name="p", address="", pid=sleeper.pid, started=started, healthy=True, restarts=0, log=log)
+
+    state.write(info(tmp_path, 1, "never", [part("a former process")]))
+    assert local.down(Settings(data_dir=tmp_path)) is False
+    assert sleeper.poll() is None
+    state.write(info(tmp_path, 1, "never", [part(started_at(sleeper.pid))]))
+    local.down(Settings(data_dir=tmp_path))
+    assert sleeper.wait(5) == -signal.SIGINT
+
+
+def test_who_does_not_listen_is_killed() -> None:
+    script = "trap '' INT; echo ready; while :; do sleep 0.1; done"
+    with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE) as deaf:
+        assert deaf.stdout and deaf.stdout.readline() == b"ready\n"
+        started = started_at(deaf.pid)
+        assert started
+        end_process(deaf.pid, started=started, first=signal.SIGINT, patience=0.2)
+        assert deaf.wait(5) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://errand:s3cret@db:5432/errand", "postgresql://errand:***@db:5432/errand"),
+        ("postgresql://db/errand?user=u&password=s3cret&x=1", "postgresql://db/errand?user=u&password=***&x=1"),
+        ("postgresql://:s3cret@db/errand", "postgresql://:***@db/errand"),
+        ("postgresql://errand:s3%3A/c?ret@db/errand", "postgresql://errand:***@db/errand"),
+        ("postgresql://db:5432/errand", "postgresql://db:5432/errand"),
+    ],
+)
+def test_no_password_is_shown(url: str, shown: str) -> None:
+    assert without_password(url) == shown

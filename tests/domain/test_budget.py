@@ -1,0 +1,68 @@
+"""Budgets: what a call is granted never exceeds what is left, and nobody waits for what is spent."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from domain.budget import LEAST_REPLY, Held, Share, TreeBudget, Wish, grant, shares, words
+from domain.session import Limits, Usage
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SOME = st.integers(0, 20_000)
+
+
+@given(st.integers(1, 50_000), SOME, SOME, st.integers(0, 5), st.integers(1, 8_192), st.integers(0, 20_000))
+def test_calls_side_by_side_never_promise_themselves_more_than_there_is(
+    most: int, used: int, held: int, calls: int, output: int, entered: int
+) -> None:
+    others = Held(calls=calls, tokens=held if calls else 0)
+    budget = TreeBudget(max_tokens=most, tokens=used)
+    found = grant(budget, others, Wish(input_tokens=entered, output_tokens=output))
+    if found.given:
+        assert used + others.tokens + entered + found.output_tokens <= most
+    elif found.wait:
+        assert calls and not found.spent
+        assert grant(budget, Held(), Wish(input_tokens=entered, output_tokens=output)).given
+    else:
+        assert found.spent == "tokens"
+        assert used + entered + min(LEAST_REPLY, output) > most
+
+
+def test_money_and_steps_count_too() -> None:
+    wish = Wish(input_tokens=10, output_tokens=1_000, input_usd=0.10, output_usd=1.00)
+    assert grant(TreeBudget(max_cost_usd=0.60), Held(), wish).output_tokens == 500
+    assert grant(TreeBudget(max_cost_usd=0.60, cost_usd=0.50), Held(), wish).spent == "money"
+    assert grant(TreeBudget(max_cost_usd=2.00), Held(calls=1, cost_usd=1.50), wish).wait
+    assert grant(TreeBudget(max_cost_usd=2.00), Held(), wish.model_copy(update={"output_usd": None})).spent == "money"
+    assert grant(TreeBudget(max_steps=3, steps=3), Held(), wish).spent == "steps"
+    assert grant(TreeBudget(max_steps=3, steps=2), Held(calls=1), wish).wait
+    assert grant(TreeBudget(), Held(calls=9), wish).output_tokens == 1_000
+
+
+@pytest.mark.parametrize(
+    ("used", "lacking"),
+    [
+        ({}, None),
+        ({"sessions": 2}, "sessions"),
+        ({"tokens": 10}, "tokens"),
+        ({"tool_calls": 5}, None),
+        ({"deadline": NOW - timedelta(seconds=1)}, "time"),
+    ],
+)
+def test_another_session_needs_something_left(used: dict[str, int], lacking: str | None) -> None:
+    budget = TreeBudget.model_validate({"max_sessions": 2, "max_tokens": 10, "max_tool_calls": 5, **used})
+    assert budget.spent(NOW) == lacking
+
+
+def test_what_is_left_in_words_and_when_it_is_little() -> None:
+    limits = Limits(steps=10, tokens=1_000, cost_usd=0.5, tool_calls=5, ttl_ms=60_000)
+    used = Usage(input_tokens=900, tool_invocations=1, cost_usd=0.1)
+    own = shares(limits, 3, used, 30_000)
+    assert words(own, [Share(kind="sessions", limit=3, used=1)]) == (
+        "<budget>Left to this session: 7 steps, 100 tokens, $0.4000, 4 tool calls, 0.5 minutes. "
+        "Left to you and all subagents together: 2 sessions.</budget>"
+    )
+    assert [one.kind for one in own if one.low(20)] == ["tokens"]
+    assert [one.kind for one in shares(limits, 0, Usage(cost_usd=None)) if one.low(20)] == ["cost_usd"]

@@ -1,0 +1,31 @@
+"""The ledger's words: what a call's own state means for whoever reads what was done."""
+
+import pytest
+
+from domain.effects import EffectKind, state_of, withheld
+from domain.step import Effect
+
+
+@pytest.mark.parametrize(
+    ("state", "dry", "ended", "shown"),
+    [
+        ("ok", False, False, "done"),
+        ("ok", True, True, "would_have"),
+        ("failed", False, True, "failed"),
+        ("failed", True, True, "failed"),
+        ("unknown", False, True, "unknown"),
+        ("cancelled", False, True, "unknown"),  # it may have happened in part
+        ("cancelled", True, True, "failed"),  # nothing was to happen
+        ("started", False, False, "running"),
+        ("started", False, True, "unknown"),
+    ],
+)
+def test_states(state: str, dry: bool, ended: bool, shown: str) -> None:
+    assert state_of(state, dry=dry, ended=ended) == shown
+
+
+def test_a_dry_run_withholds_what_touches_anything() -> None:
+    assert withheld(EffectKind.FILE, Effect.IDEMPOTENT) and withheld(EffectKind.CALL, Effect.ONCE)
+    assert not withheld(EffectKind.CALL, Effect.READ)
+    assert not withheld(None, Effect.IDEMPOTENT)  # a plan touches nothing
+    assert not withheld(EffectKind.SUBAGENT, Effect.IDEMPOTENT)  # it is a dry run itself

@@ -1,0 +1,58 @@
+"""Events: names that are unique and stable, and the fields that callers were promised."""
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from domain import events
+from domain.events import ENDED, Ended, Event
+from domain.session import TERMINAL, Reason, Usage
+
+
+def all_events(base: type[Event] = Event) -> Iterator[type[Event]]:
+    for event in base.__subclasses__():
+        yield event
+        yield from all_events(event)
+
+
+NAMED = [event for event in all_events() if event is not Ended]
+
+
+def test_every_event_has_a_unique_snake_case_name() -> None:
+    names = [event.type for event in NAMED]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", name) for name in names)
+
+
+@pytest.mark.parametrize("event", NAMED)
+def test_the_name_is_that_of_its_class(event: type[Event]) -> None:
+    assert event.type == re.sub(r"(?<!^)(?=[A-Z])", "_", event.__name__).lower()
+
+
+@pytest.mark.parametrize(
+    ("event", "fields"),
+    [
+        (events.StepStarted, ["step", "description"]),
+        (events.ToolCalled, ["tool", "args"]),
+        (events.Progress, ["message"]),
+        (events.StepCompleted, ["step", "result"]),
+        (events.Replanning, ["reason"]),
+    ],
+)
+def test_the_promised_five_have_exactly_their_fields(event: type[Event], fields: list[str]) -> None:
+    assert list(event.model_fields) == fields
+
+
+def test_each_final_state_has_its_last_event_and_no_other_event_is_last() -> None:
+    assert set(ENDED) == TERMINAL
+    assert {event for event in NAMED if event.terminal} == set(ENDED.values())
+    assert {ENDED[status].type for status in TERMINAL} == {f"task_{status}" for status in TERMINAL}
+
+
+def test_the_data_of_an_event_is_plain_json_without_its_name() -> None:
+    ended = ENDED[Reason.TTL.status](status=Reason.TTL.status, reason=Reason.TTL, partial=True, usage=Usage())
+    data = ended.data()
+    assert json.loads(json.dumps(data)) == data
+    assert data["status"] == "failed" and data["reason"] == "ttl" and "type" not in data

@@ -1,0 +1,49 @@
+"""Ids: sortable by time, safe in URLs, and derived ones a pure function of their key."""
+
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from domain.ids import derive_id, is_id, new_id
+
+MILLISECONDS = st.integers(0, 2**48 - 1)
+PARTS = st.lists(st.text(st.characters(exclude_characters="\x1f", codec="utf-8"), max_size=20), max_size=4)
+
+
+@given(MILLISECONDS)
+def test_an_id_is_26_url_safe_characters(now: int) -> None:
+    made = new_id(now)
+    assert is_id(made) and len(made) == 26
+    assert quote(made, safe="") == made
+
+
+@given(MILLISECONDS, MILLISECONDS)
+def test_ids_sort_by_their_time(one: int, other: int) -> None:
+    if one != other:
+        assert (new_id(one) < new_id(other)) == (one < other)
+
+
+def test_ids_of_one_moment_differ() -> None:
+    assert len({new_id(0) for _ in range(10_000)}) == 10_000
+
+
+@pytest.mark.proves("D13")
+@given(MILLISECONDS, PARTS, PARTS)
+def test_a_derived_id_follows_from_its_key_alone(now: int, parts: list[str], others: list[str]) -> None:
+    base = new_id(now)
+    derived = derive_id(base, *parts)
+    assert is_id(derived)
+    assert derive_id(base, *parts) == derived
+    assert derived[:10] == base[:10], "sorts beside its base"
+    assert derived != base
+    assert (derive_id(base, *others) == derived) == (parts == others)
+    assert derive_id(new_id(now), *parts) != derived, "another base of the same moment is another key"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "0" * 25, "0" * 27, "i" * 26, "O" * 26, "0" * 25 + "\n", "0" * 26 + "\n", "../" * 9]
+)
+def test_what_is_no_id(text: str) -> None:
+    assert not is_id(text)

@@ -1,0 +1,84 @@
+"""Loop detection: what repeats without effect is noticed, in every form; what polls, waits or gets on is not."""
+
+from itertools import cycle, islice
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from domain.loop_detection import WAITED_SECONDS, Verdict, call_digest, extended, judge, repetitions
+from domain.step import ToolOutcome
+
+WARNING, LIMIT = 4, 8
+TOKENS = st.lists(st.sampled_from("abcdef"), max_size=60)
+
+
+def outcome(tool: str, given: object = None, text: str = "same", state: str = "ok") -> ToolOutcome:
+    return ToolOutcome(index=0, name=tool, digest=call_digest(tool, given, state, text))
+
+
+def walk(*steps: list[ToolOutcome], seconds: float = 0.1) -> list[Verdict]:
+    """The verdict after each step, as the loop sees them."""
+    trail: list[str] = []
+    found = []
+    for outcomes in steps:
+        trail = extended(trail, outcomes, seconds, LIMIT)
+        found.append(judge(trail, WARNING, LIMIT))
+    return found
+
+
+@pytest.mark.proves("S1-72")
+def test_the_same_call_with_the_same_result_is_warned_then_stopped() -> None:
+    found = walk(*[[outcome("bash", "ls")]] * 10)
+    assert found[:3] == [Verdict.FINE] * 3 and found[3] is Verdict.WARN
+    assert found[4:7] == [Verdict.FINE] * 3 and found[7] is Verdict.BREAK
+
+
+@pytest.mark.parametrize("period", [2, 3])
+@pytest.mark.proves("S1-72")
+def test_steps_that_alternate_are_a_loop(period: int) -> None:
+    steps = [[outcome("bash", number)] for number in range(period)]
+    found = walk(*islice(cycle(steps), LIMIT * period))
+    assert found.count(Verdict.WARN) == 1
+    assert found[-1] is Verdict.BREAK and Verdict.BREAK not in found[:-1]
+
+
+def test_nothing_new_in_any_order_is_a_loop() -> None:
+    order = [0, 1, 2, 3, 4] + [3, 1, 4, 0, 2, 2, 0, 4, 1, 3, 0, 3, 1, 2, 4, 2, 1, 0, 4, 3, 4, 0, 1, 3]
+    found = walk(*[[outcome("read_file", number)] for number in order])
+    assert found[-1] is Verdict.BREAK and Verdict.WARN in found
+
+
+@pytest.mark.proves("S1-72")
+def test_polling_is_no_loop() -> None:
+    changing = [[outcome("bash", "status", f"{number} of 40 done")] for number in range(40)]
+    waiting = [[outcome("bash", "sleep 30; status", "pending")]] * 40
+    subagents = [[outcome("async_task_result", "id", "running")]] * 40
+    others = [[ToolOutcome(index=0, name="gather")]] * 40
+    assert set(walk(*changing)) == {Verdict.FINE}
+    assert set(walk(*waiting, seconds=WAITED_SECONDS)) == {Verdict.FINE}
+    assert set(walk(*subagents)) == set(walk(*others)) == {Verdict.FINE}
+
+
+def test_a_look_between_two_waits_is_no_loop() -> None:
+    trail: list[str] = []
+    for _ in range(30):
+        trail = extended(trail, [outcome("bash", "sleep 30")], 30, LIMIT)
+        trail = extended(trail, [outcome("read_file", "log", "pending")], 0.1, LIMIT)
+        assert judge(trail, WARNING, LIMIT) is Verdict.FINE
+
+
+def test_calls_side_by_side_are_one_step_in_any_order() -> None:
+    first, second = outcome("bash", 1), outcome("bash", 2)
+    assert walk(*[[first, second], [second, first]] * 4)[-1] is Verdict.BREAK
+
+
+@given(TOKENS)
+def test_the_count_never_jumps_and_the_trail_stays_short(tokens: list[str]) -> None:
+    trail: list[str] = []
+    before = 0
+    for token in tokens:
+        trail = extended(trail, [outcome("x", token)], 0, LIMIT)
+        assert repetitions(trail) <= before + 1
+        before = repetitions(trail)
+        assert len(trail) <= 6 * LIMIT

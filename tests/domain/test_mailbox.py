@@ -1,0 +1,76 @@
+"""The words in which outcomes reach a prompt, to the letter."""
+
+import pytest
+
+from domain.mailbox import LONGEST, Outcome, page, render, rest
+from domain.session import Reason, Status
+
+DONE = Outcome(session_id="s1", name="finder", status=Status.COMPLETED, reason=Reason.GOAL_REACHED, output="Found it.")
+FAILED = Outcome(session_id="s2", name="writer", status=Status.FAILED, reason=Reason.ERROR, error="No paper.")
+
+
+@pytest.mark.proves("S0-32", "S0-B06")
+@pytest.mark.parametrize(
+    ("outcome", "text"),
+    [
+        (DONE, "Async subagent 'finder' (session: s1) completed:\nFound it."),
+        (FAILED, "Async subagent 'writer' (session: s2) failed:\nNo paper."),
+        (
+            DONE.model_copy(update={"output": " \n"}),
+            "Async subagent 'finder' (session: s1) completed:\n(no output)",
+        ),
+        (
+            FAILED.model_copy(update={"output": "Half."}),
+            "Async subagent 'writer' (session: s2) failed:\nNo paper.\n\nUntil then it said:\nHalf.",
+        ),
+        (
+            FAILED.model_copy(update={"error": None, "reason": Reason.TTL}),
+            "Async subagent 'writer' (session: s2) failed:\nended without an answer (ttl)",
+        ),
+        (
+            DONE.model_copy(update={"status": Status.CANCELLED, "reason": Reason.INTERRUPTED}),
+            "Async subagent 'finder' (session: s1) completed:\n"
+            "[Interrupted (interrupted); this is what it had so far.]\nFound it.",
+        ),
+        (
+            DONE.model_copy(update={"status": Status.CANCELLED, "reason": Reason.INTERRUPTED, "output": None}),
+            "Async subagent 'finder' (session: s1) failed:\nended without an answer (interrupted)",
+        ),
+    ],
+)
+def test_one_outcome(outcome: Outcome, text: str) -> None:
+    assert render([outcome]) == text
+    assert render([outcome], "And now?") == f"{text}\n\n---\nUser message:\nAnd now?"
+
+
+@pytest.mark.proves("S0-33")
+def test_several_outcomes() -> None:
+    assert render([DONE, FAILED]) == (
+        "Async subagent results:\n\n## finder [completed] (session: s1)\nFound it.\n\n"
+        "## writer [failed] (session: s2)\nError: No paper."
+    )
+
+
+@pytest.mark.proves("S0-B49")
+def test_a_long_result_is_cut_with_a_link() -> None:
+    text = render([DONE.model_copy(update={"output": "x" * (LONGEST + 5)})])
+    assert text.endswith(f"{'x' * LONGEST}\n[… 5 more characters: {rest('s1', LONGEST)}]")
+
+
+def test_the_rest_of_a_long_result_can_be_read() -> None:
+    words = "".join(f"{number:06d}" for number in range(3_000))
+    long = DONE.model_copy(update={"output": words})
+    read, offset = long.content().split("\n[…")[0], LONGEST
+    while offset < len(words):
+        read, offset = read + page(long, offset).split("\n[…")[0], offset + LONGEST
+    assert read == words
+    assert page(long, 99_999) == "The result has 18000 characters."
+
+
+def test_many_outcomes_share_a_prompt() -> None:
+    long = [
+        Outcome(session_id=str(number), name="n", status=Status.COMPLETED, output="x" * 9_000)
+        for number in range(1_000)
+    ]
+    assert len(render(long)) < 1_000_000
+    assert len(render(long[:2])) > 16_000

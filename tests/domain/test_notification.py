@@ -1,0 +1,42 @@
+"""Signatures by the convention's own example, pauses that add up, and words for people."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from domain.notification import Notice, Subject, new_secret, pauses, signature
+
+# the example that libraries of the convention test themselves with
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+SIGNED = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+def test_the_signature_is_the_conventions() -> None:
+    body = b'{"test": 2432232314}'
+    assert signature([SECRET], "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body) == SIGNED
+    first, second = signature([new_secret(), SECRET], "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body).split(" ")
+    assert first != SIGNED == second
+
+
+def test_a_secret_that_is_none_is_noticed() -> None:
+    with pytest.raises(ValueError, match="not a webhook secret"):
+        signature(["whsec_***"], "a", 1, b"")
+
+
+@given(st.floats(min_value=0, max_value=60 * 24 * 3_600))
+def test_pauses_grow_and_add_up(span: float) -> None:
+    found = pauses(span)
+    assert sum(found) == pytest.approx(span)
+    assert all(pause > 0 for pause in found)
+    assert found[:-1] == sorted(found[:-1])
+
+
+def test_three_days_are_about_a_dozen_attempts() -> None:
+    assert 10 <= len(pauses(72 * 3_600)) <= 15
+
+
+@pytest.mark.parametrize("type", [*Subject, "input_reminder", "input_escalated", "test", "of tomorrow"])
+def test_every_notice_has_words(type: str) -> None:
+    notice = Notice(type=type, timestamp="now", data={"title": "Count\n files", "task_id": "t"})
+    assert notice.subject.endswith(": Count files") and "\n" not in notice.subject and notice.text
+    assert Notice(type=type, timestamp="now", data={}).subject

@@ -1,0 +1,20 @@
+"""Previews: one line, bounded, nothing lost that fits."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from domain.step import PREVIEW, preview
+
+
+@given(st.text(max_size=1_000), st.integers(1, 400))
+def test_a_preview_is_one_bounded_line(text: str, limit: int) -> None:
+    line = preview(text, limit)
+    assert len(line) <= limit
+    assert line.split() == line.strip().split(" ") or not line.strip()
+    assert "\n" not in line
+    words = " ".join(text.split())
+    assert line == words if len(words) <= limit else line == words[: limit - 1] + "…"
+
+
+def test_the_bound_is_what_history_can_afford() -> None:
+    assert len(preview("x" * 10_000)) == PREVIEW == 300

@@ -1,0 +1,98 @@
+"""Tasks: the words in which an agent meets one, and its title."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from domain.task import TaskSpec, opening, title_of
+
+LINES = st.text(min_size=1, max_size=30)
+INPUTS = st.text(min_size=1, max_size=400) | st.dictionaries(
+    st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3
+)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> TaskSpec:
+    return TaskSpec.model_validate(
+        {
+            "agent": "assistant",
+            "input": draw(INPUTS),
+            "title": draw(st.none() | st.text(min_size=1, max_size=200)),
+            "acceptance_criteria": draw(st.lists(LINES, max_size=3)),
+            "constraints": draw(st.lists(LINES, max_size=3)),
+            "context": {
+                "notes": draw(st.lists(LINES, max_size=3)),
+                "environment": draw(st.dictionaries(LINES, LINES, max_size=2)),
+            },
+        }
+    )
+
+
+@given(specs(), st.lists(LINES, max_size=3))
+def test_the_opening_leaves_nothing_out(spec: TaskSpec, files: list[str]) -> None:
+    text = opening(spec, files)
+    body = spec.input if isinstance(spec.input, str) else json.dumps(spec.input, indent=2)
+    assert text.startswith(body) or text.startswith(f"```json\n{body}\n```")
+    for line in (*spec.acceptance_criteria, *spec.constraints, *spec.context.notes, *files):
+        assert f"- {line}" in text
+    for key, value in spec.context.environment.items():
+        assert f"- {key}: {value}" in text
+
+
+def test_a_plain_task_opens_with_its_own_words_only() -> None:
+    assert opening(TaskSpec(agent="assistant", input="Do it."), []) == "Do it."
+
+
+def test_parts_stand_under_headings_in_a_fixed_order() -> None:
+    spec = TaskSpec.model_validate(
+        {
+            "agent": "a",
+            "input": {"q": 1},
+            "acceptance_criteria": ["tested"],
+            "constraints": ["no network"],
+            "context": {"notes": ["a note"], "environment": {"os": "linux"}},
+        }
+    )
+    assert opening(spec, ["a.txt"]) == (
+        '```json\n{\n  "q": 1\n}\n```\n\nThe task is done when:\n- tested\n\nYou must not violate:\n- no network\n\n'
+        "Notes:\n- a note\n\nFiles in your workspace:\n- a.txt\n\nEnvironment:\n- os: linux"
+    )
+
+
+@given(specs())
+def test_a_title_is_one_short_line(spec: TaskSpec) -> None:
+    title = title_of(spec)
+    assert len(title) <= 120 and "\n" not in title
+    source = spec.title or (spec.input if isinstance(spec.input, str) else json.dumps(spec.input))
+    words = " ".join(source.split())
+    assert title == words if len(words) <= 120 else title == words[:119] + "…"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"agent": ""},
+        {"input": ""},
+        {"input": 7},
+        {"unknown": 1},
+        {"config": {"ttl": 999}},
+        {"config": {"ttl": "5000"}},
+        {"config": {"ttl": True}},
+        {"config": {"max_steps": 0}},
+        {"config": {"max_cost_usd": 0}},
+        {"config": {"max_cost_usd": float("inf")}},
+        {"config": {"sandbox": "none"}},
+        {"context": {"files": ["../etc/passwd"]}},
+        {"context": {"history": [{"role": "system", "content": "x"}]}},
+    ],
+)
+def test_a_wrong_task_is_refused(change: dict[str, Any]) -> None:
+    good = {"agent": "assistant", "input": "Do it."}
+    assert TaskSpec.model_validate(good)
+    with pytest.raises(ValidationError):
+        TaskSpec.model_validate(good | change)

@@ -1,0 +1,80 @@
+"""`python -m tests.faults`: the fault bench, one table; a row that fails is run again with its printed seed."""
+
+import asyncio
+import json
+import random
+import sys
+import tempfile
+import time
+from dataclasses import asdict, fields
+from pathlib import Path
+
+import click
+
+from deploy.child import tail
+from tests.faults.checker import Violations
+from tests.faults.matrix import LONG, ROWS, SHORT, Row, crowd, prepare, run
+from tests.launch import embedded
+
+COUNTS = [field.name for field in fields(Violations) if field.type == "int" or field.type is int]
+
+
+@click.command(help=__doc__)
+@click.option(
+    "--seed", type=int, default=None, help="Decides what happens when; printed, so that a run can be repeated."
+)
+@click.option("--row", "names", multiple=True, type=click.Choice(list(ROWS)), help="Only this row; may be repeated.")
+@click.option("--short", is_flag=True, help="As small as in the tests.")
+@click.option(
+    "--crowd", "crowd_size", type=int, default=1_000, show_default=True, help="Tasks at the same time; 0: none."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per row.")
+def main(seed: int | None, names: tuple[str, ...], short: bool, crowd_size: int, as_json: bool) -> None:
+    seed = random.randrange(10**6) if seed is None else seed
+    click.echo(f"seed {seed}", err=True)
+    rows = asyncio.run(_measure(seed, names or tuple(ROWS), short, 0 if short or names else crowd_size))
+    for row in rows:
+        if as_json:
+            click.echo(json.dumps(asdict(row)))
+    if not as_json:
+        click.echo(table(rows))
+    sys.exit(1 if any(row.violations.total for row in rows) else 0)
+
+
+async def _measure(seed: int, names: tuple[str, ...], short: bool, crowd_size: int) -> list[Row]:
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        async with embedded() as stack:
+            await prepare(stack)
+            for name in names:
+                began = time.monotonic()
+                try:
+                    rows.append(await run(stack, name, seed, SHORT if short else LONG, Path(folder)))
+                except BaseException:
+                    for part in ("api", "worker"):  # the logs go with the stack
+                        click.echo(tail(stack.root / "logs" / f"{part}.log", 40), err=True)
+                    raise
+                for line in rows[-1].violations.named:
+                    click.echo(f"{name}, seed {seed}: {line}", err=True)
+                took, bad = time.monotonic() - began, rows[-1].violations.total
+                click.echo(
+                    f"{name}: {rows[-1].tasks} tasks, {rows[-1].hits} faults, {bad} violations, {took:.0f} s", err=True
+                )
+            if crowd_size:
+                rows.append(await crowd(stack, crowd_size, seed, lambda line: click.echo(line, err=True)))
+    return rows
+
+
+def table(rows: list[Row]) -> str:
+    heads = ["fault", "tasks", "faults", "requests", "reconnects", *COUNTS, "slowest recovery"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for row in rows:
+        counts = [str(getattr(row.violations, name)) for name in COUNTS]
+        recovery = f"{row.recovery:.1f} s" if row.recovery is not None else ""
+        cells = [row.name, row.tasks, row.hits, row.requests, row.connections, *counts, recovery]
+        lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""A caller that outlives faults: it asks again under the same key until answered, and notes what was acknowledged."""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from domain.ids import new_id
+from domain.session import TERMINAL
+
+GIVE_UP = 120.0
+
+
+@dataclass
+class Accepted:
+    """A task that was acknowledged, and what must be true of it in the end."""
+
+    id: str
+    kind: str
+    ends: frozenset[str] = frozenset({"completed"})
+    ledger: Path | None = None
+    children: int = 0  # outcomes that its conversation must have heard, each once
+    words: list[str] = field(default_factory=list)  # said to it while it ran; each must be in its context once
+
+
+class Caller:
+    def __init__(self, url: str) -> None:
+        self._http = httpx2.AsyncClient(base_url=url, timeout=10)
+        self.accepted: list[Accepted] = []
+        self.asked = 0
+
+    async def __aenter__(self) -> "Caller":
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._http.aclose()
+
+    async def ask(
+        self, method: str, path: str, body: dict[str, Any] | None = None, key: str | None = None
+    ) -> httpx2.Response:
+        """Until something other than "not now" is said; with a key a repetition is the same request."""
+        give_up = time.monotonic() + GIVE_UP
+        headers = {"Idempotency-Key": key} if key else {}
+        while True:
+            self.asked += 1
+            try:
+                answer = await self._http.request(method, path, json=body, headers=headers)
+                if answer.status_code not in (429, 502, 503):
+                    return answer
+            except httpx2.TransportError:
+                pass
+            assert time.monotonic() < give_up, f"{method} {path}: no answer in {GIVE_UP} s"
+            await asyncio.sleep(0.2)
+
+    async def submit(self, kind: str, input: str, *, agent: str = "tester", key: str | None = None) -> Accepted:
+        answer = await self.ask(
+            "POST", "/tasks", {"agent": agent, "input": f"{input}\nref {new_id()}"}, key or new_id()
+        )
+        assert answer.status_code == 202, answer.text
+        accepted = Accepted(answer.json()["task_id"], kind)
+        self.accepted.append(accepted)
+        return accepted
+
+    async def ended(self, task_id: str, seconds: float = GIVE_UP) -> dict[str, Any] | None:
+        """The record once it is terminal; None: it is not, by then."""
+        give_up = time.monotonic() + seconds
+        while time.monotonic() < give_up:
+            record: dict[str, Any] = (await self.ask("GET", f"/tasks/{task_id}")).json()
+            if record.get("status") in TERMINAL:
+                return record
+            await asyncio.sleep(0.2)
+        return None

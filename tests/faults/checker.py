@@ -1,0 +1,137 @@
+"""What must be true when all is quiet again, each as a count of violations; zero everywhere is the only good answer."""
+
+import asyncio
+import contextlib
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import asyncpg
+
+from tests.conversations.talk import Talk
+from tests.faults.caller import Accepted, Caller
+from tests.faults.workload import MARK
+from tests.launch import MODEL_KEY
+from tests.secrets import secrets_found
+from tests.stack import Stack, eventually
+from workflows.replay import histories, replay
+
+REPLAYED = 60  # histories of each kind; a run may have thousands
+
+
+@dataclass
+class Violations:
+    lost: int = 0  # accepted, and without an end
+    wrong: int = 0  # ended as they must not
+    double: int = 0  # not exactly one terminal event
+    disagree: int = 0  # row, stream and Temporal tell different ends
+    gaps: int = 0  # events or readers with a number missing or doubled
+    outcomes: int = 0  # of subagents: not heard exactly once
+    words: int = 0  # said to a task: not heard exactly once
+    effects: int = 0  # a deed of the kind `once` done twice, or one that is said to be done and was not
+    orphans: int = 0  # commands that outlived their task
+    secrets: int = 0
+    replay: int = 0  # histories that do not replay
+    named: list[str] = field(default_factory=list)  # where to look
+
+    @property
+    def total(self) -> int:
+        return sum(value for value in asdict(self).values() if isinstance(value, int))
+
+    def add(self, kind: str, where: str, count: int = 1) -> None:
+        if count:
+            setattr(self, kind, getattr(self, kind) + count)
+            self.named.append(f"{kind}: {where}")
+
+
+async def check(stack: Stack, caller: Caller) -> Violations:
+    found = Violations()
+    await eventually(lambda: _reachable(stack), what="the database answers")
+    for task in caller.accepted:
+        record = await caller.ended(task.id)
+        if record is None:
+            found.add("lost", f"{task.kind} {task.id}")
+            continue
+        if record["status"] not in task.ends:
+            found.add("wrong", f"{task.kind} {task.id} {record['status']} ({record['reason']}): {record.get('error')}")
+        await _ends(stack, task, record["status"], found)
+    for task in caller.accepted:
+        if task.children or task.words:
+            await _heard(stack, task, found)
+        if task.ledger:
+            await _effects(stack, task, task.ledger, found)
+    await asyncio.sleep(1)
+    orphans = await asyncio.to_thread(_orphans)
+    found.add("orphans", "; ".join(orphans), len(orphans))
+    leaks = await secrets_found(stack, [MODEL_KEY.encode()])
+    found.add("secrets", ", ".join(leaks), len(leaks))
+    await _replays(stack, caller, found)
+    return found
+
+
+async def _reachable(stack: Stack) -> bool:
+    try:
+        await stack.pool.expire_connections()
+        await stack.pool.fetchval("SELECT 1")
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        return False
+    return True
+
+
+async def _ends(stack: Stack, task: Accepted, status: str, found: Violations) -> None:
+    rows = await stack.pool.fetch("SELECT seq, type FROM events WHERE session_id = $1 ORDER BY seq", task.id)
+    if [row["seq"] for row in rows] != list(range(1, len(rows) + 1)):
+        found.add("gaps", f"events of {task.id}")
+    ends = [row["type"] for row in rows if row["type"] in ("task_completed", "task_failed", "task_cancelled")]
+    if len(ends) != 1:
+        found.add("double", f"{task.id}: {ends}")
+    told = await stack.session(task.id).result()
+    if ends != [f"task_{status}"] or told["status"] != status:
+        found.add("disagree", f"{task.id}: row {status}, events {ends}, Temporal {told['status']}")
+
+
+async def _heard(stack: Stack, task: Accepted, found: Violations) -> None:
+    talk = Talk(stack, task.id)
+    await talk.rest()
+    if task.children:
+        heard = Counter(await talk.heard())
+        spawned = {row.id for row in await talk.children()}
+        missing = task.children - len(set(heard) & spawned)
+        found.add(
+            "outcomes", f"{task.id}: {dict(heard)} of {sorted(spawned)}", missing + sum(heard.values()) - len(heard)
+        )
+    prompts = [prompt for row in await talk.sessions() for prompt in await talk.prompts(row.id)]
+    for word in task.words:
+        times = sum(prompt.count(word) for prompt in prompts)
+        found.add("words", f"{task.id}: {word!r} {times} times", int(times != 1))
+
+
+async def _effects(stack: Stack, task: Accepted, ledger: Path, found: Violations) -> None:
+    written = await asyncio.to_thread(lambda: ledger.read_text().splitlines() if ledger.exists() else [])
+    times = Counter(line.split()[0] for line in written)
+    rows = await stack.pool.fetch("SELECT node, call_index, tool, state FROM tool_calls WHERE session_id = $1", task.id)
+    for row in rows:
+        key = f"{row['node']}:{row['call_index']}"
+        if row["tool"] == "ledger_once" and times[key] > 1:
+            found.add("effects", f"{key} done {times[key]} times")
+        if row["tool"].startswith("ledger") and row["state"] == "ok" and not times[key]:
+            found.add("effects", f"{key} is said to be done")
+
+
+async def _replays(stack: Stack, caller: Caller, found: Violations) -> None:
+    for task in caller.accepted[:REPLAYED]:
+        past = await histories(stack.client, task.id)
+        if task.children or task.words:
+            past.append(await stack.client.get_workflow_handle(f"conversation/{task.id}").fetch_history())
+        for history in past:
+            verdict = await replay(history)
+            found.add("replay", f"{verdict.workflow_id} at {verdict.event_id}: {verdict.reason}", int(not verdict.same))
+
+
+def _orphans() -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            line = path.read_bytes()
+            found += [line.decode(errors="replace").replace("\0", " ")] if MARK.encode() in line else []
+    return found

@@ -1,0 +1,91 @@
+"""What breaks, and when: a seed decides, so that a failing run can be run again."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+
+import asyncpg
+
+from tests.faults.caller import Caller
+from tests.stack import Stack
+
+Fault = Callable[[Stack, Random], Awaitable[None]]
+
+
+def kill(name: str) -> Fault:
+    async def act(stack: Stack, random: Random) -> None:
+        before = stack.pid(name)
+        await stack.kill(name)
+        await stack.back(name, before)
+
+    return act
+
+
+def pause(name: str, *, longest: float = 4.0) -> Fault:
+    async def act(stack: Stack, random: Random) -> None:
+        pids = [stack.pid(name)]
+        for pid in pids:  # the list grows while it is walked: PostgreSQL works in children of its own
+            pids += _children(pid)
+        _signal(pids, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(random.uniform(1, longest))
+        finally:
+            _signal(pids, signal.SIGCONT)
+
+    return act
+
+
+async def drop_connections(stack: Stack, random: Random) -> None:
+    connection = await asyncpg.connect(stack.database_url)
+    try:
+        await connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+    finally:
+        await connection.close()
+
+
+FAULTS: dict[str, Fault] = {
+    "worker killed": kill("worker"),
+    "worker paused": pause("worker"),
+    "API killed": kill("api"),
+    "API paused": pause("api"),
+    "Temporal killed": kill("temporal"),
+    "Temporal paused": pause("temporal"),
+    "PostgreSQL killed": kill("postgres"),
+    "PostgreSQL paused": pause("postgres"),
+    "connections dropped": drop_connections,
+}
+
+
+class Nemesis:
+    """Breaks one thing after another until it is told to stop; after each, a probe shows how long the platform took."""
+
+    def __init__(self, stack: Stack, caller: Caller, random: Random, faults: list[Fault]) -> None:
+        self._stack, self._caller, self._random, self._faults = stack, caller, random, faults
+        self.hits = 0
+        self.recoveries: list[float] = []
+
+    async def rage(self, stop: asyncio.Event, at_least: int) -> None:
+        while self._faults and not (stop.is_set() and self.hits >= at_least):
+            await asyncio.sleep(self._random.uniform(0.5, 2))
+            await self._random.choice(self._faults)(self._stack, self._random)
+            self.hits += 1
+            began = time.monotonic()
+            probe = await self._caller.submit("probe", "[[script:say text=here]]")
+            await self._caller.ended(probe.id)
+            self.recoveries.append(time.monotonic() - began)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue

@@ -1,0 +1,85 @@
+"""Temporal and PostgreSQL killed with -9 under running tasks: all of them finish, and nothing is lost or doubled."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.stack import Stack, calls, eventually, of_type
+from workflows.client import Door
+
+
+async def running(stack: Stack, ledger: Path) -> list[str]:
+    tasks = [
+        await stack.submit("[[script:say words=80 delay=0.1]]"),
+        await stack.submit('[[script:count n=12 tool=bash input={"command": "sleep 0.5"}]]'),
+        await stack.submit("[[script:count n=25 tool=report_progress]]"),
+        await stack.submit(calls(("ledger_once", {"path": str(ledger), "seconds": 6}))),
+    ]
+    for task_id in tasks:
+        await stack.seen(task_id, "task_started")
+    await stack.seen(tasks[0], "message_delta")
+    await stack.seen(tasks[3], "tool_called")
+    return tasks
+
+
+async def all_well(stack: Stack, tasks: list[str], ledger: Path) -> None:
+    for task_id in tasks:
+        record = await stack.wait(task_id, seconds=90)
+        assert (record["status"], record["reason"]) == ("completed", "goal_reached")
+        events = await stack.events(task_id)  # gapless, one end
+        began = [event["step"] for event in of_type(events, "step_started")]
+        assert began == list(range(1, len(began) + 1))
+        nodes = await stack.nodes(task_id)
+        replies = [node["step"] for node in nodes if node["kind"] == "assistant"]
+        assert replies == began, "a step was written twice or never"
+        assert len({node["idem"] for node in nodes}) == len(nodes)
+    assert len((await asyncio.to_thread(ledger.read_text)).splitlines()) == 1
+    assert (await stack.record(tasks[1]))["usage"]["tool_invocations"] == 12
+    assert (await stack.record(tasks[2]))["usage"]["tool_invocations"] == 25
+
+
+@pytest.mark.proves("S1-05", "S1-21", "S3-B07")
+async def test_temporal_killed(stack: Stack, tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    tasks = await running(stack, ledger)
+    before = stack.pid("temporal")
+    with stack.frozen_supervisor():
+        stack.signal("temporal", signal.SIGKILL)
+        waiting = await stack.submit("[[script:say text=patient]]")  # accepted while Temporal is away
+        assert (await stack.record(waiting))["status"] == "submitted"
+    await stack.back("temporal", before)
+    await stack.age(waiting)
+
+    async def swept() -> bool:
+        await Door(stack.client, "errand").sweep()
+        return bool((await stack.record(waiting))["status"] != "submitted")
+
+    await eventually(swept, what="the sweeper started what was accepted meanwhile")
+    assert (await stack.wait(waiting))["status"] == "completed"
+    await all_well(stack, tasks, ledger)
+
+
+@pytest.mark.proves("S1-05", "S1-22", "F-09")
+async def test_postgres_killed(stack: Stack, tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    tasks = await running(stack, ledger)
+    before = stack.pid("postgres")
+    with stack.frozen_supervisor():
+        stack.signal("postgres", signal.SIGKILL)
+        await asyncio.sleep(1)
+        refused = await stack.http.post("/tasks", json={"agent": "tester", "input": "x"})
+        assert refused.status_code == 503 and refused.headers["retry-after"]
+    await stack.back("postgres", before)
+
+    async def answering() -> bool:
+        try:
+            return (await stack.http.get(f"/tasks/{tasks[0]}")).status_code == 200
+        except httpx2.TransportError:
+            return False
+
+    await eventually(answering, what="the API reads again")
+    await stack.pool.expire_connections()
+    await all_well(stack, tasks, ledger)

@@ -1,0 +1,131 @@
+"""kill -9 of the worker: mid model call, mid tool, and between a commit and its acknowledgement."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.stack import Stack, calls, eventually, of_type
+
+pytestmark = pytest.mark.asyncio
+
+
+async def lines(path: Path) -> list[str]:
+    return await asyncio.to_thread(lambda: path.read_text().splitlines() if path.exists() else [])
+
+
+@pytest.fixture(scope="module")
+def ledgers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("ledgers")
+    return {name: folder / name for name in ("once", "again", "command")}
+
+
+@pytest_asyncio.fixture(scope="module")
+async def survivors(stack: Stack, ledgers: dict[str, Path]) -> AsyncIterator[dict[str, str]]:
+    """One kill under several sessions, each caught in another place."""
+    once, again = str(ledgers["once"]), str(ledgers["again"])
+    tasks = {
+        "thinking": await stack.submit("[[script:say words=30]] [[fault:hang after=6]]"),
+        "once": await stack.submit(calls(("ledger_once", {"path": once, "seconds": 50}))),
+        "again": await stack.submit(calls(("ledger_again", {"path": again, "seconds": 3}))),
+        "command": await stack.submit(calls(("bash", {"command": "echo begun > begun.txt; sleep 54321.5"}))),
+    }
+    await stack.seen(tasks["thinking"], "message_delta")
+    for name in ("once", "again", "command"):
+        await stack.seen(tasks[name], "tool_called")
+    await eventually(lambda: lines(ledgers["once"]))
+    await eventually(lambda: lines(ledgers["again"]))
+    await eventually(lambda: lines(stack.workspace(tasks["command"]) / "begun.txt"))
+    await stack.back("worker", await stack.kill("worker"))
+    yield tasks
+
+
+@pytest.mark.proves("F-09", "S1-05", "D12")
+async def test_a_model_call_is_made_again(stack: Stack, survivors: dict[str, str]) -> None:
+    record = await stack.wait(survivors["thinking"])
+    assert (record["status"], record["usage"]["llm_calls"]) == ("completed", 1)
+    events = await stack.events(survivors["thinking"])
+    kinds = [event["type"] for event in events if event["type"] != "message_delta"]
+    assert kinds.count("message") == kinds.count("attempt_reset") == kinds.count("step_started") == 1
+    reset = next(event["seq"] for event in events if event["type"] == "attempt_reset")
+    heard = "".join(event["text"] for event in of_type(events, "message_delta") if event["seq"] > reset)
+    assert heard == of_type(events, "message")[0]["text"]  # the deltas after the reset are the whole message
+    assert [node["kind"] for node in await stack.nodes(survivors["thinking"])] == ["user", "assistant"]
+
+
+@pytest.mark.proves("F-09")
+async def test_a_once_tool_is_not_repeated_and_the_model_is_told(
+    stack: Stack, survivors: dict[str, str], ledgers: dict[str, Path]
+) -> None:
+    record = await stack.wait(survivors["once"])
+    assert record["status"] == "completed"
+    assert len(await lines(ledgers["once"])) == 1
+    [returned] = of_type(await stack.events(survivors["once"]), "tool_returned")
+    assert returned["state"] == "unknown"
+    sent_back = str((await stack.asked(survivors["once"]))[1]["body"]["messages"][-1])
+    assert "The outcome of this call is unknown" in sent_back and "It was not repeated" in sent_back
+
+
+@pytest.mark.proves("F-09")
+async def test_an_idempotent_tool_is_repeated(
+    stack: Stack, survivors: dict[str, str], ledgers: dict[str, Path]
+) -> None:
+    record = await stack.wait(survivors["again"])
+    assert (record["status"], record["usage"]["tool_invocations"]) == ("completed", 1)
+    [first, second] = [line.split() for line in await lines(ledgers["again"])]
+    assert first[0] == second[0] and (first[1], second[1]) == ("1", "2")  # one key, two attempts
+    events = await stack.events(survivors["again"])
+    assert [event["state"] for event in of_type(events, "tool_returned")] == ["ok"]
+    assert len(of_type(events, "tool_called")) == 1
+
+
+@pytest.mark.proves("F-09", "S1-25")
+async def test_a_command_dies_with_its_worker(stack: Stack, survivors: dict[str, str]) -> None:
+    record = await stack.wait(survivors["command"])
+    assert record["status"] == "completed"
+    assert "outcome of this call is unknown" in (await stack.result(survivors["command"]))["output"]
+    commands = await asyncio.to_thread(
+        lambda: [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    )
+    assert not [command for command in commands if b"54321.5" in command]
+
+
+@pytest.mark.proves("D12", "S1-05")
+async def test_what_was_committed_is_not_paid_for_twice(stack: Stack, tmp_path: Path) -> None:
+    """Temporal stands still while a reply and a deed are committed; then the worker dies before it can say so."""
+    ledger = tmp_path / "ledger"
+    reply = await stack.submit("[[script:say words=12 delay=0.3]]")
+    deed = await stack.submit(calls(("ledger_once", {"path": str(ledger), "seconds": 3})))
+    await stack.seen(reply, "message_delta")
+    await eventually(lambda: lines(ledger))
+    worker = stack.pid("worker")
+    stack.signal("temporal", signal.SIGSTOP)
+    try:
+        await stack.seen(reply, "message")  # committed
+        await stack.seen(deed, "tool_returned", state="ok")
+        await stack.kill("worker")
+    finally:
+        stack.signal("temporal", signal.SIGCONT)
+    await stack.back("worker", worker)
+    for task_id, requests in ((reply, 1), (deed, 2)):
+        record = await stack.wait(task_id)
+        assert (record["status"], record["usage"]["llm_calls"]) == ("completed", requests)
+        assert len(await stack.asked(task_id)) == requests
+        await _whole(stack, task_id)
+    assert len(await lines(ledger)) == 1
+    assert [node["kind"] for node in await stack.nodes(reply)] == ["user", "assistant"]
+    kinds = [event["type"] for event in await stack.events(reply) if event["type"] != "message_delta"]
+    assert kinds == [
+        *("task_submitted", "task_started", "step_started", "message", "usage_updated"),
+        *("step_completed", "task_completed"),
+    ]
+
+
+async def _whole(stack: Stack, task_id: str) -> None:
+    nodes: list[dict[str, Any]] = await stack.nodes(task_id)
+    assert len({node["idem"] for node in nodes}) == len(nodes)
+    assert len([node for node in nodes if node["kind"] == "user"]) == 1

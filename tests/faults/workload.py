@@ -1,0 +1,110 @@
+"""What callers do while things break: tasks, deeds, model faults, subagents and fires, storms, cancels, duplicates."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+
+from domain.ids import new_id
+from tests.conversations.talk import async_task, chain, say
+from tests.faults.caller import GIVE_UP, Accepted, Caller
+from tests.stack import steps
+
+MODEL_FAULTS = (
+    *("429 retry_after=0.3", "500", "529", "cut after=2", "drop after=1"),
+    *("overloaded_midstream after=1", "api_midstream after=2", "slow delay=0.2"),
+)
+Deed = Callable[[Caller, Random, Path], Awaitable[None]]
+MARK = "errand-fault-bench"  # in every command, so that one that outlives its task is found
+
+
+async def words(caller: Caller, random: Random, folder: Path) -> None:
+    await caller.submit("words", f"[[script:say words=20 delay={random.uniform(0.02, 0.1):.2f}]]")
+
+
+async def deeds(caller: Caller, random: Random, folder: Path) -> None:
+    """Effects outside the platform: only the ledger says what really happened."""
+    ledger = folder / new_id()
+    given = {"path": str(ledger), "seconds": round(random.uniform(0, 1), 2)}
+    command = {"command": f"sleep 0.3; echo {MARK}"}
+    task = await caller.submit("deeds", steps([("ledger_once", given)], [("ledger_again", given), ("bash", command)]))
+    task.ledger = ledger
+
+
+async def model_faults(caller: Caller, random: Random, folder: Path) -> None:
+    fault = random.choice(MODEL_FAULTS)
+    await caller.submit("model_faults", f"[[script:say words=12 delay=0.02]] [[fault:{fault}]]")
+
+
+async def subagents(caller: Caller, random: Random, folder: Path) -> None:
+    """Three go their own ways; then several fires at once, of which one gets all that is there."""
+    key, count = new_id(), 3
+    calls = [async_task(say(f"Found {n}.", delay=round(random.uniform(0, 0.3), 2))) for n in range(count)]
+    body = {"agent": "lead", "input": f"{chain(calls, last='Off.')}\nref {new_id()}", "transport": "stream"}
+    answer = await caller.ask("POST", "/conversations/run", body, key)
+    assert answer.status_code == 202, answer.text
+    talk = Accepted(answer.json()["conversation_id"], "subagents", children=count)
+    caller.accepted.append(talk)
+    for _ in range(int(GIVE_UP / 0.3)):
+        mailbox = (await caller.ask("GET", f"/conversations/{talk.id}/mailbox")).json()
+        if mailbox["pending_count"] == count:
+            break
+        await asyncio.sleep(0.3)
+    await caller.ended(talk.id)
+    fires = [caller.ask("POST", f"/conversations/{talk.id}/fire", {}, new_id()) for _ in range(3)]
+    for fired in await asyncio.gather(*fires):
+        assert fired.status_code in (202, 409, 422), fired.text
+        if fired.status_code == 202:
+            caller.accepted.append(Accepted(fired.json()["session_id"], "fire"))
+
+
+async def storm(caller: Caller, random: Random, folder: Path) -> None:
+    """Many words to a task at work: each is heard once, whether now or by the session after."""
+    task = await caller.submit("storm", '[[script:count n=6 tool=bash input={"command": "sleep 0.3"}]]', agent="lead")
+
+    async def tell(number: int) -> None:
+        await asyncio.sleep(random.uniform(0, 1.5))
+        text = f"word {new_id()}"
+        body = {"conversation_id": task.id, "input": text, "transport": "stream", "if_busy": "steer"}
+        answer = await caller.ask("POST", "/conversations/run", body, new_id())
+        assert answer.status_code == 202, answer.text
+        task.words.append(text)
+
+    await asyncio.gather(*(tell(number) for number in range(8)))
+
+
+async def cancels(caller: Caller, random: Random, folder: Path) -> None:
+    """At any moment, and twice: what was accepted holds."""
+    task = await caller.submit("cancels", "[[script:say words=20 delay=0.05]]")
+    await asyncio.sleep(random.uniform(0, 2))
+    answers = [caller.ask("POST", f"/tasks/{task.id}/cancel", {"reason": "enough"}, new_id()) for _ in range(2)]
+    codes = {answer.status_code for answer in await asyncio.gather(*answers)}
+    assert codes <= {200, 202}, codes
+    # without a 202 it came too late, or its first answer was lost
+    task.ends = frozenset({"cancelled"} if 202 in codes else {"completed", "cancelled"})
+
+
+async def duplicates(caller: Caller, random: Random, folder: Path) -> None:
+    key, body = new_id(), {"agent": "tester", "input": f"[[script:say text=once]]\nref {new_id()}"}
+    answers = await asyncio.gather(*(caller.ask("POST", "/tasks", body, key) for _ in range(8)))
+    ids = {answer.json()["task_id"] for answer in answers if answer.status_code == 202}
+    assert len(ids) == 1 and {answer.status_code for answer in answers} <= {202, 409}, answers
+    caller.accepted.append(Accepted(ids.pop(), "duplicates"))
+
+
+KINDS: tuple[Deed, ...] = (words, deeds, model_faults, subagents, storm, cancels, duplicates)
+
+
+async def run(caller: Caller, random: Random, folder: Path, rounds: int, at_once: int) -> None:
+    """Every kind in every round, so many at a time, in an order that the seed decides."""
+    todo = [kind for _ in range(rounds) for kind in KINDS]
+    random.shuffle(todo)
+    room = asyncio.Semaphore(at_once)
+
+    async def do(kind: Deed, seed: float) -> None:
+        async with room:
+            await kind(caller, Random(seed), folder)
+
+    async with asyncio.TaskGroup() as group:
+        for kind in todo:
+            group.create_task(do(kind, random.random()))

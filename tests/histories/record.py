@@ -1,0 +1,164 @@
+"""Records one history per scenario (`python -m tests.histories.record`): what a changed workflow must still replay.
+
+Run it after a change of the workflows that is meant to break old histories; a change that must not is one to patch.
+With names it records only those scenarios, and leaves the others as they are.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+from temporalio.client import Client, WorkflowHistory
+
+from tests.launch import TESTER, embedded
+from tests.own_worker import platform
+from tests.stack import Stack, calls, steps
+
+FOLDER = Path(__file__).parent
+SUGGEST = {"limit.historyCount.suggestContinueAsNew": "60"}
+LOOK = ("list_files", {"path": "."})
+MENDS = '[[script:tools json=[{"name": "write_file", "input": {"path": "x", "content": "x"}}]]]'
+HANGS = "[[script:say words=30]] [[fault:hang after=6]]"
+PLANS = (
+    [("update_plan", {"steps": [{"title": "look", "status": "in_progress"}]})],
+    [("update_plan", {"steps": [{"title": "build", "status": "in_progress"}], "reason": "it was broken"})],
+)
+
+
+async def _run(stack: Stack, text: str, agent: str = "tester", **config: Any) -> str:
+    task_id: str = (await stack.run(text, agent, config=config))["task_id"]
+    return task_id
+
+
+async def _judged(stack: Stack, criteria: list[Any]) -> str:
+    task_id: str = (await stack.run("[[script:say text=done]]", acceptance_criteria=criteria))["task_id"]
+    return task_id
+
+
+async def _cancelled(stack: Stack, text: str, seen: str, **how: str) -> str:
+    task_id = await stack.submit(text)
+    await stack.seen(task_id, seen)
+    await stack.cancel(task_id, **how)
+    await stack.wait(task_id)
+    return task_id
+
+
+async def _answered(stack: Stack, text: str, agent: str, answers: dict[str, list[Any]], **spec: Any) -> str:
+    """Each request is answered when it is open, in the order of its kind."""
+    task_id = await stack.submit(text, agent, **spec)
+    while not (await stack.record(task_id))["ended_at"]:
+        for request in reversed((await stack.http.get(f"/tasks/{task_id}/input-requests")).json()["items"]):
+            if request["status"] == "open":
+                body = {"response_to": request["id"], "input": answers[request["kind"]].pop(0)}
+                (await stack.http.post(f"/tasks/{task_id}/input", json=body)).raise_for_status()
+    return task_id
+
+
+async def _questions(stack: Stack) -> str:
+    """A plan, a question and two gated calls, one of them denied."""
+    script = steps(
+        [("update_plan", {"steps": [{"title": "look"}]})],
+        [("ask_user", {"question": "Which?"}), ("bash", {"command": "echo a"}), ("bash", {"command": "echo b"})],
+    )
+    answers: dict[str, list[Any]] = {
+        "plan_approval": [{"approved": True}],
+        "clarification": ["this one"],
+        "tool_approval": [{"approved": True}, {"approved": False, "notes": "no"}],
+    }
+    gated = [{"permission": "bash", "action": "ask"}]
+    return await _answered(stack, script, "asker", answers, permissions=gated, config={"approval_required": True})
+
+
+async def _external(stack: Stack) -> str:
+    """A variable that is missing at first, then two calls of an external tool, one of which fails."""
+    tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
+    script = calls(("look_up", {"n": 1}), ("look_up", {"n": 2}), LOOK)
+    answers = {
+        "missing_variables": [{"city": "Oslo"}],
+        "external_result": [{"result": "found"}, {"error": "not found"}],
+    }
+    return await _answered(stack, script, "guide", answers, config={"external_tools": [tool]})
+
+
+AGENTS: list[dict[str, Any]] = [
+    {**TESTER, "name": "asker", "may_ask": True},
+    {**TESTER, "name": "guide", "may_ask": True, "variables": {"city": "where to look"}},
+]
+SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
+    "tool_loop": lambda stack: _run(stack, "[[script:count n=2]]"),
+    "parallel_tools": lambda stack: _run(stack, calls(LOOK, LOOK, ("report_progress", {"message": "x"}))),
+    "replanning": lambda stack: _run(stack, steps(*PLANS)),
+    "step_limit": lambda stack: _run(stack, "[[script:forever]]", max_steps=2),
+    "ttl": lambda stack: _run(stack, HANGS, ttl=2_000),
+    "cancel_model": lambda stack: _cancelled(stack, HANGS, "message_delta"),
+    "cancel_tools": lambda stack: _cancelled(stack, calls(("bash", {"command": "sleep 60"}), LOOK), "tool_called"),
+    "retry": lambda stack: _run(stack, "[[script:say text=x]] [[fault:529]]"),
+    "fallback": lambda stack: _run(stack, "[[script:say text=x]] [[fault:404]]", "assistant"),
+    "compaction": lambda stack: _run(stack, "[[script:count n=3]] [[fault:413 at=2]]"),
+    "acceptance": lambda stack: _judged(stack, [{"kind": "command", "run": f"test -f x # {MENDS}"}, "it is good"]),
+    "loop": lambda stack: _run(stack, '[[script:repeat json=[[{"name": "list_files"}]]]]'),
+    "graceful": lambda stack: _cancelled(
+        stack, calls(("bash", {"command": "sleep 2"}), LOOK), "tool_called", mode="graceful"
+    ),
+    "error": lambda stack: _run(stack, "[[fault:auth]]"),
+    "input_requests": _questions,
+    "external_results": _external,
+}
+CONTINUED = "continue_as_new"
+
+
+async def record(names: list[str]) -> None:
+    for old in FOLDER.glob("*.json"):
+        if not names or old.stem in names:
+            old.unlink()
+    async with embedded() as stack:
+        for definition in AGENTS:
+            (await stack.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
+        for name in names or SCENARIOS:
+            task_id = await SCENARIOS[name](stack)
+            await _save(name, stack.client, f"session/{task_id}")
+        if not names:
+            await _save("conversation", stack.client, f"conversation/{task_id}")
+            await _continued(stack)
+
+
+async def _continued(stack: Stack) -> None:
+    """Each run of the chain is a history of its own."""
+    with TemporaryDirectory() as folder:
+        async with platform(stack, Path(folder), SUGGEST) as own:
+            task_id = await _run(own, "[[script:count n=8]]")
+            handle = own.client.get_workflow_handle(f"session/{task_id}")
+            described = await handle.describe()
+            run_id, number = described.raw_description.workflow_execution_info.first_run_id, 0
+            while run_id:
+                number += 1
+                history = await _save(f"{CONTINUED}.{number}", own.client, f"session/{task_id}", run_id)
+                last = history.events[-1]
+                run_id = last.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
+
+
+async def _save(name: str, client: Client, workflow_id: str, run_id: str | None = None) -> WorkflowHistory:
+    history = await client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()
+    content = _without_machine(json.loads(history.to_json()))
+    (FOLDER / f"{name}.json").write_text(json.dumps({"id": workflow_id, "history": content}, indent=1) + "\n")
+    click.echo(f"{name}: {len(history.events)} events")
+    return history
+
+
+def _without_machine(value: Any) -> Any:
+    """Which machine it ran on, and where the code lay there, is nobody's business."""
+    if isinstance(value, list):
+        return [_without_machine(item) for item in value]
+    if isinstance(value, dict):
+        kept = {key: item for key, item in value.items() if key != "stackTrace"}
+        return {key: "worker" if key == "identity" else _without_machine(item) for key, item in kept.items()}
+    return value
+
+
+if __name__ == "__main__":
+    asyncio.run(record(sys.argv[1:]))

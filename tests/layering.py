@@ -1,0 +1,131 @@
+"""The house rules that a parser can check: who imports whom, who reads the environment, where SQL stands, sizes."""
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGES = ("domain", "agents", "store", "workflows", "activities", "api", "deploy", "offline", "bench")
+SCRIPTS = ("settings", "worker")
+
+# what each part may import of ours besides itself; the longest name that fits decides
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "domain": (),
+    "settings": (),
+    "offline": (),
+    "agents": ("domain",),
+    "store": ("domain",),
+    "store.migrate": ("domain", "settings"),  # runs as a program of its own
+    "workflows": ("domain",),
+    "activities": ("domain", "store", "workflows.client"),
+    "api": ("domain", "agents", "store", "workflows.client", "workflows.telemetry", "settings"),
+    "api.cli": ("domain", "agents", "store", "workflows.client", "workflows.replay", "settings", "deploy"),
+    "deploy": ("settings", "workflows.attributes"),
+    "worker": ("domain", "agents", "store", "workflows", "activities", "settings"),
+    "bench": (*PACKAGES, *SCRIPTS),
+}
+
+# starting a process with an environment is writing one, not reading ours
+MAY_WRITE_ENVIRONMENT = {"deploy/child.py"}
+
+MAX_LINES = 250
+
+_SQL = re.compile(
+    r"\s*(select\b.+\bfrom\b|select\s+\w+\s*\(|insert\s+into\b|update\s+\w+\s+set\b|delete\s+from\b|with\s+\w+\s+as\s*\("
+    r"|(create|alter|drop)\s+(table|index|function|role|database|schema)\b|notify\s+\w+\s*(,|$)|listen\s+\w+\s*$)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Module:
+    path: str
+    name: str
+    tree: ast.Module
+    lines: int
+
+
+_parsed = functools.cache(ast.parse)  # several rules look at the same files
+
+
+def modules(root: Path) -> Iterator[Module]:
+    files = [file for package in PACKAGES for file in sorted((root / package).rglob("*.py"))]
+    for file in [*files, *(root / f"{script}.py" for script in SCRIPTS)]:
+        if file.exists():
+            path = file.relative_to(root)
+            text = file.read_text()
+            name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+            yield Module(str(path), name, _parsed(text), len(text.splitlines()))
+
+
+def _within(name: str, part: str) -> bool:
+    return name == part or name.startswith(part + ".")
+
+
+def imported(module: Module) -> Iterator[tuple[int, str]]:
+    """Every name that is imported, wherever the import stands; `from a import b` counts as a.b."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            yield node.lineno, "." * node.level + (node.module or "")
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def wrong_imports(root: Path) -> list[str]:
+    wrong = []
+    for module in modules(root):
+        part = max((part for part in MAY_IMPORT if _within(module.name, part)), key=len)
+        allowed = (part.split(".")[0], *MAY_IMPORT[part])
+        for line, name in imported(module):
+            ours = name.split(".")[0] in (*PACKAGES, *SCRIPTS)
+            if name.startswith("."):
+                wrong.append(f"{module.path}:{line}: imports are written in full, not {name}")
+            elif ours and not any(_within(name, other) for other in allowed):
+                wrong.append(f"{module.path}:{line}: {part} may not import {name}")
+    return wrong
+
+
+def environment_readers(root: Path) -> list[str]:
+    """Who touches the process's environment without being settings.py."""
+    wrong = []
+    for module in modules(root):
+        if module.name == "settings":
+            continue
+        touched = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
+        if module.path in MAY_WRITE_ENVIRONMENT:
+            touched.remove("putenv")
+        for node in ast.walk(module.tree):
+            wrong += [f"{module.path}:{line}: os.{name}" for line, name in _of_os(node) if name in touched]
+    return wrong
+
+
+def _of_os(node: ast.AST) -> list[tuple[int, str]]:
+    """The names of the os module that this node uses or imports."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os":
+        return [(node.lineno, node.attr)]
+    if isinstance(node, ast.ImportFrom) and node.module == "os":
+        return [(node.lineno, alias.name) for alias in node.names]
+    return []
+
+
+def sql_outside_store(root: Path) -> list[str]:
+    wrong = []
+    for module in modules(root):
+        if _within(module.name, "store"):
+            continue
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and _SQL.match(node.value):
+                wrong.append(f"{module.path}:{node.lineno}: SQL: {node.value.strip().splitlines()[0][:60]}")
+    return wrong
+
+
+def long_files(root: Path, allowance: dict[str, int]) -> list[str]:
+    """Files longer than agreed; an allowance that is no longer needed counts too, so that the list stays honest."""
+    sizes = {module.path: module.lines for module in modules(root)}
+    grown = [f"{path}: {lines} lines" for path, lines in sizes.items() if lines > allowance.get(path, MAX_LINES)]
+    idle = [f"{path}: needs no allowance" for path in allowance if sizes.get(path, 0) <= MAX_LINES]
+    return grown + idle

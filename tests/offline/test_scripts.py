@@ -1,0 +1,158 @@
+"""The scripts for tests: each does what its marker says, from the conversation alone."""
+
+from typing import Any
+
+import pytest
+
+from offline.conversation import Conversation
+from offline.markers import MarkerError, find_markers, without_markers
+from offline.reply import Reply
+from offline.scripts import answer
+
+TOOLS = [{"name": "list_files"}, {"name": "report_progress"}, {"name": "write_file"}, {"name": "read_file"}]
+
+
+def conversation(*messages: Any, tools: Any = TOOLS, system: str = "", **extra: Any) -> Conversation:
+    roles = ("user", "assistant")
+    listed = [{"role": roles[index % 2], "content": content} for index, content in enumerate(messages)]
+    return Conversation.of({"model": "m", "system": system, "tools": tools, "messages": listed, **extra})
+
+
+def run(prompt: str, rounds: int = 50, **options: Any) -> tuple[list[Reply], Conversation]:
+    """Plays a conversation in which each call returns `result of NAME`, until the answer."""
+    messages: list[Any] = [prompt]
+    replies: list[Reply] = []
+    while len(replies) < rounds:
+        reply = answer(conversation(*messages, **options))
+        replies.append(reply)
+        if not reply.calls:
+            break
+        ids = [f"t{len(messages)}-{index}" for index in range(len(reply.calls))]
+        messages.append(
+            [
+                {"type": "tool_use", "id": id, "name": c.name, "input": c.input}
+                for id, c in zip(ids, reply.calls, strict=True)
+            ]
+        )
+        messages.append(
+            [
+                {"type": "tool_result", "tool_use_id": id, "content": [{"type": "text", "text": f"result of {c.name}"}]}
+                for id, c in zip(ids, reply.calls, strict=True)
+            ]
+        )
+    return replies, conversation(*messages, **options)
+
+
+def test_count_takes_its_steps_then_answers() -> None:
+    replies, _ = run("[[script:count n=3 tool=list_files]]")
+    assert [[call.name for call in reply.calls] for reply in replies] == [["list_files"]] * 3 + [[]]
+    assert replies[-1].text == "Counted 3 steps. The last result was: result of list_files"
+
+
+def test_count_can_grow_the_context() -> None:
+    replies, _ = run("[[script:count n=3 grow=5000]]")
+    assert [reply.calls[0].name for reply in replies[:3]] == ["write_file", "read_file", "read_file"]
+    assert len(replies[0].calls[0].input["content"]) == 5_000
+
+
+def test_count_goes_on_after_a_summary_replaced_the_context() -> None:
+    _, half = run("[[script:count n=5]]", rounds=3)
+    replaced = answer(conversation(*[m["content"] for m in half.messages], tools=[])).text
+    assert "3 tool calls so far" in replaced
+    replies, again = run(f"<checkpoint>\n{replaced}\n</checkpoint>")
+    assert again.request == "[[script:count n=5]]"
+    assert [len(reply.calls) for reply in replies] == [1, 1, 0]
+    assert replies[-1].text.startswith("Counted 5 steps.")
+    assert "5 tool calls so far" in answer(conversation(*[m["content"] for m in again.messages], tools=[])).text
+
+
+def test_steps_runs_its_replies_in_order() -> None:
+    replies, _ = run('[[script:steps json=[[{"name":"a"},{"name":"b","input":{"x":[1]}}],[{"name":"c"}]]]] go')
+    assert [[call.name for call in reply.calls] for reply in replies] == [["a", "b"], ["c"], []]
+    assert replies[0].calls[1].input == {"x": [1]}
+    assert replies[-1].text == "a returned: result of a\nb returned: result of b\nc returned: result of c"
+
+
+def test_forever_never_answers_by_itself() -> None:
+    replies, last = run("[[script:forever]]", rounds=20)
+    assert all(reply.calls for reply in replies)
+    assert len({str(reply.calls) for reply in replies}) == 20
+    same, _ = run('[[script:repeat json=[[{"name":"list_files"}]]]]', rounds=5)
+    assert len({str(reply.calls) for reply in same}) == 1
+    messages = [message["content"] for message in last.messages]
+    forbidding: tuple[dict[str, Any], ...] = ({"tools": []}, {"tool_choice": {"type": "none"}})
+    for without in forbidding:
+        final = answer(conversation(*messages, **without))
+        assert not final.calls
+        assert "20 tool calls so far" in final.text
+        assert "result of report_progress" in final.text
+
+
+def test_the_judge_wants_to_see_what_a_criterion_quotes() -> None:
+    case = (
+        "<task>\n[[script:count n=2]] say moon\n</task>\n\n<tool_results>\nsun\n</tool_results>\n\n"
+        '<answer>\nstars\n</answer>\n\n<criteria>\n1. says "stars" and "sun"\n2. says "moon"\n3. is good\n</criteria>'
+    )
+    [call] = answer(conversation(case, tools=[{"name": "give_verdict", "input_schema": {}}])).calls
+    assert [one["met"] for one in call.input["verdicts"]] == [True, False, True]
+
+
+def test_a_script_that_needs_tools_and_has_none_says_what_was_asked() -> None:
+    final = answer(conversation("[[script:count n=2]] do it", tools=[]))
+    assert not final.calls
+    assert "do it" in final.text
+
+
+def test_say_and_its_options() -> None:
+    reply = answer(conversation('[[script:say text="Two words" delay=0.5 stop=refusal]]'))
+    assert (reply.text, reply.delay, reply.stop_reason) == ("Two words", 0.5, "refusal")
+
+
+def test_a_marker_in_the_system_prompt_counts_too() -> None:
+    assert answer(conversation("hello there", system="Be brief. [[script:echo]]")).text == "hello there"
+
+
+def test_a_new_request_begins_a_new_script() -> None:
+    _, first = run("[[script:count n=1]]")
+    messages = [message["content"] for message in first.messages]
+    assert answer(conversation(*messages, "Counted.", "[[script:echo]] again")).text == "again"
+    plain = answer(conversation(*messages, "Counted.", "And now?"))
+    assert not plain.calls
+    assert "And now?" in plain.text and "Counted." in plain.text
+
+
+def test_words_added_while_tools_ran_do_not_start_over() -> None:
+    _, half = run("[[script:count n=2]]", rounds=1)
+    half.messages[-1]["content"].append({"type": "text", "text": "Please hurry."})
+    again = conversation(*[message["content"] for message in half.messages])
+    assert again.notes == ["Please hurry."]
+    assert answer(again).text == "Step 2 of 2."
+
+
+@pytest.mark.parametrize("agent", [None, "assistant", "somebody-new"])
+@pytest.mark.parametrize("asked", ["Who wrote Faust?", "List three prime ministers.", "🙂", "x"])
+def test_a_request_that_no_script_knows_gets_an_honest_answer(agent: str | None, asked: str) -> None:
+    system = f'You are the agent "{agent}".\nBe good.' if agent else ""
+    reply = answer(conversation(asked, system=system))
+    assert not reply.calls
+    for word in ("offline stand-in", asked, "4 tools", "ANTHROPIC_API_KEY"):
+        assert word in reply.text
+
+
+def test_markers_are_read_with_json_inside() -> None:
+    text = 'a [[script:tools json=[{"name":"x","input":{"t":"]]"}}] n=3]] b [[fault:429 message="two words"]] c'
+    [script] = find_markers(text, "script")
+    assert script.options == {"json": [{"name": "x", "input": {"t": "]]"}}], "n": "3"}
+    assert find_markers(text, "fault")[0].options == {"message": "two words"}
+    assert without_markers(text) == "a  b  c"
+
+
+@pytest.mark.parametrize("text", ["[[script:count n=3", "[[script:count what]]", "[[script:tools json={]]"])
+def test_a_broken_marker_is_told(text: str) -> None:
+    with pytest.raises(MarkerError):
+        find_markers(text, "script")
+
+
+def test_a_number_that_is_none_is_told() -> None:
+    with pytest.raises(MarkerError, match="n='many' is not a number"):
+        answer(conversation("[[script:count n=many]]"))

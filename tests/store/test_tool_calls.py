@@ -1,0 +1,66 @@
+"""Tool calls: claimed before the deed; whoever was superseded can neither act again nor write its result."""
+
+from typing import Any
+
+import pytest
+
+from domain.ids import new_id
+from domain.session import SessionRef
+from store import tool_calls
+from store.database import Pool
+from tests.store.conftest import Accept
+
+
+def claim(ref: SessionRef, node: str, attempt: int, effect: str, holder: str = "run/1") -> dict[str, Any]:
+    return {
+        "tenant": ref.tenant,
+        "session_id": ref.session_id,
+        "node": node,
+        "index": 0,
+        "holder": holder,
+        "attempt": attempt,
+        "tool": "deed",
+        "effect": effect,
+        "unknown": "nobody knows",
+        "called": [],
+        "lost": [],
+    }
+
+
+def outcome(ref: SessionRef, node: str, attempt: int, text: str, holder: str = "run/1") -> dict[str, Any]:
+    return {**claim(ref, node, attempt, "", holder), "state": "ok", "text": text, "files": [], "events": []}
+
+
+async def test_a_read_claims_nothing_and_its_first_result_stands(pool: Pool, accept: Accept) -> None:
+    ref, node = await accept(), new_id()
+    for attempt in (1, 2):
+        assert (await tool_calls.claim(pool, claim(ref, node, attempt, "read"))).go
+    assert await tool_calls.results(pool, "default", node) == []
+    for attempt, text in ((2, "first"), (1, "from a worker that woke up late")):
+        assert await tool_calls.commit(pool, {**outcome(ref, node, attempt, text), "effect": "read"})
+    late = await tool_calls.claim(pool, claim(ref, node, 3, "read"))
+    assert (late.go, late.state, late.text) == (False, "ok", "first")
+
+
+async def test_what_may_be_repeated_is_claimed_anew_and_the_old_attempt_is_fenced(pool: Pool, accept: Accept) -> None:
+    effect = "idempotent"
+    ref, node = await accept(), new_id()
+    assert (await tool_calls.claim(pool, claim(ref, node, 1, effect))).go
+    assert (await tool_calls.claim(pool, claim(ref, node, 1, effect))).go  # its answer was lost
+    assert (await tool_calls.claim(pool, claim(ref, node, 2, effect))).go
+    assert not await tool_calls.commit(pool, outcome(ref, node, 1, "from a worker that woke up late"))
+    assert await tool_calls.commit(pool, outcome(ref, node, 2, "right"))
+    assert await tool_calls.commit(pool, outcome(ref, node, 2, "right"))  # a repeated commit is one
+    late = await tool_calls.claim(pool, claim(ref, node, 3, effect))
+    assert (late.go, late.state, late.text) == (False, "ok", "right")
+
+
+@pytest.mark.parametrize(("attempt", "holder"), [(2, "run/1"), (1, "another run/1")])
+async def test_a_once_call_is_never_claimed_twice(pool: Pool, accept: Accept, attempt: int, holder: str) -> None:
+    ref, node = await accept(), new_id()
+    assert (await tool_calls.claim(pool, claim(ref, node, 1, "once"))).go
+    second = await tool_calls.claim(pool, claim(ref, node, attempt, "once", holder))
+    assert (second.go, second.state, second.text) == (False, "unknown", "nobody knows")
+    assert not await tool_calls.commit(pool, outcome(ref, node, 1, "it had happened after all"))
+    [result] = await tool_calls.results(pool, "default", node)
+    assert (result["state"], result["text"]) == ("unknown", "nobody knows")

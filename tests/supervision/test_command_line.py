@@ -1,0 +1,110 @@
+"""What waits, answered from the command line."""
+
+import asyncio
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+
+from api.cli.main import errand
+from tests.stack import Stack, calls, steps
+from tests.supervision.people import agent, ask, bash, output, plan, waiting
+
+
+async def cli(stack: Stack, *args: str, input: str | None = None) -> Result:
+    env = {"ERRAND_URL": stack.url, "ERRAND_API_KEY": "", "ERRAND_DATA_DIR": str(stack.root)}
+    return await asyncio.to_thread(
+        lambda: CliRunner().invoke(errand, list(args), input=input, env=env, prog_name="./errand")
+    )
+
+
+@pytest.mark.proves("S1-42")
+async def test_the_inbox_shows_all_that_is_needed_and_takes_answers(people: Stack) -> None:
+    options = ["the left one", "the right one"]
+    task_id = await people.submit(calls(ask("Which?", options=options), bash("touch a"), bash("touch b")), "careful")
+    await waiting(people, task_id, 3)
+    mine = ("inbox", "--conversation", task_id)
+    listed = await cli(people, *mine)
+    for words in ("Which?", "1) the left one", "command: touch a", "so far: ", "(then: cancel)", "./errand answer "):
+        assert words in listed.stdout
+    assert len(json.loads((await cli(people, *mine, "--json")).stdout)["items"]) == 3
+    kinds = [one["kind"] for one in json.loads((await cli(people, *mine, "--json")).stdout)["items"]]
+    typed = {"clarification": "2\n", "tool_approval": "n\ntoo late\n"}
+    done = await cli(people, *mine, "--answer", input="".join(typed[kind] for kind in kinds))
+    assert done.exit_code == 0, done.output
+    await people.wait(task_id)
+    said = await output(people, task_id)
+    assert "the right one" in said and said.count("too late") == 2
+    assert "nothing waits" in (await cli(people, *mine)).stderr
+
+
+async def test_a_change_of_a_file_is_shown_as_a_diff(people: Stack) -> None:
+    edit = ("edit_file", {"path": "a.txt", "old": "one\ntwo\n", "new": "one\nthree\n"})
+    task_id = await people.submit(calls(edit), "asker", permissions=[{"permission": "edit_file", "action": "ask"}])
+    await waiting(people, task_id)
+    shown = (await cli(people, "inbox", "--conversation", task_id)).stdout
+    assert "  path: a.txt\n" in shown and "   one\n  -two\n  +three\n" in shown
+    await people.cancel(task_id)
+
+
+async def test_answer_and_approve(people: Stack) -> None:
+    task_id = await people.submit(
+        steps([ask("Port?", answer_schema={"type": "integer"})], [plan("burn"), bash("touch a")]),
+        "careful",
+        config={"approval_required": True},
+    )
+    [request] = await waiting(people, task_id)
+    wrong = await cli(people, "answer", task_id, request["id"], "eighty")
+    assert wrong.exit_code != 0 and "/input" in wrong.stderr
+    none = await cli(people, "approve", task_id)
+    assert none.exit_code == 2 and "0 approvals wait" in none.stderr
+    assert (await cli(people, "answer", task_id, request["id"], "--json-value", "80")).exit_code == 0
+    for _ in range(100):
+        [second] = await waiting(people, task_id)
+        if second["kind"] == "plan_approval":
+            break
+    both = await cli(people, "approve", task_id, "--deny", "--plan", "x")
+    assert both.exit_code == 2
+    done = await cli(people, "approve", task_id, "--plan", "look", "--plan", "tidy", "--json")
+    assert json.loads(done.stdout)["response_to"] == second["id"]
+    assert (await people.wait(task_id))["reason"] == "goal_reached"
+    told = (await cli(people, "attach", task_id)).stdout
+    assert f'./errand answer {task_id} {request["id"]} "…"' in told
+    assert "? May this plan be carried out?" in told and "answered by" in told
+
+
+async def test_results_and_variables_are_given_from_the_command_line(people: Stack) -> None:
+    variables = {"city": "where to look", "day": "when"}
+    definition = agent("local-guide", may_ask=True, variables=variables)
+    assert (await people.http.put("/agents/local-guide", json=definition)).is_success
+    tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
+    task_id = await people.submit(
+        calls(("look_up", {"n": 1}), ("look_up", {"n": 2})), "local-guide", config={"external_tools": [tool]}
+    )
+    await waiting(people, task_id)
+    mine = ("inbox", "--conversation", task_id)
+    shown = (await cli(people, *mine)).stdout
+    assert "  city: where to look\n  day: when\n" in shown and '--json-value \'{"NAME": "…"}\'' in shown
+    later = await cli(people, *mine, "--answer", input="Oslo\n\n")
+    assert "left open" in later.stderr
+    assert (await cli(people, *mine, "--answer", input="Oslo\nMonday\n")).exit_code == 0
+    first, second = await waiting(people, task_id, 2)
+    shown = (await cli(people, *mine)).stdout
+    assert "  n: 1\n" in shown and "--json-value '{\"result\": …}'" in shown
+    said = await cli(people, "answer", task_id, first["id"], "--json-value", '{"result": "paid"}')
+    assert said.exit_code == 0, said.output
+    assert [one["id"] for one in await waiting(people, task_id)] == [second["id"]]
+    assert (await cli(people, *mine, "--answer", input='{"paid": false}\n')).exit_code == 0
+    await people.wait(task_id)
+    assert await output(people, task_id) == 'look_up returned: paid\nlook_up returned: {"paid": false}'
+
+
+async def test_arguments_are_changed_from_the_command_line(people: Stack) -> None:
+    task_id = await people.submit(calls(bash("touch a")), "careful")
+    await waiting(people, task_id)
+    broken = await cli(people, "approve", task_id, "--arguments", "{")
+    assert broken.exit_code == 2 and "not JSON" in broken.stderr
+    done = await cli(people, "approve", task_id, "--arguments", '{"command": "touch changed"}')
+    assert done.exit_code == 0, done.output
+    await people.wait(task_id)
+    assert await asyncio.to_thread((people.workspace(task_id) / "changed").exists)

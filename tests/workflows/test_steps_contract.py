@@ -1,0 +1,81 @@
+"""What the workflows call by name is what the worker registers: the same names, argument and result types."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from temporalio.activity import _Definition
+from temporalio.client import Client
+
+import worker
+from activities.event_writer import EventWriter
+from activities.sandbox import Refusing
+from activities.tools import TOOLS
+from domain.step import ToolOutcome, ToolRequest
+from settings import ROOT, Settings
+from store.database import Pool
+from workflows import steps
+
+CALLS = {"start_activity", "execute_activity"}
+
+
+class Recorder:
+    """Stands where the SDK's Worker would: a real one wants a server, and only what it is given matters here."""
+
+    def __init__(self, client: Client, **options: Any) -> None:
+        self.options = options
+
+
+@pytest.fixture
+async def registered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, _Definition]:
+    monkeypatch.setattr(worker, "Worker", Recorder)
+    no_pool = cast(Pool, None)  # only kept by the activities; asking it anything would fail loudly
+    settings = Settings(agents_dir=tmp_path, anthropic_api_key="x", workspaces_dir=tmp_path)
+    client = await Client.connect("127.0.0.1:1", lazy=True)
+    built = cast(Recorder, await worker.build(settings, no_pool, client, EventWriter(no_pool), Refusing("none", "")))
+    definitions = [_Definition.must_from_callable(function) for function in built.options["activities"]]
+    named = {definition.name or "": definition for definition in definitions}
+    assert len(named) == len(definitions)
+    return named
+
+
+def expected() -> Iterator[tuple[str, type, type]]:
+    """Each step with its types; the one for tools stands for every tool for refusals and for recorded results."""
+    for step in steps.ALL:
+        own = [name for name, tool in TOOLS.items() if tool.activity is None]
+        names = [step.name] if step is not steps.RUN_TOOL else [f"tool.{tool}" for tool in (*own, "refuse", "recorded")]
+        yield from ((name, step.takes, step.gives) for name in names)
+
+
+def test_every_step_is_registered_with_the_same_types(registered: dict[str, _Definition]) -> None:
+    for name, takes, gives in expected():
+        definition = registered[name]
+        assert (definition.arg_types, definition.ret_type) == ([takes], gives), name
+
+
+def test_nothing_is_registered_that_no_workflow_calls(registered: dict[str, _Definition]) -> None:
+    called = {name for name, _, _ in expected()} | {name for _, name in literal_calls()}
+    assert set(registered) == called
+
+
+def test_all_names_every_step_of_the_module() -> None:
+    declared = [value for value in vars(steps).values() if isinstance(value, steps.Step)]
+    assert declared == steps.ALL
+    assert (steps.RUN_TOOL.takes, steps.RUN_TOOL.gives) == (ToolRequest, ToolOutcome)
+
+
+def literal_calls() -> Iterator[tuple[str, str]]:
+    """Activities that a workflow calls by a literal name, outside steps.py: the sweeper's, which takes nothing."""
+    for file in sorted((ROOT / "workflows").glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CALLS):
+                continue
+            if file.name != "steps.py":
+                assert isinstance(node.args[0], ast.Constant), f"{file.name}:{node.lineno}: call it through steps.py"
+                yield file.name, str(node.args[0].value)
+
+
+def test_only_steps_and_the_sweeper_call_activities() -> None:
+    assert list(literal_calls()) == [("sweeper.py", "sweep")]
