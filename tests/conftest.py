@@ -3,11 +3,18 @@
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
+from hypothesis import settings
 
 from tests.launch import embedded
 from tests.stack import Stack
 
 pytest_plugins = ["tests.proves"]
+
+# The gate asks the same questions each time; `--hypothesis-profile=search` looks for new ones. Property tests judge
+# rules, not the speed of a busy machine.
+settings.register_profile("errand", deadline=None, derandomize=True)
+settings.register_profile("search", deadline=None, max_examples=1_000)
+settings.load_profile("errand")
 
 
 @pytest_asyncio.fixture(scope="session")

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from domain.task import TaskSpec, opening, title_of
 
 LINES = st.text(min_size=1, max_size=30)
-INPUTS = st.text(min_size=1, max_size=400) | st.dictionaries(
+WORDS = st.text(min_size=1, max_size=400).filter(str.strip)  # nothing but white space is refused, see below
+INPUTS = WORDS | st.dictionaries(
     st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3
 )
 
@@ -78,6 +79,7 @@ def test_a_title_is_one_short_line(spec: TaskSpec) -> None:
     [
         {"agent": ""},
         {"input": ""},
+        {"input": " \r\n"},
         {"input": 7},
         {"unknown": 1},
         {"config": {"ttl": 999}},
