@@ -99,12 +99,12 @@ def _tree(api: Api, task_id: str, body: dict[str, Any]) -> list[Wish]:
 
 
 def _ended(api: Api, since_ms: int) -> Iterator[str]:
-    """The tasks of that time that have ended; a rerun is none of them."""
+    """The tasks of that time that have ended; a rerun that did nothing, with recorded answers, is none of them."""
     after = datetime.now(UTC) - timedelta(milliseconds=since_ms)
     cursor = None
     while True:
         page = api.get("/tasks", created_after=after.isoformat(), limit=200, cursor=cursor, status=sorted(TERMINAL))
-        yield from (task["task_id"] for task in page["items"] if task["rerun_of"] is None)
+        yield from (task["task_id"] for task in page["items"] if not (task["rerun_of"] or {}).get("recorded"))
         if (cursor := page["next_cursor"]) is None:
             return
 

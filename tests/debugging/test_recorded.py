@@ -144,10 +144,12 @@ async def test_the_report_says_what_a_rule_would_have_stopped(stack: Stack, tmp_
     assert "it would have ended failed (step_limit)" in shown.stdout
 
     harmless = (await stack.run("[[script:count n=1]]"))["task_id"]
+    once_more = (await reran(stack, harmless))["task_id"]  # did what it did, unlike one with recorded answers
     many = await cli(stack, "rerun", "--recorded", "--since", "10s", "--permission", "bash:rm *=deny", "--json")
     assert many.exit_code == 0, many.output
     stops = {task["task_id"]: task["stopped"] for task in json.loads(many.stdout)["tasks"]}
-    assert stops[harmless] == [] and len(stops[task_id]) == 1
+    assert stops[harmless] == stops[once_more] == [] and len(stops[task_id]) == 1
+    assert report["tasks"][0]["rerun"] not in stops
     assert (await cli(stack, "rerun", "--since", "1d")).exit_code == 2
     assert (await cli(stack, "rerun", task_id, "--recorded", "--permission", "bash")).exit_code == 2
 
