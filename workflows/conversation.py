@@ -133,8 +133,9 @@ class Conversation:
             thread = self.state.threads.get(steer.thread)
             if thread is None or thread.live is None:
                 raise ApplicationError("Nothing is running there.", type="not_running", non_retryable=True)
+            live = thread.live  # it may end while it is being told; then its successor hears the words
             await self.mail.deliver(steer.thread, steer.message)
-            return Steered(session_id=thread.live)
+            return Steered(session_id=live)
 
     @workflow.update(description="Let a blocking subagent go on in the background.")
     async def promote(self, promote: Promote) -> None:
