@@ -39,7 +39,9 @@ def test_every_scenario_is_recorded() -> None:
     assert len(list(FOLDER.glob(f"{CONTINUED}.*.json"))) >= 2
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.stem not in ("conversation", *FOUND)], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if path.stem not in ("conversation", *FOUND)], ids=lambda path: path.stem
+)
 async def test_a_breaking_change_is_caught(path: Path) -> None:
     changed = [ChangedSession if workflow is Session else workflow for workflow in WORKFLOWS]
     with pytest.raises(NondeterminismError):
