@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.dispatcher import Dispatcher
 from activities.finish_session import FinishSession
-from activities.heartbeat import heartbeating
+from activities.heartbeat import beating
 from activities.workspaces import Workspaces
 from domain.conversation import SessionDone
 from domain.session import AgentRef, Reason, Status
@@ -70,11 +70,6 @@ class Sweep:
         self._tidied = 0.0
         self._dispatcher = dispatcher
 
-    @activity.defn(name="sweep")
-    async def sweep(self) -> Swept:
-        async with heartbeating():
-            return await self._sweep()
-
     async def look(self, swept: Swept) -> None:
         """Whether what is to go on does; a worker that comes does not wait for the next sweep with this."""
         gate = asyncio.Semaphore(AT_ONCE)
@@ -96,7 +91,9 @@ class Sweep:
         for tenant, conversation_id in await conversation_state.stranded(self._pool, SILENT_SECONDS):
             await self._door.reopen(tenant, conversation_id)
 
-    async def _sweep(self) -> Swept:
+    @activity.defn(name="sweep")
+    @beating
+    async def sweep(self) -> Swept:
         swept = Swept()
         await workers.forget_stale(self._pool)
         await idempotency.forget_old(self._pool)
