@@ -4,9 +4,11 @@ import asyncio
 import random
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from temporalio.service import RPCError
 
 from tests.stack import Stack, calls, eventually, of_type
 
@@ -91,6 +93,33 @@ async def test_temporals_own_cancel_is_a_cancel(stack: Stack) -> None:
     await stack.session(task_id).cancel()
     record = await stack.wait(task_id)
     assert (record["status"], record["reason"], record["partial"]) == ("cancelled", "caller_cancel", True)
+
+
+@pytest.mark.proves("S1-18")
+async def test_temporals_own_cancel_loses_no_ending_that_is_under_way(stack: Stack) -> None:
+    """A farewell, or another cancel: the button in the Web UI may be pressed at any moment."""
+
+    async def in_the_farewell() -> str:
+        task_id = await stack.submit("[[script:forever]] [[fault:hang at=2 after=1]]", config={"max_steps": 1})
+        await stack.seen(task_id, "message_delta")
+        await stack.session(task_id).cancel()
+        return task_id
+
+    async def after_a_cancel(pause: float) -> str:
+        task_id = await stack.submit(HANGS)
+        await stack.seen(task_id, "message_delta")
+        await stack.cancel(task_id)
+        await asyncio.sleep(pause)
+        with suppress(RPCError):  # it has ended
+            await stack.session(task_id).cancel()
+        return task_id
+
+    tasks = await asyncio.gather(in_the_farewell(), *(after_a_cancel(number / 50) for number in range(10)))
+    for task_id in tasks:
+        told = await stack.session(task_id).result()
+        record = await stack.wait(task_id)
+        assert (record["status"], record["reason"]) == (told["status"], told["reason"]) == ("cancelled", "caller_cancel")
+        await asyncio.wait_for(stack.client.get_workflow_handle(f"conversation/{task_id}").result(), 20)  # it was told
 
 
 @pytest.mark.proves("F-14", "S1-18")
