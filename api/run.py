@@ -137,7 +137,9 @@ async def _continue(parts: Parts, caller: Caller, wish: Message, prepared: Prepa
     for attempt in range(TRIES):
         queue = wish.if_busy == "queue" and attempt > 0
         answer = handle(ref.session_id, ref.conversation_id, queued=queue)
-        accepted = await submit.accept(parts, caller, prepared, once, answer.model_dump_json(), queue=queue)
+        accepted = await submit.accept(
+            parts, caller, prepared, once, answer.model_dump_json(), queue=queue, in_order=True
+        )
         _refuse(accepted)
         if accepted.replay:
             return Turn(Handle.model_validate_json(accepted.replay["response"]), replayed=True)

@@ -184,10 +184,14 @@ async def test_what_a_dead_worker_was_writing_down_is_soon_written_by_the_next(t
         await eventually(lambda: _waits_for_lock(team), what="the fire is being written down")
         await team.kill("worker")
     await team.back("worker", worker)
-    await eventually(lambda: _delivered(talk), seconds=45, what="the fire was decided")
+    await eventually(lambda: _over(talk), seconds=40, what="the fire was decided and has ended")
     assert (await asked).status_code in (202, 503)
     await each_once(talk)
     assert len(await talk.heard()) == 1
+
+
+async def _over(talk: Talk) -> bool:
+    return await _delivered(talk) and all(row.status.terminal for row in await talk.sessions())
 
 
 async def _waits_for_lock(stack: Stack) -> bool:
