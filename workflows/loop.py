@@ -209,6 +209,7 @@ async def run_tool(session: Running, line: Line, node: str, call: ToolCall) -> T
     request = ToolRequest(
         above=line.above,
         refusal=call.refusal,
+        rule=call.rule,
         approval=approval,
         ref=session.start.ref,
         agent=line.agent,
