@@ -26,6 +26,7 @@ from domain.input_request import (
     SettledRequest,
     SettleRequest,
 )
+from domain.notification import escalates_to
 from domain.plan import Plan, PlanStep
 from domain.policy import Action
 from domain.step import preview
@@ -77,7 +78,7 @@ class InputRequests:
             deadline=opened["deadline"],
             settled=opened["status"] != RequestStatus.OPEN,
             remind_at=_later(config.get("reminder_after")),
-            escalate_at=_later(config.get("escalate_after")),
+            escalate_at=_later(config.get("escalate_after")) if escalates_to(config, request.kind) else None,
         )
 
     async def _session(self, request: OpenRequest | SettleRequest) -> sessions.Session:
