@@ -137,7 +137,7 @@ class ChildPlanner:
 def _limits(parent: sessions.Session, child: AgentDefinition) -> Limits:
     """The child's own, and never more than the parent has left."""
     given = {key: value for key, value in child.limits.model_dump().items() if value is not None}
-    own = Limits(**given, repeats=parent.limits.repeats, repeats_warning=parent.limits.repeats_warning)
+    own = Limits(**given, **{name: getattr(parent.limits, name) for name in ("repeats", "repeats_warning", "denied")})
     tokens, cost, calls = own.tokens, own.cost_usd, own.tool_calls
     if parent.limits.tokens is not None:
         left = parent.limits.tokens - parent.usage.tokens

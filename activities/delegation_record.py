@@ -73,7 +73,9 @@ class DelegationRecord:
                 rule=str(rule) if rule else None,
             ),
         )
-        return _outcome(index, door, state, text).model_copy(update={"denied": rule is not None})
+        return _outcome(index, door, state, text).model_copy(
+            update={"denied": rule is not None, "forbidden": rule is not None}
+        )
 
     async def tell(self, index: int, event: ev.Event) -> None:
         """An event of a call that is still open; its batch is named after the call, so a repeat is written once."""

@@ -117,6 +117,7 @@ class ToolOutcome(BaseModel):
     replanned: bool = Field(default=False, exclude_if=lambda value: not value)  # its steps are others than before
     digest: str | None = None  # of the call and its result; None: doing it again is no sign of a loop
     denied: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule or a person
+    forbidden: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule
     # refused: the tree's budget of tool calls is spent
     spent: bool = Field(default=False, exclude_if=lambda value: not value)
 

@@ -39,7 +39,7 @@ def how_to_answer(task_id: str, request_id: str, kind: str) -> str:
     return f'{PROGRAM} answer {task_id} {request_id} "…"'
 
 
-def show(request: Request) -> None:
+def show(request: Request, *, hint: bool = True) -> None:
     """All that a person needs to decide: the call or the plan in full, and what it has cost so far."""
     details = request["details"]
     click.echo(click.style(clean(request["question"]), bold=True))
@@ -61,7 +61,8 @@ def show(request: Request) -> None:
             ("until", f"{request['deadline']} (then: {request['on_expiry']})"),
         ]
     )
-    click.echo(dim(f"  {how_to_answer(request['session_id'], request['id'], request['kind'])}"))
+    if hint:
+        click.echo(dim(f"  {how_to_answer(request['session_id'], request['id'], request['kind'])}"))
 
 
 def _show_call(details: dict[str, Any]) -> None:

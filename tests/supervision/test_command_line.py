@@ -64,6 +64,9 @@ async def test_a_change_of_a_file_is_shown_as_a_diff(people: Stack) -> None:
     shown = (await cli(people, "inbox", "--conversation", task_id)).stdout
     assert "  path: ./a.txt\n  --- a/a.txt\n" in shown and "  -5\n  +five\n" in shown and "content: 1" not in shown
     assert 'asked because of the rule: ask *_file "*"' in shown
+    new = next(one for one in requests if one["details"]["arguments"]["path"] == "new/d.txt")
+    approved = await cli(people, "approve", task_id, new["id"])
+    assert approved.exit_code == 0 and "  +fresh\n" in approved.stdout and "so far: " in approved.stdout
     await people.cancel(task_id)
 
 
