@@ -31,7 +31,7 @@ Id = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
 
 # what people can be turned to for: the kinds of input requests, and what goes out of bounds
 InputKind = Literal["clarification", "tool_approval", "plan_approval", "external_result", "missing_variables"]
-BoundKind = Literal["budget_low", "anomaly"]
+RouteKind = Literal[InputKind, "budget_low", "anomaly"]
 
 MAX_RETENTION_MS = 100 * 366 * 24 * 3_600_000  # a hundred years
 DRY_RUN = (
@@ -106,7 +106,7 @@ class TaskConfig(Strict):
     escalate_to: Line | dict[InputKind, Line] | None = Field(
         default=None, description="the name of a subscription, for all that nobody answered or for each kind of request"
     )
-    routes: dict[InputKind | BoundKind, Line] = Field(
+    routes: dict[RouteKind, Line] = Field(
         default_factory=dict,
         description="who is told at once of which kind of request or trouble: the name of a subscription, or a channel",
     )

@@ -57,6 +57,7 @@ def show(request: Request, *, hint: bool = True) -> None:
             ("task", request["session_id"]),
             ("request", request["id"]),
             ("so far", f"{spent.get('steps', 0)} steps, {spent.get('tokens', 0):,} tokens, " + _cost(cost)),
+            ("answer", _wanted(request)),
             ("asked", age(request["created_at"])),
             ("until", f"{request['deadline']} (then: {request['on_expiry']})"),
         ]
@@ -78,6 +79,12 @@ def _show_call(details: dict[str, Any]) -> None:
         click.echo(f"  {one_line(note)}")
     if rule := details.get("rule"):
         click.echo(f'  asked because of the rule: {rule["action"]} {rule["permission"]} "{one_line(rule["pattern"])}"')
+
+
+def _wanted(request: Request) -> str | None:
+    """What a question wants to be told, if that is more than words."""
+    schema = request["answer_schema"]
+    return one_line(json.dumps(schema), 300) if schema and request["kind"] == CLARIFICATION else None
 
 
 def _cost(cost: float | None) -> str:

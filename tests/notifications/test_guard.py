@@ -7,6 +7,7 @@ import pytest
 from activities.channels import channels
 from activities.channels.channel import Envelope, SendError
 from activities.tools.egress import Fetcher
+from domain.input_request import Kind
 from domain.notification import Channel, Notice, new_secret
 from store.keys import Right
 from tests.activities.tools.test_egress import LITERALS, Recording, names
@@ -122,6 +123,14 @@ async def test_a_task_that_names_nobody_is_refused(told: Told, config: dict[str,
     assert found["pointer"] == pointer
     if found["code"] == "unknown_channel":
         assert made["name"] in found["allowed"]
+
+
+async def test_a_route_for_nothing_is_refused(told: Told) -> None:
+    config = {"routes": {"applause": "ops"}}
+    answer = await told.stack.http.post("/tasks", json={"agent": "asker", "input": "x", "config": config})
+    [found] = answer.json()["errors"]
+    assert (answer.status_code, found["pointer"]) == (422, "/config/routes/applause")
+    assert set(found["allowed"]) == {*Kind, "budget_low", "anomaly"}
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,8 @@ async def test_answer_and_approve(people: Stack) -> None:
     assert wrong.exit_code != 0 and "/input" in wrong.stderr
     none = await cli(people, "approve", task_id)
     assert none.exit_code == 2 and "0 approvals wait" in none.stderr
-    assert (await cli(people, "answer", task_id, request["id"], "--json-value", "80")).exit_code == 0
+    assert 'answer:  {"type": "integer"}' in (await cli(people, "inbox", "--conversation", task_id)).stdout
+    assert (await cli(people, "answer", task_id, request["id"], "80")).exit_code == 0
     for _ in range(100):
         [second] = await waiting(people, task_id)
         if second["kind"] == "plan_approval":
