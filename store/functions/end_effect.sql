@@ -12,9 +12,10 @@ BEGIN
          WHERE tenant = t AND node = c.node AND call_index = c.call_index;
     END IF;
     IF c.kind IS NOT NULL OR denied THEN
-        PERFORM append_audit(t, s.conversation_id, 'agent ' || coalesce(p ->> 'agent', s.agent),
+        PERFORM append_audit(t, s.conversation_id, coalesce(p ->> 'actor', 'agent ' || coalesce(p ->> 'agent', s.agent)),
                              CASE WHEN denied THEN 'tool_denied' ELSE 'tool_ended' END, s.id,
-                             concat_ws(' ', c.tool, c.node || ':' || c.call_index, c.state, CASE WHEN c.dry THEN 'dry' END),
+                             concat_ws(' ', c.tool, c.node || ':' || c.call_index, c.state, CASE WHEN c.dry THEN 'dry' END,
+                                       'by ' || (p ->> 'rule')),   -- a rule is policy, not words that are removed later
                              c.result)
            FROM sessions s WHERE s.tenant = t AND s.id = c.session_id;
     END IF;
