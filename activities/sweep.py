@@ -16,7 +16,7 @@ from activities.finish_session import FinishSession
 from activities.heartbeat import beating
 from activities.workspaces import Workspaces
 from domain.conversation import SessionDone
-from domain.session import AgentRef, Reason, Status
+from domain.session import Reason, Status
 from domain.step import Finish, StopRequest
 from store import (
     audit,
@@ -154,7 +154,7 @@ class Sweep:
         finished = await self._finish.finish_session(
             Finish(
                 ref=session.ref,
-                agent=AgentRef(owner=session.agent_owner, name=session.agent, version=session.agent_version),
+                agent=session.agent_ref,
                 reason=Reason.LOST,
                 head=session.head,
                 step=session.step,

@@ -102,7 +102,7 @@ async def _task(parts: Parts, caller: Caller, source: Session, wish: RerunBody) 
 
 async def _agent(parts: Parts, caller: Caller, source: Session, wish: RerunBody) -> tuple[AgentRef, AgentDefinition]:
     if wish.agent_version is None:
-        own = AgentRef(owner=source.agent_owner, name=source.agent, version=source.agent_version)
+        own = source.agent_ref
         return own, await agents.load(parts.pool, own)
     found = await agents.at_version(parts.pool, caller.tenant, source.agent, wish.agent_version)
     if found is None:

@@ -79,11 +79,15 @@ class Session(Kept):
     def ref(self) -> SessionRef:
         return SessionRef(tenant=self.tenant, session_id=self.id, conversation_id=self.conversation_id)
 
+    @property
+    def agent_ref(self) -> AgentRef:
+        return AgentRef(owner=self.agent_owner, name=self.agent, version=self.agent_version)
+
     def workflow_input(self) -> SessionInput:
         """What the Session workflow starts with; the row alone suffices, so a restart needs nothing else."""
         return SessionInput(
             ref=self.ref,
-            agent=AgentRef(owner=self.agent_owner, name=self.agent, version=self.agent_version),
+            agent=self.agent_ref,
             models=self.models,
             limits=self.limits,
             deadline=self.deadline,

@@ -4,19 +4,17 @@ Memory is limited per process (RLIMIT_AS), not for the tree: that would need a c
 network allowed a command shares the host's network, its loopback included.
 """
 
-import asyncio
 import contextlib
 import json
 import os
 import platform
-import pwd
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from activities.sandbox import launcher, seccomp
-from activities.sandbox.ownership import adopt
+from activities.sandbox.ownership import user_for
 from activities.sandbox.sandbox import SandboxLimits, SandboxResult
 from activities.sandbox.supervise import memory_file, supervise
 
@@ -50,9 +48,7 @@ class Bubblewrap:
     async def run(
         self, command: str, *, workspace: Path, network: bool, timeout_s: float, limits: SandboxLimits
     ) -> SandboxResult:
-        uid = unused_uid() if os.geteuid() == 0 else None
-        if uid is not None:
-            await asyncio.to_thread(adopt, workspace, uid)
+        uid = await user_for(workspace)
         info, info_end = os.pipe()
         given = {
             "--info-fd": info_end,
@@ -96,12 +92,6 @@ def candidates() -> list[Bubblewrap]:
 
 def shell() -> str:
     return "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
-
-
-def unused_uid() -> int:
-    """For a worker that is root: the kernel holds root to no process limit, so commands run as nobody we know."""
-    taken = {entry.pw_uid for entry in pwd.getpwall()}
-    return next(uid for uid in range(64_990, 60_000, -1) if uid not in taken)
 
 
 def _arguments(given: dict[str, int], network: bool, limits: SandboxLimits) -> list[str]:

@@ -4,7 +4,6 @@ Limits of memory and processes hold for the whole tree. `stat` still shows that 
 and a worker that is root must keep its workspaces where other users can reach them.
 """
 
-import asyncio
 import json
 import os
 import signal
@@ -13,8 +12,8 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from activities.sandbox.bubblewrap import PATH, shell, unused_uid
-from activities.sandbox.ownership import adopt
+from activities.sandbox.bubblewrap import PATH, shell
+from activities.sandbox.ownership import user_for
 from activities.sandbox.sandbox import SandboxLimits, SandboxResult
 from activities.sandbox.supervise import memory_file, supervise
 
@@ -28,9 +27,7 @@ class Landlock:
     async def run(
         self, command: str, *, workspace: Path, network: bool, timeout_s: float, limits: SandboxLimits
     ) -> SandboxResult:
-        uid = unused_uid() if os.geteuid() == 0 else None
-        if uid is not None:
-            await asyncio.to_thread(adopt, workspace, uid)
+        uid = await user_for(workspace)
         plan = memory_file(_plan(command, workspace, network, uid, limits))
         ended = await supervise(
             [sys.executable, "-I", str(_CHILD), str(plan)],

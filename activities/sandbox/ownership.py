@@ -1,7 +1,24 @@
 """A worker that is root gives the workspace to the sandbox's user; its own file tools reach everything anyway."""
 
+import asyncio
 import os
+import pwd
 from pathlib import Path
+
+
+async def user_for(workspace: Path) -> int | None:
+    """Whom a command runs as, to whom the workspace is handed; None: ourselves, who are no root."""
+    if os.geteuid() != 0:
+        return None
+    uid = unused_uid()
+    await asyncio.to_thread(adopt, workspace, uid)
+    return uid
+
+
+def unused_uid() -> int:
+    """For a worker that is root: the kernel holds root to no process limit, so commands run as nobody we know."""
+    taken = {entry.pw_uid for entry in pwd.getpwall()}
+    return next(uid for uid in range(64_990, 60_000, -1) if uid not in taken)
 
 
 def adopt(workspace: Path, uid: int) -> None:

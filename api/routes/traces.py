@@ -12,7 +12,6 @@ from api.openapi import problems
 from api.parts import PartsDep
 from api.schemas import AgentRecord, agent_record
 from api.trace import Tracer
-from domain.session import AgentRef
 from domain.trace import Trace
 from store import agents
 
@@ -37,5 +36,5 @@ async def show_trace(caller: Reader, parts: PartsDep, task_id: str, query: Annot
 async def show_task_agent(caller: Reader, parts: PartsDep, task_id: str) -> AgentRecord:
     """The very version, also if there is a newer one; of a rerun with another prompt, with that prompt."""
     session = await session_of(parts, caller, task_id)
-    ref = AgentRef(owner=session.agent_owner, name=session.agent, version=session.agent_version)
+    ref = session.agent_ref
     return agent_record(ref, await agents.load(parts.pool, ref))

@@ -91,7 +91,7 @@ BEGIN
          WHERE tenant = t AND thread_id = s ->> 'thread_id' AND committed ORDER BY ended_at DESC LIMIT 1;
         INSERT INTO sessions (tenant, id, conversation_id, thread_id, workspace_id, parent_session_id, session_type,
                               spawned_by, trigger, agent_owner, agent, agent_version, models, title, spec, limits, deadline,
-                              base_head, inbox, head, created_by, created_at, live, depth, delivery, blocking, await_children,
+                              base_head, inbox, head, created_by, created_at, updated_at, live, depth, delivery, blocking, await_children,
                               subagent_name, rules, may_ask, approval_required, external_tools, variables, missing, dry_run,
                               retention_ms, tools)
         SELECT t, s ->> 'id', s ->> 'conversation_id', s ->> 'thread_id', s ->> 'workspace_id',
@@ -104,7 +104,8 @@ BEGIN
                ARRAY(SELECT jsonb_array_elements_text(coalesce(p -> 'take', '[]')))
                    || ARRAY(SELECT m ->> 'id' FROM jsonb_array_elements(p -> 'inbox') m),
                coalesce(s ->> 'base_head', before.head), s ->> 'created_by',
-               coalesce((s ->> 'created_at')::timestamptz, now()), NOT queued,
+               -- the clock, not the transaction: siblings of one step are told apart by it
+               coalesce((s ->> 'created_at')::timestamptz, clock_timestamp()), clock_timestamp(), NOT queued,
                coalesce((s ->> 'depth')::int, 0), s ->> 'delivery', coalesce((s ->> 'blocking')::boolean, false),
                coalesce((s ->> 'await_children')::boolean, true), s ->> 'subagent_name',
                coalesce(s ->> 'rules', '[]'), coalesce((s ->> 'may_ask')::boolean, false),

@@ -65,8 +65,10 @@ class Walk:
         async def delivered() -> bool:
             if await self.talk.mail(pending_only=True):
                 await self.talk.try_fire("The rest.", if_busy="queue")
-            waiting = await self.talk.mail(pending_only=True)  # first: who consumes it later is among the rows
-            return not waiting and all(row.status.terminal for row in await self.talk.sessions())
+            before = await self.talk.mail()  # first: who consumes it later is among the rows
+            rest = all(row.status.terminal for row in await self.talk.sessions())
+            # and once more: a consumer that has just ended without an answer gave back what it had
+            return rest and all(message.delivered_to for message in before) and before == await self.talk.mail()
 
         await eventually(delivered, pause=0.5, what=f"everything of {self.talk.id} is delivered")
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from domain.session import SessionRef
-from store import accepting
+from store import accepting, conversation_reads
 from store.accepting import Accepted
 from store.database import Pool
 from tests.store.conftest import Accept, new_session
@@ -32,3 +32,15 @@ async def test_nobody_overtakes_what_waits(pool: Pool, accept: Accept) -> None:
     assert refused.busy == first["id"]
     await pool.execute("UPDATE sessions SET status = 'cancelled' WHERE conversation_id = $1", root.conversation_id)
     assert await accepting.accept(pool, root.tenant, late, [], [], in_order=True) == Accepted()
+
+
+async def test_siblings_keep_the_order_of_their_calls(pool: Pool, accept: Accept) -> None:
+    """Their ids derive from the calls, and tell nothing."""
+    root = await accept()
+    listed = [new_session(root.conversation_id) for _ in range(5)]
+    for place, one in enumerate(listed):
+        one["thread_id"] = one["id"] = f"{9 - place}-{one['id']}"
+    documents = [accepting.acceptance(root.tenant, one, [], []) for one in listed]
+    assert await accepting.accept_all(pool, documents) == [Accepted()] * 5
+    branches = await conversation_reads.branches(pool, root.tenant, root.conversation_id, 10)
+    assert [branch.session_id for branch in branches] == [root.session_id, *(one["id"] for one in listed)]
