@@ -40,9 +40,9 @@ async def connect(url: str, *, min_size: int = 0, max_size: int = 10, command_ti
 
 
 async def _keep(connection: object) -> None:
-    """Nothing of ours outlives its transaction (no setting, no advisory lock, no LISTEN on a connection of the pool), so
-    there is nothing to reset when one is given back; it would be a second round trip after every statement. asyncpg
-    itself still rolls back what was left open."""
+    """No setting, advisory lock or LISTEN of ours outlives its transaction on a connection of the pool, so nothing has
+    to be reset when one is given back; that would be a second round trip after every statement. asyncpg itself still
+    rolls back what was left open."""
 
 
 async def patiently(deed: Callable[[], Awaitable[T]], *, seconds: float, pause: float = 0.2) -> T:

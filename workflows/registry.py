@@ -1,5 +1,6 @@
 """Which workflows there are and how they are run; the same for workers and for a replay."""
 
+from temporalio.converter import StorageDriverStoreContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
@@ -10,15 +11,18 @@ from workflows.sweeper import Sweeper
 
 WORKFLOWS = [Session, Conversation, Delivery, Sweeper]
 
+_NOWHERE = StorageDriverStoreContext(target=None)
+
 
 class Runner(SandboxedWorkflowRunner):
-    """The SDK asks the sandboxed workflow, three times for each payload, in which context it is to be converted. Our
+    """The SDK asks the sandboxed workflow four times for each payload in which context it is converted and stored. Our
     converter knows no contexts and there is neither codec nor external storage, so the answer is known without entering
     the sandbox; that took a seventh of a worker's time."""
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         instance = super().create_instance(det)
         instance.get_serialization_context = lambda command_info: None  # type: ignore[method-assign]
+        instance.get_external_store_context = lambda command_info: _NOWHERE  # type: ignore[method-assign]
         return instance
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from bench.ours import PATIENCE
 from bench.peers.script import Done
 from deploy.child import enter, tail
+from deploy.plan import OFFLINE_KEY
 from deploy.state import StackError
 from settings import ROOT
 
@@ -99,8 +100,8 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(python: Path, module: str, temporal: str, database: str, log: Path) -> AsyncIterator[Stage]:
-    """It sees nothing of our environment, and ends with us however we end."""
+async def stage(python: Path, module: str, temporal: str, database: str, model: str, log: Path) -> AsyncIterator[Stage]:
+    """It sees nothing of our environment but where the model is, and ends with us however we end."""
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             *(str(python), "-P", str(ROOT / "bench" / "peers" / "stage.py"), module),
@@ -114,7 +115,9 @@ async def stage(python: Path, module: str, temporal: str, database: str, log: Pa
         )
     try:
         started = Stage(process, log)
-        await started.ask({"temporal": temporal, "database": database}, STARTS_WITHIN)
+        environment = {"ANTHROPIC_BASE_URL": model, "ANTHROPIC_API_KEY": OFFLINE_KEY}
+        where = {"temporal": temporal, "database": database, "environment": environment}
+        await started.ask(where, STARTS_WITHIN)
         yield started
     finally:
         assert process.stdin

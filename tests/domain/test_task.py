@@ -12,9 +12,7 @@ from domain.task import TaskSpec, opening, title_of
 
 LINES = st.text(min_size=1, max_size=30)
 WORDS = st.text(min_size=1, max_size=400).filter(str.strip)  # nothing but white space is refused, see below
-INPUTS = WORDS | st.dictionaries(
-    st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3
-)
+INPUTS = WORDS | st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3)
 
 
 @st.composite

@@ -1,0 +1,36 @@
+"""The model call of those peers that leave it to their user: one whole answer through the anthropic SDK."""
+
+from typing import Any
+
+import anthropic
+
+Blocks = list[dict[str, Any]]
+
+LOOK: Any = {
+    "name": "look",
+    "description": "Look at the thing with this number.",
+    "input_schema": {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]},
+}
+
+_client: anthropic.AsyncAnthropic | None = None
+
+
+async def ask(messages: list[dict[str, Any]]) -> Blocks:
+    """The content of the answer; address and key come from the environment, as the SDK's users have them there."""
+    global _client
+    _client = _client or anthropic.AsyncAnthropic()
+    chat: Any = messages
+    reply = await _client.messages.create(model="offline", max_tokens=4_096, messages=chat, tools=[LOOK])
+    return [block.to_dict(mode="json") for block in reply.content]
+
+
+def call_of(blocks: Blocks) -> dict[str, Any] | None:
+    return next((block for block in blocks if block["type"] == "tool_use"), None)
+
+
+def words_of(blocks: Blocks) -> str:
+    return "".join(block["text"] for block in blocks if block["type"] == "text")
+
+
+def tool_result(call_id: str, text: str) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call_id, "content": text}]}
