@@ -81,7 +81,7 @@ class CallModel:
             if (rerun := recording.rerun_of(facts)) is not None:
                 played = await recording.play(self._pool, call, rerun)
                 nodes = prelude + recording.nodes(call, agent.name, context + prelude, played)
-                calls = recording.tool_calls(tools, played.turn, layers, rerun, facts)
+                calls = recording.tool_calls(tools, played, layers, rerun, facts)
                 again = {"recorded": played.usage, "goes_on": played.goes_on}
                 return await self._commit(call, idem, context, nodes, calls, [], played.turn, **again)
             try:

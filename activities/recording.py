@@ -1,7 +1,7 @@
 """Recordings: a rerun that has its original's answers and tool results, so that only rules and limits are new."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from temporalio.exceptions import ApplicationError
@@ -21,6 +21,8 @@ from store.database import Pool
 from store.messages import StepFacts
 
 RECORDED = "recorded"  # the activity tool.recorded brings the result of the original's call
+MAIN = "main"
+ENDED = "The original was never asked this."
 WOULD_ASK = "This call would have waited for a person's approval. It was not run."
 
 
@@ -33,6 +35,7 @@ class Played:
     body: dict[str, Any]
     usage: Usage
     goes_on: bool = False
+    inside: set[int] = field(default_factory=set)  # calls in which a subagent worked as part of the original
 
 
 def rerun_of(facts: StepFacts) -> Rerun | None:
@@ -44,26 +47,30 @@ def rerun_of(facts: StepFacts) -> Rerun | None:
 async def play(pool: Pool, call: ModelCall, rerun: Rerun) -> Played:
     if call.purpose is Purpose.COMPACT:  # nobody reads the context
         return Played(Turn(stop_reason="end_turn"), [], {}, Usage())
-    tenant = call.ref.tenant
-    found = None
+    tenant, source = call.ref.tenant, rerun.session_id
+    found = place = None
     if call.purpose is Purpose.TURN:
-        found = await reruns.recorded_reply(pool, tenant, rerun.session_id, rerun.from_step, call.step)
-    if found is None:
-        raise ApplicationError("The original was never asked this.", type="RecordingEnded", non_retryable=True)
-    said = await reruns.recorded_words(pool, tenant, rerun.session_id, found.step) if call.step > 1 else []
+        place = await reruns.repeated(pool, tenant, call.ref.session_id, call.line, call.step)
+    first = rerun.from_step if call.line == MAIN else 1
+    if place is not None:
+        found = await reruns.recorded_reply(pool, tenant, source, place.line, first, place.number)
+    if found is None or place is None:
+        raise ApplicationError(ENDED, type="RecordingEnded", non_retryable=True)
+    said = await reruns.recorded_words(pool, tenant, source, place.line, found.step) if place.number > 1 else []
     body = json.loads(found.body)
     turn = Turn(
         content=body["content"],
         stop_reason=body["stop_reason"],
         thinking="\n\n".join(block["thinking"] for block in body["content"] if block["type"] == "thinking"),
     )
-    following = await reruns.recorded_reply(pool, tenant, rerun.session_id, rerun.from_step, call.step + 1)
+    following = await reruns.recorded_reply(pool, tenant, source, place.line, first, place.number + 1)
     return Played(
         turn,
         [(one["kind"], one["author"], one["body"]) for one in said],
         {**body, "origin": found.node},
         ModelReply.model_validate_json(found.reply).usage,
         goes_on=following is not None,
+        inside=await reruns.lines_within(pool, tenant, source, place.line, found.step),
     )
 
 
@@ -72,17 +79,29 @@ def nodes(call: ModelCall, author: str, before: list[Node], played: Played) -> l
     return turn_record.chain(call, before[-1].id if before else None, [*played.words, *answer])
 
 
-def tool_calls(tools: Offered, turn: Turn, layers: list[list[Rule]], rerun: Rerun, facts: StepFacts) -> list[ToolCall]:
-    """Each call brings its recorded result, unless a rule that the original did not have stops it."""
+def tool_calls(
+    tools: Offered, played: Played, layers: list[list[Rule]], rerun: Rerun, facts: StepFacts
+) -> list[ToolCall]:
+    """Each call brings its recorded result, unless a rule that the original did not have stops it. A subagent that
+    worked inside a call works there again, with its own recorded answers."""
+    turn = played.turn
     own = len(tool_rules.RULES.validate_json(facts.rules)) - rerun.layers
     before = layers[: len(layers) - own]
     blocks = [block for block in turn.content if block["type"] == "tool_use"]
     made = tool_rules.tool_calls(tools, turn, layers, facts.may_ask)
-    return [_call(call, block, tools, layers, before) for call, block in zip(made, blocks, strict=True)]
+    return [
+        _call(call, block, tools, layers, before, call.index in played.inside)
+        for call, block in zip(made, blocks, strict=True)
+    ]
 
 
 def _call(
-    call: ToolCall, block: dict[str, Any], tools: Offered, layers: list[list[Rule]], before: list[list[Rule]]
+    call: ToolCall,
+    block: dict[str, Any],
+    tools: Offered,
+    layers: list[list[Rule]],
+    before: list[list[Rule]],
+    inside: bool,
 ) -> ToolCall:
     if call.refusal is not None:
         return call
@@ -90,6 +109,8 @@ def _call(
     now = tool_rules.action_of(tool, block["input"], layers)
     asked = now is Action.ASK and tool_rules.action_of(tool, block["input"], before) is not Action.ASK
     refusal = tool_rules.FORBIDDEN.format(call.name) if now is Action.DENY else WOULD_ASK if asked else None
+    if inside and refusal is None:
+        return call.model_copy(update={"ask": False})
     activity = "tool.refuse" if refusal else f"tool.{RECORDED}"
     denied = {"refusal": refusal, "denied": now is Action.DENY}
     return call.model_copy(update=denied | {"activity": activity, "effect": Effect.READ, "timeout_s": 10, "ask": False})
@@ -99,8 +120,13 @@ async def result_without_tool(pool: Pool, request: ToolRequest, body: str) -> To
     """What a call comes to where nothing is run: why it may not, or what the original's call came to."""
     if request.refusal is not None:
         return ToolResult(request.refusal, failed=True)
-    made = await calls_made.results(pool, request.ref.tenant, json.loads(body)["origin"])
-    known = next((one for one in made if one["index"] == request.index and one["state"] != "started"), None)
+    return await original_result(pool, request.ref.tenant, body, request.index)
+
+
+async def original_result(pool: Pool, tenant: str, body: str, index: int) -> ToolResult:
+    """`body`: of the reply that repeats the original's."""
+    made = await calls_made.results(pool, tenant, json.loads(body)["origin"])
+    known = next((one for one in made if one["index"] == index and one["state"] != "started"), None)
     if known is None:
         return ToolResult(UNANSWERED, failed=True)
     return ToolResult(known["text"], failed=known["state"] != "ok")

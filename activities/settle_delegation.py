@@ -2,6 +2,7 @@
 
 from temporalio import activity
 
+from activities import recording
 from activities.delegation_record import DelegationRecord
 from activities.subagents import Subagents
 from activities.tools.gather import Input as GatherInput
@@ -41,7 +42,12 @@ class SettleDelegation:
         return await record.settle(settle.index, settle.door, state, text, told)
 
     async def _inline(self, settle: Settle) -> tuple[str, str]:
-        """The last words of the line; a limit that ended it is said before them."""
+        """The last words of the line; a limit that ended it is said before them. Where a recording simply ends, the
+        call comes to what it came to."""
+        if settle.failed == recording.ENDED:
+            [node] = await messages.path(self._pool, settle.ref.tenant, settle.node, limit=1)
+            known = await recording.original_result(self._pool, settle.ref.tenant, node.body, settle.index)
+            return "failed" if known.failed else "ok", known.text
         nodes = await messages.path(self._pool, settle.ref.tenant, settle.head)
         spoken = [text_of(node) for node in nodes if node.kind == ASSISTANT]
         text = next((words for words in reversed(spoken) if words), "(no output)")

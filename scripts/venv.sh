@@ -22,8 +22,13 @@ stamp_of() {
     echo "$1 $(cksum <"$root/$1")"
 }
 
+# without its pyvenv.cfg the python in it is the system's own, and what is installed would land there
+is_venv() {
+    [ -x "$venv/bin/python" ] && [ -r "$venv/pyvenv.cfg" ]
+}
+
 is_current() {
-    [ -x "$venv/bin/python" ] && [ -r "$venv/stamp" ] || return 1
+    is_venv && [ -r "$venv/stamp" ] || return 1
     stamped=$(cat "$venv/stamp")
     case "$stamped" in *"$(stamp_of "$1")"*) return 0 ;; esac
     return 1
@@ -50,17 +55,18 @@ take_lock() {
 }
 
 install_with_uv() {
-    [ -x "$venv/bin/python" ] || uv venv --quiet --python "$python" "$venv"
+    is_venv || uv venv --quiet --python "$python" "$venv" || return
     uv pip install --quiet --python "$venv/bin/python" --require-hashes -r "$root/$1"
 }
 
 install_with_pip() {
-    if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+    if ! is_venv || ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
         "$python" -c 'import venv, ensurepip' 2>/dev/null ||
             fail "$python lacks the venv module; on Debian and Ubuntu: apt install python3-venv (or install uv)"
         "$python" -m venv --clear "$venv"
     fi
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$root/$1"
+    PIP_REQUIRE_VIRTUALENV=1 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+        --require-hashes -r "$root/$1"
 }
 
 ensure_venv() {

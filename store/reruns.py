@@ -1,6 +1,7 @@
 """Reruns: accepted with the messages they begin with in one transaction, and the steps that they repeat."""
 
 import json
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -72,32 +73,86 @@ async def replied_at(pool: Pool, tenant: str, session_id: str, step: int) -> dat
     return moment
 
 
-async def recorded_reply(pool: Pool, tenant: str, session_id: str, from_step: int, number: int) -> RecordedReply | None:
-    """The answer of the `number`-th step of the main line, counted from `from_step`; what came last stands, and a
-    farewell is not the answer of its step."""
+@dataclass(frozen=True)
+class Repeated:
+    """Where a step of a recorded rerun finds its answer: the line of the original, and the how-manieth of its steps."""
+
+    line: str
+    number: int
+
+
+async def repeated(pool: Pool, tenant: str, session_id: str, line: str, step: int) -> Repeated | None:
+    """A line inside a call, `main/3.0`, repeats the one inside the call that the rerun's third step repeats. Numbers of
+    steps differ from the original's where lines ran side by side. None: there was no such line."""
+    source: str | None = line
+    above, _, place = line.rpartition("/")
+    if above:
+        outer, _, index = place.partition(".")
+        source = await pool.fetchval(
+            """SELECT o.line || '/' || o.step || '.' || $5
+                 FROM messages r JOIN messages o ON o.tenant = r.tenant AND o.id = r.body::jsonb ->> 'origin'
+                WHERE r.tenant = $1 AND r.session_id = $2 AND r.line = $3 AND r.step = $4
+                  AND r.kind = 'assistant' AND r.reply IS NOT NULL""",
+            tenant,
+            session_id,
+            above,
+            int(outer),
+            index,
+        )
+    before: int = await pool.fetchval(
+        """SELECT count(DISTINCT step) FROM messages
+            WHERE tenant = $1 AND session_id = $2 AND line = $3 AND kind = 'assistant' AND reply IS NOT NULL
+              AND step < $4""",
+        tenant,
+        session_id,
+        line,
+        step,
+    )
+    return Repeated(source, before + 1) if source is not None else None
+
+
+async def recorded_reply(
+    pool: Pool, tenant: str, session_id: str, line: str, from_step: int, number: int
+) -> RecordedReply | None:
+    """The answer of the `number`-th step of a line, counted from `from_step`; what came last stands, and a farewell is
+    not the answer of its step."""
     row = await pool.fetchrow(
         """SELECT id AS node, parent, step, body, reply FROM messages
-            WHERE tenant = $1 AND session_id = $2 AND line = 'main' AND kind = 'assistant' AND reply IS NOT NULL
+            WHERE tenant = $1 AND session_id = $2 AND line = $5 AND kind = 'assistant' AND reply IS NOT NULL
               AND step = (SELECT DISTINCT step FROM messages
-                           WHERE tenant = $1 AND session_id = $2 AND line = 'main' AND kind = 'assistant'
+                           WHERE tenant = $1 AND session_id = $2 AND line = $5 AND kind = 'assistant'
                              AND reply IS NOT NULL AND step >= $3 ORDER BY step OFFSET $4 LIMIT 1)
             ORDER BY jsonb_array_length(reply::jsonb -> 'calls') > 0 DESC, created_at DESC, id DESC LIMIT 1""",
         tenant,
         session_id,
         from_step,
         number - 1,
+        line,
     )
     return RecordedReply(**row) if row else None
 
 
-async def recorded_words(pool: Pool, tenant: str, session_id: str, step: int) -> list[dict[str, Any]]:
-    """What people and the platform said to the main line before its answer in a step."""
+async def lines_within(pool: Pool, tenant: str, session_id: str, line: str, step: int) -> set[int]:
+    """Which calls of a step had a line of their own."""
+    rows = await pool.fetch(
+        """SELECT DISTINCT split_part(line, $3, 2) AS place FROM messages
+            WHERE tenant = $1 AND session_id = $2 AND starts_with(line, $3)""",
+        tenant,
+        session_id,
+        f"{line}/{step}.",
+    )
+    return {int(row["place"].partition("/")[0]) for row in rows}
+
+
+async def recorded_words(pool: Pool, tenant: str, session_id: str, line: str, step: int) -> list[dict[str, Any]]:
+    """What people and the platform said to a line before its answer in a step."""
     rows = await pool.fetch(
         """SELECT kind, author, body FROM messages
-            WHERE tenant = $1 AND session_id = $2 AND line = 'main' AND step = $3 AND kind IN ('user', 'note')
+            WHERE tenant = $1 AND session_id = $2 AND line = $4 AND step = $3 AND kind IN ('user', 'note')
             ORDER BY created_at, id""",
         tenant,
         session_id,
         step,
+        line,
     )
     return [{"kind": row["kind"], "author": row["author"], "body": json.loads(row["body"])} for row in rows]

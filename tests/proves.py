@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,14 @@ class Proofs:
             if not 1 <= len(ids) <= AT_MOST:
                 self.problems.append(f"{test}: {len(ids)} items, allowed are 1 to {AT_MOST}")
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """In the run's main process, which collects nothing itself: one of the test processes says what it found."""
+        found = getattr(node, "workeroutput", {}).get("proofs")
+        if found:  # every process collects all of the tests
+            self.forms = {test: set(forms) for test, forms in found["forms"].items()}
+            self.claims, self.problems = found["claims"], found["problems"]
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.outcome == "passed" and not hasattr(report, "wasxfail"):
             self.phases.setdefault(report.nodeid, set()).add(report.when or "")
@@ -60,6 +69,10 @@ class Proofs:
         if self.problems and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if self.config.option.collectonly:
+            return
+        if (output := getattr(self.config, "workeroutput", None)) is not None:
+            forms = {test: sorted(forms) for test, forms in self.forms.items()}
+            output["proofs"] = {"forms": forms, "claims": self.claims, "problems": self.problems}
             return
         path = report_of(self.config.rootpath)
         path.parent.mkdir(exist_ok=True)

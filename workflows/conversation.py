@@ -130,11 +130,7 @@ class Conversation:
     @workflow.update(description="Hand a message to the session at work on a thread.")
     async def steer(self, steer: Steer) -> Steered:
         async with self._in_turn():
-            thread = self.state.threads.get(steer.thread)
-            if thread is None or thread.live is None:
-                raise ApplicationError("Nothing is running there.", type="not_running", non_retryable=True)
-            await self.mail.deliver(steer.thread, steer.message)
-            return Steered(session_id=thread.live)
+            return await self._steer(steer)
 
     @workflow.update(description="Let a blocking subagent go on in the background.")
     async def promote(self, promote: Promote) -> None:
@@ -177,6 +173,14 @@ class Conversation:
             self.mail.session_done(done)
         else:
             self.early.append(done)
+
+    async def _steer(self, steer: Steer) -> Steered:
+        thread = self.state.threads.get(steer.thread)
+        live = thread.live if thread is not None else None  # it may end while it is told
+        if live is None:
+            raise ApplicationError("Nothing is running there.", type="not_running", non_retryable=True)
+        await self.mail.deliver(steer.thread, steer.message)
+        return Steered(session_id=live)
 
     async def _fire(self, fire: Fire) -> Fired:
         self.state.threads.setdefault(self.start.conversation_id, Thread())

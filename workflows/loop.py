@@ -49,7 +49,7 @@ async def run_line(session: Running, line: Line) -> Ending | None:
                     return Ending(Reason.ERROR, "output_schema", reply.misfit)
                 line.note = send_back(reply.misfit)
                 continue
-            if line.is_main and decision.reason is Reason.GOAL_REACHED and not await _done(session, line, reply):
+            if decision.reason is Reason.GOAL_REACHED and not await _done(session, line, reply):
                 continue
             return Ending(decision.reason, decision.error_type, decision.error)
         began = workflow.now()
@@ -63,8 +63,12 @@ async def run_line(session: Running, line: Line) -> Ending | None:
 
 
 async def _done(session: Running, line: Line, reply: ModelReply) -> bool:
-    """An answer is the end once nothing is left to hear, and what was asked for holds."""
-    if reply.goes_on or await session.more_to_hear():
+    """An answer is the end once nothing is left to hear, and what was asked for holds; of a line inside, at once."""
+    if reply.goes_on:
+        return False
+    if not line.is_main:
+        return True
+    if await session.more_to_hear():
         return False
     return not session.start.acceptance or await acceptance.met(session, line)
 

@@ -62,9 +62,9 @@ class MailRoom:
         for thread in self._state.threads.values():
             gone = [waiting for waiting in thread.inbox if waiting.id in mail]
             thread.inbox = [waiting for waiting in thread.inbox if waiting not in gone]
-            if thread.live is not None:
+            if (live := thread.live) is not None:  # it may end while it is told
                 for waiting in gone:
-                    await self._starter.tell(thread.live, "withdrawn", Taken(id=waiting.id))
+                    await self._starter.tell(live, "withdrawn", Taken(id=waiting.id))
 
     def give_back(self, mail: list[str], by: str) -> None:
         """To the front, where they were; unless somebody else has had them since, and this word is late."""
@@ -133,14 +133,15 @@ class MailRoom:
     async def _resume(self, thread_id: str) -> None:
         """A session at work is told again what it may have missed and hears each once; else the next one begins."""
         thread = self._state.threads.get(thread_id)
-        if thread is None or thread.live is None:
+        live = thread.live if thread is not None else None  # it may end while it is told; its word sets off the rest
+        if thread is None or live is None:
             await self._next(thread_id)
             return
         for waiting in thread.inbox:
-            await self._starter.tell(thread.live, "message", Taken(id=waiting.id))
+            await self._starter.tell(live, "message", Taken(id=waiting.id))
         if thread.ended:
             (first, *more), thread.ended = thread.ended, []
-            await self._starter.tell(thread.live, "child_done", ChildDone(session_id=first, more=more))
+            await self._starter.tell(live, "child_done", ChildDone(session_id=first, more=more))
 
     async def _next(self, thread_id: str) -> None:
         """Begin what waits on a thread: a queued session, or one for the messages nobody took."""

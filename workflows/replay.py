@@ -113,12 +113,24 @@ def _activity(event: HistoryEvent) -> str:
 
 async def histories(client: Client, session_id: str) -> list[WorkflowHistory]:
     """Every run of a session, oldest first: it continues as new when it grows long. None if it is unknown."""
+    return await _runs(client, session_workflow_id(session_id))
+
+
+async def with_conversation(client: Client, session_id: str) -> list[WorkflowHistory]:
+    """The runs of a session, then those of the conversation that started it, as far as the server still has them."""
+    found = await histories(client, session_id)
+    if found:
+        parent = found[0].events[0].workflow_execution_started_event_attributes.parent_workflow_execution
+        found += await _runs(client, parent.workflow_id) if parent.workflow_id else []
+    return found
+
+
+async def _runs(client: Client, workflow_id: str) -> list[WorkflowHistory]:
     found: list[WorkflowHistory] = []
     run_id: str | None = None
     try:
         while run_id is None or run_id:
-            handle = client.get_workflow_handle(session_workflow_id(session_id), run_id=run_id)
-            found.append(await handle.fetch_history())
+            found.append(await client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history())
             run_id = found[-1].events[0].workflow_execution_started_event_attributes.continued_execution_run_id
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
@@ -127,9 +139,11 @@ async def histories(client: Client, session_id: str) -> list[WorkflowHistory]:
 
 
 async def recent(client: Client, since: timedelta) -> AsyncIterator[WorkflowHistory]:
-    """Every session and conversation that was started lately: the release gate replays them all."""
+    """Everything that ran lately, of every kind, and whatever is still running however old: the release gate."""
     start = (datetime.now(UTC) - since).strftime("%Y-%m-%dT%H:%M:%SZ")
-    async for history in _listed(client, f'WorkflowType IN ("Session", "Conversation") AND StartTime > "{start}"'):
+    kinds = ", ".join(f'"{workflow.__name__}"' for workflow in WORKFLOWS)
+    lately = f'StartTime > "{start}" OR CloseTime > "{start}" OR ExecutionStatus = "Running"'
+    async for history in _listed(client, f"WorkflowType IN ({kinds}) AND ({lately})"):
         yield history
 
 

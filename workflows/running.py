@@ -17,6 +17,7 @@ PLAN_FIRST = (
     "People want to approve your plan first. Look around as far as you need, then submit the plan with update_plan; "
     "nothing with an effect runs before it is approved."
 )
+TURNS = 5
 MOST_HEARD = 1_000  # messages and ended children that a session remembers
 
 
@@ -43,6 +44,7 @@ class Running:
         self.waiting = 0  # open input requests
         self.calling = 0  # tool calls under way
         self.spent: Ending | None = None  # what a step has found to be spent
+        self._cancelling: asyncio.Task[None] | None = None  # kept, since the event loop does not keep it
         self._activities: set[workflow.ActivityHandle[Any]] = set()
         self._tools: set[workflow.ActivityHandle[Any]] = set()  # those that a graceful stop lets finish
 
@@ -58,6 +60,13 @@ class Running:
     def halt(self, request: StopRequest) -> None:
         if not self.cancelled:  # a cancel outranks a limit, and the first cancel stands
             self.stopping = request
+        self._cancelling = asyncio.create_task(self._cancel(request))
+
+    async def _cancel(self, request: StopRequest) -> None:
+        """What runs is told to end. First the event loop has some turns: a result that came together with the stop has
+        then arrived; cancelled in that moment the activity would lose it."""
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
         for handle in list(self._activities if not request.grace_ms else self._activities - self._tools):
             handle.cancel()
 
@@ -73,6 +82,9 @@ class Running:
             handle.cancel()
         try:
             return await handle
+        except asyncio.CancelledError:  # it ended in the very moment in which it was cancelled
+            self.check()
+            raise
         finally:
             self._activities.discard(handle)
             self._tools.discard(handle)

@@ -28,6 +28,16 @@ class Session:
 
     @workflow.run
     async def run(self, start: SessionInput) -> SessionResult:
+        """Temporal's own cancel is a stop like any other; it may come at any moment and must not break an ending."""
+        life = asyncio.create_task(self._live(start))
+        try:
+            return await asyncio.shield(life)
+        except asyncio.CancelledError:
+            note = workflow.cancellation_reason() or ""
+            self.running.halt(StopRequest(reason=Reason.CALLER_CANCEL, by="temporal", note=note))
+            return await life
+
+    async def _live(self, start: SessionInput) -> SessionResult:
         reasoning = asyncio.create_task(self._reason(start))
         await self._watch(reasoning)
         if self.running.stopping is not None and self.running.stopping.grace_ms:
@@ -71,7 +81,7 @@ class Session:
             workflow.logger.warning("signal %s was malformed or is unknown", name)
 
     async def _watch(self, reasoning: "asyncio.Task[Ending | None]") -> None:
-        """Wait for the loop, the deadline or a stop, whichever is first; Temporal's own cancel is a stop too."""
+        """Wait for the loop, the deadline or a stop, whichever is first."""
         start = self.running.start
         try:
             await workflow.wait_condition(
@@ -83,9 +93,6 @@ class Session:
             # out of time while it waits for people: that is their deadline, not the agent's failure
             reason = Reason.INPUT_TIMEOUT if self.running.waiting else Reason.TTL
             self.running.halt(StopRequest(reason=reason, by="errand"))
-        except asyncio.CancelledError:
-            note = workflow.cancellation_reason() or ""
-            self.running.halt(StopRequest(reason=Reason.CALLER_CANCEL, by="temporal", note=note))
 
     async def _let_finish(self, reasoning: "asyncio.Task[Ending | None]") -> None:
         """A graceful stop: the tools under way may finish, but not for ever."""
@@ -97,7 +104,7 @@ class Session:
                 timeout=timedelta(milliseconds=stop.grace_ms),
                 timeout_summary="time to finish the tools under way",
             )
-        except (TimeoutError, asyncio.CancelledError):
+        except TimeoutError:
             self.running.halt(stop.model_copy(update={"grace_ms": 0}))
 
     async def _say_farewell(self, reason: Reason) -> None:

@@ -18,13 +18,14 @@ def plugins(endpoint: str | None) -> list[SimplePlugin]:
     try:  # an optional part of the installation
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
         from temporalio.contrib.opentelemetry import OpenTelemetryPlugin, create_tracer_provider
+
+        from workflows.spans_once import SendOnce
     except ModuleNotFoundError as missing:
         raise RuntimeError(MISSING) from missing
     provider = create_tracer_provider(resource=Resource.create({"service.name": "errand"}))
     exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
-    provider.add_span_processor(BatchSpanProcessor(exporter))
+    provider.add_span_processor(SendOnce(exporter))
     trace.set_tracer_provider(provider)
     return [OpenTelemetryPlugin(add_temporal_spans=True)]
 

@@ -92,13 +92,33 @@ def _gist(step: StepTrace | None) -> str:
 
 def stopped(original: Trace, recorded: Trace) -> list[Stopped]:
     """In a recorded rerun every result is the original's, save those of calls that were stopped."""
-    return [
-        Stopped(step.step, tool.tool, tool.arguments, now.result)
-        for step, again in aligned(original, recorded)
-        if step is not None and again is not None
-        for tool, now in zip(step.tools, again.tools, strict=False)
-        if tool.result != now.result
-    ]
+    return [stop for step, again in aligned(original, recorded) for stop in _stopped(step, again)]
+
+
+def _stopped(step: StepTrace | None, again: StepTrace | None) -> Iterator[Stopped]:
+    """Of a call in which a subagent worked, the calls that were stopped inside it."""
+    if step is None or again is None:
+        return
+    for tool, now in zip(step.tools, again.tools, strict=False):
+        if tool.steps and now.steps:
+            for inner, inner_again in zip_longest(tool.steps, now.steps):
+                yield from _stopped(inner, inner_again)
+        elif tool.result != now.result:
+            yield Stopped(step.step, tool.tool, tool.arguments, now.result)
+
+
+def sessions_below(trace: Trace) -> list[str]:
+    """The subagents with sessions of their own, at any depth."""
+    calls = [call for step in _every_step(trace.steps) for call in step.tools]
+    below = [*trace.sessions, *(child for call in calls for child in call.sessions)]
+    return [found for child in below for found in (child.session_id, *sessions_below(child))]
+
+
+def _every_step(steps: list[StepTrace]) -> Iterator[StepTrace]:
+    for step in steps:
+        yield step
+        for call in step.tools:
+            yield from _every_step(call.steps)
 
 
 def figures(trace: Trace) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from api.cli.errors import Exit
 from api.cli.options import remote
 from api.cli.output import dim, duration, emit, one_line, status_word
 from api.cli.trace import WIDE, read_trace, spent
+from domain.trace import Trace
 
 WORDS = {
     "text": "said something else",
@@ -44,6 +45,8 @@ def diff(api: Api, a: str, b: str, as_json: bool) -> None:
     else:
         for name, trace in (("A", one), ("B", other)):
             _run(name, figures(trace), spent(trace.usage))
+        for name, trace, source in (("A", one, other), ("B", other, one)):
+            _origin(name, trace, source)
         _show(found)
     raise SystemExit(int(Exit.FAILED if found else Exit.OK))
 
@@ -55,6 +58,14 @@ def _run(name: str, known: dict[str, Any], cost: str) -> None:
         f"{name}  {known['task_id']}  {status_word(known['status'])}{reason}  "
         + dim(f"{known['steps']} steps, {cost}{took}")
     )
+
+
+def _origin(name: str, trace: Trace, source: Trace) -> None:
+    """What a rerun began with is not a difference in what the two did, but the reason for it."""
+    origin = trace.rerun_of
+    if origin is not None and origin.session_id == source.session_id:
+        changed = f", with other {', '.join(origin.changed)}" if origin.changed else ""
+        click.echo(dim(f"{name} repeats the other from step {origin.from_step} on{changed}"))
 
 
 def _show(found: Parting | None) -> None:

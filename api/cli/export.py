@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from api.cli.client import Api
+from api.cli.client import Api, part
 from api.cli.errors import NotFound
 from api.cli.options import remote
 from api.cli.output import emit, note
@@ -21,7 +21,8 @@ from workflows import replay as replaying
 @remote
 @leaving
 def export(api: Api, task_id: str, output: Path | None, as_json: bool) -> int:
-    """Write a session to one file: its histories, events, messages and the agent's definition.
+    """Write a session to one file: its histories and its conversation's, messages, events, the agent's definition and
+    the audit log.
 
     The file replays anywhere with `errand replay FILE`: no database, no Temporal, no model.
 
@@ -30,15 +31,16 @@ def export(api: Api, task_id: str, output: Path | None, as_json: bool) -> int:
       ./errand export ID
       ./errand export ID -o case.json && ./errand replay case.json
     """
-    session = api.get(f"/sessions/{task_id}")
+    session = api.get(f"/sessions/{part(task_id)}")
     histories = asyncio.run(_histories(task_id))
     if not histories:
         raise NotFound("Temporal has no history of this session any more")
     bundle = {
         "format": "errand-bundle-1",
         "session": session,
-        "agent": api.get(f"/tasks/{task_id}/agent"),
+        "agent": api.get(f"/tasks/{part(task_id)}/agent"),
         "events": _events(api, task_id),
+        "audit": _audit(api, task_id),
         "histories": histories,
     }
     path = output or Path(f"{task_id}.json")
@@ -51,7 +53,8 @@ def export(api: Api, task_id: str, output: Path | None, as_json: bool) -> int:
 
 
 async def _histories(task_id: str) -> list[dict[str, object]]:
-    return [replaying.to_document(history) for history in await replaying.histories(await temporal(), task_id)]
+    found = await replaying.with_conversation(await temporal(), task_id)
+    return [replaying.to_document(history) for history in found]
 
 
 def _events(api: Api, task_id: str) -> list[dict[str, Any]]:
@@ -60,7 +63,18 @@ def _events(api: Api, task_id: str) -> list[dict[str, Any]]:
         after = found[-1]["seq"] if found else 0
         query = {"after": after, "limit": 1000}
         as_page = {"Accept": "application/json"}  # without it the same route is a stream
-        page = api.send("GET", f"/tasks/{task_id}/events", params=query, headers=as_page).json()["items"]
+        page = api.send("GET", f"/tasks/{part(task_id)}/events", params=query, headers=as_page).json()["items"]
         found += page
         if not page:
             return found
+
+
+def _audit(api: Api, task_id: str) -> list[dict[str, Any]]:
+    """Oldest first."""
+    found: list[dict[str, Any]] = []
+    before = None
+    while True:
+        page = api.get(f"/tasks/{part(task_id)}/audit", before=before, limit=1000)
+        found += page["items"]
+        if (before := page["next_before"]) is None:
+            return found[::-1]

@@ -20,14 +20,15 @@ from workflows import replay as replaying
 
 @click.command()
 @click.argument("source", required=False)
-@click.option("--all", "everything", is_flag=True, help="Every session and conversation of late: the release gate.")
+@click.option("--all", "everything", is_flag=True, help="All that ran lately or still runs: the release gate.")
 @click.option("--since", type=Duration(), default="1d", show_default=True, help="With --all: how far back.")
 @click.option("--debug", is_flag=True, help="Stop in the debugger where the session takes a step.")
 @click.option("--step", type=click.IntRange(min=1), default=1, show_default=True, help="With --debug: which one.")
 @json_option
 @leaving
 def replay(source: str | None, everything: bool, since: int, debug: bool, step: int, as_json: bool) -> int:
-    """Replay a session on the code as it is now: SOURCE is a task id, a bundle of `errand export`, or a history file.
+    """Replay a session and its conversation on the code as it is now: SOURCE is a task id, a bundle of `errand export`,
+    or a history file.
 
     The exit code is 0 if all decisions come out the same, and 1 if not; then the event where code and history part is
     named. Replaying calls no model and no tool, and needs no database; a file needs no Temporal either.
@@ -88,7 +89,7 @@ async def _histories(
         for history in files:
             yield history
     else:
-        for history in await replaying.histories(await temporal(), source):
+        for history in await replaying.with_conversation(await temporal(), source):
             yield history
 
 

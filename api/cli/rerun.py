@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from api.cli.client import Api, part
-from api.cli.compare import stopped
+from api.cli.compare import sessions_below, stopped
 from api.cli.errors import NotFinished, Refused
 from api.cli.options import Duration, patience_option, remote
 from api.cli.output import dim, emit, note, one_line, status_word
@@ -18,6 +18,7 @@ from api.cli.trace import WIDE, read_trace
 from api.cli.watch import detached, watch
 from domain.session import TERMINAL
 
+Wish = tuple[str, dict[str, Any]]  # a task, and what is asked of its rerun
 AT_ONCE = 10
 PAUSE_SECONDS = 0.2
 
@@ -55,7 +56,7 @@ def rerun(
     """Run a task again from one of its steps, with something changed. The original stays as it is.
 
     With --recorded the model is not asked and no tool runs: the answers and results are the original's, only rules and
-    limits are new, and you are told what they would have stopped.
+    limits are new, and you are told what they would have stopped, in the task and in its subagents.
 
     \b
     Examples:
@@ -68,8 +69,8 @@ def rerun(
         raise click.UsageError("give a task id, or --recorded and --since")
     body = _body(changes) | ({"recorded": True} if recorded else {})
     if recorded:
-        ids = [task_id] if task_id is not None else list(_ended(api, since or 0))
-        _try(api, ids, body, patience, as_json)
+        wishes = _tree(api, task_id, body) if task_id is not None else [(one, body) for one in _ended(api, since or 0)]
+        _try(api, wishes, since is not None, patience, as_json)
         return
     handle = api.post(f"/tasks/{part(str(task_id))}/rerun", body)
     if wait:
@@ -89,22 +90,33 @@ def _body(changes: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
+def _tree(api: Api, task_id: str, body: dict[str, Any]) -> list[Wish]:
+    """A task and its subagents: rules concern them all; limits, a version and a step are the task's own."""
+    rules = {"recorded": True, "permissions": body.get("permissions")}
+    concerned = rules["permissions"] and "from_step" not in body
+    below = sessions_below(read_trace(api, task_id, WIDE)) if concerned else []
+    return [(task_id, body), *((child, rules) for child in below)]
+
+
 def _ended(api: Api, since_ms: int) -> Iterator[str]:
-    """The tasks of that time that have ended; a rerun is none of them."""
+    """The tasks of that time that have ended; a rerun that did nothing, with recorded answers, is none of them."""
     after = datetime.now(UTC) - timedelta(milliseconds=since_ms)
     cursor = None
     while True:
         page = api.get("/tasks", created_after=after.isoformat(), limit=200, cursor=cursor, status=sorted(TERMINAL))
-        yield from (task["task_id"] for task in page["items"] if task["rerun_of"] is None)
+        yield from (task["task_id"] for task in page["items"] if not (task["rerun_of"] or {}).get("recorded"))
         if (cursor := page["next_cursor"]) is None:
             return
 
 
-def _try(api: Api, ids: list[str], body: dict[str, Any], patience: int, as_json: bool) -> None:
+def _try(api: Api, wishes: list[Wish], many: bool, patience: int, as_json: bool) -> None:
     """Replay each task with its recorded answers, a few at a time, and tell what was stopped."""
     reports: list[dict[str, Any]] = []
-    for place in range(0, len(ids), AT_ONCE):
-        begun = [(task_id, _begin(api, task_id, body, len(ids) > 1)) for task_id in ids[place : place + AT_ONCE]]
+    for place in range(0, len(wishes), AT_ONCE):
+        begun = [
+            (task_id, _begin(api, task_id, body, many or (task_id, body) != wishes[0]))
+            for task_id, body in wishes[place : place + AT_ONCE]
+        ]
         for task_id, again in begun:
             if again is None:
                 continue

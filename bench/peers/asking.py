@@ -12,15 +12,13 @@ LOOK: Any = {
     "input_schema": {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]},
 }
 
-_client: anthropic.AsyncAnthropic | None = None
+client = anthropic.AsyncAnthropic()  # its address and key are in the environment, as the SDK's users have them there
 
 
 async def ask(messages: list[dict[str, Any]]) -> Blocks:
-    """The content of the answer; address and key come from the environment, as the SDK's users have them there."""
-    global _client
-    _client = _client or anthropic.AsyncAnthropic()
+    """The content of the answer."""
     chat: Any = messages
-    reply = await _client.messages.create(model="offline", max_tokens=4_096, messages=chat, tools=[LOOK])
+    reply = await client.messages.create(model="offline", max_tokens=4_096, messages=chat, tools=[LOOK])
     return [block.to_dict(mode="json") for block in reply.content]
 
 

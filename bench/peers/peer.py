@@ -34,6 +34,12 @@ CHECKPOINTS = (
     "each node, with the whole list of messages. In return nothing takes up a run whose process died; the caller "
     "has to."
 )
+SERVER = (
+    "Asked over HTTP: a thread and a run of it. Of the server's runtimes PyPI has the one for development, which keeps "
+    "runs and their queue in memory and looks into the queue every half second, so that a run begins up to a second "
+    "late; checkpoints are written to PostgreSQL as in the row above. The runtime that keeps runs in PostgreSQL comes "
+    "as a container image with a licence key."
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,7 @@ PEERS = (
     Peer("openai_agents_temporal", "OpenAI Agents on Temporal"),
     Peer("langgraph_temporal", "LangGraph on Temporal"),
     Peer("langgraph_postgres", "LangGraph, PostgreSQL saver", CHECKPOINTS),
+    Peer("langgraph_server", "LangGraph's server, PostgreSQL saver", SERVER),
     Peer("pydantic_ai_dbos", "pydantic-ai on DBOS", ROWS),
     Peer("dbos_bare", "DBOS alone, short words", ROWS),
 )

@@ -115,5 +115,5 @@ def test_the_lock_file_has_hashes_and_names_no_index() -> None:
     assert "://" not in lock and "index" not in lock
     asked = (ROOT / LOCK).with_suffix(".in").read_text()
     pins = re.findall(r"^([a-z-]+)(?:\[[a-z,]+\])?(==\S+)", asked, re.MULTILINE)
-    assert len(pins) == 9
+    assert len(pins) == 11
     assert all(f"\n{name}{version} " in f"\n{lock}" for name, version in pins)

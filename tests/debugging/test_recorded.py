@@ -72,7 +72,8 @@ async def test_subagents_are_not_started_and_people_are_not_asked(team: Stack) -
     again = await reran(team, record["task_id"], recorded=True)
     assert again["status"] == "completed"
     now = await trace(team, again["task_id"])
-    assert [step["step"] for step in now["steps"]] == [1, 2, 3] and now["usage"]["llm_calls"] == 0
+    assert [step["step"] for step in now["steps"]] == [1, 3, 4] and now["usage"]["llm_calls"] == 0
+    assert [step["models"][0]["text"] for step in now["steps"][0]["tools"][0]["steps"]] == ["Inside."]
     assert "Below." in now["steps"][1]["tools"][0]["result"] and not now["steps"][1]["tools"][0]["sessions"]
     denied = await reran(
         team, record["task_id"], recorded=True, permissions=[{"permission": "delegation", "action": "deny"}]
@@ -85,6 +86,39 @@ async def test_subagents_are_not_started_and_people_are_not_asked(team: Stack) -
     asked = await reran(team, record["task_id"], recorded=True, permissions=[{"permission": "task", "action": "ask"}])
     assert asked["status"] == "completed"
     assert "would have waited" in (await trace(team, asked["task_id"]))["steps"][1]["tools"][0]["result"]
+
+
+@pytest.mark.proves("S1-84")
+async def test_a_rule_and_a_limit_are_tried_inside_too(team: Stack, tmp_path: Path) -> None:
+    """A subagent inside the session takes its recorded steps, so that rules meet its calls and limits count them."""
+    ledger = tmp_path / "ledger"
+    deeds = chain([("bash", {"command": "rm kept.txt"})], [("ledger_once", {"path": str(ledger)})], last="Inside.")
+    below = chain([("bash", {"command": "rm -f below.txt"})], last="Below.")
+    calls = [("delegate", {"agent": "helper", "prompt": deeds}) for _ in range(2)]
+    record = await team.run(chain([*calls, task(below)], [("list_files", {"path": "."})], last="All told."), "lead")
+    assert record["status"] == "completed" and len(ledger.read_text().splitlines()) == 2
+    asked = await requests(team)
+    again = await reran(team, record["task_id"], recorded=True, permissions=DENY_RM)
+    assert (again["status"], again["usage"]["llm_calls"], await requests(team)) == ("completed", 0, asked)
+    before, now = await trace(team, record["task_id"]), await trace(team, again["task_id"])
+    for index in (0, 1):
+        lines = [run["steps"][0]["tools"][index] for run in (before, now)]
+        texts = [[step["models"][0]["text"] for step in line["steps"]] for line in lines]
+        assert texts[0] == texts[1] and lines[0]["result"] == lines[1]["result"]
+        assert "forbid" in lines[1]["steps"][0]["tools"][0]["result"]
+        assert lines[0]["steps"][1]["tools"][0]["result"] == lines[1]["steps"][1]["tools"][0]["result"]
+    assert len(ledger.read_text().splitlines()) == 2
+    steps_taken = 3 + 2 * 3  # of the session itself, and inside each of the two calls
+    enough = await reran(team, record["task_id"], recorded=True, config={"max_steps": steps_taken})
+    few = await reran(team, record["task_id"], recorded=True, config={"max_steps": steps_taken - 1})
+    assert (enough["reason"], few["reason"]) == ("goal_reached", "step_limit")
+
+    told = await cli(team, "rerun", record["task_id"], "--recorded", "--permission", "bash:rm *=deny", "--json")
+    assert told.exit_code == 0, told.output
+    report = json.loads(told.stdout)
+    stops = [(stop["tool"], json.loads(stop["arguments"])) for one in report["tasks"] for stop in one["stopped"]]
+    assert stops == [("bash", {"command": "rm kept.txt"})] * 2 + [("bash", {"command": "rm -f below.txt"})]
+    assert (report["tried"], report["affected"]) == (2, 2)  # the task, and the subagent with a session of its own
 
 
 async def test_what_was_heard_after_an_answer_is_heard_again(team: Stack) -> None:
@@ -110,10 +144,12 @@ async def test_the_report_says_what_a_rule_would_have_stopped(stack: Stack, tmp_
     assert "it would have ended failed (step_limit)" in shown.stdout
 
     harmless = (await stack.run("[[script:count n=1]]"))["task_id"]
+    once_more = (await reran(stack, harmless))["task_id"]  # did what it did, unlike one with recorded answers
     many = await cli(stack, "rerun", "--recorded", "--since", "10s", "--permission", "bash:rm *=deny", "--json")
     assert many.exit_code == 0, many.output
     stops = {task["task_id"]: task["stopped"] for task in json.loads(many.stdout)["tasks"]}
-    assert stops[harmless] == [] and len(stops[task_id]) == 1
+    assert stops[harmless] == stops[once_more] == [] and len(stops[task_id]) == 1
+    assert report["tasks"][0]["rerun"] not in stops
     assert (await cli(stack, "rerun", "--since", "1d")).exit_code == 2
     assert (await cli(stack, "rerun", task_id, "--recorded", "--permission", "bash")).exit_code == 2
 

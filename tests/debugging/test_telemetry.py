@@ -14,8 +14,10 @@ import pytest
 from opentelemetry import trace as global_trace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.id_generator import IdGenerator
 from temporalio.client import WorkflowHistory
 from temporalio.contrib.opentelemetry import OpenTelemetryPlugin, create_tracer_provider
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -24,6 +26,7 @@ from temporalio.worker import Replayer
 from tests.own_worker import platform
 from tests.stack import Stack, steps
 from workflows.registry import WORKFLOWS, workflow_runner
+from workflows.spans_once import SendOnce
 from workflows.telemetry import plugins
 
 
@@ -80,8 +83,8 @@ async def test_one_trace_from_the_request_to_the_tools(stack: Stack, receiver: R
         history = await own.session(record["task_id"]).fetch_history()
     # the processes have ended, and have sent all they knew
     session = next(span for span in receiver.spans if span.name == "RunWorkflow:Session")
-    # a workflow task that is taken again tells of the same span, by the same id
-    spans = list({span.span_id: span for span in receiver.spans if span.trace_id == session.trace_id}.values())
+    spans = [span for span in receiver.spans if span.trace_id == session.trace_id]
+    assert not [name for name, times in Counter((span.name, span.span_id) for span in spans).items() if times > 1]
     names = Counter(span.name for span in spans)
     assert any(name.startswith("POST") for name in names), names
     expected = {"StartWorkflow:Conversation": 1, "RunWorkflow:Conversation": 1, "RunWorkflow:Session": 1}
@@ -102,6 +105,26 @@ async def test_one_trace_from_the_request_to_the_tools(stack: Stack, receiver: R
     assert b"sk-canary" not in everything and b"You are tested" not in everything
 
     assert await replayed(history) <= known
+
+
+def test_a_span_that_is_told_again_is_sent_once() -> None:
+    """A workflow task that failed or timed out is taken again, and makes the same spans with the same ids."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(id_generator=Same())
+    provider.add_span_processor(SendOnce(exporter))
+    for word in ("first", "again"):
+        provider.get_tracer("test").start_span(word).end()
+    provider.force_flush()
+    assert [span.name for span in exporter.get_finished_spans()] == ["first"]
+    provider.shutdown()
+
+
+class Same(IdGenerator):
+    def generate_span_id(self) -> int:
+        return 1
+
+    def generate_trace_id(self) -> int:
+        return 2
 
 
 async def replayed(history: WorkflowHistory) -> set[bytes]:

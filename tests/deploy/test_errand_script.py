@@ -15,7 +15,7 @@ UV = """#!/bin/sh
 [ "$1" = --version ] && exit 0
 if [ "$1" = venv ]; then
     for last; do :; done
-    mkdir -p "$last/bin" && ln -s {python} "$last/bin/python"
+    mkdir -p "$last/bin" && ln -s {python} "$last/bin/python" && touch "$last/pyvenv.cfg"
 else
     sleep 0.3
     for last; do :; done
@@ -85,6 +85,16 @@ def test_installs_again_when_the_lock_file_changed(checkout: Checkout) -> None:
     (checkout.root / "requirements.txt").write_text("another version\n")
     checkout.run()
     assert checkout.installed() == ["requirements.txt"] * 2
+
+
+def test_nothing_is_installed_into_what_is_no_environment(checkout: Checkout) -> None:
+    """Without its pyvenv.cfg the python in it is the system's own, which nobody asked to be changed."""
+    checkout.run()
+    (checkout.root / ".venv" / "pyvenv.cfg").unlink()
+    with checkout.start() as process:
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode and "the installation failed" in errors
+    assert checkout.installed() == ["requirements.txt"]
 
 
 def test_the_development_packages_satisfy_both(checkout: Checkout) -> None:

@@ -16,6 +16,7 @@ from tests.faults.checker import Violations
 from tests.faults.matrix import LONG, ROWS, SHORT, Row, crowd, prepare, run
 from tests.launch import embedded
 
+CROWD = "crowd"
 COUNTS = [field.name for field in fields(Violations) if field.type == "int" or field.type is int]
 
 
@@ -23,7 +24,9 @@ COUNTS = [field.name for field in fields(Violations) if field.type == "int" or f
 @click.option(
     "--seed", type=int, default=None, help="Decides what happens when; printed, so that a run can be repeated."
 )
-@click.option("--row", "names", multiple=True, type=click.Choice(list(ROWS)), help="Only this row; may be repeated.")
+@click.option(
+    "--row", "names", multiple=True, type=click.Choice([*ROWS, CROWD]), help="Only this row; may be repeated."
+)
 @click.option("--short", is_flag=True, help="As small as in the tests.")
 @click.option(
     "--crowd", "crowd_size", type=int, default=1_000, show_default=True, help="Tasks at the same time; 0: none."
@@ -32,7 +35,9 @@ COUNTS = [field.name for field in fields(Violations) if field.type == "int" or f
 def main(seed: int | None, names: tuple[str, ...], short: bool, crowd_size: int, as_json: bool) -> None:
     seed = random.randrange(10**6) if seed is None else seed
     click.echo(f"seed {seed}", err=True)
-    rows = asyncio.run(_measure(seed, names or tuple(ROWS), short, 0 if short or names else crowd_size))
+    crowded = CROWD in names or not (names or short)
+    chosen = tuple(name for name in names or ROWS if name != CROWD)
+    rows = asyncio.run(_measure(seed, chosen, short, crowd_size if crowded else 0))
     for row in rows:
         if as_json:
             click.echo(json.dumps(asdict(row)))

@@ -15,6 +15,8 @@ from typing import Any
 import click
 from temporalio.client import Client, WorkflowHistory
 
+from tests.conversations.talk import AGENTS as TEAM
+from tests.histories.stories import STORIES, renewed
 from tests.launch import TESTER, embedded
 from tests.own_worker import platform
 from tests.stack import Stack, calls, steps
@@ -110,36 +112,50 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "external_results": _external,
 }
 CONTINUED = "continue_as_new"
+RENEWED = "renewed"
 
 
 async def record(names: list[str]) -> None:
     for old in FOLDER.glob("*.json"):
-        if not names or old.stem in names:
+        if not names or old.stem.partition(".")[0] in names:
             old.unlink()
     async with embedded() as stack:
-        for definition in AGENTS:
+        for definition in (*AGENTS, *TEAM):
             (await stack.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
-        for name in names or SCENARIOS:
-            task_id = await SCENARIOS[name](stack)
-            await _save(name, stack.client, f"session/{task_id}")
+        for name, scenario in SCENARIOS.items():
+            if not names or name in names:
+                task_id = await scenario(stack)
+                await _save(name, stack.client, f"session/{task_id}")
         if not names:
             await _save("conversation", stack.client, f"conversation/{task_id}")
-            await _continued(stack)
+        for name, story in STORIES.items():
+            if not names or name in names:
+                await _save(name, stack.client, await story(stack))
+        if not names or {CONTINUED, RENEWED} & set(names):
+            await _continued(stack, names or [CONTINUED, RENEWED])
 
 
-async def _continued(stack: Stack) -> None:
-    """Each run of the chain is a history of its own."""
+async def _continued(stack: Stack, names: list[str]) -> None:
+    """Histories that grow long soon: a session's, and a conversation's."""
     with TemporaryDirectory() as folder:
         async with platform(stack, Path(folder), SUGGEST) as own:
-            task_id = await _run(own, "[[script:count n=8]]")
-            handle = own.client.get_workflow_handle(f"session/{task_id}")
-            described = await handle.describe()
-            run_id, number = described.raw_description.workflow_execution_info.first_run_id, 0
-            while run_id:
-                number += 1
-                history = await _save(f"{CONTINUED}.{number}", own.client, f"session/{task_id}", run_id)
-                last = history.events[-1]
-                run_id = last.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
+            if CONTINUED in names:
+                await _save_chain(CONTINUED, own.client, f"session/{await _run(own, '[[script:count n=8]]')}")
+            if RENEWED in names:
+                for definition in TEAM:
+                    (await own.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
+                await _save_chain(RENEWED, own.client, await renewed(own))
+
+
+async def _save_chain(name: str, client: Client, workflow_id: str) -> None:
+    """Each run of the chain is a history of its own."""
+    described = await client.get_workflow_handle(workflow_id).describe()
+    run_id, number = described.raw_description.workflow_execution_info.first_run_id, 0
+    while run_id:
+        number += 1
+        history = await _save(f"{name}.{number}", client, workflow_id, run_id)
+        last = history.events[-1]
+        run_id = last.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
 
 
 async def _save(name: str, client: Client, workflow_id: str, run_id: str | None = None) -> WorkflowHistory:

@@ -9,10 +9,10 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 from temporalio.workflow import NondeterminismError
 
-from tests.histories.record import CONTINUED, FOLDER, SCENARIOS
-from tests.workflows.changed_session import ChangedSession
+from tests.histories.record import CONTINUED, FOLDER, RENEWED, SCENARIOS
+from tests.histories.stories import STORIES
+from tests.workflows.changed import CHANGED
 from workflows.registry import WORKFLOWS, workflow_runner
-from workflows.session import Session
 
 FILES = sorted(FOLDER.glob("*.json"))
 
@@ -33,12 +33,21 @@ async def test_a_recorded_history_replays(path: Path) -> None:
 
 def test_every_scenario_is_recorded() -> None:
     recorded = {path.stem.partition(".")[0] for path in FILES}
-    assert recorded == {*SCENARIOS, "conversation", CONTINUED}
-    assert len(list(FOLDER.glob(f"{CONTINUED}.*.json"))) >= 2
+    assert recorded == {*SCENARIOS, *STORIES, "conversation", CONTINUED, RENEWED}
+    for chain in (CONTINUED, RENEWED):
+        assert len(list(FOLDER.glob(f"{chain}.*.json"))) >= 2
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.stem != "conversation"], ids=lambda path: path.stem)
+@pytest.mark.proves("S1-80", "F-14")
+def test_every_workflow_is_recorded() -> None:
+    """One that nobody recorded could be changed without anybody's noticing."""
+    recorded = {
+        history(path).events[0].workflow_execution_started_event_attributes.workflow_type.name for path in FILES
+    }
+    assert recorded == {workflow.__name__ for workflow in WORKFLOWS}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 async def test_a_breaking_change_is_caught(path: Path) -> None:
-    changed = [ChangedSession if workflow is Session else workflow for workflow in WORKFLOWS]
     with pytest.raises(NondeterminismError):
-        await replayer(changed).replay_workflow(history(path))
+        await replayer(CHANGED).replay_workflow(history(path))

@@ -4,13 +4,16 @@ import asyncio
 import json
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from domain.audit import Entry, link
 from settings import ROOT
 from tests.stack import Stack
+from workflows.replay import recent
 
 
 async def errand(*arguments: str, env: dict[str, str]) -> tuple[int, str, str]:
@@ -35,6 +38,13 @@ async def test_a_session_replays_from_the_server_and_from_its_bundle(stack: Stac
     assert code == 0, err
     written: dict[str, Any] = json.loads(await asyncio.to_thread(bundle.read_text))
     assert [event["seq"] for event in written["events"]] == list(range(1, len(written["events"]) + 1))
+    assert [history["workflow_id"] for history in written["histories"]] == [
+        f"session/{task_id}",
+        f"conversation/{record['conversation_id']}",
+    ]
+    log = [Entry.model_validate(entry) for entry in written["audit"]]
+    assert log[0].action == "submit" and {entry.session_id for entry in log} == {task_id}
+    assert all(entry.hash == link(entry) for entry in log)  # a colleague can check it
     nowhere = {**stack.env, "TEMPORAL_ADDRESS": "127.0.0.1:1", "ERRAND_URL": "http://127.0.0.1:1"}
     code, out, err = await errand("replay", str(bundle), "--json", env=nowhere)
     assert out, err
@@ -50,6 +60,24 @@ async def test_a_session_replays_from_the_server_and_from_its_bundle(stack: Stac
     assert out, err
     parted = json.loads(out)["verdicts"][0]
     assert (code, parted["same"], parted["event_id"]) == (1, False, int(scheduled[0]["eventId"]))
+
+
+@pytest.mark.proves("S1-80")
+async def test_the_release_gate_takes_what_still_runs_however_old(stack: Stack) -> None:
+    ended = (await stack.run("[[script:say text=x]]"))["task_id"]
+    await stack.client.get_workflow_handle(f"conversation/{ended}").result()
+    running = await stack.submit("[[script:say words=30]] [[fault:hang after=6 times=always]]")
+    await stack.seen(running, "message_delta")
+    assert await gate(stack, timedelta(hours=1)) >= {f"session/{ended}", f"session/{running}"}
+    now = await gate(stack, timedelta(hours=-1))  # nothing began or ended since then
+    assert {f"session/{running}", f"conversation/{running}"} <= now and f"session/{ended}" not in now
+    assert any(name.startswith("sweeper") for name in now)  # every kind of workflow, not only those of tasks
+    await stack.cancel(running)
+    await stack.wait(running)
+
+
+async def gate(stack: Stack, since: timedelta) -> set[str]:
+    return {history.workflow_id async for history in recent(stack.client, since)}
 
 
 async def test_what_cannot_be_replayed_is_said(stack: Stack, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ async def test_sigterm_ends_streams_and_readers_resume_elsewhere(settings: Setti
         sys.executable, "-m", "uvicorn", "api.app:app", "--port", str(port), env=env, stderr=asyncio.subprocess.PIPE
     )
     try:
-        async with asyncio.timeout(20), httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        async with asyncio.timeout(60), httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
             await _up(client)
             task_id = await submitted(client)
             async with client.stream("GET", f"/tasks/{task_id}/events") as answer:

@@ -1,0 +1,142 @@
+"""Histories of what is more than one task: subagents, turns, fires, renewals, reruns, deliveries, and the sweeper.
+
+Each story answers the workflow to record.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from temporalio.api.enums.v1 import EventType
+
+from tests.conversations.talk import Gate, Talk, async_task, chain, gather, say, task
+from tests.notifications.receivers import http_receiver
+from tests.notifications.subscribers import Told
+from tests.stack import Stack, calls, eventually, steps
+
+DOWN = "503 Service Unavailable"
+FAN = 12
+
+
+async def _every_door(stack: Stack) -> str:
+    """Inside, waited for, in the background, gathered; one of them fails."""
+    inside = ("delegate", {"agent": "helper", "prompt": calls(("list_files", {"path": "."}))})
+    lost = task(say(), agent="lost")
+    opening = chain([async_task(say("One."))], [inside, task(say("Two.")), lost], [gather("$0")], last="All told.")
+    return f"session/{(await Talk.done(stack, opening)).id}"
+
+
+async def _promoted(stack: Stack) -> str:
+    gate = Gate()
+    talk = await Talk.begin(stack, chain([task(gate.then("In the background."))]))
+    child = await talk.child()
+    await stack.seen(child.id, "tool_called")
+    (await stack.http.post(f"/tasks/{child.id}/promote")).raise_for_status()
+    await talk.ended(talk.id)
+    gate.open()
+    await talk.posted(1)
+    return f"session/{talk.id}"
+
+
+async def _turns(stack: Stack) -> str:
+    """A conversation: subagents, a word to the one at work, a fire, one more turn."""
+    gate = Gate()
+    talk = await Talk.begin(stack, chain([async_task(say("One.")), async_task(say("Two."))], [gate.call], last="Off."))
+    await stack.seen(talk.id, "tool_called", tool="wait_for")
+    await talk.say("Hear this too.", if_busy="steer")
+    gate.open()
+    await talk.posted(2)
+    await talk.rest()
+    await talk.fire()
+    await talk.ended(await talk.say(chain([task(say("Three."))], last="Done.")))
+    return await _closed(talk)
+
+
+async def _fan_out(stack: Stack) -> str:
+    talk = await Talk.done(stack, chain([async_task(say(f"Part {n}.")) for n in range(FAN)], last="Off."))
+    await talk.posted(FAN)
+    await talk.fire()
+    return await _closed(talk)
+
+
+async def _woken(stack: Stack) -> str:
+    """An outcome wakes its parent, which has ended by then."""
+    gate = Gate()
+    talk = await Talk.done(stack, chain([async_task(gate.then("Late."))], last="Off."), "waker")
+    gate.open()
+    await eventually(lambda: _sessions(talk, 3), what="the parent was woken")
+    await talk.rest()
+    return await _closed(talk)
+
+
+async def _sessions(talk: Talk, count: int) -> bool:
+    return len(await talk.sessions()) >= count
+
+
+async def _closed(talk: Talk) -> str:
+    name = f"conversation/{talk.id}"
+    await talk.stack.client.get_workflow_handle(name).result()
+    return name
+
+
+async def _played(stack: Stack) -> str:
+    """A rerun with recorded answers, under a rule that stops one of its calls."""
+    script = steps([("bash", {"command": "rm x"})], [("list_files", {"path": "."})])
+    original = (await stack.run(script))["task_id"]
+    wish = {"recorded": True, "permissions": [{"permission": "bash", "pattern": "rm *", "action": "deny"}]}
+    answer = await stack.http.post(f"/tasks/{original}/rerun", json=wish)
+    answer.raise_for_status()
+    task_id: str = answer.json()["task_id"]
+    await stack.wait(task_id)
+    return f"session/{task_id}"
+
+
+async def _delivered(stack: Stack) -> str:
+    """Tried three times: after a pause, and at once because somebody asked for it."""
+    told = Told(stack)
+    async with http_receiver() as receiver:
+        receiver.answers["/"] = [DOWN, DOWN, "204 No Content"]
+        made = await told.subscribe(f"{receiver.url}/", events=["task_completed"])
+        await stack.run(say("Said."))
+        pending = await told.delivery(made, attempts=2)
+        (await stack.http.post(f"/deliveries/{pending['id']}/resend")).raise_for_status()
+        await told.delivery(made, status="delivered")
+        await told.workflow(pending).result()
+        (await stack.http.delete(f"/subscriptions/{made['id']}")).raise_for_status()
+    return f"delivery/{pending['id']}"
+
+
+async def _swept(stack: Stack) -> str:
+    """It is at work for an hour; two looks are enough."""
+    done = EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED
+
+    async def looked() -> str | None:
+        async for found in stack.client.list_workflows('WorkflowType = "Sweeper"'):
+            history = await stack.client.get_workflow_handle(found.id).fetch_history()
+            if [event.event_type for event in history.events].count(done) >= 2:
+                return found.id
+        return None
+
+    return await eventually(looked, what="two looks")
+
+
+STORIES: dict[str, Callable[[Stack], Awaitable[str]]] = {
+    "every_door": _every_door,
+    "promoted": _promoted,
+    "turns": _turns,
+    "fan_out": _fan_out,
+    "woken": _woken,
+    "played": _played,
+    "delivery": _delivered,
+    "sweeper": _swept,
+}
+
+
+async def renewed(stack: Stack) -> str:
+    """A conversation whose history grows long, while something waits in it: it is renewed, and renewed again."""
+    gate = Gate()
+    talk = await Talk.done(stack, chain([async_task(gate.then("Late."))], last="Off."))
+    for turn in range(4):
+        await talk.ended(await talk.say(chain([async_task(say(f"Part {turn}{n}.")) for n in range(3)], last="Off.")))
+    gate.open()
+    await talk.posted(13)
+    await talk.fire()
+    return await _closed(talk)

@@ -1,0 +1,56 @@
+"""The workflows as a careless change would leave them: the same names, one timer more at their beginning."""
+
+import asyncio
+
+from temporalio import workflow
+
+from domain.conversation import ConversationInput
+from domain.notification import DeliveryInput, DeliveryOutcome
+from domain.session import SessionInput, SessionResult
+from workflows.conversation import Conversation
+from workflows.delivery import Delivery
+from workflows.session import Session
+from workflows.sweeper import SWEEPS, Sweeper
+
+
+@workflow.defn(name="Session")
+class ChangedSession(Session):
+    @workflow.init
+    def __init__(self, start: SessionInput) -> None:
+        super().__init__(start)
+
+    @workflow.run
+    async def run(self, start: SessionInput) -> SessionResult:
+        await asyncio.sleep(1)
+        return await super().run(start)
+
+
+@workflow.defn(name="Conversation")
+class ChangedConversation(Conversation):
+    @workflow.init
+    def __init__(self, start: ConversationInput) -> None:
+        super().__init__(start)
+
+    @workflow.run
+    async def run(self, start: ConversationInput) -> None:
+        await asyncio.sleep(1)
+        await super().run(start)
+
+
+@workflow.defn(name="Delivery")
+class ChangedDelivery(Delivery):
+    @workflow.run
+    async def run(self, start: DeliveryInput) -> DeliveryOutcome:
+        await asyncio.sleep(1)
+        return await super().run(start)
+
+
+@workflow.defn(name="Sweeper")
+class ChangedSweeper(Sweeper):
+    @workflow.run
+    async def run(self, sweeps: int = SWEEPS) -> None:
+        await asyncio.sleep(1)
+        await super().run(sweeps)
+
+
+CHANGED: list[type] = [ChangedSession, ChangedConversation, ChangedDelivery, ChangedSweeper]
