@@ -15,9 +15,9 @@ _NOWHERE = StorageDriverStoreContext(target=None)
 
 
 class Runner(SandboxedWorkflowRunner):
-    """The SDK asks the sandboxed workflow four times for each payload in which context it is converted and stored. Our
-    converter knows no contexts and there is neither codec nor external storage, so the answer is known without entering
-    the sandbox; that took a seventh of a worker's time."""
+    """The SDK asks the sandboxed workflow, four times for each payload, in which context it is encoded and stored. Only
+    a codec or an external storage would want to know, and we have neither (a test says so): so the answer is known
+    without entering the sandbox, which took a seventh of a worker's time."""
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         instance = super().create_instance(det)
