@@ -39,7 +39,7 @@ from activities.sandbox import Sandbox, choose
 from activities.sandbox.orphans import bury_orphans
 from activities.settle_delegation import SettleDelegation
 from activities.subagents import Subagents
-from activities.sweep import Sweep
+from activities.sweep import Sweep, Swept
 from activities.toolbox import Toolbox
 from activities.tools import ToolsError, load_tools
 from activities.tools.egress import Fetcher
@@ -57,7 +57,9 @@ from workflows.schedules import ensure_swept
 log = logging.getLogger("errand.worker")
 
 
-async def build(settings: Settings, pool: Pool, client: Client, events: EventWriter, sandbox: Sandbox) -> Worker:
+async def build(
+    settings: Settings, pool: Pool, client: Client, events: EventWriter, sandbox: Sandbox
+) -> tuple[Worker, Sweep]:
     tools = load_tools(settings.tools_module)
     for definition in load_agents(settings.agents_dir, tools).values():
         await agents.put(pool, agents.SHIPPED, definition)
@@ -95,7 +97,7 @@ async def build(settings: Settings, pool: Pool, client: Client, events: EventWri
     finish = FinishSession(pool, definitions, events, contexts)
     sweep = Sweep(pool, client, conversations, finish, workspaces, _dispatcher(settings, pool, client))
     deliver = Deliver(pool, channels(_notifier(settings), _mail_server(settings)))
-    return Worker(
+    worker = Worker(
         client,
         task_queue=settings.task_queue,
         workflows=WORKFLOWS,
@@ -124,6 +126,7 @@ async def build(settings: Settings, pool: Pool, client: Client, events: EventWri
         default_heartbeat_throttle_interval=timedelta(seconds=settings.cancel_heartbeat_seconds),
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
     )
+    return worker, sweep
 
 
 def _dispatcher(settings: Settings, pool: Pool, client: Client) -> Dispatcher:
@@ -162,18 +165,31 @@ async def run(settings: Settings) -> None:
     sandbox = await choose(settings.sandbox)
     log.info("sandbox: %s", sandbox.name)
     async with pool, EventWriter(pool) as events:
-        worker = await build(settings, pool, client, events, sandbox)
+        worker, sweep = await build(settings, pool, client, events, sandbox)
         await ensure_swept(client, settings.task_queue)
         async with worker:
             beating = asyncio.create_task(_beat(pool, name, sandbox.name, load_tools(settings.tools_module)))
             dispatching = asyncio.create_task(_dispatcher(settings, pool, client).run(url))
+            looking = asyncio.create_task(_look(sweep))
             log.info("working on queue %s", settings.task_queue)
             await stop.wait()
             log.info("draining")
             beating.cancel()
             dispatching.cancel()
+            looking.cancel()
         with contextlib.suppress(*AWAY):
             await workers.leave(pool, name)
+
+
+async def _look(sweep: Sweep) -> None:
+    """At once for what was accepted while no worker was there, which may be why this one was started."""
+    swept = Swept()
+    try:
+        await sweep.look(swept)
+    except Exception as error:  # the sweeper looks again
+        log.warning("the first look was cut short (%s)", type(error).__name__)
+    if swept.started:
+        log.info("started %d sessions that had waited for a worker", swept.started)
 
 
 async def _beat(pool: Pool, name: str, sandbox: str, tools: Collection[str]) -> None:

@@ -16,7 +16,7 @@ from domain.delegation import DelegationCall, Door
 from domain.mailbox import Delivery
 from domain.policy import Action, Rule, strictest, tools_of
 from domain.session import AgentRef, Limits, SessionRef
-from domain.subagent_texts import not_found, unknown_subagent
+from domain.subagent_texts import another_agent, not_found, unknown_subagent
 from store import agents, budgets, children, conversations, sessions
 from store.database import Pool
 
@@ -75,7 +75,7 @@ class ChildPlanner:
         tree = await budgets.get(self._pool, call.ref.tenant, call.ref.conversation_id)
         if door is not Door.DELEGATE and tree is not None and (lacking := tree.spent(datetime.now(UTC))):
             raise Refusal(f"The budget of {lacking} shared with all subagents is spent; nothing was started.")
-        thread = await self._continued(call, arguments) if door is Door.TASK else None
+        thread = await self._continued(call, parent.thread_id, door, arguments, wanted)
         reference = definition.subagent(wanted)
         conversation = await conversations.get(self._pool, call.ref.tenant, call.ref.conversation_id)
         delivery = (
@@ -118,12 +118,21 @@ class ChildPlanner:
             raise Refusal(unknown_subagent(wanted, sorted(found)))
         return found[wanted]
 
-    async def _continued(self, call: DelegationCall, arguments: Any) -> str | None:
-        if arguments.task_id is None:
+    async def _continued(
+        self, call: DelegationCall, parent_thread: str, door: Door, arguments: Any, wanted: str
+    ) -> str | None:
+        """The thread that goes on, which stays the agent it was; a name's thread is the conversation's to find."""
+        if door is Door.ASYNC_DELEGATE:
+            named = await children.by_name(self._pool, call.ref.tenant, parent_thread, arguments.name)
+            if named is not None and named.agent != wanted:
+                raise Refusal(another_agent(named.session_id, named.agent, "use another name for a new one"))
+        if door is not Door.TASK or arguments.task_id is None:
             return None
         child = await self._subagents.child(call.ref, arguments.task_id)
         if child is None:
             raise Refusal(not_found(arguments.task_id))
+        if child.agent != wanted:
+            raise Refusal(another_agent(child.session_id, child.agent, "leave task_id out for a new one"))
         return child.thread_id
 
 

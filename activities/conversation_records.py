@@ -2,6 +2,7 @@
 
 from temporalio import activity
 
+from activities.heartbeat import beating
 from domain import events as ev
 from domain.conversation import ConversationRef, Delivered, Nothing
 from domain.conversation_state import ConversationState
@@ -16,6 +17,7 @@ class ConversationRecords:
         self._pool = pool
 
     @activity.defn(name="record_delivery")
+    @beating
     async def record_delivery(self, delivered: Delivered) -> Nothing:
         if delivered.by is not None:
             ref = SessionRef(
@@ -28,5 +30,6 @@ class ConversationRecords:
         return Nothing()
 
     @activity.defn(name="load_conversation")
+    @beating
     async def load_conversation(self, ref: ConversationRef) -> ConversationState:
         return await conversation_state.load_state(self._pool, ref.tenant, ref.conversation_id)

@@ -9,6 +9,7 @@ from temporalio import activity
 from activities.contexts import Contexts
 from activities.definitions import Definitions
 from activities.event_writer import EventWriter
+from activities.heartbeat import beating
 from activities.tools.output import clean
 from domain import events as ev
 from domain.bound_events import SubagentBudgetExceeded
@@ -30,6 +31,7 @@ class FinishSession:
         self._contexts = contexts
 
     @activity.defn(name="finish_session")
+    @beating
     async def finish_session(self, finish: Finish) -> Finished:
         ref = finish.ref
         nodes = await self._contexts.load(ref, "main", finish.head)

@@ -2,11 +2,15 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
 from temporalio import activity
 
 BEAT_SECONDS = 1.0
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @contextlib.asynccontextmanager
@@ -21,6 +25,19 @@ async def heartbeating() -> AsyncIterator[None]:
         yield
     finally:
         task.cancel()
+
+
+def beating(deed: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """An activity that shows as a whole that it lives, however short it should be: a dead worker's is soon retried."""
+
+    @functools.wraps(deed)
+    async def beats(*args: P.args, **kwargs: P.kwargs) -> T:
+        if not activity.in_activity():  # called by another part of the worker
+            return await deed(*args, **kwargs)
+        async with heartbeating():
+            return await deed(*args, **kwargs)
+
+    return beats
 
 
 def cancel_requested() -> bool:

@@ -9,6 +9,7 @@ from temporalio import activity
 from activities import external_tools, missing_variables
 from activities.delegation_record import DelegationRecord
 from activities.external_tools import Described, Unaskable
+from activities.heartbeat import beating
 from activities.request_words import RequestWords
 from activities.rulebook import Rulebook
 from activities.tool_rules import action_of
@@ -49,6 +50,7 @@ class InputRequests:
         self._max_questions = max_questions
 
     @activity.defn(name="open_request")
+    @beating
     async def open_request(self, request: OpenRequest) -> OpenedRequest:
         session = await self._session(request)
         try:
@@ -92,6 +94,7 @@ class InputRequests:
         return OpenedRequest(deadline=request.deadline, refused=not described, described=described)
 
     @activity.defn(name="settle_request")
+    @beating
     async def settle_request(self, settle: SettleRequest) -> SettledRequest:
         expired = InputExpired(request_id=settle.id, kind=settle.kind)
         request = await input_requests.settle(

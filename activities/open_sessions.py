@@ -6,6 +6,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.heartbeat import beating
 from domain import events as ev
 from domain.conversation import OpenBatch, Opened, OpenedBatch, OpenSession
 from domain.ids import derive_id
@@ -28,6 +29,7 @@ class OpenSessions:
         self._last: tuple[str, Node] | None = None
 
     @activity.defn(name="open_sessions")
+    @beating
     async def open_sessions(self, batch: OpenBatch) -> OpenedBatch:
         """All in one transaction: the children of one step may be many."""
         known = await sessions.by_ids(self._pool, batch.tenant, [opening.session_id for opening in batch.sessions])

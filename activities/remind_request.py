@@ -2,6 +2,7 @@
 
 from temporalio import activity
 
+from activities.heartbeat import beating
 from domain.conversation import Nothing
 from domain.input_events import InputEscalated, InputReminder, InputRequired
 from domain.input_request import RemindRequest, RequestStatus
@@ -14,6 +15,7 @@ class Reminders:
         self._pool = pool
 
     @activity.defn(name="remind_request")
+    @beating
     async def remind_request(self, remind: RemindRequest) -> Nothing:
         ref = remind.ref
         request = await input_requests.get(self._pool, ref.tenant, remind.id)

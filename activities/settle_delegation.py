@@ -4,6 +4,7 @@ from temporalio import activity
 
 from activities import recording
 from activities.delegation_record import DelegationRecord
+from activities.heartbeat import beating
 from activities.subagents import Subagents
 from activities.tools.gather import Input as GatherInput
 from domain import events as ev
@@ -21,6 +22,7 @@ class SettleDelegation:
         self._subagents = subagents
 
     @activity.defn(name="settle_delegation")
+    @beating
     async def settle_delegation(self, settle: Settle) -> ToolOutcome:
         told: list[ev.Event] = []
         if settle.door is Door.DELEGATE:

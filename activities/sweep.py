@@ -1,7 +1,10 @@
 """sweep: starts what was accepted while Temporal was away, closes rows whose session ended without a word, and removes
 what was kept long enough."""
 
+import asyncio
+import logging
 import time
+from datetime import timedelta
 
 from pydantic import BaseModel
 from temporalio import activity
@@ -10,6 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.dispatcher import Dispatcher
 from activities.finish_session import FinishSession
+from activities.heartbeat import beating
 from activities.workspaces import Workspaces
 from domain.conversation import SessionDone
 from domain.session import AgentRef, Reason, Status
@@ -29,9 +33,14 @@ from store import (
 from store.database import Pool
 from workflows.client import Door, session_workflow_id
 
+log = logging.getLogger("errand.worker")
+
+AT_ONCE = 10  # sessions looked at together: one whose conversation does not answer holds up nobody
 FORGOTTEN_AT_ONCE = 100  # sessions whose content is removed in one sweep
+DESCRIBE_WITHIN = timedelta(seconds=5)
 TIDY_SECONDS = 600.0
 SILENT_SECONDS = 20.0  # a session that wrote something lately needs no look
+STARTING_SECONDS = 5.0  # whoever accepted a session has started it by then, or knows that it could not
 NOTICE_DAYS = 30  # for so long the feed can be resumed, and deliveries can be sent again
 
 
@@ -61,34 +70,34 @@ class Sweep:
         self._tidied = 0.0
         self._dispatcher = dispatcher
 
+    async def look(self, swept: Swept) -> None:
+        """Whether what is to go on does; a worker that comes does not wait for the next sweep with this."""
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def one(session: sessions.Session) -> None:
+            async with gate:
+                await self._look_at(session, swept)
+
+        found = await sessions.unsettled(self._pool, SILENT_SECONDS, STARTING_SECONDS)
+        outcomes = await asyncio.gather(*(one(session) for session in found), return_exceptions=True)
+        failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        if failed and len(failed) == len(found):
+            raise failed[0]
+        if failed:  # one that cannot be mended must not keep the others from it
+            log.warning("%d of %d sessions could not be looked at: %r", len(failed), len(found), failed[0])
+        for tenant, conversation_id, message_id in await conversations.untold(self._pool):
+            await self._door.reopen(tenant, conversation_id, look=True)
+            await conversations.told(self._pool, tenant, message_id)
+        for tenant, conversation_id in await conversation_state.stranded(self._pool, SILENT_SECONDS):
+            await self._door.reopen(tenant, conversation_id)
+
     @activity.defn(name="sweep")
+    @beating
     async def sweep(self) -> Swept:
         swept = Swept()
         await workers.forget_stale(self._pool)
         await idempotency.forget_old(self._pool)
-        for session in await sessions.unsettled(self._pool, SILENT_SECONDS):
-            activity.heartbeat()
-            swept.looked_at += 1
-            running = await self._running(session.id)
-            if running is None:
-                # accepted, but Temporal never heard of it: the same id makes a second start harmless
-                swept.started += await self._start(session)
-            elif not running:
-                await self._close(session)
-                swept.lost += 1
-            elif session.status is Status.INPUT_REQUIRED and session.cancel_requested is None:
-                for request_id in await input_requests.unheard(self._pool, session.tenant, session.id):
-                    await self._door.answered(session.id, request_id)  # it was given while Temporal was away
-            elif session.cancel_requested is not None:
-                wish = StopRequest.model_validate(session.cancel_requested)
-                swept.stopped += await self._door.stop(session.id, wish)
-        for tenant, conversation_id, message_id in await conversations.untold(self._pool):
-            activity.heartbeat()
-            await self._door.reopen(tenant, conversation_id, look=True)
-            await conversations.told(self._pool, tenant, message_id)
-        for tenant, conversation_id in await conversation_state.stranded(self._pool, SILENT_SECONDS):
-            activity.heartbeat()
-            await self._door.reopen(tenant, conversation_id)
+        await self.look(swept)
         swept.removed = await self._forget()
         await audit.seal(self._pool)
         await self._dispatcher.repair()
@@ -96,11 +105,26 @@ class Sweep:
         await notices.forget_old(self._pool, NOTICE_DAYS)
         return swept
 
+    async def _look_at(self, session: sessions.Session, swept: Swept) -> None:
+        swept.looked_at += 1
+        running = await self._running(session.id)
+        if running is None:
+            # accepted, but Temporal never heard of it: the same id makes a second start harmless
+            swept.started += await self._start(session)
+        elif not running:
+            await self._close(session)
+            swept.lost += 1
+        elif session.status is Status.INPUT_REQUIRED and session.cancel_requested is None:
+            for request_id in await input_requests.unheard(self._pool, session.tenant, session.id):
+                await self._door.answered(session.id, request_id)  # it was given while Temporal was away
+        elif session.cancel_requested is not None:
+            wish = StopRequest.model_validate(session.cancel_requested)
+            swept.stopped += await self._door.stop(session.id, wish)
+
     async def _forget(self) -> int:
         """Content that was kept long enough; what is left over is found by the next sweep."""
         removed = 0
         for tenant, conversation_id in await retention.due(self._pool, FORGOTTEN_AT_ONCE):
-            activity.heartbeat()
             removed += await retention.remove_content(self._pool, tenant, conversation_id)
         await retention.drop_loose_bytes(self._pool)
         if removed or time.monotonic() - self._tidied > TIDY_SECONDS:
@@ -116,7 +140,9 @@ class Sweep:
 
     async def _running(self, session_id: str) -> bool | None:
         try:
-            description = await self._client.get_workflow_handle(session_workflow_id(session_id)).describe()
+            description = await self._client.get_workflow_handle(session_workflow_id(session_id)).describe(
+                rpc_timeout=DESCRIBE_WITHIN
+            )
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return None

@@ -4,6 +4,7 @@ from typing import Any
 
 from api import submission_rules
 from api.auth import Caller
+from api.parts import Parts
 from domain.errors import Conflict, NotAllowed
 from domain.input_events import InputReceived
 from domain.input_request import APPROVALS, InputRequest, RequestStatus
@@ -47,3 +48,9 @@ def settled(status: RequestStatus) -> Conflict:
         RequestStatus.WITHDRAWN: "The task no longer waits for this.",
     }
     return Conflict(words[status], type="request-settled", request_status=status)
+
+
+async def tell(parts: Parts, session_id: str, request_id: str) -> None:
+    """The answer stands in its row; the session is told that it is there."""
+    if not await parts.door.answered(session_id, request_id):
+        parts.later.add(f"the answer to {request_id}", lambda: parts.door.answered(session_id, request_id))

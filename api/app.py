@@ -21,6 +21,7 @@ from agents.loader import load_prices
 from api import openapi
 from api.auth import is_loopback
 from api.gate import Gate
+from api.later import Later
 from api.metrics import Metrics
 from api.parts import Parts
 from api.routes import (
@@ -115,20 +116,21 @@ async def _running(settings: Settings) -> AsyncIterator[Parts]:
         settings=settings,
         pool=pool,
         door=client.Door(temporal, settings.task_queue),
+        later=Later(),
         wake=wake,
         pages=Pages(pool),
         prices=load_prices(settings.prices_file),
         metrics=Metrics(),
     )
-    listening = asyncio.create_task(wake.run())
+    running = [asyncio.create_task(wake.run()), asyncio.create_task(parts.later.run())]
     try:
         with _draining(wake):
             yield parts
     finally:
         wake.drain()
-        listening.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await listening
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSING_SECONDS):
                 await pool.close()

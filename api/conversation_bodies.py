@@ -17,7 +17,7 @@ from domain.task import Boundary, Id, Line, Strict, TaskConfig, TaskContext, Tas
 TRANSPORTS = ("sse", "stream")
 Transport = Literal["sse", "stream"]
 AgentName = Annotated[str, StringConstraints(min_length=1, max_length=63)]
-Title = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 Metadata = Annotated[dict[str, Any], Field(max_length=100, description="your own keys; found again by containment")]
 HowDelivered = Annotated[
     Delivery | None,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from api import answering, lookup, run, submit
+from api import answering, lookup, run, submit, words
 from api.auth import Caller
 from api.conversation_bodies import Message
 from api.conversation_schemas import Handle, handle
@@ -65,9 +65,9 @@ async def go_on(parts: Parts, caller: Caller, conversation_id: str, wish: Messag
             await conversations.drop_message(parts.pool, caller.tenant, message_id)
         raise answering.settled(RequestStatus(late))
     if message_id is not None:  # before the answers, so that both are read in one step
-        await run.tell(parts, caller, conversation_id, conversation_id, message_id, live.id)
+        await words.tell(parts, caller, conversation_id, conversation_id, message_id, live.id)
     for request, _ in (*given, *rest):
-        await parts.door.answered(live.id, request.id)
+        await answering.tell(parts, live.id, request.id)
     answer = handle(live.id, conversation_id, steered=message_id is not None)
     await run.remember(parts, caller, once, answer)
     return Turn(answer)
@@ -87,6 +87,6 @@ async def _words(parts: Parts, caller: Caller, live: Session, wish: Message, onc
         return None
     task = await submit.check(parts, caller, wish.task(live.agent), schema=False, variables=live.variables)
     prepared = submit.prepare(parts, caller, task, Place(live.conversation_id, live.workspace_id))
-    message_id = run.words_id(prepared.ref, once)
-    await run.write(parts, caller, live.conversation_id, live.thread_id, message_id, prepared)
+    message_id = words.id_of(prepared.ref, once)
+    await words.write(parts, caller, live.conversation_id, live.thread_id, message_id, prepared)
     return message_id

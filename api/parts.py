@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from api.later import Later
 from api.metrics import Metrics
 from api.stream import Pages
 from api.wake import Wake
@@ -19,6 +20,7 @@ class Parts:
     settings: Settings
     pool: Pool
     door: Door
+    later: Later
     wake: Wake
     pages: Pages
     prices: PriceTable

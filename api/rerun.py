@@ -4,7 +4,7 @@ import json
 from functools import partial
 from typing import Any
 
-from api import declared, rerun_beginning, submit
+from api import declared, rerun_beginning, starting, submit
 from api import submission_rules as rules
 from api.auth import Caller
 from api.errors import finding
@@ -59,7 +59,7 @@ async def rerun(parts: Parts, caller: Caller, source: Session, wish: RerunBody, 
     )
     if accepted.replay:
         return Answer(accepted.replay["response"], replayed=True)
-    await submit.start(parts, prepared.ref)
+    await starting.start(parts, prepared.ref)
     return Answer(response)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from api import lookup, submit
+from api import lookup, starting, submit, words
 from api import submission_rules as rules
 from api.auth import Caller
 from api.conversation_bodies import Message, Run
@@ -12,10 +12,7 @@ from api.errors import finding
 from api.once import Once
 from api.parts import Parts
 from api.submit import Place, Prepared
-from domain.conversation import Steer
-from domain.errors import Conflict, Invalid, NotFound, Refusal, Unavailable
-from domain.ids import derive_id
-from domain.session import SessionRef
+from domain.errors import Conflict, Invalid, NotFound
 from store import conversations, idempotency, sessions, workspaces
 from store.accepting import Accepted
 from store.idempotency import Answered
@@ -127,7 +124,7 @@ async def _own(parts: Parts, caller: Caller, wish: Message, prepared: Prepared, 
     )
     if accepted.replay:
         return Turn(Handle.model_validate_json(accepted.replay["response"]), replayed=True)
-    await submit.start(parts, ref)
+    await starting.start(parts, ref)
     return Turn(answer)
 
 
@@ -140,12 +137,14 @@ async def _continue(parts: Parts, caller: Caller, wish: Message, prepared: Prepa
     for attempt in range(TRIES):
         queue = wish.if_busy == "queue" and attempt > 0
         answer = handle(ref.session_id, ref.conversation_id, queued=queue)
-        accepted = await submit.accept(parts, caller, prepared, once, answer.model_dump_json(), queue=queue)
+        accepted = await submit.accept(
+            parts, caller, prepared, once, answer.model_dump_json(), queue=queue, in_order=True
+        )
         _refuse(accepted)
         if accepted.replay:
             return Turn(Handle.model_validate_json(accepted.replay["response"]), replayed=True)
         if accepted.busy is None:
-            await submit.start(parts, ref, queued=queue)
+            await starting.start(parts, ref)
             return Turn(answer)
         live = accepted.busy
         if wish.if_busy == "reject":
@@ -170,9 +169,9 @@ async def _steer(
 ) -> Handle | None:
     """The words go to the session at work; None if there is none any more."""
     ref = prepared.ref
-    thread, message_id = ref.conversation_id, words_id(ref, once)
-    await write(parts, caller, ref.conversation_id, thread, message_id, prepared)
-    session_id = await tell(parts, caller, ref.conversation_id, thread, message_id, live, attempt)
+    thread, message_id = ref.conversation_id, words.id_of(ref, once)
+    await words.write(parts, caller, ref.conversation_id, thread, message_id, prepared)
+    session_id = await words.tell(parts, caller, ref.conversation_id, thread, message_id, live, attempt)
     if session_id is None:
         return None
     answer = handle(session_id, ref.conversation_id, steered=True)
@@ -183,13 +182,15 @@ async def _steer(
 async def _steered_before(parts: Parts, caller: Caller, prepared: Prepared, once: Once) -> Handle | None:
     """A repetition whose first answer was lost: its words are written down, and may have been heard."""
     ref = prepared.ref
-    written = await conversations.message_taken(parts.pool, caller.tenant, words_id(ref, once)) if once.key else None
+    written = await conversations.message_taken(parts.pool, caller.tenant, words.id_of(ref, once)) if once.key else None
     if written is None:
         return None
     live = written.by or (await latest_of(parts, caller, ref.conversation_id)).id
     session_id: str | None = live
     if written.by is None:
-        session_id = await tell(parts, caller, ref.conversation_id, ref.conversation_id, words_id(ref, once), live)
+        session_id = await words.tell(
+            parts, caller, ref.conversation_id, ref.conversation_id, words.id_of(ref, once), live
+        )
     if session_id is None:
         return None
     answer = handle(session_id, ref.conversation_id, steered=True)
@@ -197,48 +198,7 @@ async def _steered_before(parts: Parts, caller: Caller, prepared: Prepared, once
     return answer
 
 
-def words_id(ref: SessionRef, once: Once) -> str:
-    """The same for every repetition under one key, so that the words are heard once."""
-    return derive_id(ref.conversation_id, "words", once.key) if once.key else derive_id(ref.session_id, "words")
-
-
 async def remember(parts: Parts, caller: Caller, once: Once, answer: Handle) -> None:
     if once.key is not None:
         record = Answered(digest=once.digest, status=202, response=answer.model_dump_json())
         await idempotency.reserve(parts.pool, caller.tenant, once.key, record)
-
-
-async def write(
-    parts: Parts, caller: Caller, conversation_id: str, thread_id: str, message_id: str, prepared: Prepared
-) -> None:
-    """Words for a thread and the files they speak of, before anybody is told of them."""
-    await conversations.add_message(
-        parts.pool,
-        caller.tenant,
-        conversation_id,
-        thread_id,
-        message_id,
-        prepared.opening_text,
-        author=caller.name,
-        untold=True,
-        files=(prepared.document["workspace_id"], prepared.files),
-    )
-
-
-async def tell(
-    parts: Parts, caller: Caller, conversation_id: str, thread_id: str, message_id: str, live: str, attempt: int = 0
-) -> str | None:
-    """Let the session at work hear words that were written down: its id, or None if nothing is at work; then nothing
-    is left behind. If nobody answers the words stand, and the sweeper sees to it that they are heard."""
-    steer = Steer(request_id=derive_id(message_id, attempt), thread=thread_id, message=message_id)
-    try:
-        heard = await parts.door.steer(caller.tenant, conversation_id, steer)
-    except Unavailable:
-        return live
-    except Refusal as error:
-        await conversations.drop_message(parts.pool, caller.tenant, message_id)
-        if isinstance(error, NotFound):
-            return None
-        raise
-    await conversations.told(parts.pool, caller.tenant, message_id)
-    return heard.session_id

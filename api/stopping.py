@@ -45,9 +45,17 @@ async def stop(parts: Parts, caller: Caller, session: Session, how: Stop, key: s
     if not session.live and await endings.end_queued(parts.pool, session.tenant, session.id, ending):
         return
     try:
-        await parts.door.stop(session.id, request)
+        heard = await parts.door.stop(session.id, request)
     except Exception as error:
         log.warning("session %s will see its stop later (%s)", session.id, type_name(error))
+        heard = False
+    if not heard:
+        parts.later.add(f"the stop of {session.id}", lambda: _stopped(parts, session, request))
+
+
+async def _stopped(parts: Parts, session: Session, request: StopRequest) -> bool:
+    now = await sessions.get(parts.pool, session.tenant, session.id)
+    return now is None or now.status.terminal or await parts.door.stop(session.id, request)
 
 
 async def stop_all(parts: Parts, caller: Caller, session_ids: list[str], how: Stop) -> None:

@@ -1,17 +1,15 @@
 """Accepting a session: everything that can be refused is refused first, then one transaction makes it durable."""
 
 import json
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from api import declared, notification_rules, rule_names
+from api import declared, notification_rules, rule_names, starting
 from api import submission_rules as rules
 from api.auth import Caller
-from api.errors import type_name
 from api.once import Once, reused
 from api.parts import Parts
 from api.schemas import TaskAccepted
@@ -19,14 +17,12 @@ from domain.agent import AgentDefinition
 from domain.errors import Conflict, TooMany
 from domain.events import TaskSubmitted
 from domain.ids import derive_id, new_id
-from domain.session import AgentRef, Limits, SessionInput, SessionRef, Status
+from domain.session import AgentRef, Limits, SessionRef, Status
 from domain.task import TaskSpec, opening, title_of
-from store import accepting, events, sessions
+from store import accepting, events
 from store.accepting import Accepted, NewMessage
 from store.sessions import Session
 from store.workspaces import Manifest
-
-log = logging.getLogger("errand.api")
 
 TRY_AGAIN_SECONDS = 10  # until a live task may have ended
 
@@ -200,7 +196,7 @@ async def submit(parts: Parts, caller: Caller, spec: TaskSpec, once: Once) -> An
     accepted = await accept(parts, caller, prepared, once, response)
     if accepted.replay:
         return Answer(accepted.replay["response"], replayed=True)
-    await start(parts, prepared.ref)
+    await starting.start(parts, prepared.ref)
     return Answer(response)
 
 
@@ -212,25 +208,6 @@ def handle(parts: Parts, prepared: Prepared) -> str:
         poll_interval=parts.settings.poll_interval_ms,
         conversation_id=prepared.ref.conversation_id,
     ).model_dump_json()
-
-
-async def start(parts: Parts, ref: SessionRef, *, queued: bool = False) -> None:
-    """The row is committed, so whatever goes wrong here it will run: the sweeper starts it by the same id."""
-    try:
-        session = await sessions.get(parts.pool, ref.tenant, ref.session_id)
-        assert session is not None
-        if await _started(parts, session.workflow_input(), queued):
-            return
-        log.warning("session %s waits for Temporal, which is away", ref.session_id)
-    except Exception as error:
-        log.warning("session %s waits for Temporal (%s)", ref.session_id, type_name(error))
-
-
-async def _started(parts: Parts, session: SessionInput, queued: bool) -> bool:
-    ref = session.ref
-    if ref.session_id == ref.conversation_id:
-        return await parts.door.start(session, ref.session_id)
-    return await parts.door.submit(session, ref.session_id, ref.conversation_id, queued=queued)
 
 
 def _inbox(session_id: str, spec: TaskSpec, files: list[str]) -> list[NewMessage]:

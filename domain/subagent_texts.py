@@ -30,6 +30,13 @@ def not_found(session_id: str) -> str:
     return f"status: error\ntask_id: {session_id}\n\n{words}"
 
 
+def another_agent(session_id: str, agent: str, instead: str) -> str:
+    return (
+        f"This subagent (session: {session_id}) is the agent '{agent}' and stays it. "
+        f"Continue it with agent '{agent}', or {instead}. Nothing was started."
+    )
+
+
 def result(outcome: Outcome, error_type: str | None) -> str:
     """Of a child that has ended."""
     if outcome.failed:

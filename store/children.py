@@ -64,6 +64,18 @@ async def get(pool: Pool, tenant: str, thread_id: str, session_id: str) -> Child
     return Child(**row) if row else None
 
 
+async def by_name(pool: Pool, tenant: str, thread_id: str, name: str) -> Child | None:
+    """The newest session of the child that this thread calls so."""
+    row = await pool.fetchrow(
+        f"""{_SELECT} JOIN threads t ON t.tenant = s.tenant AND t.id = s.thread_id
+             WHERE s.tenant = $1 AND t.parent_thread_id = $2 AND t.name = $3 ORDER BY s.created_at DESC LIMIT 1""",
+        tenant,
+        thread_id,
+        name,
+    )
+    return Child(**row) if row else None
+
+
 async def outcome(pool: Pool, tenant: str, session_id: str) -> Outcome:
     row = await pool.fetchrow(
         """SELECT id AS session_id, coalesce(subagent_name, agent) AS name, status, reason, partial, output, error

@@ -128,14 +128,19 @@ async def usage_by_model(pool: Pool, tenant: str, conversation_id: str) -> dict[
 
 
 async def turns(pool: Pool, tenant: str, conversation_id: str, after_id: str | None, limit: int) -> list[Turn]:
-    """The root thread's sessions in their order; what opened one is its task, or else the words it was opened with.
+    """The root thread's sessions in their order; what opened one is its task, the words it was opened with, or what it
+    heard at its first step: the outcomes that woke it are rendered only then.
     The order is not that of ids: the id of one that was woken derives from its cause, which may be old."""
     rows = await pool.fetch(
         """SELECT s.id AS session_id, s.parent_session_id, s.trigger, s.agent, s.status, s.reason, s.partial,
                   s.output, s.error, s.created_at, s.ended_at,
                   CASE WHEN s.trigger IN ('api', 'fork') THEN (s.spec::jsonb -> 'input')::text END AS asked,
                   (SELECT i.parts FROM inbox i
-                    WHERE i.tenant = s.tenant AND i.id = s.inbox[array_upper(s.inbox, 1)]) AS parts
+                    WHERE i.tenant = s.tenant AND i.id = s.inbox[array_upper(s.inbox, 1)]) AS parts,
+                  CASE WHEN s.trigger = 'async_subagent_result' THEN
+                      (SELECT array_agg(m.body ORDER BY m.created_at, m.id) FROM messages m
+                        WHERE m.tenant = s.tenant AND m.session_id = s.id AND m.kind = 'user' AND m.step = 1)
+                  END AS heard
              FROM sessions s
             WHERE s.tenant = $1 AND s.thread_id = $2
               AND ($3::text IS NULL OR (s.created_at, s.id) >
@@ -150,6 +155,7 @@ async def turns(pool: Pool, tenant: str, conversation_id: str, after_id: str | N
 
 
 def _turn(row: dict[str, Any]) -> Turn:
-    asked, parts = row.pop("asked"), row.pop("parts")
-    words = "\n\n".join(part["text"] for part in json.loads(parts or "[]"))
+    asked, parts, heard = row.pop("asked"), row.pop("parts"), row.pop("heard")
+    said = [part for body in heard for part in json.loads(body)["parts"]] if heard else json.loads(parts or "[]")
+    words = "\n\n".join(part["text"] for part in said)
     return Turn(**row, input=json.loads(asked) if asked else words or None)

@@ -213,15 +213,19 @@ async def set_variables(pool: Pool, ref: SessionRef, values: dict[str, str]) -> 
     )
 
 
-async def unsettled(pool: Pool, older_than_s: float, limit: int = 500) -> list[Session]:
-    """Sessions of all tenants that are not terminal and silent for a while; those that wait for people come last."""
+async def unsettled(pool: Pool, silent_s: float, starting_s: float, limit: int = 500) -> list[Session]:
+    """Sessions of all tenants that are not terminal and silent for a while. Those that should begin come first, those
+    that wait for people last; else at random, so that many that live do not hide the one that is lost."""
     rows = await pool.fetch(
         """SELECT * FROM sessions s WHERE status IN ('submitted', 'working', 'input_required')
-              AND updated_at < now() - make_interval(secs => $1)
-            ORDER BY status = 'input_required' AND cancel_requested IS NULL AND NOT EXISTS (
+              AND updated_at < now() - make_interval(
+                      secs => CASE status WHEN 'submitted' THEN $2::float8 ELSE $1::float8 END)
+            ORDER BY NOT (live AND status = 'submitted'),
+                     status = 'input_required' AND cancel_requested IS NULL AND NOT EXISTS (
                          SELECT 1 FROM input_requests r WHERE r.tenant = s.tenant AND r.session_id = s.id
-                            AND r.status = 'answered' AND NOT r.heard), updated_at LIMIT $2""",
-        older_than_s,
+                            AND r.status = 'answered' AND NOT r.heard), random() LIMIT $3""",
+        silent_s,
+        starting_s,
         limit,
     )
     return [_read(row) for row in rows]

@@ -16,7 +16,7 @@ from temporalio.client import (
     WorkflowUpdateRPCTimeoutOrCancelledError,
     WorkflowUpdateStage,
 )
-from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
+from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
 from temporalio.service import RPCError, RPCStatusCode
@@ -40,7 +40,7 @@ from domain.ids import new_id
 from domain.input_request import Answered
 from domain.session import SessionInput
 from domain.step import StopRequest
-from workflows.attributes import CONVERSATION, TENANT, TRIGGER
+from workflows.attributes import of_conversation
 from workflows.refusals import is_away, is_not_yet, refusal
 from workflows.telemetry import plugins
 
@@ -156,22 +156,27 @@ class Door:
             raise Unavailable("The live mailbox could not be read.") from error
         return pending
 
-    async def answered(self, session_id: str, request_id: str) -> None:
-        """Tell a session that a request of it has an answer; what it does not hear, the sweeper tells it again."""
-        await self._tell(session_workflow_id(session_id), "answered", Answered(id=request_id))
+    # words; one that has closed needs none of them. False: Temporal is away
 
-    async def tell_terminated(self, conversation_id: str) -> None:
-        """Let a conversation close although outcomes wait in it; one that has closed needs no word."""
-        await self._tell(conversation_workflow_id(conversation_id), "terminated")
+    async def answered(self, session_id: str, request_id: str) -> bool:
+        """Tell a session that a request of it has an answer."""
+        return await self._tell(session_workflow_id(session_id), "answered", Answered(id=request_id))
 
-    async def tell_done(self, conversation_id: str, done: SessionDone) -> None:
-        """Tell a conversation, if it still lives, that one of its sessions is gone."""
-        await self._tell(conversation_workflow_id(conversation_id), "session_done", done)
+    async def tell_terminated(self, conversation_id: str) -> bool:
+        """Let a conversation close although outcomes wait in it."""
+        return await self._tell(conversation_workflow_id(conversation_id), "terminated")
 
-    async def _tell(self, workflow_id: str, signal: str, *words: BaseModel) -> None:
+    async def tell_done(self, conversation_id: str, done: SessionDone) -> bool:
+        """Tell a conversation that one of its sessions is gone."""
+        return await self._tell(conversation_workflow_id(conversation_id), "session_done", done)
+
+    async def _tell(self, workflow_id: str, signal: str, *words: BaseModel) -> bool:
         handle = self._client.get_workflow_handle(workflow_id)
-        with contextlib.suppress(RPCError, RuntimeError):
+        try:
             await handle.signal(signal, args=words, rpc_timeout=ANSWER_WITHIN)
+        except (RPCError, RuntimeError) as error:
+            return not is_away(error)
+        return True
 
     async def sweep(self) -> None:
         """One look right now, beside those that are made anyway."""
@@ -190,13 +195,7 @@ class Door:
             "task_queue": self._queue,
             "id_conflict_policy": WorkflowIDConflictPolicy.USE_EXISTING,
             "static_summary": f"conversation · {title}",
-            "search_attributes": TypedSearchAttributes(
-                [
-                    SearchAttributePair(TENANT, start.tenant),
-                    SearchAttributePair(CONVERSATION, start.conversation_id),
-                    SearchAttributePair(TRIGGER, "api"),
-                ]
-            ),
+            "search_attributes": of_conversation(start.tenant, start.conversation_id),
         }
 
     async def _ask(

@@ -21,6 +21,9 @@ Out = TypeVar("Out", bound=BaseModel)
 
 NEVER = ["PayloadsTooLarge"]  # an oversized result would otherwise be retried for ever
 
+# how soon a retry takes over from a worker that died with an activity in its hands
+BEATS_WITHIN = timedelta(seconds=8)
+
 # for what must get through: short pauses, no end
 PERSISTENT = RetryPolicy(
     initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10), non_retryable_error_types=NEVER
@@ -36,6 +39,7 @@ class Step(Generic[In, Out]):
     gives: type[Out]
 
     def start(self, argument: In, *, name: str | None = None, **patience: Any) -> "workflow.ActivityHandle[Out]":
+        patience.setdefault("heartbeat_timeout", BEATS_WITHIN)
         return workflow.start_activity(
             name or self.name,
             # what equals its default is left out: history stays small, and the activity fills it in again
@@ -108,7 +112,6 @@ def run_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[T
         request,
         name=call.activity,
         start_to_close_timeout=timedelta(seconds=call.timeout_s + 30),
-        heartbeat_timeout=timedelta(seconds=8),
         retry_policy=PERSISTENT,
         summary=preview(call.preview, 200),
     )

@@ -22,7 +22,7 @@ class Sweeper:
                 await workflow.execute_activity(
                     "sweep",
                     start_to_close_timeout=timedelta(minutes=5),
-                    heartbeat_timeout=timedelta(seconds=30),
+                    heartbeat_timeout=timedelta(seconds=10),  # so long a dead worker holds up the next look
                     retry_policy=RetryPolicy(maximum_attempts=3),
                     summary="start what waits, close what was lost",
                 )

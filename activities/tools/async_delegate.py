@@ -13,7 +13,7 @@ class Input(BaseModel):
     name: str = Field(
         min_length=1,
         max_length=63,
-        description="Name of the subagent. The same name again continues where it left off.",
+        description="Name of the subagent. The same name (and agent) again continues where it left off.",
     )
     prompt: str = Field(min_length=1, max_length=100_000, description="The whole task, or how it goes on.")
     agent: str | None = Field(None, max_length=63, description="Which agent it is, if that differs from its name.")

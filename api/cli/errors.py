@@ -86,7 +86,7 @@ def _sentence(status: int, body: dict[str, Any], retry_after: str | None) -> str
     for error in body.get("errors") or []:
         lines.append("  " + _one(error))
     if status == 401:
-        lines.append("Give a key with --key or ERRAND_API_KEY; `keys create` makes one.")
+        lines.append("Give a key with --key or ERRAND_API_KEY; `keys create NAME` makes one.")
     if retry_after:
         lines.append(f"Try again in {retry_after} s.")
     kind = str(body.get("type") or "").rsplit("/", 1)[-1].rsplit(":", 1)[-1]

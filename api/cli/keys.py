@@ -44,7 +44,7 @@ def create(name: str, rights: tuple[str, ...], expires: int | None, tenant: str,
     \b
     Examples:
       ./errand keys create ci --right submit --right read --expires 30d
-      ERRAND_API_KEY=$(./errand keys create me 2>/dev/null)
+      export ERRAND_API_KEY=$(./errand keys create me 2>/dev/null)
     """
     until = datetime.now(UTC) + timedelta(milliseconds=expires) if expires else None
     chosen = [store.Right(right) for right in rights]

@@ -119,9 +119,13 @@ def _addresses(info: "StackInfo") -> None:
 
 
 def _welcome(info: "StackInfo", detached: bool) -> None:
+    from api.auth import is_loopback  # here, since it brings the server's framework with it
+
     click.echo(click.style("Errand is ready.", fg="green", bold=True))
     _addresses(info)
     click.echo("Try it" + (":" if detached else " in another terminal:"))
+    if not is_loopback(settings().host):
+        click.echo(f"  export ERRAND_API_KEY=$({PROGRAM} keys create me)")
     click.echo(f'  {PROGRAM} run assistant "Look around the workspace and write a short report"')
     click.echo(
         dim(f"`{PROGRAM} down` stops it all." if detached else "Ctrl-C stops it all; tasks go on at the next start.")

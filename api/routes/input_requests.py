@@ -93,5 +93,5 @@ async def answer_task(
     said = await input_requests.answer(parts.pool, answering.document(caller, session, request, answer.input))
     if "status" in said:
         raise answering.settled(RequestStatus(said["status"]))
-    await parts.door.answered(session.id, request.id)  # if Temporal is away the sweeper says it later
+    await answering.tell(parts, session.id, request.id)
     return Answer(task_id=session.id, response_to=request.id, status=RequestStatus.ANSWERED)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, Field
 
-from api import body, run, stopping
+from api import body, stopping, words
 from api.accept import accepts_json
 from api.auth import Caller, Stopper
 from api.conversation_schemas import stream_key
@@ -108,7 +108,7 @@ async def steer_task(
         await conversations.add_message(pool, tenant, *where, wish.message, author=caller.name, untold=True)
     heard: str | None = session.id
     if await conversations.untaken(pool, tenant, [message_id]):
-        heard = await run.tell(parts, caller, *where, session.id)
+        heard = await words.tell(parts, caller, *where, session.id)
     if heard is None:
         _check_running(await session_of(parts, caller, task_id))
         raise _not_yet()  # the row says that it runs, its conversation does not know it yet

@@ -42,5 +42,6 @@ async def terminate_conversation(caller: Stopper, parts: PartsDep, conversation_
     await conversations.terminate(parts.pool, caller.tenant, conversation_id, caller.created_by)
     stopped = await conversation_reads.unfinished(parts.pool, caller.tenant, conversation_id, queued=True)
     await stopping.stop_all(parts, caller, stopped, Stop(Reason.TERMINATED))
-    await parts.door.tell_terminated(conversation_id)
+    if not await parts.door.tell_terminated(conversation_id):
+        parts.later.add(f"the end of {conversation_id}", lambda: parts.door.tell_terminated(conversation_id))
     return Terminated(conversation_id=conversation_id, status="terminated", stopped=len(stopped), session_ids=stopped)

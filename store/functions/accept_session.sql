@@ -65,6 +65,16 @@ BEGIN
                 refused := '{"terminated": true}';
                 RAISE EXCEPTION 'refused';
             END IF;
+            IF (p ->> 'in_order')::boolean AND NOT queued THEN
+                -- nobody overtakes what waits, also in the moment between two turns; the newest are those that wait
+                SELECT jsonb_build_object('busy', id) INTO refused
+                  FROM (SELECT id, live, status FROM sessions
+                         WHERE tenant = t AND thread_id = s ->> 'thread_id' ORDER BY id DESC LIMIT 100) newest
+                 WHERE NOT live AND status = 'submitted'
+                   AND NOT EXISTS (SELECT 1 FROM sessions WHERE tenant = t AND thread_id = s ->> 'thread_id' AND live)
+                 ORDER BY id LIMIT 1;
+                IF refused IS NOT NULL THEN RAISE EXCEPTION 'refused'; END IF;
+            END IF;
         END IF;
         spent := enter_budget(t, s ->> 'conversation_id', p -> 'tree');
         -- what wakes by itself is let in, and ends at its first call with a word about why

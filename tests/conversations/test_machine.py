@@ -1,6 +1,7 @@
 """The machine of tests/workflows/test_mail_room.py in short, on the real stack: random walks, and the worker killed."""
 
 import asyncio
+import os
 import random
 from collections import Counter
 
@@ -10,6 +11,7 @@ from tests.conversations.talk import BROKEN, HANG, Call, Talk, async_delegate, a
 from tests.stack import Stack, eventually
 
 WALKS, STEPS = 4, 5
+SEED = 5000  # the gate walks the same way each time; ERRAND_TEST_SEED names another
 CHILDREN = (say("Done."), BROKEN, HANG, slow(0.5), slow(1.5))
 
 
@@ -58,8 +60,7 @@ class Walk:
             await self.talk.stack.http.post(f"/conversations/{self.talk.id}/interrupt")
             return not [row for row in await self.talk.sessions() if not row.status.terminal]
 
-        # what was accepted while the worker was dead is begun by the sweeper, whose own look may have died with it
-        await eventually(still, seconds=180, pause=0.5, what=f"{self.talk.id} rests")
+        await eventually(still, pause=0.5, what=f"{self.talk.id} rests")
 
         async def delivered() -> bool:
             if await self.talk.mail(pending_only=True):
@@ -83,19 +84,19 @@ class Walk:
 
 @pytest.mark.proves("S0-27", "S0-40", "F-06")
 async def test_each_outcome_once_and_to_its_spawner(team: Stack) -> None:
-    seed = random.randrange(1_000_000)
+    seed = int(os.environ.get("ERRAND_TEST_SEED", SEED))
     walks = []
     for number in range(WALKS):
         talk = await Talk.done(team, say("Hello."), "waker" if number % 2 else "lead")
         walks.append(Walk(talk, random.Random(seed + number)))
-    under_way = asyncio.gather(*(walk.steps() for walk in walks))
-    await asyncio.sleep(2)
-    await team.back("worker", await team.kill("worker"))
-    await under_way
     try:
+        under_way = asyncio.gather(*(walk.steps() for walk in walks))
+        await asyncio.sleep(2)
+        await team.back("worker", await team.kill("worker"))
+        await under_way
         await asyncio.gather(*(walk.settle() for walk in walks))
         for walk in walks:
             await walk.check()
-    except AssertionError as error:
-        error.add_note(f"seed {seed}")
+    except Exception as error:
+        error.add_note(f"ERRAND_TEST_SEED={seed}")
         raise

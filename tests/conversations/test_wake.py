@@ -118,6 +118,8 @@ async def test_turns_are_in_the_order_of_their_beginning(team: Stack) -> None:
     first, whole, rest = await overtaken(team)
     assert [turn["trigger"] for turn in whole["items"]] == ["api", "api", "async_subagent_result"]
     assert whole["items"] == first["items"] + rest["items"]
+    woken = whole["items"][-1]["input"]  # what it heard, in the words it heard it in
+    assert woken.startswith("Async subagent 'helper' (session: ") and "The part." in woken
 
 
 @scene

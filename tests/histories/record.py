@@ -113,11 +113,14 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
 }
 CONTINUED = "continue_as_new"
 RENEWED = "renewed"
+# Not made but met, and cut off where the conversation could not go on: a session ended while it was being steered.
+FOUND = ("steered_at_its_end",)
 
 
 async def record(names: list[str]) -> None:
     for old in FOLDER.glob("*.json"):
-        if not names or old.stem.partition(".")[0] in names:
+        name = old.stem.partition(".")[0]
+        if (not names and name not in FOUND) or name in names:
             old.unlink()
     async with embedded() as stack:
         for definition in (*AGENTS, *TEAM):

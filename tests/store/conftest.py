@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -29,26 +30,32 @@ async def pool(stack: Stack) -> AsyncIterator[Pool]:
 @pytest.fixture
 def accept(pool: Pool) -> Accept:
     async def accepted(tenant: str = "default") -> SessionRef:
-        name = new_id()
-        document = {
-            "id": name,
-            "conversation_id": name,
-            "thread_id": name,
-            "workspace_id": name,
-            "session_type": "agent",
-            "trigger": "api",
-            "agent_owner": "*",
-            "agent": "tester",
-            "agent_version": 1,
-            "models": ["offline"],
-            "title": "a session",
-            "spec": "{}",
-            "limits": Limits().model_dump_json(),
-            "deadline": (datetime.now(UTC) + timedelta(hours=1)).isoformat(),
-            "manifest": "{}",
-            "created_by": "test",
-        }
+        document = new_session()
         await accepting.accept(pool, tenant, document, [], [], None, None)
-        return SessionRef(tenant=tenant, session_id=name, conversation_id=name)
+        return SessionRef(tenant=tenant, session_id=document["id"], conversation_id=document["id"])
 
     return accepted
+
+
+def new_session(conversation_id: str | None = None) -> dict[str, Any]:
+    """As accept_session takes it; without a conversation it is the root of its own."""
+    name = new_id()
+    root = conversation_id or name
+    return {
+        "id": name,
+        "conversation_id": root,
+        "thread_id": root,
+        "workspace_id": root,
+        "session_type": "agent",
+        "trigger": "api",
+        "agent_owner": "*",
+        "agent": "tester",
+        "agent_version": 1,
+        "models": ["offline"],
+        "title": "a session",
+        "spec": "{}",
+        "limits": Limits().model_dump_json(),
+        "deadline": (datetime.now(UTC) + timedelta(hours=1)).isoformat(),
+        "manifest": "{}",
+        "created_by": "test",
+    }

@@ -1,37 +1,34 @@
-"""Sessions of one conversation that are accepted at the same time wait for each other, and none is refused for it."""
+"""Sessions of one conversation that are accepted at the same time wait for each other, and in their order."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
 
-from domain.ids import new_id
-from domain.session import Limits
+import pytest
+
+from domain.session import SessionRef
 from store import accepting
 from store.accepting import Accepted
 from store.database import Pool
-from tests.store.conftest import Accept
+from tests.store.conftest import Accept, new_session
+
+
+async def queue(pool: Pool, root: SessionRef) -> Accepted:
+    return await accepting.accept(pool, root.tenant, new_session(root.conversation_id), [], [], queue=True)
 
 
 async def test_many_at_once(pool: Pool, accept: Accept) -> None:
     root = await accept()
+    assert await asyncio.gather(*(queue(pool, root) for _ in range(40))) == [Accepted()] * 40
 
-    async def queue() -> Accepted:
-        document = {
-            "id": new_id(),
-            "conversation_id": root.conversation_id,
-            "thread_id": root.conversation_id,
-            "workspace_id": root.conversation_id,
-            "session_type": "agent",
-            "trigger": "api",
-            "agent_owner": "*",
-            "agent": "tester",
-            "agent_version": 1,
-            "models": ["offline"],
-            "title": "one of many",
-            "spec": "{}",
-            "limits": Limits().model_dump_json(),
-            "deadline": (datetime.now(UTC) + timedelta(hours=1)).isoformat(),
-            "created_by": "test",
-        }
-        return await accepting.accept(pool, root.tenant, document, [], [], None, None, queue=True)
 
-    assert await asyncio.gather(*(queue() for _ in range(40))) == [Accepted()] * 40
+@pytest.mark.proves("S0-B01")
+async def test_nobody_overtakes_what_waits(pool: Pool, accept: Accept) -> None:
+    """Between two turns nothing is live, and the next one's turn it is all the same."""
+    root = await accept()
+    first, late = new_session(root.conversation_id), new_session(root.conversation_id)
+    assert await accepting.accept(pool, root.tenant, first, [], [], queue=True) == Accepted()
+    assert await queue(pool, root) == Accepted()
+    await pool.execute("UPDATE sessions SET live = false, status = 'completed' WHERE id = $1", root.session_id)
+    refused = await accepting.accept(pool, root.tenant, late, [], [], in_order=True)
+    assert refused.busy == first["id"]
+    await pool.execute("UPDATE sessions SET status = 'cancelled' WHERE conversation_id = $1", root.conversation_id)
+    assert await accepting.accept(pool, root.tenant, late, [], [], in_order=True) == Accepted()

@@ -34,8 +34,9 @@ async def registered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[st
     no_pool = cast(Pool, None)  # only kept by the activities; asking it anything would fail loudly
     settings = Settings(agents_dir=tmp_path, anthropic_api_key="x", workspaces_dir=tmp_path)
     client = await Client.connect("127.0.0.1:1", lazy=True)
-    built = cast(Recorder, await worker.build(settings, no_pool, client, EventWriter(no_pool), Refusing("none", "")))
-    definitions = [_Definition.must_from_callable(function) for function in built.options["activities"]]
+    built, _ = await worker.build(settings, no_pool, client, EventWriter(no_pool), Refusing("none", ""))
+    activities = cast(Recorder, built).options["activities"]
+    definitions = [_Definition.must_from_callable(function) for function in activities]
     named = {definition.name or "": definition for definition in definitions}
     assert len(named) == len(definitions)
     return named

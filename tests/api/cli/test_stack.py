@@ -63,3 +63,9 @@ def test_up_detached_twice_is_harmless_and_shows_the_first_command(stack: StackI
     assert done.exit_code == 0 and "already running" in done.stderr
     assert './errand run assistant "Look around the workspace and write a short report"' in done.stdout
     assert json.loads(cli("up", "--detach", "--json").stdout)["api_url"] == stack.api_url
+
+
+def test_where_a_key_is_needed_the_first_command_makes_one(stack: StackInfo, cli: Cli) -> None:
+    makes = "export ERRAND_API_KEY=$(./errand keys create me)"
+    assert makes in cli("up", "--detach", ERRAND_HOST="0.0.0.0").stdout
+    assert makes not in cli("up", "--detach").stdout

@@ -264,6 +264,8 @@ async def test_changes(api: httpx2.AsyncClient) -> None:
     assert (await api.patch(url, json={"delivery": None})).json()["delivery"] is None
     problem(await api.patch(url, json={"delivery": "owl"}), 422, "validation")
     problem(await api.patch(url, json={"status": "open"}), 422, "validation")
+    problem(await api.patch(url, json={"title": " \t"}), 422, "validation")
+    assert (await api.patch(url, json={"title": " Named "})).json()["title"] == "Named"
 
 
 async def test_search(api: httpx2.AsyncClient, pool: Pool) -> None:

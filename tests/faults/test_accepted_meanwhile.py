@@ -1,0 +1,69 @@
+"""What was accepted while Temporal or the worker was away begins as soon as they are back, without the sweeper."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+
+from tests.conversations.talk import Talk, say
+from tests.stack import Stack, eventually
+from workflows.schedules import SWEEPER
+
+
+@asynccontextmanager
+async def no_sweeper(stack: Stack) -> AsyncIterator[None]:
+    """It would begin all of this too, half a minute later."""
+    schedule = stack.client.get_schedule_handle(SWEEPER)
+    await schedule.pause()
+    async for run in stack.client.list_workflows("WorkflowType = 'Sweeper' AND ExecutionStatus = 'Running'"):
+        await stack.client.get_workflow_handle(run.id, run_id=run.run_id).terminate("a test looks without it")
+    try:
+        yield
+    finally:
+        await schedule.unpause()
+        await schedule.trigger()
+
+
+@pytest.mark.proves("S1-05", "S1-21")
+async def test_the_api_tells_temporal_when_it_is_back(stack: Stack) -> None:
+    """A task, and a stop that the same outage kept from another one's workflow."""
+    hangs = await stack.submit("[[script:say words=30]] [[fault:hang after=6 times=9]]")
+    await stack.seen(hangs, "message_delta")
+    async with no_sweeper(stack):
+        before = stack.pid("temporal")
+        with stack.frozen_supervisor():
+            stack.signal("temporal", signal.SIGKILL)
+            waiting = await stack.submit("[[script:say text=patient]]")
+            assert (await stack.cancel(hangs)).status_code == 202
+            assert (await stack.record(waiting))["status"] == "submitted"
+        await stack.back("temporal", before)
+        assert (await stack.wait(waiting))["status"] == "completed"
+        assert (await stack.wait(hangs))["reason"] == "caller_cancel"
+
+
+@pytest.mark.proves("S1-21", "S0-10")
+async def test_a_worker_looks_at_once_for_what_waits(stack: Stack) -> None:
+    """A further turn, which only a worker can begin; the API that accepted it is gone as well."""
+    talk = await Talk.done(stack, say("Hello."), "tester")
+    async with no_sweeper(stack):
+        worker, api = stack.pid("worker"), stack.pid("api")
+        with stack.frozen_supervisor():
+            stack.signal("worker", signal.SIGKILL)
+            turn = await talk.say(say("Going on."))
+            assert (await talk.session(turn)).live
+            stack.signal("api", signal.SIGKILL)
+            await stack.client.get_workflow_handle(f"conversation/{talk.id}").terminate("with what it was just told")
+            await stack.age(turn)  # accepted long enough ago that nobody is about to start it
+        await asyncio.gather(stack.back("worker", worker), stack.back("api", api))
+
+        async def answers() -> bool:
+            try:
+                return (await stack.http.get(f"/tasks/{turn}")).status_code == 200
+            except httpx2.TransportError:
+                return False
+
+        await eventually(answers, what="the API is back")
+        assert (await stack.wait(turn))["status"] == "completed"
