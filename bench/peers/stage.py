@@ -15,7 +15,6 @@ async def serve(module: str, answers: TextIO) -> None:
         answers.flush()
 
     where = json.loads(sys.stdin.readline())  # on stdin and not in argv: the database's address has a password
-    os.environ.update(where["environment"])  # before the import: some make their model client while they are imported
     async with importlib.import_module(module).contestant(where["temporal"], where["database"]) as run:
         say(ready=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
