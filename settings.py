@@ -51,12 +51,19 @@ class Settings:
     max_steps: int = 2_000
     max_tokens: int = 100_000_000
     max_cost_usd: float = 10_000.0
+    # of a whole conversation, all its sessions together; None: without that ceiling
+    max_tree_steps: int | None = None
+    max_tree_tokens: int | None = None
+    max_tree_cost_usd: float | None = None
+    max_tree_tool_calls: int | None = None
+    max_tree_sessions: int | None = None
     subagent_depth: int = 1  # how deep subagents may nest, unless a definition says otherwise
     max_questions: int = 20  # input requests one session may make
     retention_ms: int = 30 * 24 * 3_600_000  # of content after a session's end, unless the task says otherwise
     budget_low_percent: int = 20  # left of a budget when watchers are told
     loop_warning: int = 4  # repetitions before an agent is warned
     loop_limit: int = 8  # and before its session is ended
+    denied_limit: int = 20  # calls that rules deny before its session is ended; 0: however many
     acceptance_rounds: int = 3  # checks of the acceptance criteria before the session fails
     anomaly_error_rate: float = 0.5  # share of failed tool calls that raises an event
     anomaly_spend_per_minute: float = 1.0  # dollars
@@ -137,6 +144,11 @@ VARIABLES: dict[str, type] = {
     "ERRAND_MAX_STEPS": int,
     "ERRAND_MAX_TOKENS": int,
     "ERRAND_MAX_COST_USD": float,
+    "ERRAND_MAX_TREE_STEPS": int,
+    "ERRAND_MAX_TREE_TOKENS": int,
+    "ERRAND_MAX_TREE_COST_USD": float,
+    "ERRAND_MAX_TREE_TOOL_CALLS": int,
+    "ERRAND_MAX_TREE_SESSIONS": int,
     "ERRAND_SUBAGENT_DEPTH": int,
     "ERRAND_MAX_CHILDREN": int,
     "ERRAND_MAX_QUESTIONS": int,
@@ -152,6 +164,7 @@ VARIABLES: dict[str, type] = {
     "ERRAND_BUDGET_LOW_PERCENT": int,
     "ERRAND_LOOP_WARNING": int,
     "ERRAND_LOOP_LIMIT": int,
+    "ERRAND_DENIED_LIMIT": int,
     "ERRAND_ACCEPTANCE_ROUNDS": int,
     "ERRAND_ANOMALY_ERROR_RATE": float,
     "ERRAND_ANOMALY_SPEND_PER_MINUTE": float,

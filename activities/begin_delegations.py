@@ -17,6 +17,7 @@ from domain.conversation import CallRef, Spawn, SpawnAnswer, SpawnChild
 from domain.delegation import STARTS_SESSION, Begun, BegunBatch, DelegationCall, Door
 from domain.ids import derive_id
 from domain.message import calls_of
+from domain.policy import Rule
 from domain.subagent_texts import dispatched, launched, not_found
 from store import children, messages
 from store.database import Pool
@@ -86,7 +87,7 @@ class BeginDelegations:
                     continue
                 one.planned = await self._planner.plan(call, one.door, one.arguments)
             except Refusal as refusal:
-                begun[one.index] = await self._refuse(record, one.index, one.door, str(refusal))
+                begun[one.index] = await self._refuse(record, one.index, one.door, str(refusal), refusal.rule)
                 continue
             if one.door is Door.DELEGATE:
                 begun[one.index] = Begun(
@@ -165,8 +166,10 @@ class BeginDelegations:
             timeout_s=one.arguments.timeout_s,
         )
 
-    async def _refuse(self, record: DelegationRecord, index: int, door: Door, text: str) -> Begun:
-        return Begun(index=index, door=door, settled=await record.settle(index, door, "failed", text, []))
+    async def _refuse(
+        self, record: DelegationRecord, index: int, door: Door, text: str, rule: Rule | None = None
+    ) -> Begun:
+        return Begun(index=index, door=door, settled=await record.settle(index, door, "failed", text, [], rule))
 
 
 def _child(call: DelegationCall, one: Wanted) -> SpawnChild:

@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 from activities.model import Model
 from domain.anomaly import Thresholds, anomalies
 from domain.bound_events import BudgetLow
-from domain.budget import Grant, Wish, shares, words
+from domain.budget import TTL, Grant, Share, Wish, shares, time_of, words
 from domain.session import Limits, Usage
 from domain.step import ModelCall, Purpose
 from store import budgets
@@ -61,16 +61,17 @@ class Bounds:
     def words(self, call: ModelCall, facts: StepFacts) -> str:
         """What is left, for the agent; after all that can be cached, and never kept."""
         limits = _limits(facts)
-        own = shares(limits, call.step - 1, call.usage, _elapsed_ms(call, limits))
+        own = shares(limits, call.step - 1, call.usage, _time(call, limits, facts))
         return words(own, facts.tree.shares() if facts.tree else [])
 
     def once(self, call: ModelCall, facts: StepFacts, total: Usage) -> list[dict[str, Any]]:
         """Events of which a session has one each, at most."""
         limits = _limits(facts)
         low = [
-            (f"budget_low/{one.kind}", BudgetLow(scope="session", budget=one.kind, limit=one.limit, left=one.left))
-            for one in shares(limits, call.step, total, _elapsed_ms(call, limits))
+            (f"budget_low/{one.kind}", BudgetLow(scope=scope, budget=one.kind, limit=one.limit, left=one.left))
+            for one in shares(limits, call.step, total, _time(call, limits, facts))
             if one.low(self._low_percent)
+            for scope in ("tree" if one.kind == TTL and one.limit < limits.ttl_ms else "session",)
         ]
         seconds = (datetime.now(UTC) - facts.started_at).total_seconds() if facts.started_at else 0.0
         odd = anomalies(total, call.failed_calls, call.denied_calls, seconds, self._thresholds)
@@ -82,6 +83,5 @@ def _limits(facts: StepFacts) -> Limits:
     return Limits.model_validate_json(facts.limits) if facts.limits else Limits()
 
 
-def _elapsed_ms(call: ModelCall, limits: Limits) -> float:
-    left = (call.deadline - datetime.now(UTC)).total_seconds() * 1_000
-    return limits.ttl_ms - max(0.0, left)
+def _time(call: ModelCall, limits: Limits, facts: StepFacts) -> Share:
+    return time_of(limits, facts.created_at, call.deadline, datetime.now(UTC))

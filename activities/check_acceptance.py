@@ -25,6 +25,7 @@ from domain.acceptance import (
     words_of,
 )
 from domain.bound_events import AcceptanceChecked
+from domain.effects import EffectKind
 from domain.ids import derive_id
 from domain.message import ASSISTANT, TOOL_RESULTS, USER, Node, text_of
 from domain.session import SandboxMode, Usage
@@ -68,7 +69,7 @@ class AcceptanceChecks:
                 return self._verdict(check, known.verdicts, session.usage)
             criteria = CRITERIA.validate_python(session.spec["acceptance_criteria"])
             verdicts = {
-                place: await self._command(check, one)
+                place: await self._command(check, place, one)
                 for place, one in enumerate(criteria)
                 if isinstance(one, CommandCriterion)
             }
@@ -77,8 +78,10 @@ class AcceptanceChecks:
             verdicts |= dict(zip(texts, judged, strict=True))
             return await self._record(check, [verdicts[place] for place in sorted(verdicts)], usage)
 
-    async def _command(self, check: CheckAcceptance, criterion: CommandCriterion) -> CriterionVerdict:
+    async def _command(self, check: CheckAcceptance, place: int, criterion: CommandCriterion) -> CriterionVerdict:
         """It is the caller's own command, so the rules of the agent do not bind it; the sandbox does."""
+        entry = _entry(check, place, criterion)
+        await acceptance.begin_command(self._pool, entry)
         agent = await self._definitions.load(check.agent)
         network = agent.network if check.sandbox is None else check.sandbox is SandboxMode.NETWORKED
         version, _ = await workspaces.get(self._pool, check.ref.tenant, check.workspace_id)
@@ -92,7 +95,9 @@ class AcceptanceChecks:
         )
         ended = f"exit code {result.exit_code}" if not result.timed_out else f"stopped after {criterion.timeout_s} s"
         why = result.refusal or f"{ended}: {clean(result.output).strip()[-WHY:] or '(no output)'}"
-        return CriterionVerdict(kind="command", criterion=words_of(criterion), passed=result.exit_code == 0, why=why)
+        passed = result.exit_code == 0
+        await acceptance.end_command(self._pool, {**entry, "state": "ok" if passed else "failed", "text": why})
+        return CriterionVerdict(kind="command", criterion=words_of(criterion), passed=passed, why=why)
 
     async def _judge(self, check: CheckAcceptance, criteria: list[str]) -> tuple[list[CriterionVerdict], Usage]:
         nodes = await self._contexts.load(check.ref, "main", check.head)
@@ -148,6 +153,21 @@ class AcceptanceChecks:
             usage=total.minus(check.usage),
             preview=preview("; ".join(f"{one.criterion}: {one.why}" for one in failed)),
         )
+
+
+def _entry(check: CheckAcceptance, place: int, criterion: CommandCriterion) -> dict[str, Any]:
+    """In the ledger of effects; the key is the same should it run again after a crash."""
+    return {
+        "tenant": check.ref.tenant,
+        "session_id": check.ref.session_id,
+        "node": f"{check.ref.session_id}/acceptance/{check.round}",
+        "index": place,
+        "tool": "acceptance",
+        "kind": EffectKind.COMMAND,
+        "description": f"$ {preview(criterion.run, 120)}",
+        "actor": "errand",
+        "command": criterion.run,
+    }
 
 
 def _said(verdicts: Any, place: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from domain import notification
 from domain.agent import AgentDefinition, Mode, SubagentRef
 from domain.delegation import DelegationCall, Door
 from domain.mailbox import Delivery
-from domain.policy import Action, Rule, strictest, tools_of
+from domain.policy import Action, Rule, Verdict, tools_of, verdict
 from domain.session import AgentRef, Limits, SessionRef
 from domain.subagent_texts import another_agent, not_found, unknown_subagent
 from store import agents, budgets, children, conversations, sessions
@@ -25,6 +25,10 @@ SHARED_CONFIG = ("sandbox", "input_timeout", "on_input_timeout", *notification.C
 
 class Refusal(Exception):
     """A child may not be; the words are for the model."""
+
+    def __init__(self, words: str, rule: Rule | None = None) -> None:
+        super().__init__(words)
+        self.rule = rule  # that forbids it
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class ChildPlanner:
         name = arguments.name if door is Door.ASYNC_DELEGATE else arguments.agent
         wanted = (arguments.agent or arguments.name) if door is Door.ASYNC_DELEGATE else arguments.agent
         layers = [*(agent.permissions for agent in agents), *parent.rules]
-        agent, child = await self._target(call, definition, wanted, lambda name: strictest(layers, door, [name]))
+        agent, child = await self._target(call, definition, wanted, lambda name: verdict(layers, door, [name]))
         models = [child.model or call.model, *child.fallback_models]
         if problem := await self._models.problem(models[0]):
             raise Refusal(f"The launch failed: {problem} Nothing was started.")
@@ -105,17 +109,20 @@ class ChildPlanner:
         )
 
     async def _target(
-        self, call: DelegationCall, definition: AgentDefinition, wanted: str, action: Callable[[str], Action]
+        self, call: DelegationCall, definition: AgentDefinition, wanted: str, judge: Callable[[str], Verdict]
     ) -> tuple[AgentRef, AgentDefinition]:
         """A permitted subagent, by name; anything else is answered with the names that are."""
         found: dict[str, tuple[AgentRef, AgentDefinition]] = {}
         for reference in definition.subagents:
             known = await agents.current(self._pool, call.ref.tenant, reference.agent)
-            allowed = action(reference.agent) is not Action.DENY
+            allowed = judge(reference.agent).action is not Action.DENY
             if known is not None and known[1].mode is not Mode.PRIMARY and allowed:
                 found[reference.agent] = known
         if wanted not in found:
-            raise Refusal(unknown_subagent(wanted, sorted(found)))
+            words, judged = unknown_subagent(wanted, sorted(found)), judge(wanted)
+            if definition.subagent(wanted) is None or judged.action is not Action.DENY:
+                raise Refusal(words)
+            raise Refusal(f"{words} A rule forbids it: {judged.because}.", judged.rule)
         return found[wanted]
 
     async def _continued(
@@ -139,7 +146,7 @@ class ChildPlanner:
 def _limits(parent: sessions.Session, child: AgentDefinition) -> Limits:
     """The child's own, and never more than the parent has left."""
     given = {key: value for key, value in child.limits.model_dump().items() if value is not None}
-    own = Limits(**given, repeats=parent.limits.repeats, repeats_warning=parent.limits.repeats_warning)
+    own = Limits(**given, **{name: getattr(parent.limits, name) for name in ("repeats", "repeats_warning", "denied")})
     tokens, cost, calls = own.tokens, own.cost_usd, own.tool_calls
     if parent.limits.tokens is not None:
         left = parent.limits.tokens - parent.usage.tokens

@@ -5,6 +5,7 @@ from temporalio import activity
 from activities.tools.output import bounded, clean
 from domain import events as ev
 from domain.effects import EffectKind, withheld
+from domain.policy import Rule
 from domain.session import SessionRef
 from domain.step import Effect, ToolOutcome, preview
 from store import events, tool_calls
@@ -49,9 +50,12 @@ class DelegationRecord:
         known = _outcome(index, door, claim.state or "unknown", claim.text or "")
         return known.model_copy(update={"spent": claim.spent})
 
-    async def settle(self, index: int, door: str, state: str, text: str, told: list[ev.Event]) -> ToolOutcome:
+    async def settle(
+        self, index: int, door: str, state: str, text: str, told: list[ev.Event], rule: Rule | None = None
+    ) -> ToolOutcome:
+        """What the call came to; `rule`: the one that denied it."""
         text, _ = bounded(clean(text), 60_000)
-        returned = ev.ToolReturned(tool=door, state=state, preview=preview(text))
+        returned = ev.ToolReturned(tool=door, state=state, preview=preview(text), rule=rule)
         rows = [to_row(self._ref, event) for event in (*told, returned)]
         await tool_calls.commit(
             self._pool,
@@ -65,9 +69,13 @@ class DelegationRecord:
                 plan=None,
                 files=[],
                 events=rows,
+                denied=rule is not None,
+                rule=str(rule) if rule else None,
             ),
         )
-        return _outcome(index, door, state, text)
+        return _outcome(index, door, state, text).model_copy(
+            update={"denied": rule is not None, "forbidden": rule is not None}
+        )
 
     async def tell(self, index: int, event: ev.Event) -> None:
         """An event of a call that is still open; its batch is named after the call, so a repeat is written once."""

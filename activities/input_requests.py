@@ -12,7 +12,7 @@ from activities.external_tools import Described, Unaskable
 from activities.heartbeat import beating
 from activities.request_words import RequestWords
 from activities.rulebook import Rulebook
-from activities.tool_rules import action_of
+from activities.tool_rules import verdict_on
 from activities.toolbox import ASK_USER
 from activities.tools.tool import Tool
 from domain import events as ev
@@ -27,6 +27,7 @@ from domain.input_request import (
     SettledRequest,
     SettleRequest,
 )
+from domain.notification import escalates_to
 from domain.plan import Plan, PlanStep
 from domain.policy import Action
 from domain.step import preview
@@ -45,7 +46,7 @@ ENOUGH = (
 class InputRequests:
     def __init__(self, pool: Pool, tools: dict[str, Tool], rulebook: Rulebook, max_questions: int) -> None:
         self._pool = pool
-        self._words = RequestWords(pool, tools)
+        self._words = RequestWords(pool, tools, rulebook)
         self._rulebook = rulebook
         self._max_questions = max_questions
 
@@ -79,7 +80,7 @@ class InputRequests:
             deadline=opened["deadline"],
             settled=opened["status"] != RequestStatus.OPEN,
             remind_at=_later(config.get("reminder_after")),
-            escalate_at=_later(config.get("escalate_after")),
+            escalate_at=_later(config.get("escalate_after")) if escalates_to(config, request.kind) else None,
         )
 
     async def _session(self, request: OpenRequest | SettleRequest) -> sessions.Session:
@@ -139,20 +140,21 @@ class InputRequests:
             why = NOBODY
         elif not answer["approved"]:
             why = f"A person denied this call: {answer.get('notes') or 'no reason given'}."
-        elif await self._forbidden(settle, tool, answer):
-            why = "A person approved this call with other arguments, which the rules of this task forbid."
+        elif forbidden := await self._forbidden(settle, tool, answer):
+            why = f"A person approved this call with other arguments, which the rules of this task forbid: {forbidden}."
         else:
             return SettledRequest(status=request.status, approved=True)
         summary = tool.call_summary(request.details["arguments"])
         await self._result(settle, tool.name, "failed", f"{why} It was not run.", summary)
         return SettledRequest(status=request.status, cancel=_cancels(request), preview=preview(why, 160))
 
-    async def _forbidden(self, settle: SettleRequest, tool: Tool, answer: dict[str, Any]) -> bool:
-        """Whoever approves may change a call, but not to what is denied to everybody."""
+    async def _forbidden(self, settle: SettleRequest, tool: Tool, answer: dict[str, Any]) -> str | None:
+        """Whoever approves may change a call, but not to what is denied to everybody. The API says so when it is
+        answered; what decides is here."""
         if "arguments" not in answer:
-            return False
-        layers = await self._rulebook.layers(settle.ref, settle.agents)
-        return action_of(tool, answer["arguments"], layers) is Action.DENY
+            return None
+        found = verdict_on(tool, answer["arguments"], await self._rulebook.layers(settle.ref, settle.agents))
+        return found.because if found.action is Action.DENY else None
 
     async def _plan(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:
         answer = request.answer or {}

@@ -106,13 +106,15 @@ def _call(
     if call.refusal is not None:
         return call
     tool, _ = tools[block["name"]]
-    now = tool_rules.action_of(tool, block["input"], layers)
-    asked = now is Action.ASK and tool_rules.action_of(tool, block["input"], before) is not Action.ASK
-    refusal = tool_rules.FORBIDDEN.format(call.name) if now is Action.DENY else WOULD_ASK if asked else None
+    now = tool_rules.verdict_on(tool, block["input"], layers)
+    forbidden = now.action is Action.DENY
+    was = tool_rules.verdict_on(tool, block["input"], before).action
+    asked = now.action is Action.ASK and was is not Action.ASK
+    refusal = tool_rules.FORBIDDEN.format(call.name, now.because) if forbidden else WOULD_ASK if asked else None
     if inside and refusal is None:
         return call.model_copy(update={"ask": False})
     activity = "tool.refuse" if refusal else f"tool.{RECORDED}"
-    denied = {"refusal": refusal, "denied": now is Action.DENY}
+    denied = {"refusal": refusal, "denied": forbidden, "rule": now.rule if forbidden else None}
     return call.model_copy(update=denied | {"activity": activity, "effect": Effect.READ, "timeout_s": 10, "ask": False})
 
 

@@ -6,6 +6,7 @@ from activities.heartbeat import beating
 from domain.conversation import Nothing
 from domain.input_events import InputEscalated, InputReminder, InputRequired
 from domain.input_request import RemindRequest, RequestStatus
+from domain.notification import escalates_to
 from store import events, input_requests, sessions
 from store.database import Pool
 
@@ -24,8 +25,8 @@ class Reminders:
             return Nothing()
         words = {name: getattr(request, name) for name in ("kind", "question", "deadline")}
         told: InputRequired = InputReminder(request_id=request.id, **words)
-        if remind.escalate:
-            told = InputEscalated(request_id=request.id, to=session.spec["config"]["escalate_to"], **words)
+        if remind.escalate and (to := escalates_to(session.spec["config"], request.kind)) is not None:
+            told = InputEscalated(request_id=request.id, to=to, **words)
         # the batch is known by its name, so that a second attempt tells nobody twice
         await events.append(self._pool, f"{request.id}/{told.type}", [events.to_row(ref, told)], again=True)
         return Nothing()

@@ -6,8 +6,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from activities import external_tools, missing_variables
+from activities.approval_words import ApprovalWords
 from activities.delegation_record import DelegationRecord
 from activities.external_tools import Described, Unaskable, callers_tool
+from activities.rulebook import Rulebook
 from activities.toolbox import ASK_USER
 from activities.tools.ask_user import Input as Question
 from activities.tools.tool import Tool
@@ -15,7 +17,6 @@ from domain.effects import EffectKind
 from domain.ids import derive_id
 from domain.input_request import PLAN_SCHEMA, Kind, OpenRequest, approval_schema
 from domain.message import calls_of
-from domain.policy import DELEGATION_TOOLS
 from domain.step import preview
 from store import input_requests, messages
 from store.database import Pool
@@ -23,9 +24,10 @@ from store.sessions import Session
 
 
 class RequestWords:
-    def __init__(self, pool: Pool, tools: dict[str, Tool]) -> None:
+    def __init__(self, pool: Pool, tools: dict[str, Tool], rulebook: Rulebook) -> None:
         self._pool = pool
         self._tools = tools
+        self._approvals = ApprovalWords(pool, rulebook)
 
     def tool(self, session: Session, name: str) -> Tool:
         """One of the platform's, or one that the caller declared."""
@@ -48,12 +50,7 @@ class RequestWords:
         [node] = await messages.path(self._pool, request.ref.tenant, request.node, limit=1)
         call = calls_of(node)[request.index]
         if request.kind is Kind.TOOL_APPROVAL:
-            tool = self.tool(session, call["name"])
-            return {
-                "question": f"May {tool.name} run: {tool.call_summary(call['input'])}?",
-                "details": json.dumps({"tool": tool.name, "arguments": call["input"], "so_far": spent}),
-                "answer_schema": json.dumps(_changeable(tool)),
-            }
+            return await self._approvals.of(request, session, self.tool(session, call["name"]), call["input"], spent)
         if request.kind is Kind.EXTERNAL_RESULT:
             tool = self.tool(session, call["name"])
             arguments = await self._approved(request, call["input"])
@@ -91,10 +88,3 @@ def _question(arguments: dict[str, Any], spent: dict[str, Any]) -> dict[str, Any
         "answer_schema": json.dumps(asked.answer_schema) if asked.answer_schema else None,
         "default_answer": None if asked.default is None else json.dumps(asked.default),
     }
-
-
-def _changeable(tool: Tool) -> dict[str, Any]:
-    """What a person may answer; who is delegated to, and with which words, is not theirs to change."""
-    if tool.name in DELEGATION_TOOLS:
-        return approval_schema()
-    return approval_schema(arguments=tool.definition()["input_schema"])

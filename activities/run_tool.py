@@ -180,7 +180,8 @@ class RunTool:
         request = attempt.request
         saved = await self._save(request, result.artifacts)
         events: list[ev.Event] = [*result.events, *(ev.ArtifactSaved(**file.event) for file in saved)]
-        events.append(ev.ToolReturned(tool=request.name, state=state, preview=preview(result.text)))
+        returned = ev.ToolReturned(tool=request.name, state=state, preview=preview(result.text), rule=request.rule)
+        events.append(returned)
         document = attempt.document(
             tool=request.name,
             effect=request.effect,
@@ -192,6 +193,7 @@ class RunTool:
             files=[file.row for file in saved],
             sources=json.dumps([one.model_dump(mode="json") for one in result.sources]) if result.sources else None,
             denied=request.refusal is not None,
+            rule=str(request.rule) if request.rule else None,
             description=done,
             events=await self._events.take(request.ref) + [to_row(request.ref, event) for event in events],
         )

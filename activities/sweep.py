@@ -134,8 +134,8 @@ class Sweep:
         return removed
 
     async def _start(self, session: sessions.Session) -> bool:
-        if session.id == session.conversation_id:
-            return await self._door.start(session.workflow_input(), session.id)
+        """By asking its conversation, a root session's too: it may be open already, for a word that came since, and
+        would then not look at what another start brings along."""
         return await self._door.submit(session.workflow_input(), session.id, session.thread_id, queued=not session.live)
 
     async def _running(self, session_id: str) -> bool | None:

@@ -7,11 +7,11 @@ from pydantic import TypeAdapter
 from activities.model import Turn
 from activities.toolbox import ASK_USER, Offered
 from activities.tools.tool import Tool
-from domain.policy import STARTERS, Action, Rule, strictest
+from domain.policy import STARTERS, Action, Rule, Verdict, verdict
 from domain.step import Effect, ToolCall
 
 RULES = TypeAdapter(list[list[Rule]])
-FORBIDDEN = "The rules of this task forbid this call of {}. It was not run."
+FORBIDDEN = "The rules of this task forbid this call of {}: {}. It was not run."
 QUESTION = 2_000  # characters of a question that ends a session
 
 
@@ -28,10 +28,13 @@ def _call(index: int, block: dict[str, Any], tools: Offered, layers: list[list[R
         refusal = f"There is no tool {name!r}. You have: {', '.join(tools) or 'none'}."
         return _refused(index, name, refusal, question or f"unknown tool {name}")
     summary = tool.call_summary(block["input"])
-    action = action_of(tool, block["input"], layers)
-    if action is Action.DENY and name not in STARTERS:  # who may be delegated to is told where children are planned
-        return _refused(index, name, FORBIDDEN.format(name), summary).model_copy(update={"denied": True})
-    if action is Action.ASK and not may_ask:
+    found = verdict_on(tool, block["input"], layers)
+    if (
+        found.action is Action.DENY and name not in STARTERS
+    ):  # who may be delegated to is told where children are planned
+        refused = _refused(index, name, FORBIDDEN.format(name, found.because), summary)
+        return refused.model_copy(update={"denied": True, "rule": found.rule})
+    if found.action is Action.ASK and not may_ask:
         return _refused(index, ASK_USER, "This needs approval.", f"May {name} run: {summary}?")
     return ToolCall(
         index=index,
@@ -40,15 +43,16 @@ def _call(index: int, block: dict[str, Any], tools: Offered, layers: list[list[R
         effect=tool.effect,
         timeout_s=tool.timeout_s,
         preview=summary,
-        ask=action is Action.ASK,
+        ask=found.action is Action.ASK,
     )
 
 
-def action_of(tool: Tool, arguments: Any, layers: list[list[Rule]]) -> Action:
+def verdict_on(tool: Tool, arguments: Any, layers: list[list[Rule]]) -> Verdict:
     subjects = tool.call_subjects(arguments)
     if subjects is None:  # nothing of it will run, so nobody need be asked
-        return Action.DENY if strictest(layers, tool.name) is Action.DENY else Action.ALLOW
-    return strictest(layers, tool.name, subjects)
+        found = verdict(layers, tool.name)
+        return found if found.action is Action.DENY else Verdict(Action.ALLOW)
+    return verdict(layers, tool.name, subjects)
 
 
 def _refused(index: int, name: str, refusal: str, words: str) -> ToolCall:

@@ -12,7 +12,8 @@ from urllib.parse import quote, unquote
 
 from pydantic import BaseModel, Field
 
-from activities.tools.workspace_path import PathError, Workspace
+from activities.tools.workspace_path import Workspace
+from domain.subject import PathError
 from store import files, workspaces
 from store.database import Pool
 from store.workspaces import Manifest

@@ -4,10 +4,13 @@ from typing import Any
 
 from api import submission_rules
 from api.auth import Caller
+from api.errors import finding
 from api.parts import Parts
-from domain.errors import Conflict, NotAllowed
+from domain.errors import Conflict, Invalid, NotAllowed
+from domain.gate import Gate
 from domain.input_events import InputReceived
 from domain.input_request import APPROVALS, InputRequest, RequestStatus
+from domain.policy import Action
 from store import events
 from store.keys import Right
 from store.sessions import Session
@@ -21,6 +24,18 @@ def check(caller: Caller, request: InputRequest, value: Any) -> None:
         raise settled(request.status)
     if request.answer_schema is not None:
         submission_rules.check_answer(request.answer_schema, value)
+    if request.gate is not None and "arguments" in value:
+        _check_change(Gate.model_validate(request.gate), request.details["tool"], value["arguments"])
+
+
+def _check_change(gate: Gate, tool: str, arguments: dict[str, Any]) -> None:
+    """Whoever approves may change a call, but not to what a rule denies to everybody; the request stays open."""
+    found = gate.verdict(tool, arguments)
+    if found.action is not Action.DENY or found.rule is None:
+        return
+    denied = finding("/input/arguments", "denied", f"a rule denies this: {found.rule}")
+    rule = found.rule.model_dump(mode="json")
+    raise Invalid("The rules of the task forbid this call.", type="denied-by-rule", rule=rule, errors=[denied])
 
 
 def document(caller: Caller, session: Session, request: InputRequest, value: Any) -> dict[str, Any]:

@@ -33,6 +33,7 @@ TITLES = {
     "cursor-expired": "The cursor is too old",
     "cursor-invalid": "The cursor is not valid",
     "dependency-unavailable": "Temporarily unavailable",
+    "denied-by-rule": "A rule denies this",
     "digest-mismatch": "The content does not match its digest",
     "empty-message": "The message is empty",
     "fork-of-another-conversation": "The session belongs to another conversation",

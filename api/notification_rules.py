@@ -72,11 +72,11 @@ async def check_wishes(pool: Pool, tenant: str, config: TaskConfig, ttl_ms: int)
         if after is not None and after >= bound:
             late = finding(f"/config/{name}", "out_of_range", "nobody would wait any more", [f"1000..{bound - 1}"])
             raise Invalid("A reminder would come too late.", errors=[late])
-    if (config.escalate_to is None) is not (config.escalate_after is None):
+    if bool(config.escalate_to) is (config.escalate_after is None):
         pair = ["escalate_to", "escalate_after"]
-        half = finding(f"/config/{pair[config.escalate_to is None]}", "needs", "one needs the other", pair)
+        half = finding(f"/config/{pair[not config.escalate_to]}", "needs", "one needs the other", pair)
         raise Invalid("An escalation needs a time and somebody to turn to.", errors=[half])
-    if config.notify or config.escalate_to:
+    if config.notify or config.routes or config.escalate_to:
         await _check_names(pool, tenant, config)
 
 
@@ -89,7 +89,16 @@ async def _check_names(pool: Pool, tenant: str, config: TaskConfig) -> None:
         for place, wanted in enumerate(config.notify)
         if wanted not in known
     ]
-    if config.escalate_to is not None and config.escalate_to not in names:
-        errors.append(finding("/config/escalate_to", "unknown_channel", "there is no such subscription", names))
+    errors += [
+        finding(f"/config/routes/{kind}", "unknown_channel", "there is no such subscription or channel", known)
+        for kind, wanted in config.routes.items()
+        if wanted not in known
+    ]
+    second = config.escalate_to or {}
+    errors += [
+        finding(f"/config/escalate_to{place}", "unknown_channel", "there is no such subscription", names)
+        for place, wanted in ([("", second)] if isinstance(second, str) else ((f"/{k}", v) for k, v in second.items()))
+        if wanted not in names
+    ]
     if errors:
         raise Invalid("The task names somebody to be told whom nobody knows.", errors=errors)

@@ -92,7 +92,7 @@ async def _task(parts: Parts, caller: Caller, source: Session, wish: RerunBody) 
     limits = _limits(parts, source, wish, definition)
     models = _models(parts, source, wish, definition)
     if not wish.recorded:
-        rules.check_prices(limits, spec.config.tree, models, parts.prices)
+        rules.check_prices(limits, spec.config.tree, models, parts.prices, parts.settings)
         await rules.check_sandbox(parts.pool, spec)
     retention = spec.config.retention or parts.settings.retention_ms
     files = await rules.manifest(parts.pool, caller.tenant, spec)

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 from jsonschema.validators import validator_for
 
+from api import tree_rules
 from api.errors import Unreadable, finding
 from api.file_names import check_name
 from api.strict_json import join
@@ -18,7 +18,7 @@ from domain.input_request import OnExpiry
 from domain.policy import Action
 from domain.prices import PriceTable
 from domain.session import AgentRef, Limits, SandboxMode
-from domain.task import TaskConfig, TaskSpec, TreeConfig
+from domain.task import TaskSpec, TreeConfig
 from settings import Settings
 from store import agents, files, sessions, workers
 from store.database import Pool
@@ -128,7 +128,7 @@ def limits(spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> L
     ]
     if over:
         raise Invalid("A limit is out of range.", errors=over)
-    check_tree(wanted)
+    tree_rules.check(wanted, settings)
     ttl_ms = min(wanted.ttl or own.ttl_ms or default.ttl_ms, settings.max_ttl_ms)
     check_waiting(spec, min(ttl_ms, (wanted.tree and wanted.tree.ttl) or ttl_ms))
     cost = wanted.max_cost_usd if wanted.max_cost_usd is not None else own.cost_usd
@@ -140,28 +140,8 @@ def limits(spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> L
         tool_calls=wanted.max_tool_calls or own.tool_calls,
         repeats_warning=settings.loop_warning,
         repeats=settings.loop_limit,
+        denied=settings.denied_limit or None,
     )
-
-
-def check_tree(config: TaskConfig) -> None:
-    """A part cannot have more than the whole."""
-    whole = config.tree or TreeConfig()
-    over = [
-        finding(f"/config/{name}", "out_of_range", f"more than /config/tree/{name} allows", [f"..{most}"])
-        for name in ("ttl", "max_steps", "max_tokens", "max_cost_usd", "max_tool_calls")
-        if (most := getattr(whole, name)) is not None and (getattr(config, name) or 0) > most
-    ]
-    if over:
-        raise Invalid("A task cannot have more than it shares with its subagents.", errors=over)
-
-
-def tree(config: TaskConfig, now: datetime, settings: Settings) -> dict[str, Any] | None:
-    """The budget that the whole conversation shares, as it is written down."""
-    if config.tree is None:
-        return None
-    limits = config.tree.model_dump(exclude={"ttl"})
-    ends = (now + timedelta(milliseconds=config.tree.ttl)).isoformat() if config.tree.ttl else None
-    return {**limits, "deadline": ends, "low_percent": settings.budget_low_percent}
 
 
 def check_waiting(spec: TaskSpec, ttl_ms: int) -> None:
@@ -182,9 +162,11 @@ def check_plan(spec: TaskSpec, definition: AgentDefinition) -> None:
         raise Invalid("This agent cannot submit a plan.", errors=[problem])
 
 
-def check_prices(limits: Limits, tree: TreeConfig | None, models: list[str], prices: PriceTable) -> None:
+def check_prices(
+    limits: Limits, tree: TreeConfig | None, models: list[str], prices: PriceTable, settings: Settings
+) -> None:
     """A budget in money holds only where every model that may be asked has a price."""
-    shared = tree is not None and tree.max_cost_usd is not None
+    shared = settings.max_tree_cost_usd is not None or (tree is not None and tree.max_cost_usd is not None)
     if (limits.cost_usd is not None or shared) and any(prices.price(model) is None for model in models):
         detail = "A cost budget needs a price for the model and for each of its fallbacks."
         pointer = "/config/max_cost_usd" if limits.cost_usd is not None else "/config/tree/max_cost_usd"

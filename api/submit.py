@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from api import declared, notification_rules, rule_names, starting
+from api import declared, notification_rules, rule_names, starting, tree_rules
 from api import submission_rules as rules
 from api.auth import Caller
 from api.once import Once, reused
@@ -88,7 +88,7 @@ async def check(
     limits = rules.limits(spec, definition, settings)
     rules.check_plan(spec, definition)
     await rule_names.check(pool, spec, definition)
-    rules.check_prices(limits, spec.config.tree, models, parts.prices)
+    rules.check_prices(limits, spec.config.tree, models, parts.prices, parts.settings)
     await rules.check_sandbox(pool, spec)
     await notification_rules.check_wishes(pool, tenant, spec.config, limits.ttl_ms)
     retention = spec.config.retention or settings.retention_ms
@@ -115,7 +115,7 @@ def prepare(parts: Parts, caller: Caller, task: Checked, place: Place, session_i
     }
     ref = SessionRef(tenant=caller.tenant, session_id=session_id, conversation_id=conversation_id)
     inbox = _inbox(session_id, task.spec, sorted(task.files))
-    tree = rules.tree(task.spec.config, now, parts.settings)
+    tree = tree_rules.budget(task.spec.config, now, parts.settings)
     return Prepared(ref, document, inbox, {} if own else task.files, tree)
 
 

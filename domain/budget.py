@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from domain.session import Limits, Usage
 
 LEAST_REPLY = 256  # tokens; a budget that leaves no room for so many is spent
+TTL = "ttl"
 KINDS = {"steps": "steps", "tokens": "tokens", "cost_usd": "money", "tool_calls": "tool calls", "sessions": "sessions"}
 
 
@@ -56,7 +57,15 @@ class Share(BaseModel):
         return self.left <= self.limit * percent / 100
 
 
-def shares(limits: Limits, steps: int, usage: Usage, elapsed_ms: float | None = None) -> list[Share]:
+def time_of(limits: Limits, created_at: datetime | None, deadline: datetime, now: datetime) -> Share:
+    """The time of one session: its own, or what was left to its tree when it began."""
+    given = (deadline - created_at).total_seconds() * 1_000 if created_at else limits.ttl_ms
+    span = limits.ttl_ms if given > limits.ttl_ms - 1_000 else round(given)  # it was written down a moment later
+    left = max(0.0, (deadline - now).total_seconds() * 1_000)
+    return Share(kind=TTL, limit=span, used=max(0.0, span - left))
+
+
+def shares(limits: Limits, steps: int, usage: Usage, time: Share | None = None) -> list[Share]:
     """Of one session; a cost that is unknown counts as spent."""
     cost = usage.cost_usd if usage.cost_usd is not None else limits.cost_usd
     figures = (
@@ -64,9 +73,9 @@ def shares(limits: Limits, steps: int, usage: Usage, elapsed_ms: float | None = 
         ("tokens", limits.tokens, usage.tokens),
         ("cost_usd", limits.cost_usd, cost),
         ("tool_calls", limits.tool_calls, usage.tool_invocations),
-        ("ttl", limits.ttl_ms if elapsed_ms is not None else None, elapsed_ms),
     )
-    return [Share(kind=kind, limit=limit, used=used or 0) for kind, limit, used in figures if limit is not None]
+    found = [Share(kind=kind, limit=limit, used=used or 0) for kind, limit, used in figures if limit is not None]
+    return found if time is None else [*found, time]
 
 
 def words(own: Sequence[Share], tree: Sequence[Share]) -> str:
@@ -80,7 +89,7 @@ def words(own: Sequence[Share], tree: Sequence[Share]) -> str:
 def _left(share: Share) -> str:
     if share.kind == "cost_usd":
         return f"${share.left:.4f}"
-    if share.kind == "ttl":
+    if share.kind == TTL:
         return f"{share.left / 60_000:.1f} minutes"
     return f"{share.left:,.0f} {KINDS[share.kind]}"
 

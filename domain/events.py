@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from domain.plan import PlanStep
+from domain.policy import Rule
 from domain.session import Reason, Status, Usage
 
 
@@ -60,6 +61,7 @@ class ToolReturned(Event):
     tool: str
     state: str  # ok | failed | unknown | cancelled
     preview: str
+    rule: Rule | None = Field(default=None, exclude_if=lambda value: value is None)  # that refused it
 
 
 class Progress(Event):

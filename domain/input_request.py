@@ -54,6 +54,7 @@ class InputRequest(BaseModel):
     on_expiry: OnExpiry
     default_answer: Any = None
     created_at: datetime
+    gate: dict[str, Any] | None = Field(default=None, exclude=True)  # of a call: the rules that bind changes to it
 
 
 PLAN_SCHEMA: dict[str, Any] = {
@@ -90,6 +91,7 @@ class OpenRequest(BaseModel):
     node: str
     index: int = 0
     deadline: datetime  # of the session; the request's own may be sooner
+    agents: list[AgentRef] = Field(default_factory=list)  # of a call: from the session's own to the one that makes it
 
 
 class OpenedRequest(BaseModel):

@@ -21,8 +21,8 @@ _WORDS = {
     Reason.TOOL_LIMIT: "its limit of tool calls",
     Reason.TREE_BUDGET: "the budget that it shares with its subagents and parents",
     Reason.TTL: "its time limit",
-    Reason.TURN_LIMIT: "its limit of turns",
     Reason.LOOP_DETECTED: "the guard against repeating itself",
+    Reason.POLICY_DENIED: "its limit of calls that the rules forbid",
 }
 
 

@@ -5,6 +5,7 @@ import binascii
 import hashlib
 import hmac
 import secrets
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -16,13 +17,25 @@ FEED = (
     *("task_started", "task_completed", "task_failed", "task_cancelled", "mailbox_updated"),
     *("input_required", "input_received", "input_reminder", "input_escalated", "budget_low", "anomaly"),
 )
-CONFIG = ("notify", "reminder_after", "escalate_after", "escalate_to")  # of a task, and of all it sets in motion
+CONFIG = (
+    "notify",
+    "routes",
+    "reminder_after",
+    "escalate_after",
+    "escalate_to",
+)  # of a task, and of all it sets in motion
 TEST = "test"  # sent on demand, to see that a subscription works
 
 PREFIX = "whsec_"
 ROTATION_HOURS = 24  # for so long the old secret signs too
 MOST_PATIENCE = 86_400.0  # the longest pause that a receiver may ask for, in seconds
 _PAUSES = (5, 30, 300, 1_800, 7_200, 18_000, 36_000)  # seconds; the last one repeats
+
+
+def escalates_to(config: Mapping[str, Any], kind: str) -> str | None:
+    """The subscription that is turned to when nobody answers a request of this kind."""
+    to: str | dict[str, str] | None = config.get("escalate_to")
+    return to.get(kind) if isinstance(to, dict) else to
 
 
 class Subject(StrEnum):
@@ -141,8 +154,8 @@ class Notice(BaseModel):
         if reason := data.get("reason"):
             lines.append(f"Reason: {reason}" + (", with a partial result" if data.get("partial") else ""))
         if request_id := data.get("request_id"):
-            verb = 'answer {} {} "…"' if data.get("kind") == "clarification" else "approve {} {}"
-            lines.append("Answer with: errand " + verb.format(data.get("task_id"), request_id))
+            verb, value = _ANSWERS.get(str(data.get("kind")), ("approve", ""))
+            lines.append(f"Answer with: errand {verb} {data.get('task_id')} {request_id}{value}")
             lines.append(f"Until: {data.get('deadline')}")
         elif task_id := data.get("task_id"):
             lines.append(f"Task: {task_id}")
@@ -153,6 +166,11 @@ class Notice(BaseModel):
         return self.type in ("input_required", "input_reminder", "input_escalated", "task_failed")
 
 
+_ANSWERS = {
+    "clarification": ("answer", ' "…"'),
+    "external_result": ("answer", " --json-value '…'"),
+    "missing_variables": ("answer", " --json-value '…'"),
+}
 _HEADS = {
     "task_completed": "Completed",
     "task_failed": "Failed",

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -21,6 +22,29 @@ class Rule(BaseModel):
     permission: str = Field(min_length=1, max_length=64)
     pattern: str = Field(default="*", min_length=1, max_length=1_000)
     action: Action
+
+    def __str__(self) -> str:
+        return f'{self.action} {self.permission} "{_short(self.pattern)}"'
+
+
+class Verdict(NamedTuple):
+    """What the rules say of a call; where one of them decides, which, and about which part of the call."""
+
+    action: Action
+    rule: Rule | None = None
+    subject: str = ""
+
+    @property
+    def because(self) -> str:
+        """Words for people and models; nothing where no rule decides."""
+        if self.rule is None:
+            return ""
+        about = " ".join(self.subject.split())
+        return f"{self.rule}" + (f", here {_short(about)!r}" if about and about != self.rule.pattern else "")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else text[:79] + "…"
 
 
 DELEGATION = "delegation"
@@ -45,18 +69,38 @@ _STRICTNESS = (Action.ALLOW, Action.ASK, Action.DENY)
 
 def decide(rules: list[Rule], tool: str, subject: str = "", default: Action = Action.ALLOW) -> Action:
     """What one ordered list says of a tool used on something; a tool that starts subagents is `delegation` too."""
-    names = (tool, DELEGATION) if tool in STARTERS else (tool,)
-    decision = default
-    for rule in rules:
-        if _names(rule, names) and _matches(subject, rule.pattern):
-            decision = rule.action
-    return decision
+    rule = _deciding(rules, tool, subject)
+    return default if rule is None else rule.action
+
+
+def _deciding(rules: list[Rule], tool: str, subject: str) -> Rule | None:
+    found = (rule for rule in reversed(rules) if _names(rule, _called(tool)) and _matches(subject, rule.pattern))
+    return next(found, None)
+
+
+def _called(tool: str) -> tuple[str, ...]:
+    return (tool, DELEGATION) if tool in STARTERS else (tool,)
+
+
+def verdict(layers: list[list[Rule]], tool: str, subjects: Sequence[str] = ("",)) -> Verdict:
+    """Agent, task and parents each have their own ordered rules; no layer can loosen another, nor one subject."""
+    found = [
+        Verdict(rule.action, rule, subject)
+        for rules in layers
+        for subject in subjects
+        if (rule := _deciding(rules, tool, subject)) is not None
+    ]
+    return max(found, key=lambda one: _STRICTNESS.index(one.action), default=Verdict(Action.ALLOW))
 
 
 def strictest(layers: list[list[Rule]], tool: str, subjects: Sequence[str] = ("",)) -> Action:
-    """Agent, task and parents each have their own ordered rules; no layer can loosen another, nor one subject."""
-    decisions = (decide(rules, tool, subject) for rules in layers for subject in subjects)
-    return max(decisions, key=_STRICTNESS.index, default=Action.ALLOW)
+    return verdict(layers, tool, subjects).action
+
+
+def about(layers: list[list[Rule]], tool: str) -> list[list[Rule]]:
+    """The rules among these that can decide on a tool."""
+    kept = [[rule for rule in rules if _names(rule, _called(tool))] for rules in layers]
+    return [rules for rules in kept if rules]
 
 
 def possible(rules: list[Rule], tool: str, default: Action = Action.ALLOW) -> bool:

@@ -29,7 +29,6 @@ class Reason(StrEnum):
     ERROR = "error"
     TTL = "ttl"
     STEP_LIMIT = "step_limit"
-    TURN_LIMIT = "turn_limit"
     TOKEN_BUDGET = "token_budget"
     COST_BUDGET = "cost_budget"
     TOOL_LIMIT = "tool_limit"
@@ -57,7 +56,7 @@ _CANCELS = frozenset({Reason.CALLER_CANCEL, Reason.INTERRUPTED, Reason.TERMINATE
 BUDGET_REASONS = frozenset(
     {Reason.STEP_LIMIT, Reason.TOKEN_BUDGET, Reason.COST_BUDGET, Reason.TOOL_LIMIT, Reason.TREE_BUDGET}
 )
-LIMIT_REASONS = BUDGET_REASONS | {Reason.TTL, Reason.TURN_LIMIT, Reason.LOOP_DETECTED}
+LIMIT_REASONS = BUDGET_REASONS | {Reason.TTL, Reason.LOOP_DETECTED, Reason.POLICY_DENIED}
 
 
 class SandboxMode(StrEnum):
@@ -79,6 +78,7 @@ class Limits(BaseModel):
     tool_calls: int | None = None
     repeats_warning: int = 4  # so often the agent may repeat itself before it is warned
     repeats: int = 8  # and before it is stopped
+    denied: int | None = None  # so many calls rules may deny before it is stopped
 
 
 class Usage(BaseModel):
@@ -186,6 +186,7 @@ class SessionState(BaseModel):
     plan_approved: bool = False
     failed_calls: int = 0
     denied_calls: int = 0
+    forbidden_calls: int = 0  # those of them that a rule denied
     acceptance_round: int = 0  # how often the acceptance criteria were checked
 
 

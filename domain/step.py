@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from domain.policy import Rule
 from domain.session import AgentRef, Reason, SandboxMode, SessionRef, Status, Usage
 
 PREVIEW = 300  # characters of text that history may carry beside a reference
@@ -69,6 +70,7 @@ class ToolCall(BaseModel):
     ask: bool = False  # a rule wants a person's approval first
     refusal: str | None = None  # why it may not run
     denied: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule
+    rule: Rule | None = Field(default=None, exclude_if=lambda value: value is None)  # the one that denied it
 
 
 class ModelReply(BaseModel):
@@ -101,6 +103,7 @@ class ToolRequest(BaseModel):
     above: list[AgentRef] = Field(default_factory=list)
     refusal: str | None = None
     approval: str | None = None  # the input request that allows this very call
+    rule: Rule | None = None  # that refuses it
 
 
 class ToolOutcome(BaseModel):
@@ -114,6 +117,7 @@ class ToolOutcome(BaseModel):
     replanned: bool = Field(default=False, exclude_if=lambda value: not value)  # its steps are others than before
     digest: str | None = None  # of the call and its result; None: doing it again is no sign of a loop
     denied: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule or a person
+    forbidden: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule
     # refused: the tree's budget of tool calls is spent
     spent: bool = Field(default=False, exclude_if=lambda value: not value)
 

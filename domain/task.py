@@ -29,6 +29,10 @@ Line = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
 Id = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
 
 
+# what people can be turned to for: the kinds of input requests, and what goes out of bounds
+InputKind = Literal["clarification", "tool_approval", "plan_approval", "external_result", "missing_variables"]
+RouteKind = Literal[InputKind, "budget_low", "anomaly"]
+
 MAX_RETENTION_MS = 100 * 366 * 24 * 3_600_000  # a hundred years
 DRY_RUN = (
     "This is a dry run: calls that would change anything are described to you and not made. Go through the task as if "
@@ -99,7 +103,13 @@ class TaskConfig(Strict):
     escalate_after: int | None = Field(
         default=None, ge=1_000, description="turn to escalate_to when nobody answered, in milliseconds"
     )
-    escalate_to: Line | None = Field(default=None, description="the name of a subscription")
+    escalate_to: Line | dict[InputKind, Line] | None = Field(
+        default=None, description="the name of a subscription, for all that nobody answered or for each kind of request"
+    )
+    routes: dict[RouteKind, Line] = Field(
+        default_factory=dict,
+        description="who is told at once of which kind of request or trouble: the name of a subscription, or a channel",
+    )
     approval_required: bool = False
     external_tools: list[ExternalTool] = Field(
         default_factory=list, max_length=MOST_TOOLS, description="tools whose calls you answer, at …/input"

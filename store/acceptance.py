@@ -22,6 +22,15 @@ async def get(pool: Pool, tenant: str, session_id: str) -> Round | None:
     return Round.model_validate_json(text) if text else None
 
 
+async def begin_command(pool: Pool, document: dict[str, Any]) -> None:
+    """What runs is in the ledger before it runs."""
+    await call(pool, "begin_check", json.dumps(document))
+
+
+async def end_command(pool: Pool, document: dict[str, Any]) -> None:
+    await call(pool, "end_check", json.dumps(document))
+
+
 async def record(pool: Pool, document: dict[str, Any]) -> None:
     """A round that was written before is left as it is."""
     await call(pool, "record_acceptance", json.dumps(document))

@@ -115,12 +115,12 @@ async def find(
 
 
 async def again(pool: Pool, tenant: str, delivery_id: str) -> Delivery | None:
-    """Another row of attempts; None if there is no such delivery, or nobody to deliver it to."""
+    """Another row of attempts; None if there is no such delivery, nobody to deliver it to, or nothing of it is kept."""
     row = await pool.fetchrow(
         f"""WITH moved AS (
                 UPDATE deliveries d SET status = 'pending', dispatched = false, begun_at = now(), next_at = NULL
                   FROM subscriptions s WHERE d.tenant = $1 AND d.id = $2 AND s.tenant = d.tenant
-                   AND s.id = d.subscription_id AND s.status = 'active' RETURNING d.*)
+                   AND s.id = d.subscription_id AND s.status = 'active' AND d.body <> '' RETURNING d.*)
             SELECT {_COLUMNS}, pg_notify('{CHANNEL}', '') AS told FROM moved""",
         tenant,
         delivery_id,

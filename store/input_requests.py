@@ -11,8 +11,8 @@ from domain.session import SessionRef
 from store.database import Pool, call
 
 _COLUMNS = """id, conversation_id, session_id, kind, question, details, answer_schema, status, answer, answered_by,
-              answered_at, deadline, on_expiry, default_answer, created_at"""
-_JSON = ("details", "answer_schema", "answer", "default_answer")
+              answered_at, deadline, on_expiry, default_answer, created_at, gate"""
+_JSON = ("details", "answer_schema", "answer", "default_answer", "gate")
 
 
 def _read(row: "asyncpg.Record | dict[str, Any]") -> InputRequest:

@@ -31,6 +31,7 @@ class StepFacts(BaseModel):
     variables: Json[dict[str, str]] = Field(default_factory=dict)
     rerun: str | None = None  # JSON: of which session this one is a rerun, and whether with its recorded answers
     limits: str | None = None  # JSON
+    created_at: datetime | None = None
     started_at: datetime | None = None
     tree: TreeBudget | None = None
     inbox: list[dict[str, Any]] = Field(default_factory=list)

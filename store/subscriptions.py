@@ -67,7 +67,12 @@ async def get(pool: Pool, tenant: str, subscription_id: str) -> Subscription | N
 
 
 async def remove(pool: Pool, tenant: str, subscription_id: str, by: str) -> bool:
-    statement = "DELETE FROM subscriptions WHERE tenant = $1 AND id = $2 RETURNING name"
+    statement = """WITH gone AS (DELETE FROM subscriptions WHERE tenant = $1 AND id = $2 RETURNING tenant, id, name),
+                        ended AS (UPDATE deliveries d
+                                     SET status = 'failed', last_error = 'The subscription was removed.', next_at = NULL
+                                    FROM gone WHERE d.tenant = gone.tenant AND d.subscription_id = gone.id
+                                     AND d.status = 'pending')
+                   SELECT name FROM gone"""
     return await _change(pool, tenant, by, "unsubscribe", statement, subscription_id) is not None
 
 

@@ -31,8 +31,15 @@ async def ask(session: Running, line: Line, kind: Kind, node: str, index: int, w
     """
     # the id derives from the very call or plan it is about: an old approval can never serve a new attempt
     request_id = derive_id(node, kind, index)
+    agents = [*line.above, line.agent]
     request = OpenRequest(
-        ref=session.start.ref, id=request_id, kind=kind, node=node, index=index, deadline=session.start.deadline
+        ref=session.start.ref,
+        id=request_id,
+        kind=kind,
+        node=node,
+        index=index,
+        deadline=session.start.deadline,
+        agents=agents if kind is Kind.TOOL_APPROVAL else [],
     )
     opened = await _done(session, steps.open_request(request, words))
     if opened.refused:
@@ -44,9 +51,7 @@ async def ask(session: Running, line: Line, kind: Kind, node: str, index: int, w
         if not opened.settled:
             await _answered(session, request_id, opened, kind)
         session.check()
-        settle = SettleRequest(
-            ref=session.start.ref, agents=[*line.above, line.agent], id=request_id, kind=kind, node=node, index=index
-        )
+        settle = SettleRequest(ref=session.start.ref, agents=agents, id=request_id, kind=kind, node=node, index=index)
         settled = await _done(session, steps.settle_request(settle))
     finally:
         session.waiting -= 1

@@ -8,6 +8,7 @@ from domain.step import Effect, ToolCall, ToolOutcome
 from workflows.running import Ending, Running
 
 OVER_LIMIT = "This session may not make so many tool calls. This one was not run."
+DENIED = "The rules of this task denied {} calls; whoever goes on trying is not going to get further."
 TREE_SPENT = "The budget of tool calls that this session shares with its tree is spent."
 
 
@@ -34,6 +35,10 @@ def count(session: Running, outcomes: list[ToolOutcome], calls: list[ToolCall]) 
     state.usage.tool_invocations += len(outcomes) - over
     state.failed_calls += sum(outcome.state != "ok" for outcome in outcomes) - over
     state.denied_calls += sum(outcome.denied for outcome in outcomes)
+    state.forbidden_calls += sum(outcome.forbidden for outcome in outcomes)
+    most = session.start.limits.denied
+    if most is not None and state.forbidden_calls >= most:
+        session.spent = Ending(Reason.POLICY_DENIED, "policy_denied", DENIED.format(state.forbidden_calls))
     if any(outcome.spent for outcome in outcomes):
         session.spent = Ending(Reason.TREE_BUDGET, "tree_budget", TREE_SPENT)
 

@@ -213,6 +213,7 @@ async def run_tool(session: Running, line: Line, node: str, call: ToolCall) -> T
     request = ToolRequest(
         above=line.above,
         refusal=call.refusal,
+        rule=call.rule,
         approval=approval,
         ref=session.start.ref,
         agent=line.agent,
@@ -227,7 +228,7 @@ async def run_tool(session: Running, line: Line, node: str, call: ToolCall) -> T
     )
     try:
         outcome = await session.wait(steps.run_tool(request, call), tool=True)
-        return outcome.model_copy(update={"denied": True}) if call.denied else outcome
+        return outcome.model_copy(update={"denied": True, "forbidden": True}) if call.denied else outcome
     except ActivityError as error:
         session.check()
         # the store has no result for this call, and the next model call says so to the model

@@ -5,6 +5,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool
 from domain.effects import EffectKind
 from domain.step import Effect
+from domain.subject import Subject
 
 
 class Input(BaseModel):
@@ -29,6 +30,6 @@ TOOL = Tool(
     activity=BEGIN_DELEGATIONS,
     effect=Effect.IDEMPOTENT,
     kind=EffectKind.SUBAGENT,
-    subjects=lambda input: [input.agent or input.name],
+    subject=Subject(fields=("agent", "name")),
     summary=lambda input: f"{input.name}: {input.prompt}",
 )

@@ -1,7 +1,5 @@
 """The tool bash: a command in the sandbox."""
 
-import re
-
 from pydantic import BaseModel, ConfigDict, Field
 
 from activities.sandbox import SandboxLimits, SandboxResult
@@ -9,6 +7,7 @@ from activities.tools.output import clean
 from activities.tools.tool import Tool, ToolContext, ToolResult
 from domain.effects import EffectKind
 from domain.step import Effect, preview
+from domain.subject import Subject, SubjectKind
 
 
 class Input(BaseModel):
@@ -46,18 +45,6 @@ def _ending(result: SandboxResult, timeout_s: int) -> str:
     return f"exit code {result.exit_code}"
 
 
-_BETWEEN = re.compile(r"[;&|\n(){}`]|\$\(")
-
-
-def parts_of(command: str) -> list[str]:
-    """The whole command, and each command in it: rules must agree to all of them.
-
-    Cut without regard to quotes: an innocent text may look like a command, but no command passes as a text.
-    """
-    parts = [part.strip() for part in _BETWEEN.split(command)]
-    return list(dict.fromkeys([command.strip(), *(part for part in parts if part)]))
-
-
 TOOL = Tool(
     name="bash",
     description=(
@@ -71,5 +58,5 @@ TOOL = Tool(
     kind=EffectKind.COMMAND,
     timeout_s=660,  # the longest command and the time to end it
     summary=lambda input: f"$ {preview(input.command, 120)}",
-    subjects=lambda input: parts_of(input.command),
+    subject=Subject(kind=SubjectKind.COMMAND, fields=("command",)),
 )

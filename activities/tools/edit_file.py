@@ -4,10 +4,12 @@ import asyncio
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from activities.file_diff import FileChange
 from activities.tools.tool import Tool, ToolContext, ToolResult
-from activities.tools.workspace_path import PathError, Workspace, named
+from activities.tools.workspace_path import Workspace
 from domain.effects import EffectKind
 from domain.step import Effect
+from domain.subject import PathError, Subject, SubjectKind
 
 _LARGEST = 5_000_000
 
@@ -52,6 +54,12 @@ def _edit(input: Input, workspace: Workspace, attempt: int) -> ToolResult:
     return ToolResult(f"Edited {input.path}: {count} replacement{'s' if count > 1 else ''}.")
 
 
+def _edited(input: Input, before: str | None) -> str | None:
+    """What the file would hold; None: the call would fail."""
+    count = (before or "").count(input.old)
+    return before.replace(input.old, input.new) if before and (count == 1 or (count and input.all)) else None
+
+
 def _done_before(text: str, input: Input) -> bool:
     """An earlier attempt may have replaced the file and died before it could say so. Where the new text contains the
     old one, every `old` left stands inside a `new`."""
@@ -70,6 +78,7 @@ TOOL = Tool(
     run=run,
     effect=Effect.IDEMPOTENT,
     kind=EffectKind.FILE,
-    subjects=lambda input: [named(input.path)],
+    change=lambda input: FileChange(input.path, lambda before: _edited(input, before)),
+    subject=Subject(kind=SubjectKind.PATH, fields=("path",)),
     summary=lambda input: f"edit {input.path}",
 )

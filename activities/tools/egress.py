@@ -113,14 +113,6 @@ class Fetcher:
         return bytes(body), False
 
 
-def host_of(url: str) -> str:
-    """The one name by which rules know a host; none if it is not a URL."""
-    try:
-        return (httpx2.URL(url).host or "").lower().rstrip(".")
-    except (httpx2.InvalidURL, ValueError):
-        return ""
-
-
 @contextlib.asynccontextmanager
 async def _within(seconds: float) -> AsyncIterator[None]:
     """A bound for all that happens inside, names and redirects included."""

@@ -11,11 +11,12 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from activities.tools.child import in_child
-from activities.tools.egress import Fetched, FetchError, host_of
+from activities.tools.egress import Fetched, FetchError
 from activities.tools.output import clean
 from activities.tools.tool import Tool, ToolContext, ToolResult
 from domain.effects import Source
 from domain.step import Effect
+from domain.subject import Subject, SubjectKind, host_of
 
 _TEXTUAL = re.compile(r"^(text/|application/(json|xml|javascript|x-yaml|yaml|x-ndjson|[\w.+-]+\+(json|xml)\Z))")
 
@@ -92,6 +93,6 @@ TOOL = Tool(
     input=Input,
     run=run,
     effect=Effect.READ,
-    subjects=lambda input: [host_of(input.url)],
+    subject=Subject(kind=SubjectKind.HOST, fields=("url",)),
     summary=lambda input: f"fetch {input.url}",
 )

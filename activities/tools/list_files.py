@@ -7,8 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from activities.tools.output import clean
 from activities.tools.tool import Tool, ToolContext, ToolResult
-from activities.tools.workspace_path import Entry, PathError, Workspace, named
+from activities.tools.workspace_path import Entry, Workspace
 from domain.step import Effect
+from domain.subject import PathError, Subject, SubjectKind
 
 _MOST = 500
 
@@ -49,6 +50,6 @@ TOOL = Tool(
     input=Input,
     run=run,
     effect=Effect.READ,
-    subjects=lambda input: [named(input.path)],
+    subject=Subject(kind=SubjectKind.PATH, fields=("path",)),
     summary=lambda input: f"list {input.path}",
 )

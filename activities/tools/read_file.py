@@ -12,9 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from activities.tools.output import clean
 from activities.tools.tool import Tool, ToolContext, ToolResult
-from activities.tools.workspace_path import PathError, Workspace, named
+from activities.tools.workspace_path import Workspace
 from domain.effects import Source
 from domain.step import Effect
+from domain.subject import PathError, Subject, SubjectKind, named
 
 _MOST_CHARS = 15_000  # below what run_tool keeps in a result, so that a page is never cut in its middle
 _LONGEST_LINE = 2_000
@@ -94,6 +95,6 @@ TOOL = Tool(
     input=Input,
     run=run,
     effect=Effect.READ,
-    subjects=lambda input: [named(input.path)],
+    subject=Subject(kind=SubjectKind.PATH, fields=("path",)),
     summary=lambda input: f"read {input.path}" + (f" from line {input.offset}" if input.offset > 1 else ""),
 )

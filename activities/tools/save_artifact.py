@@ -8,9 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from activities.tools.output import clean
 from activities.tools.tool import Artifact, Tool, ToolContext, ToolResult
-from activities.tools.workspace_path import PathError, Workspace, named
+from activities.tools.workspace_path import Workspace
 from domain.effects import EffectKind
 from domain.step import Effect
+from domain.subject import PathError, Subject, SubjectKind
 
 _LARGEST = 20_971_520
 _BIDI = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -71,6 +72,6 @@ TOOL = Tool(
     run=run,
     effect=Effect.IDEMPOTENT,
     kind=EffectKind.ARTIFACT,
-    subjects=lambda input: [named(input.path)],
+    subject=Subject(kind=SubjectKind.PATH, fields=("path",)),
     summary=lambda input: f"save {input.path}",
 )

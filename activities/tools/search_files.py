@@ -15,8 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from activities.tools.child import child
 from activities.tools.output import clean
 from activities.tools.tool import Tool, ToolContext, ToolResult
-from activities.tools.workspace_path import PathError, Workspace, named
+from activities.tools.workspace_path import Workspace
 from domain.step import Effect
+from domain.subject import PathError, Subject, SubjectKind
 
 _MATCHER = Path(__file__).with_name("match_lines.py")
 _TIME_S = 20.0
@@ -104,6 +105,6 @@ TOOL = Tool(
     input=Input,
     run=run,
     effect=Effect.READ,
-    subjects=lambda input: [named(input.path)],
+    subject=Subject(kind=SubjectKind.PATH, fields=("path",)),
     summary=lambda input: f"search {input.pattern!r} in {input.path}",
 )

@@ -5,6 +5,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool
 from domain.effects import EffectKind
 from domain.step import Effect
+from domain.subject import Subject
 
 
 class Input(BaseModel):
@@ -28,6 +29,6 @@ TOOL = Tool(
     activity=BEGIN_DELEGATIONS,
     effect=Effect.IDEMPOTENT,
     kind=EffectKind.SUBAGENT,
-    subjects=lambda input: [input.agent],
+    subject=Subject(fields=("agent",)),
     summary=lambda input: f"{input.agent}: {input.description}",
 )

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
+from activities.file_diff import FileChange
 from domain.effects import EffectKind, Source
 from domain.events import Event
 from domain.plan import Plan
 from domain.session import SessionRef
 from domain.step import Effect, preview
+from domain.subject import Subject, subjects_of
 
 if TYPE_CHECKING:
     from activities.sandbox import Sandbox
@@ -83,8 +85,8 @@ class Tool:
     activity: str | None = None  # what runs it; None: an activity of its own that calls `run`
     timeout_s: float = 60
     summary: Callable[[Any], str] = lambda arguments: ""  # one line for the timeline, from a validated input
-    # what permission rules match on: commands, a path, a host, an agent; each of several must be allowed
-    subjects: Callable[[Any], list[str]] = lambda arguments: [""]
+    change: Callable[[Any], FileChange] | None = None  # of a tool that writes a file: what approvers see as a diff
+    subject: Subject | None = None  # what permission rules match on: a command, a path, a host, an agent
 
     def call_summary(self, arguments: Any) -> str:
         """The timeline's line for raw arguments, which may be wrong."""
@@ -96,7 +98,7 @@ class Tool:
     def call_subjects(self, arguments: Any) -> list[str] | None:
         """None: the arguments do not fit, so that nothing of the call will run."""
         try:
-            return self.subjects(self.input.model_validate(arguments))
+            return subjects_of(self.subject, self.input.model_validate(arguments).model_dump())
         except ValidationError:
             return None
 

@@ -12,15 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-MOUNT = "/workspace"  # where commands see the workspace; accepted from the model as a prefix
-MAX_DEPTH = 40
+from domain.subject import MAX_DEPTH, PathError, parts
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class PathError(Exception):
-    """A path cannot be used; the message is for the model and says why."""
 
 
 @dataclass(frozen=True)
@@ -28,37 +24,6 @@ class Entry:
     path: str
     kind: str  # file | folder | link | special
     size: int
-
-
-def parts(path: str) -> tuple[str, ...]:
-    """The names on the way from the workspace to `path`; none for the workspace itself."""
-    if "\0" in path:
-        raise PathError("The path contains a NUL character.")
-    if path == MOUNT or path.startswith(MOUNT + "/"):
-        path = path[len(MOUNT) :].lstrip("/") or "."
-    if path.startswith("/"):
-        raise PathError(f"{path!r} is absolute. Give a path relative to the workspace.")
-    names = tuple(name for name in path.split("/") if name not in ("", "."))
-    if ".." in names:
-        raise PathError(f"{path!r} contains '..'. Only paths inside the workspace can be used.")
-    if len(names) > MAX_DEPTH:
-        raise PathError(f"The path has more than {MAX_DEPTH} folders.")
-    for name in names:
-        try:
-            size = len(os.fsencode(name))
-        except UnicodeEncodeError:
-            raise PathError("The path contains characters that no file name can have.") from None
-        if size > 255:
-            raise PathError("A name in the path is longer than 255 bytes.")
-    return names
-
-
-def named(path: str) -> str:
-    """The one name by which rules know what `path` leads to; of a path that cannot be used, the path itself."""
-    try:
-        return "/".join(parts(path)) or "."
-    except PathError:
-        return path
 
 
 class Workspace:

@@ -4,10 +4,12 @@ import asyncio
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from activities.file_diff import FileChange
 from activities.tools.tool import Tool, ToolContext, ToolResult
-from activities.tools.workspace_path import PathError, Workspace, named
+from activities.tools.workspace_path import Workspace
 from domain.effects import EffectKind
 from domain.step import Effect
+from domain.subject import PathError, Subject, SubjectKind
 
 
 class Input(BaseModel):
@@ -37,6 +39,7 @@ TOOL = Tool(
     run=run,
     effect=Effect.IDEMPOTENT,
     kind=EffectKind.FILE,
-    subjects=lambda input: [named(input.path)],
+    change=lambda input: FileChange(input.path, lambda before: input.content),
+    subject=Subject(kind=SubjectKind.PATH, fields=("path",)),
     summary=lambda input: f"write {input.path} ({len(input.content):,} characters)",
 )

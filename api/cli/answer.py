@@ -6,7 +6,7 @@ import click
 
 from api.cli.client import Api
 from api.cli.options import remote
-from api.cli.requests import send
+from api.cli.requests import open_requests, read_value, send
 
 
 @click.command()
@@ -18,14 +18,23 @@ from api.cli.requests import send
 def answer(api: Api, task_id: str, request_id: str, value: str | None, json_value: str | None, as_json: bool) -> None:
     """Answer what a task asked. `inbox` shows what waits and the ids.
 
+    VALUE is one of the options by its number, JSON where the question wants more than words, else the words.
+
     \b
     Examples:
       ./errand answer TASK REQUEST "the second one"
+      ./errand answer TASK REQUEST 7
       ./errand answer TASK REQUEST --json-value '{"port": 443}'
     """
     if (value is None) == (json_value is None):
         raise click.UsageError("give either VALUE or --json-value")
-    send(api, task_id, request_id, value if json_value is None else parse("--json-value", json_value), as_json=as_json)
+    answer = _read(api, task_id, request_id, value) if value is not None else parse("--json-value", json_value or "")
+    send(api, task_id, request_id, answer, as_json=as_json)
+
+
+def _read(api: Api, task_id: str, request_id: str, value: str) -> object:
+    asked = [request for request in open_requests(api, task_id) if request["id"] == request_id]
+    return read_value(asked[0], value) if asked else value
 
 
 def parse(option: str, text: str) -> object:

@@ -8,7 +8,7 @@ from api.cli.answer import parse
 from api.cli.client import Api
 from api.cli.options import remote
 from api.cli.output import note
-from api.cli.requests import APPROVALS, open_requests, send, show
+from api.cli.requests import APPROVALS, Request, open_requests, send, show
 
 
 @click.command()
@@ -44,11 +44,15 @@ def approve(
     value |= {"notes": notes} if notes else {}
     value |= {"arguments": parse("--arguments", arguments)} if arguments else {}
     value |= {"plan": list(plan)} if plan else {}
-    send(api, task_id, request_id or _only(api, task_id), value, as_json=as_json)
-
-
-def _only(api: Api, task_id: str) -> str:
     waiting = [request for request in open_requests(api, task_id) if request["kind"] in APPROVALS]
+    request_id = request_id or _only(waiting)
+    for request in waiting:
+        if request["id"] == request_id and not as_json:
+            show(request, hint=False)  # so that a record of the terminal says what was approved
+    send(api, task_id, request_id, value, as_json=as_json)
+
+
+def _only(waiting: list[Request]) -> str:
     if len(waiting) == 1:
         return str(waiting[0]["id"])
     for request in waiting:

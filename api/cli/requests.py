@@ -1,7 +1,6 @@
 """Requests for input as people read and answer them."""
 
 import json
-from difflib import unified_diff
 from typing import Any
 
 import click
@@ -12,6 +11,8 @@ from api.cli.output import PROGRAM, age, clean, dim, emit, facts, note, one_line
 Request = dict[str, Any]
 CLARIFICATION = "clarification"
 APPROVALS = ("tool_approval", "plan_approval")
+_IN_THE_DIFF = ("content", "old", "new")
+_COLOURS = {"-": "red", "+": "green"}
 _FORMS = {"external_result": '{"result": …}', "missing_variables": '{"NAME": "…"}'}
 
 
@@ -38,13 +39,13 @@ def how_to_answer(task_id: str, request_id: str, kind: str) -> str:
     return f'{PROGRAM} answer {task_id} {request_id} "…"'
 
 
-def show(request: Request) -> None:
+def show(request: Request, *, hint: bool = True) -> None:
     """All that a person needs to decide: the call or the plan in full, and what it has cost so far."""
     details = request["details"]
     click.echo(click.style(clean(request["question"]), bold=True))
     for number, step in enumerate(details.get("plan", []), start=1):
         click.echo(f"  {number}. {one_line(step)}")
-    _show_arguments(dict(details.get("arguments", {})))
+    _show_call(details)
     for name, about in details.get("variables", {}).items():
         click.echo(f"  {name}: {one_line(about)}")
     for number, option in enumerate(details.get("options", []), start=1):
@@ -56,23 +57,34 @@ def show(request: Request) -> None:
             ("task", request["session_id"]),
             ("request", request["id"]),
             ("so far", f"{spent.get('steps', 0)} steps, {spent.get('tokens', 0):,} tokens, " + _cost(cost)),
+            ("answer", _wanted(request)),
             ("asked", age(request["created_at"])),
             ("until", f"{request['deadline']} (then: {request['on_expiry']})"),
         ]
     )
-    click.echo(dim(f"  {how_to_answer(request['session_id'], request['id'], request['kind'])}"))
+    if hint:
+        click.echo(dim(f"  {how_to_answer(request['session_id'], request['id'], request['kind'])}"))
 
 
-def _show_arguments(arguments: dict[str, Any]) -> None:
-    """What a call was given; a text that takes the place of another is shown as a diff."""
-    changed = [arguments.pop(name) for name in ("old", "new")] if {"old", "new"} <= arguments.keys() else []
-    for name, value in arguments.items():
-        text = clean(value) if isinstance(value, str) else json.dumps(value)
-        click.echo(f"  {name}: " + text.replace("\n", "\n    "))
-    if changed:
-        old, new = (clean(str(text)).split("\n") for text in changed)
-        for line in list(unified_diff(old, new, lineterm=""))[3:]:
-            click.echo("  " + click.style(line, fg={"-": "red", "+": "green"}.get(line[0])))
+def _show_call(details: dict[str, Any]) -> None:
+    """What a call was given; of one that writes a file, the diff says it all."""
+    diff = details.get("diff")
+    for name, value in details.get("arguments", {}).items():
+        if diff is None or name not in _IN_THE_DIFF:
+            text = clean(value) if isinstance(value, str) else json.dumps(value)
+            click.echo(f"  {name}: " + text.replace("\n", "\n    "))
+    for line in clean(diff or "").split("\n") if diff else []:
+        click.echo("  " + click.style(line, fg=_COLOURS.get(line[:1])))
+    if note := details.get("note"):
+        click.echo(f"  {one_line(note)}")
+    if rule := details.get("rule"):
+        click.echo(f'  asked because of the rule: {rule["action"]} {rule["permission"]} "{one_line(rule["pattern"])}"')
+
+
+def _wanted(request: Request) -> str | None:
+    """What a question wants to be told, if that is more than words."""
+    schema = request["answer_schema"]
+    return one_line(json.dumps(schema), 300) if schema and request["kind"] == CLARIFICATION else None
 
 
 def _cost(cost: float | None) -> str:

@@ -11,7 +11,7 @@ from api.auth import Reader
 from api.lookup import session_of
 from api.openapi import problems
 from api.parts import PartsDep
-from domain.budget import Held, Share, shares
+from domain.budget import Held, Share, shares, time_of
 from domain.session import Status
 from store import budgets, children
 from store.sessions import Session, get
@@ -81,13 +81,12 @@ async def show_budget(caller: Reader, parts: PartsDep, task_id: str) -> TaskBudg
 
 
 def _own(session: Session) -> dict[str, Any]:
-    left = (session.deadline - (session.ended_at or datetime.now(UTC))).total_seconds() * 1_000
-    elapsed = session.limits.ttl_ms - max(0.0, left)
+    time = time_of(session.limits, session.created_at, session.deadline, session.ended_at or datetime.now(UTC))
     return {
         "task_id": session.id,
         "name": session.subagent_name or session.agent,
         "status": session.status,
-        "budgets": _lines(shares(session.limits, session.step, session.usage, round(elapsed))),
+        "budgets": _lines(shares(session.limits, session.step, session.usage, time)),
     }
 
 

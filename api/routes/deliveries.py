@@ -94,5 +94,6 @@ async def resend(
         raise NotFound()
     moved = await deliveries.again(parts.pool, caller.tenant, delivery_id)
     if moved is None:
-        raise Conflict("Its subscription is switched off or was removed.", type="subscription-disabled")
+        why = "Its subscription is switched off or was removed, or its task's content was."
+        raise Conflict(why, type="subscription-disabled")
     return delivery_record(moved)

@@ -1,4 +1,4 @@
-"""The assistant at work: a small program, a look around, or a subagent; other requests get an honest answer."""
+"""The assistant at work: a small program, a look around, a subagent, a question; other requests, an honest answer."""
 
 import re
 
@@ -39,6 +39,7 @@ _ASKED = {
     "square": r"\bsquares\b|\bsquare numbers?\b",
     "fibonacci": "fibonacci",
 }
+_MOST = 75  # beyond that awk's numbers are no longer exact
 _LOOKING = re.compile(
     r"\b(files?|folders?|workspace|directory|repository|readme|look around)\b|\w\.(md|txt|csv|json|ya?ml|py|log)\b",
     re.IGNORECASE,
@@ -46,6 +47,7 @@ _LOOKING = re.compile(
 
 
 _ASKS = re.compile(r"\b(?:ask|have|let|tell|send)\s+(?:the\s+|a\s+)?researcher\s+(?:to\s+)?(\S.*)", re.I | re.S)
+_ASKS_ME = re.compile(r"\bask me\b")
 _MAIL = re.compile(r"Async subagent (?:results:|'[^']+' \(session: \S+\) (?:completed|failed):)")
 
 
@@ -58,7 +60,9 @@ def tell(conversation: Conversation, marker: Marker) -> Story:
         return
     words = without_markers(conversation.request).lower()
     kind = next((kind for kind, pattern in _ASKED.items() if re.search(pattern, words)), None)
-    if kind:
+    if kind and _ASKS_ME.search(words):
+        yield from _ask_and_build(conversation, kind)
+    elif kind:
         yield from _build(conversation, kind, words)
     elif _LOOKING.search(words):
         yield from _look(conversation)
@@ -86,9 +90,19 @@ def _delivered(conversation: Conversation) -> str:
     return f"This has come back:\n\n{mail[:3_000]}{more}"
 
 
+def _ask_and_build(conversation: Conversation, kind: str) -> Story:
+    wanted = {"type": "integer", "minimum": 1, "maximum": _MOST}
+    question = {"question": f"How many {kind} numbers do you want?", "answer_schema": wanted, "default": 10}
+    [answer] = yield Reply(text="How many is yours to say.", calls=(Call("ask_user", question),))
+    if answer.is_error:
+        yield Reply(text=with_notes(f"You were to say how many, and I have no answer: {answer.text}", conversation))
+        return
+    yield from _build(conversation, kind, answer.text)
+
+
 def _build(conversation: Conversation, kind: str, words: str) -> Story:
     number = re.search(r"\b([1-9]\d{0,5})\b", words)
-    limit = min(int(number[1]) if number else 20, 75)  # beyond that awk's numbers are no longer exact
+    limit = min(int(number[1]) if number else 20, _MOST)
     name = f"{kind}s.py" if kind != "fibonacci" else "fibonacci.py"
     plan = Plan(["Look at the workspace", f"Write {name}", "Run it", "Hand over the result"])
     _, listing = yield Reply(

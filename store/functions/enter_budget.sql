@@ -4,7 +4,9 @@ CREATE OR REPLACE FUNCTION enter_budget(p_tenant text, p_conversation text, p_tr
 DECLARE
     b budgets%ROWTYPE;
 BEGIN
-    IF jsonb_typeof(p_tree) = 'object' THEN
+    IF jsonb_typeof(p_tree) = 'object' AND NOT (
+           coalesce((p_tree ->> 'standing')::boolean, false)   -- the platform's ceilings, for want of anything else
+           AND EXISTS (SELECT 1 FROM budgets WHERE tenant = p_tenant AND conversation_id = p_conversation)) THEN
         -- a budget that comes later counts what was used before
         INSERT INTO budgets (tenant, conversation_id, deadline, max_steps, max_tokens, max_cost_usd, max_tool_calls,
                              max_sessions, low_percent, steps, tokens, cost_usd, tool_calls, sessions)

@@ -21,7 +21,12 @@ BEGIN
       FROM jsonb_array_elements(p_events) WITH ORDINALITY AS x(e, place)
       CROSS JOIN LATERAL (SELECT (e ->> 'data')::jsonb AS data) d
       LEFT JOIN sessions s ON s.tenant = e ->> 'tenant' AND s.id = e ->> 'session_id'
-      CROSS JOIN LATERAL (SELECT coalesce((s.spec::jsonb) -> 'config' -> 'notify', '[]') AS named) c
+      CROSS JOIN LATERAL (
+          SELECT coalesce((s.spec::jsonb) -> 'config' -> 'notify', '[]') AS named,
+                 -- whom the task turns to for this kind of request, or for this trouble
+                 (s.spec::jsonb) -> 'config' -> 'routes' ->>
+                     CASE WHEN e ->> 'type' IN ('input_required', 'input_reminder') THEN d.data ->> 'kind'
+                          ELSE e ->> 'type' END AS routed) c
       JOIN subscriptions sub ON sub.tenant = e ->> 'tenant' AND sub.status = 'active'
      WHERE CASE
                WHEN (s.rerun::jsonb ->> 'recorded')::boolean THEN false   -- nothing of it really happened
@@ -30,6 +35,7 @@ BEGIN
                WHEN e ->> 'type' LIKE 'task\_%' AND s.spawned_by IS NOT NULL THEN false
                ELSE (CASE e ->> 'type' WHEN 'input_reminder' THEN 'input_required' ELSE e ->> 'type' END) = ANY (sub.events)
                     AND (sub.every_task OR c.named ? sub.name OR c.named ? sub.channel)
+                    OR coalesce(c.routed IN (sub.name, sub.channel), false)
            END
      ORDER BY place;
     IF FOUND THEN PERFORM pg_notify('deliveries', ''); END IF;

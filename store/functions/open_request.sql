@@ -13,9 +13,10 @@ BEGIN
         RETURN '{"refused": true}';
     END IF;
     INSERT INTO input_requests (tenant, id, conversation_id, session_id, kind, question, details, answer_schema, deadline,
-                                on_expiry, default_answer)
+                                on_expiry, default_answer, gate)
     VALUES (t, r ->> 'id', r ->> 'conversation_id', r ->> 'session_id', r ->> 'kind', r ->> 'question', r ->> 'details',
-            r ->> 'answer_schema', (r ->> 'deadline')::timestamptz, r ->> 'on_expiry', r ->> 'default_answer')
+            r ->> 'answer_schema', (r ->> 'deadline')::timestamptz, r ->> 'on_expiry', r ->> 'default_answer',
+            r ->> 'gate')
     ON CONFLICT DO NOTHING;
     IF FOUND THEN
         UPDATE sessions SET status = 'input_required', progress = r ->> 'question', updated_at = now()

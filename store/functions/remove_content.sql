@@ -18,7 +18,11 @@ BEGIN
     DELETE FROM mailbox WHERE tenant = p_tenant AND conversation_id = p_conversation;
     UPDATE notices SET data = '{}' WHERE tenant = p_tenant AND session_id = ANY(ids);   -- the feed's numbers have no gaps
     DELETE FROM deliveries WHERE tenant = p_tenant AND session_id = ANY(ids) AND status <> 'pending';
-    UPDATE input_requests SET question = '', details = '{}', answer_schema = NULL, answer = NULL, default_answer = NULL
+    UPDATE deliveries SET status = 'failed', last_error = 'Its content was removed before it got through.', body = '',
+                          next_at = NULL
+     WHERE tenant = p_tenant AND session_id = ANY(ids);
+    UPDATE input_requests SET question = '', details = '{}', answer_schema = NULL, answer = NULL, default_answer = NULL,
+                              gate = NULL
      WHERE tenant = p_tenant AND session_id = ANY(ids);
     UPDATE tool_calls SET description = '', result = '', sources = '[]' WHERE tenant = p_tenant AND session_id = ANY(ids);
 

@@ -45,6 +45,17 @@ async def test_a_terminated_workflow_is_lost(stack: Stack) -> None:
     await stack.wait(living)
 
 
+@pytest.mark.proves("S1-21", "F-09")
+async def test_what_was_never_started_is_started_though_its_conversation_is_open(stack: Stack) -> None:
+    """Whoever accepted it died before the start; then a word to it opened the conversation, which starts nothing."""
+    with stack.frozen("worker"):
+        task_id = await stack.submit("[[script:say text=here]]")
+        await stack.client.get_workflow_handle(f"conversation/{task_id}").terminate()
+        await Door(stack.client, stack.settings.task_queue).reopen("default", task_id)
+    await stack.age(task_id)
+    assert (await sweep_until(stack, task_id))["status"] == "completed"
+
+
 @pytest.mark.proves("S1-18", "S1-21")
 async def test_a_cancel_that_only_reached_the_row_is_passed_on(stack: Stack) -> None:
     """The API died between noting a cancel and asking the workflow."""

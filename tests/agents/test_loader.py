@@ -39,6 +39,7 @@ def test_the_shipped_agents_load() -> None:
     assert agents["code-reviewer"].input_schema is not None
     assert all(agents[name].input_schema is None for name in ("assistant", "researcher", "orchestrator"))
     assert "bash" not in agents["researcher"].tools
+    assert [name for name, agent in agents.items() if agent.may_ask] == ["assistant"]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,14 @@ async def test_what_holds_is_in_the_result(stack: Stack) -> None:
     asked = await stack.asked(record["task_id"])
     assert [tool["name"] for tool in asked[-1]["body"]["tools"]] == ["give_verdict"]
     assert "done.txt" in str(asked[0]["body"]["messages"][0])  # the agent knows them from the start
+    ledger = (await stack.result(record["task_id"]))["effects"]
+    assert [(one["kind"], one["tool"], one["description"], one["state"]) for one in ledger][1:] == [
+        ("command", "acceptance", "$ test -f done.txt", "done")
+    ]
+    entries = (await stack.http.get(f"/tasks/{record['task_id']}/audit")).json()["items"]
+    key = f"acceptance {ledger[1]['idempotency_key']}"
+    checked = [(one["actor"], one["action"]) for one in reversed(entries) if one["subject"].startswith(key)]
+    assert checked == [("errand", "tool_begun"), ("errand", "tool_ended")]
 
 
 @pytest.mark.proves("S1-51")
@@ -43,6 +51,9 @@ async def test_what_fails_sends_the_agent_back(stack: Stack) -> None:
     assert record["reason"] == "goal_reached"
     rounds = of_type(await stack.events(record["task_id"]), "acceptance_checked")
     assert [(one["round"], one["passed"]) for one in rounds] == [(1, False), (2, True)]
+    ledger = [one for one in (await stack.result(record["task_id"]))["effects"] if one["tool"] == "acceptance"]
+    assert [one["state"] for one in ledger] == ["failed", "done"]
+    assert len({one["idempotency_key"] for one in ledger}) == 2
     assert "exit code 1" in rounds[0]["verdicts"][0]["why"]
     second = (await stack.asked(record["task_id"]))[1]
     assert "not done yet" in str(second["body"]["messages"][-1])

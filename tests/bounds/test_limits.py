@@ -55,6 +55,31 @@ async def test_a_low_budget_is_told_once_for_each(stack: Stack) -> None:
     ]
 
 
+@pytest.mark.proves("S1-61")
+async def test_whoever_goes_on_trying_what_is_denied_is_stopped(bounded: Stack) -> None:
+    trying = '[[script:count n=30 tool=read_file input={"path": "nowhere"}]]'
+    record = await bounded.run(trying, "fenced")
+    assert (record["status"], record["reason"], record["partial"]) == ("failed", "policy_denied", True)
+    assert record["error"]["message"].startswith("The rules of this task denied 20 calls")
+    assert record["usage"]["tool_invocations"] == 20
+    assert (await bounded.result(record["task_id"]))["output"].startswith("Summary:")
+    last = (await bounded.asked(record["task_id"]))[-1]["body"]
+    assert "its limit of calls that the rules forbid" in str(last["messages"][-1])
+
+
+@pytest.mark.proves("S1-B06")
+async def test_time_that_the_tree_allows_is_told_as_such(bounded: Stack) -> None:
+    config = {"ttl": 3_000, "tree": {"ttl": 3_000}}
+    record = await bounded.run("[[script:forever]]", config=config)
+    low = [one for one in of_type(await bounded.events(record["task_id"]), "budget_low") if one["budget"] == "ttl"]
+    assert [(one["scope"], one["limit"]) for one in low] == [("session", 3_000.0)]
+    record = await bounded.run("[[script:forever]]", config={"tree": {"ttl": 3_000}})
+    [tree] = [one for one in of_type(await bounded.events(record["task_id"]), "budget_low") if one["budget"] == "ttl"]
+    assert tree["scope"] == "tree" and 2_000 < tree["limit"] <= 3_000 and tree["left"] <= 600
+    budgets = (await bounded.http.get(f"/tasks/{record['task_id']}/budget")).json()["budgets"]
+    assert [one["limit"] for one in budgets if one["budget"] == "ttl"] == [tree["limit"]]
+
+
 @pytest.mark.proves("S1-15", "S1-07")
 async def test_out_of_time_while_it_waits_for_people_is_their_timeout(bounded: Stack) -> None:
     task_id = await bounded.submit(calls(ask("Which?")), "curious", config={"ttl": 2_500})

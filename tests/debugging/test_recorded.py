@@ -42,7 +42,8 @@ async def test_a_rule_is_tried_on_what_was_answered(stack: Stack, tmp_path: Path
     assert again["status"] == "completed" and again["usage"]["cost_usd"] == 0 and again["usage"]["llm_calls"] == 0
     before, now = await trace(stack, task_id), await trace(stack, again["task_id"])
     results = [[tool["result"] for step in run["steps"] for tool in step["tools"]] for run in (before, now)]
-    assert results[1][1] == "The rules of this task forbid this call of bash. It was not run."
+    refused = "The rules of this task forbid this call of bash: deny bash \"rm *\", here 'rm kept.txt'. It was not run."
+    assert results[1][1] == refused
     assert [*results[0][:1], *results[0][2:]] == [*results[1][:1], *results[1][2:]]
     assert [step["models"][0]["text"] for step in before["steps"]] == [
         step["models"][0]["text"] for step in now["steps"]

@@ -26,6 +26,7 @@ from settings import ROOT
 from store.keys import Right
 from tests.layering import PACKAGES
 from tests.stack import Stack
+from workflows.registry import WORKFLOWS
 
 PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md"))]
 RUNNABLE = [page for page in PAGES if re.search(r"^```sh$", (ROOT / page).read_text(), re.MULTILINE)]
@@ -143,6 +144,12 @@ def test_the_map_names_every_folder_and_only_what_exists() -> None:
     mapped = first_cells("README.md", "The tree")
     assert all((ROOT / path).exists() for path in mapped)
     assert {*(f"{package}/" for package in (*PACKAGES, "tests", "docs")), "settings.py", "worker.py"} <= set(mapped)
+
+
+def test_the_architecture_names_every_workflow() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    named = re.findall(r"^\| `(\w+)` \|.*`workflows/\w+\.py` \|$", text, re.MULTILINE)
+    assert sorted(named) == sorted(workflow.__name__ for workflow in WORKFLOWS)
 
 
 def test_where_changes_land_exists() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.budget import LEAST_REPLY, Held, Share, TreeBudget, Wish, grant, shares, words
+from domain.budget import LEAST_REPLY, Held, Share, TreeBudget, Wish, grant, shares, time_of, words
 from domain.session import Limits, Usage
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -59,10 +59,21 @@ def test_another_session_needs_something_left(used: dict[str, int], lacking: str
 def test_what_is_left_in_words_and_when_it_is_little() -> None:
     limits = Limits(steps=10, tokens=1_000, cost_usd=0.5, tool_calls=5, ttl_ms=60_000)
     used = Usage(input_tokens=900, tool_invocations=1, cost_usd=0.1)
-    own = shares(limits, 3, used, 30_000)
+    own = shares(limits, 3, used, Share(kind="ttl", limit=60_000, used=30_000))
     assert words(own, [Share(kind="sessions", limit=3, used=1)]) == (
         "<budget>Left to this session: 7 steps, 100 tokens, $0.4000, 4 tool calls, 0.5 minutes. "
         "Left to you and all subagents together: 2 sessions.</budget>"
     )
     assert [one.kind for one in own if one.low(20)] == ["tokens"]
     assert [one.kind for one in shares(limits, 0, Usage(cost_usd=None)) if one.low(20)] == ["cost_usd"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "limit", "left"),
+    [(60, 60_000, 50_000), (59.5, 60_000, 49_500), (20, 20_000, 10_000), (90, 60_000, 60_000)],
+)
+def test_the_time_of_a_session_may_be_what_its_tree_had_left(seconds: float, limit: float, left: float) -> None:
+    """Written down a moment after its deadline was set, it has its own time; else what the deadline says."""
+    limits = Limits(ttl_ms=60_000)
+    time = time_of(limits, NOW, NOW + timedelta(seconds=seconds), NOW + timedelta(seconds=10))
+    assert (time.limit, time.left) == (limit, left)

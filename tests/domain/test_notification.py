@@ -40,3 +40,18 @@ def test_every_notice_has_words(type: str) -> None:
     notice = Notice(type=type, timestamp="now", data={"title": "Count\n files", "task_id": "t"})
     assert notice.subject.endswith(": Count files") and "\n" not in notice.subject and notice.text
     assert Notice(type=type, timestamp="now", data={}).subject
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("clarification", 'errand answer t r "…"'),
+        ("tool_approval", "errand approve t r"),
+        ("plan_approval", "errand approve t r"),
+        ("external_result", "errand answer t r --json-value '…'"),
+        ("missing_variables", "errand answer t r --json-value '…'"),
+    ],
+)
+def test_people_are_told_how_to_answer(kind: str, words: str) -> None:
+    data = {"kind": kind, "task_id": "t", "request_id": "r", "question": "x", "deadline": "soon"}
+    assert f"Answer with: {words}\n" in Notice(type="input_required", timestamp="", data=data).text

@@ -13,7 +13,7 @@ from tests.faults.caller import Accepted, Caller
 from tests.faults.workload import MARK
 from tests.launch import MODEL_KEY
 from tests.secrets import secrets_found
-from tests.stack import Stack, eventually
+from tests.stack import PATIENCE, Stack, eventually
 from workflows.replay import histories, replay
 
 REPLAYED = 60  # histories of each kind; a run may have thousands
@@ -85,14 +85,23 @@ async def _ends(stack: Stack, task: Accepted, status: str, found: Violations) ->
     ends = [row["type"] for row in rows if row["type"] in ("task_completed", "task_failed", "task_cancelled")]
     if len(ends) != 1:
         found.add("double", f"{task.id}: {ends}")
-    told = await stack.session(task.id).result()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            told = await stack.session(task.id).result()
+    except TimeoutError:
+        found.add("lost", f"the workflow of {task.id}, which is {status} in its row")
+        return
     if ends != [f"task_{status}"] or told["status"] != status:
         found.add("disagree", f"{task.id}: row {status}, events {ends}, Temporal {told['status']}")
 
 
 async def _heard(stack: Stack, task: Accepted, found: Violations) -> None:
     talk = Talk(stack, task.id)
-    await talk.rest()
+    try:
+        await talk.rest()
+    except AssertionError as error:
+        found.add("lost", str(error))
+        return
     if task.children:
         heard = Counter(await talk.heard())
         spawned = {row.id for row in await talk.children()}

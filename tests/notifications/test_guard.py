@@ -7,6 +7,7 @@ import pytest
 from activities.channels import channels
 from activities.channels.channel import Envelope, SendError
 from activities.tools.egress import Fetcher
+from domain.input_request import Kind
 from domain.notification import Channel, Notice, new_secret
 from store.keys import Right
 from tests.activities.tools.test_egress import LITERALS, Recording, names
@@ -107,6 +108,9 @@ async def test_a_redirect_is_not_followed(kind: Channel) -> None:
         ({"escalate_to": "nobody", "escalate_after": 2_000}, "/config/escalate_to"),
         ({"escalate_after": 2_000}, "/config/escalate_after"),
         ({"escalate_to": "nobody"}, "/config/escalate_to"),
+        ({"escalate_to": {}, "escalate_after": 2_000}, "/config/escalate_after"),
+        ({"escalate_to": {"clarification": "nobody"}, "escalate_after": 2_000}, "/config/escalate_to/clarification"),
+        ({"routes": {"tool_approval": "nobody"}}, "/config/routes/tool_approval"),
         ({"reminder_after": 5_000, "input_timeout": 5_000}, "/config/reminder_after"),
         ({"reminder_after": 9_000, "ttl": 8_000}, "/config/reminder_after"),
     ],
@@ -119,6 +123,14 @@ async def test_a_task_that_names_nobody_is_refused(told: Told, config: dict[str,
     assert found["pointer"] == pointer
     if found["code"] == "unknown_channel":
         assert made["name"] in found["allowed"]
+
+
+async def test_a_route_for_nothing_is_refused(told: Told) -> None:
+    config = {"routes": {"applause": "ops"}}
+    answer = await told.stack.http.post("/tasks", json={"agent": "asker", "input": "x", "config": config})
+    [found] = answer.json()["errors"]
+    assert (answer.status_code, found["pointer"]) == (422, "/config/routes/applause")
+    assert set(found["allowed"]) == {*Kind, "budget_low", "anomaly"}
 
 
 @pytest.mark.parametrize(

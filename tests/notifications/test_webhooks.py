@@ -5,7 +5,7 @@ import pytest
 from tests.notifications.receivers import Receiver
 from tests.notifications.subscribers import Told
 from tests.stack import calls, eventually
-from tests.supervision.people import answered, ask, waiting
+from tests.supervision.people import answer, answered, ask, waiting
 
 DOWN = "503 Service Unavailable"
 
@@ -152,6 +152,41 @@ async def test_a_question_is_told_reminded_of_and_escalated(told: Told, receiver
     await receiver.got("/team", 3)
     kinds = [one["type"] for one in await told.stack.events(task_id) if one["type"].startswith("input_")]
     assert kinds == ["input_required", "input_reminder", "input_escalated", "input_received"]
+
+
+@pytest.mark.proves("S1-26", "S1-27")
+async def test_routes_say_who_gets_which_escalation(told: Told, receiver: Receiver) -> None:
+    """Each kind to whom the task names for it, whatever that one subscribed to; what nobody answers likewise."""
+    names = {}
+    for name in ("desk", "safety", "chief"):
+        made = await told.subscribe(f"{receiver.url}/{name}", every_task=False, events=["task_failed"])
+        names[name] = made["name"]
+    hour = 3_600_000
+    config = {
+        "ttl": 72 * hour,
+        "max_steps": 2,
+        "routes": {"clarification": names["desk"], "tool_approval": names["safety"], "budget_low": names["chief"]},
+        "escalate_after": 24 * hour,
+        "escalate_to": {"tool_approval": names["chief"]},
+    }
+    rules = [{"permission": "bash", "action": "ask"}]
+    story = calls(ask("Which port?"), ("bash", {"command": "true"}))
+    task_id = await told.stack.submit(story, "asker", config=config, permissions=rules)
+    for place, kind in (("/desk", "clarification"), ("/safety", "tool_approval")):
+        [one] = await receiver.got(place)
+        assert (one.json["type"], one.json["data"]["kind"]) == ("input_required", kind)
+    await told.pass_time(told.stack.session(task_id), hours=25)
+    [up] = await receiver.got("/chief")
+    assert (up.json["type"], up.json["data"]["kind"]) == ("input_escalated", "tool_approval")
+    for request in await waiting(told.stack, task_id, 2):
+        yes = "80" if request["kind"] == "clarification" else {"approved": True}
+        assert (await answer(told.stack, task_id, request["id"], yes)).status_code == 202
+    await told.stack.wait(task_id)
+    _, low = await receiver.got("/chief", 2)
+    assert (low.json["type"], low.json["data"]["budget"]) == ("budget_low", "steps")
+    events = [one["to"] for one in await told.stack.events(task_id) if one["type"] == "input_escalated"]
+    assert events == [names["chief"]]
+    assert len(receiver.at("/desk")) == len(receiver.at("/safety")) == 1
 
 
 async def test_an_answered_question_is_not_reminded_of(told: Told, receiver: Receiver) -> None:

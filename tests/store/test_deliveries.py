@@ -70,6 +70,31 @@ async def test_the_feed_has_no_gap_whoever_writes(pool: Pool, accept: Accept) ->
     assert read == list(range(head + 1, head + 1 + 8 * 15 * 3))
 
 
+async def test_what_is_on_its_way_to_a_subscription_ends_with_it(pool: Pool, accept: Accept) -> None:
+    mine, other = await subscribed(pool), await subscribed(pool)
+    ref = await accept()
+    await events.append(pool, "", [events.to_row(ref, DONE)])
+    await subscriptions.remove(pool, "default", mine, "")
+    [one] = await found(pool, mine)
+    assert (one.status, one.last_error, one.next_at) == (DeliveryStatus.FAILED, "The subscription was removed.", None)
+    assert [one.status for one in await found(pool, other)] == [DeliveryStatus.PENDING]
+
+
+async def test_what_is_on_its_way_keeps_no_words_longer_than_its_task(pool: Pool, accept: Accept) -> None:
+    mine = await subscribed(pool)
+    ref = await accept()
+    await events.append(pool, "", [events.to_row(ref, DONE)])
+    await pool.execute(
+        "UPDATE sessions SET status = 'completed', live = false, keep_until = now() - interval '1 s' WHERE id = $1",
+        ref.session_id,
+    )
+    assert await pool.fetchval("SELECT remove_content('default', $1)", ref.conversation_id)
+    [one] = await found(pool, mine)
+    assert one.status is DeliveryStatus.FAILED and "content was removed" in (one.last_error or "")
+    assert await pool.fetchval("SELECT body FROM deliveries WHERE id = $1", one.id) == ""
+    assert await deliveries.again(pool, "default", one.id) is None
+
+
 async def test_an_attempt_told_twice_counts_once_and_what_stands_stays(pool: Pool, accept: Accept) -> None:
     mine = await subscribed(pool)
     await events.append(pool, new_id(), [events.to_row(await accept(), DONE)])

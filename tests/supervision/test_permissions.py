@@ -1,10 +1,13 @@
 """Permissions: rules that only tighten, approvals for one call only, boundaries, and whose key may say yes."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
+from domain.input_request import Answered
+from store import input_requests
 from store.keys import Right
 from tests.stack import Stack, calls, eventually, of_type, steps
 from tests.supervision.people import agent, answer, answered, ask, bash, bearer, output, waiting
@@ -40,7 +43,17 @@ async def test_rules_on_commands_and_paths(people: Stack) -> None:
     states = [one["state"] for one in await results(people, record["task_id"])]
     assert states == ["ok", "failed", "failed", "ok", "failed", "failed", "failed", "ok"]
     said = await output(people, record["task_id"])
-    assert "The rules of this task forbid this call of bash. It was not run." in said
+    named = "The rules of this task forbid this call of bash: deny bash \"*\", here 'rm -rf y'. It was not run."
+    assert named in said
+    assert "deny bash \"*secret*\", here 'echo secret'" in said
+    assert "deny write_file \"keys/*\", here 'keys/id'" in said
+    returned = [
+        one["rule"] for one in of_type(await people.events(record["task_id"]), "tool_returned") if "rule" in one
+    ]
+    assert rule("write_file", "keys/*", "deny") in returned and len(returned) == 4
+    entries = (await people.http.get(f"/tasks/{record['task_id']}/audit")).json()["items"]
+    denied = [one["subject"] for one in entries if one["action"] == "tool_denied"]
+    assert len(denied) == 4 and any(one.endswith('by deny bash "*secret*"') for one in denied)
 
 
 @pytest.mark.proves("S1-61", "S1-62")
@@ -103,11 +116,49 @@ async def test_an_approval_serves_one_call_only(people: Stack) -> None:
     assert [one["state"] for one in await results(people, task_id)] == ["ok", "failed"]
 
 
+@pytest.mark.proves("S1-61")
 async def test_whoever_approves_cannot_approve_what_is_denied(people: Stack) -> None:
+    """Refused with the rule's name, and the request stays open, also where several are answered at once."""
     task_id = await people.submit(calls(bash("touch a")), "careful")
-    record = await answered(people, task_id, {"approved": True, "arguments": {"command": "rm -rf ."}})
-    assert record["reason"] == "goal_reached"
-    assert "which the rules of this task forbid" in await output(people, task_id)
+    [request] = await waiting(people, task_id)
+    changed = {"approved": True, "arguments": {"command": "touch a; rm -rf ."}}
+    together = {"conversation_id": task_id, "transport": "stream", "answers": {request["id"]: changed}}
+    for refused in (
+        await answer(people, task_id, request["id"], changed),
+        await people.http.post("/conversations/run", json=together),
+    ):
+        assert (refused.status_code, refused.json()["type"]) == (422, "urn:errand:problem:denied-by-rule")
+        assert refused.json()["rule"] == rule("bash", "*", "deny")
+        assert refused.json()["errors"][0]["pointer"] == "/input/arguments"
+        assert "rm -rf" not in refused.text  # what was sent is not repeated
+    assert [one["id"] for one in await waiting(people, task_id)] == [request["id"]]
+    await answered(people, task_id, {"approved": True, "arguments": {"command": "touch b"}})
+    assert await exists(people, task_id, "b")
+
+
+@pytest.mark.proves("S1-61")
+async def test_an_inline_subagent_asks_under_its_parents_rules(people: Stack) -> None:
+    inline = ("delegate", {"agent": "asking-helper", "prompt": steps([bash("danger")])})
+    task_id = await people.submit(calls(inline), "asking-lead", permissions=[rule("bash", "rm *", "deny")])
+    [request] = await waiting(people, task_id)
+    assert request["details"]["rule"] == rule("bash", "danger*", "ask")
+    refused = await answer(people, task_id, request["id"], {"approved": True, "arguments": {"command": "rm x"}})
+    assert (refused.status_code, refused.json()["rule"]) == (422, rule("bash", "rm *", "deny"))
+    await answered(people, task_id, {"approved": False})
+
+
+@pytest.mark.proves("S1-61")
+async def test_the_session_itself_refuses_what_is_denied(people: Stack) -> None:
+    """An answer that reached the store past the API decides nothing against the rules."""
+    task_id = await people.submit(calls(bash("touch a")), "careful")
+    [request] = await waiting(people, task_id)
+    document = {"tenant": "default", "id": request["id"], "session_id": task_id, "by": "nobody", "events": []}
+    past = {"approved": True, "arguments": {"command": "rm -rf . ; touch past"}}
+    await input_requests.answer(people.pool, {**document, "answer": json.dumps(past)})
+    await people.session(task_id).signal("answered", Answered(id=request["id"]))
+    assert (await people.wait(task_id))["reason"] == "goal_reached"
+    assert 'which the rules of this task forbid: deny bash "*"' in await output(people, task_id)
+    assert not await exists(people, task_id, "past")
 
 
 async def test_an_agent_that_may_not_ask_ends_at_its_gate(people: Stack) -> None:
@@ -220,5 +271,8 @@ async def test_a_task_may_forbid_a_subagent(people: Stack) -> None:
     record = await people.run(calls(task, inline), "asking-lead", permissions=rules)
     said = await output(people, record["task_id"])
     assert said.count("There is no subagent 'asking-helper' for you. Available: mute-helper.") == 2
+    assert said.count("A rule forbids it: deny delegation \"asking-*\", here 'asking-helper'.") == 2
+    told = [one.get("rule") for one in of_type(await people.events(record["task_id"]), "tool_returned")]
+    assert told == [rules[0], rules[0]]
     whole = (await people.http.get(f"/conversations/{record['task_id']}")).json()
     assert [one["children"] for one in whole["sessions"]] == [[]]

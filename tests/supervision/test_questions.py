@@ -195,3 +195,18 @@ async def test_a_mute_subagents_question_goes_to_its_parent_and_from_there_to_pe
     started = of_type(await people.events(task_id), "subagent_started")
     resumed = (await people.http.get(f"/sessions/{started[1]['child_session_id']}")).json()
     assert (resumed["parent_session_id"], resumed["status"]) == (child, "completed")
+
+
+@pytest.mark.proves("S1-13", "S1-14")
+async def test_the_shipped_assistant_asks_and_works_with_the_answer(people: Stack) -> None:
+    """What the page about supervision lets a newcomer try, offline."""
+    task_id = await people.submit("Ask me how many prime numbers I want, then print them", "assistant")
+    [request] = await waiting(people, task_id)
+    assert (request["kind"], request["question"]) == ("clarification", "How many prime numbers do you want?")
+    refused = await answer(people, task_id, request["id"], "seven")
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/input")
+    assert (await answered(people, task_id, 7))["reason"] == "goal_reached"
+    assert "7 prime numbers: 2, 3, 5, 7, 11, 13, 17." in await output(people, task_id)
+    unheard = {"input_timeout": 1_000, "on_input_timeout": "deny", "ttl": 60_000}
+    record = await people.run("Ask me how many squares I want, then print them", "assistant", config=unheard)
+    assert "I have no answer: Nobody answered in time." in await output(people, record["task_id"])

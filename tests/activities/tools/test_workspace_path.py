@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from activities.tools import workspace_path
-from activities.tools.workspace_path import PathError, Workspace
+from activities.tools.workspace_path import Workspace
+from domain.subject import PathError
 
 SECRET = b"the secret outside"
 

@@ -1,0 +1,98 @@
+"""Subjects: what a tool is used on, read from its arguments, as permission rules match it."""
+
+import os
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import httpx2
+from pydantic import BaseModel, ConfigDict
+
+MOUNT = "/workspace"  # where commands see the workspace; accepted from the model as a prefix
+MAX_DEPTH = 40
+_BETWEEN = re.compile(r"[;&|\n(){}`]|\$\(")
+
+
+class SubjectKind(StrEnum):
+    NAME = "name"  # the text itself, as of an agent
+    COMMAND = "command"
+    PATH = "path"
+    HOST = "host"
+
+
+class Subject(BaseModel):
+    """Which argument rules match on, and how it is read. Declared, not programmed, so that whoever approves a call with
+    other arguments is judged by the same rules, wherever that happens."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: SubjectKind = SubjectKind.NAME
+    fields: tuple[str, ...]  # the first one that is given
+
+    def of(self, arguments: Mapping[str, Any]) -> list[str]:
+        """Each of several must be allowed."""
+        value = next((value for name in self.fields if (value := arguments.get(name))), "")
+        if not isinstance(value, str):
+            return [""]
+        if self.kind is SubjectKind.COMMAND:
+            return commands_in(value)
+        if self.kind is SubjectKind.PATH:
+            return [named(value)]
+        return [host_of(value) if self.kind is SubjectKind.HOST else value]
+
+
+def subjects_of(subject: Subject | None, arguments: Mapping[str, Any]) -> list[str]:
+    return subject.of(arguments) if subject is not None else [""]
+
+
+def commands_in(command: str) -> list[str]:
+    """The whole command, and each command in it: rules must agree to all of them.
+
+    Cut without regard to quotes: an innocent text may look like a command, but no command passes as a text.
+    """
+    parts = [part.strip() for part in _BETWEEN.split(command)]
+    return list(dict.fromkeys([command.strip(), *(part for part in parts if part)]))
+
+
+def host_of(url: str) -> str:
+    """The one name by which rules know a host; none if it is not a URL."""
+    try:
+        return (httpx2.URL(url).host or "").lower().rstrip(".")
+    except (httpx2.InvalidURL, ValueError):
+        return ""
+
+
+class PathError(Exception):
+    """A path cannot be used; the message is for the model and says why."""
+
+
+def parts(path: str) -> tuple[str, ...]:
+    """The names on the way from the workspace to `path`; none for the workspace itself."""
+    if "\0" in path:
+        raise PathError("The path contains a NUL character.")
+    if path == MOUNT or path.startswith(MOUNT + "/"):
+        path = path[len(MOUNT) :].lstrip("/") or "."
+    if path.startswith("/"):
+        raise PathError(f"{path!r} is absolute. Give a path relative to the workspace.")
+    names = tuple(name for name in path.split("/") if name not in ("", "."))
+    if ".." in names:
+        raise PathError(f"{path!r} contains '..'. Only paths inside the workspace can be used.")
+    if len(names) > MAX_DEPTH:
+        raise PathError(f"The path has more than {MAX_DEPTH} folders.")
+    for name in names:
+        try:
+            size = len(os.fsencode(name))
+        except UnicodeEncodeError:
+            raise PathError("The path contains characters that no file name can have.") from None
+        if size > 255:
+            raise PathError("A name in the path is longer than 255 bytes.")
+    return names
+
+
+def named(path: str) -> str:
+    """The one name by which rules know what `path` leads to; of a path that cannot be used, the path itself."""
+    try:
+        return "/".join(parts(path)) or "."
+    except PathError:
+        return path
