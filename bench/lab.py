@@ -37,6 +37,7 @@ class Lab:
     pool: Pool
     pids: dict[str, int]
     database_url: str
+    model_url: str
 
     async def bare(self, steps: int, model: str = MODEL) -> str:
         """One whole bare loop; answers its workflow id."""
@@ -62,7 +63,7 @@ async def open_lab() -> AsyncIterator[Lab]:
             api = httpx2.AsyncClient(base_url=info.api_url, timeout=PATIENCE)
             async with api, await connect(url := local.database_url(settings)) as pool:
                 pids = {part.name: part.pid for part in info.parts if part.pid} | {"bare": bare.pid}
-                lab = Lab(Ours(api, client), api, client, pool, pids, url)
+                lab = Lab(Ours(api, client), api, client, pool, pids, url, _model(info))
                 await _warm_up(lab)
                 yield lab
 
@@ -84,12 +85,15 @@ async def _stack(settings: Settings, folder: Path) -> AsyncIterator[StackInfo]:
 
 @asynccontextmanager
 async def _bare_worker(settings: Settings, info: StackInfo, folder: Path) -> AsyncIterator[Process]:
-    model = next(part.address for part in info.parts if part.name == "model")
     told = replace(
-        settings, temporal_address=info.temporal_address, anthropic_base_url=model, anthropic_api_key=OFFLINE_KEY
+        settings, temporal_address=info.temporal_address, anthropic_base_url=_model(info), anthropic_api_key=OFFLINE_KEY
     )
     async with _process("bare", "bench.bare_worker", variables(told), folder) as bare:
         yield bare
+
+
+def _model(info: StackInfo) -> str:
+    return next(part.address for part in info.parts if part.name == "model")
 
 
 @asynccontextmanager

@@ -33,9 +33,16 @@ async def connect(url: str, *, min_size: int = 0, max_size: int = 10, command_ti
         command_timeout=command_timeout,
         timeout=5.0,
         server_settings={"jit": "off"},
+        reset=_keep,
     )
     assert pool is not None
     return pool
+
+
+async def _keep(connection: object) -> None:
+    """No setting, advisory lock or LISTEN of ours outlives its transaction on a connection of the pool, so nothing has
+    to be reset when one is given back; that would be a second round trip after every statement. asyncpg itself still
+    rolls back what was left open."""
 
 
 async def patiently(deed: Callable[[], Awaitable[T]], *, seconds: float, pause: float = 0.2) -> T:

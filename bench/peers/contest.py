@@ -14,9 +14,8 @@ from bench.peers.peer import Peer, PeerFailed, stage
 from store.scratch import scratch_database, stored_bytes
 from workflows.client import conversation_workflow_id, session_workflow_id
 
-HTTP = (
-    "Makes a real model call, streamed over HTTP through the anthropic SDK from the offline model; the models of the "
-    "bare loop and of the peers answer in process."
+STREAMED = (
+    "Its model calls are streamed, as watchers of Errand see every word at once. The other peers ask for whole answers."
 )
 
 
@@ -70,8 +69,8 @@ def home_team(lab: Lab) -> list[Contestant]:
     database = lab.database_url.rpartition("/")[2]
     return [
         Contestant("bare loop", bare, lab.pids["bare"]),
-        Contestant("bare loop with our model call", calling, lab.pids["bare"], note=HTTP),
-        Contestant("Errand", ours, lab.pids["worker"], database, HTTP, check),
+        Contestant("bare loop with our model call", calling, lab.pids["bare"], note=STREAMED),
+        Contestant("Errand", ours, lab.pids["worker"], database, STREAMED, check),
     ]
 
 
@@ -93,7 +92,8 @@ async def _visitor(
         raise AssertionError("never asked")
 
     try:
-        up = await opened.enter_async_context(stage(python, peer.module, address, url, folder / f"{peer.name}.log"))
+        log = folder / f"{peer.name}.log"
+        up = await opened.enter_async_context(stage(python, peer.module, address, url, lab.model_url, log))
     except PeerFailed as error:
         return Contestant(peer.title, unable, note=peer.note, missing=str(error))
 

@@ -5,19 +5,25 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
-from bench.peers.script import Done, prompt, result, wanted
+from bench.peers.asking import ask, call_of, tool_result, words_of
+from bench.peers.script import Done, counted, prompt, result
 
 
 async def model(state: MessagesState) -> dict[str, Any]:
-    seen = sum(isinstance(message, ToolMessage) for message in state["messages"])
-    if seen < wanted(str(state["messages"][0].content)):
-        call = {"name": "look", "args": {"number": seen}, "id": f"call-{seen}"}
-        return {"messages": [AIMessage("", tool_calls=[call])]}
-    return {"messages": [AIMessage(str(seen))]}
+    blocks = await ask([as_sent(message) for message in state["messages"]])
+    call = call_of(blocks)
+    calls = [{"name": call["name"], "args": call["input"], "id": call["id"]}] if call else []
+    return {"messages": [AIMessage(blocks, tool_calls=calls)]}
+
+
+def as_sent(message: AnyMessage) -> dict[str, Any]:
+    if isinstance(message, ToolMessage):
+        return tool_result(message.tool_call_id, str(message.content))
+    return {"role": "assistant" if isinstance(message, AIMessage) else "user", "content": message.content}
 
 
 async def tool(state: MessagesState) -> dict[str, Any]:
@@ -47,6 +53,6 @@ async def contestant(temporal: str, database: str) -> AsyncIterator[Callable[[in
             config = {"configurable": {"thread_id": str(uuid.uuid4())}, "recursion_limit": 2 * steps + 10}
             opening = {"messages": [HumanMessage(prompt(steps))]}
             ended = await compiled.ainvoke(opening, config, durability="sync")
-            return Done(int(ended["messages"][-1].content))
+            return Done(counted(words_of(ended["messages"][-1].content)))
 
         yield run

@@ -1,6 +1,5 @@
 """The process of LangGraph's server, with the graph of langgraph_postgres.py and the PostgreSQL saver."""
 
-import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,11 +9,12 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph_api.cli import run_server
 
 HERE = Path(__file__)
+DATABASE = Path("langgraph-database").read_text()  # from langgraph_server.py
 
 
 @asynccontextmanager
 async def saver() -> AsyncIterator[AsyncPostgresSaver]:
-    async with AsyncPostgresSaver.from_conn_string(os.environ["PEER_DATABASE"]) as made:
+    async with AsyncPostgresSaver.from_conn_string(DATABASE) as made:
         await made.setup()
         yield made
 

@@ -6,7 +6,6 @@ are given to LangGraph's PostgreSQL saver here, as its configuration allows, and
 """
 
 import asyncio
-import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,13 +15,12 @@ from pathlib import Path
 from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 
-from bench.peers.script import Done, prompt
+from bench.peers.asking import words_of
+from bench.peers.script import Done, counted, prompt
 
 SERVER = Path(__file__).with_name("langgraph_serve.py")
 STARTS_WITHIN = 90.0
-# no traces, no usage figures, no question whether there is a newer version
-QUIET = {"LANGSMITH_TRACING": "false", "LANGCHAIN_TRACING_V2": "false", "LANGGRAPH_CLI_NO_ANALYTICS": "1"}
-QUIET |= {"LANGGRAPH_NO_VERSION_CHECK": "true", "LOG_LEVEL": "WARNING"}
+DATABASE = Path("langgraph-database")  # tells the server its address, which has a password, in our own folder
 
 
 @asynccontextmanager
@@ -30,8 +28,8 @@ async def contestant(temporal: str, database: str) -> AsyncIterator[Callable[[in
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    env = os.environ | QUIET | {"PEER_DATABASE": database}
-    server = await asyncio.create_subprocess_exec(sys.executable, "-P", str(SERVER), str(port), env=env)
+    await asyncio.to_thread(DATABASE.write_text, database)
+    server = await asyncio.create_subprocess_exec(sys.executable, "-P", str(SERVER), str(port))
     try:
         client = get_client(url=f"http://127.0.0.1:{port}", timeout=600)
         await _answers(client, server)
@@ -45,7 +43,7 @@ async def contestant(temporal: str, database: str) -> AsyncIterator[Callable[[in
                 config={"recursion_limit": 2 * steps + 10},
                 durability="sync",
             )
-            return Done(int(ended["messages"][-1]["content"]))
+            return Done(counted(words_of(ended["messages"][-1]["content"])))
 
         yield run
     finally:

@@ -15,7 +15,9 @@ from temporalio.langgraph import graph as graph_of
 from temporalio.worker import Worker
 from typing_extensions import TypedDict
 
-from bench.peers.script import Done, prompt, result, wanted
+with workflow.unsafe.imports_passed_through():
+    from bench.peers.asking import ask, call_of, tool_result, words_of
+    from bench.peers.script import Done, counted, prompt, result
 
 QUEUE = "peer-langgraph"
 ACTIVITY = {"execute_in": "activity", "start_to_close_timeout": timedelta(seconds=60)}
@@ -28,21 +30,17 @@ class State(TypedDict):
 
 
 async def model(state: State) -> dict[str, Any]:
-    seen = sum(message["role"] == "tool" for message in state["messages"])
-    if seen < wanted(state["messages"][0]["content"]):
-        call = {"name": "look", "args": {"number": seen}, "id": f"call-{seen}"}
-        return {"messages": [{"role": "assistant", "content": "", "tool_calls": [call]}]}
-    return {"messages": [{"role": "assistant", "content": str(seen)}]}
+    return {"messages": [{"role": "assistant", "content": await ask(state["messages"])}]}
 
 
 async def tool(state: State) -> dict[str, Any]:
-    (call,) = state["messages"][-1]["tool_calls"]
-    content = result(call["args"]["number"])
-    return {"messages": [{"role": "tool", "content": content, "tool_call_id": call["id"]}]}
+    call = call_of(state["messages"][-1]["content"])
+    assert call is not None
+    return {"messages": [tool_result(call["id"], result(call["input"]["number"]))]}
 
 
 async def after_model(state: State) -> str:
-    return "tool" if "tool_calls" in state["messages"][-1] else END
+    return "tool" if call_of(state["messages"][-1]["content"]) else END
 
 
 def build() -> StateGraph:
@@ -61,7 +59,7 @@ class LangGraphLoop:
     async def run(self, steps: int) -> int:
         opening = {"messages": [{"role": "user", "content": prompt(steps)}]}
         ended = await graph_of("loop").compile().ainvoke(opening, {"recursion_limit": 2 * steps + 10})
-        return int(ended["messages"][-1]["content"])
+        return counted(words_of(ended["messages"][-1]["content"]))
 
 
 @asynccontextmanager

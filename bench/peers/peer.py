@@ -15,13 +15,16 @@ from typing import Any
 from bench.ours import PATIENCE
 from bench.peers.script import Done
 from deploy.child import enter, tail
+from deploy.plan import OFFLINE_KEY
 from deploy.state import StackError
 from settings import ROOT
 
 VENV = ROOT / ".venv-peers"
 LOCK = "bench/peers/requirements.txt"
 STARTS_WITHIN = 120.0
-QUIET = {"LANGSMITH_TRACING": "false", "OPENAI_AGENTS_DISABLE_TRACING": "1"}  # nothing leaves this machine
+# nothing leaves this machine: no traces, no usage figures, no question whether there is a newer version
+QUIET = {"LANGSMITH_TRACING": "false", "LANGCHAIN_TRACING_V2": "false", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
+QUIET |= {"LANGGRAPH_CLI_NO_ANALYTICS": "1", "LANGGRAPH_NO_VERSION_CHECK": "true", "LOG_LEVEL": "WARNING"}
 
 ROWS = (
     "No server between the calls: the process that runs the loop writes the result of each step as one row, where "
@@ -106,8 +109,9 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(python: Path, module: str, temporal: str, database: str, log: Path) -> AsyncIterator[Stage]:
+async def stage(python: Path, module: str, temporal: str, database: str, model: str, log: Path) -> AsyncIterator[Stage]:
     """It sees nothing of our environment, and ends with us however we end."""
+    asking = {"ANTHROPIC_BASE_URL": model, "ANTHROPIC_API_KEY": OFFLINE_KEY}  # where every SDK looks for them
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             *(str(python), "-P", str(ROOT / "bench" / "peers" / "stage.py"), module),
@@ -115,7 +119,7 @@ async def stage(python: Path, module: str, temporal: str, database: str, log: Pa
             stdout=PIPE,
             stderr=output,
             cwd=log.parent,
-            env={"PATH": os.defpath, "HOME": str(log.parent)} | QUIET,
+            env={"PATH": os.defpath, "HOME": str(log.parent)} | QUIET | asking,
             start_new_session=True,
             preexec_fn=partial(enter, {}, os.getpid(), signal.SIGKILL),
         )

@@ -4,27 +4,19 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from pydantic_ai import Agent, ModelMessage, ModelResponse, TextPart, ToolCallPart, UsageLimits
+from pydantic_ai import Agent, UsageLimits
 from pydantic_ai.durable_exec.temporal import PydanticAIPlugin, PydanticAIWorkflow, TemporalDurability
-from pydantic_ai.messages import ToolReturnPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.anthropic import AnthropicModel
 from temporalio import workflow
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from bench.peers.script import Done, prompt, result, wanted
+from bench.peers.script import Done, counted, prompt, result
 
 QUEUE = "peer-pydantic-ai"
 
 
-def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    seen = sum(isinstance(part, ToolReturnPart) for message in messages for part in message.parts)
-    if seen < wanted(str(messages[0].parts[0].content)):
-        return ModelResponse(parts=[ToolCallPart("look", {"number": seen})])
-    return ModelResponse(parts=[TextPart(str(seen))])
-
-
-agent = Agent(FunctionModel(model), name="loop", capabilities=[TemporalDurability()])
+agent = Agent(AnthropicModel("offline"), name="loop", capabilities=[TemporalDurability()])
 
 
 @agent.tool_plain
@@ -39,7 +31,7 @@ class PydanticAILoop(PydanticAIWorkflow):
     @workflow.run
     async def run(self, steps: int) -> int:
         answer = await agent.run(prompt(steps), usage_limits=UsageLimits(request_limit=None))
-        return int(answer.output)
+        return counted(answer.output)
 
 
 @asynccontextmanager

@@ -42,7 +42,8 @@ def as_table(results: Sequence[Result], rounds: int) -> str:
 
     return "\n\n".join(
         [
-            f"rounds: {rounds}; each figure is the ratio to the bare loop in the same round, median [range]",
+            f"rounds: {rounds}; each figure is the ratio to the bare loop in the same round, median [range]\n"
+            "the bare loop and DBOS alone pass short words; all others ask the same offline model over HTTP",
             f"{line(HEADER)}\n{'-' * (sum(widths) + 2 * len(widths) - 2)}",
             *("\n".join([_scale(group[0]), *map(line, rows)]) for group, rows in zip(groups, tables, strict=True)),
             "\n".join(f"[{number}] {note}" for number, note in enumerate(notes, 1)),

@@ -2,9 +2,11 @@
 
 import base64
 import random
+import re
 from typing import NamedTuple
 
-PROMPT = "Take {} steps."
+PROMPT = '[[script:count n={} tool=look input={{"number": 0}}]]'
+_COUNTED = re.compile(r"Counted (\d+) steps")
 
 
 class Done(NamedTuple):
@@ -15,12 +17,14 @@ class Done(NamedTuple):
 
 
 def prompt(steps: int) -> str:
+    """Tells the offline model what to answer."""
     return PROMPT.format(steps)
 
 
-def wanted(text: str) -> int:
-    """How many steps a prompt asks for."""
-    return int(text.split()[1])
+def counted(answer: str) -> int:
+    """How many results the model says it has seen."""
+    found = _COUNTED.match(answer)
+    return int(found[1]) if found else 0
 
 
 def result(number: int) -> str:

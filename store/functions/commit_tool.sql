@@ -5,9 +5,10 @@ DECLARE
 BEGIN
     IF p ->> 'effect' = 'read' THEN
         INSERT INTO tool_calls (tenant, node, call_index, session_id, tool, effect, holder, attempt, state, result,
-                                started_at, ended_at)
+                                sources, description, started_at, ended_at)
         VALUES (t, p ->> 'node', (p ->> 'index')::int, p ->> 'session_id', p ->> 'tool', 'read', p ->> 'holder',
                 (p ->> 'attempt')::int, p ->> 'state', p ->> 'text',
+                coalesce(p ->> 'sources', '[]'), coalesce(p ->> 'description', ''),
                 coalesce((p ->> 'started_at')::timestamptz, now()), now())
         ON CONFLICT DO NOTHING;
         IF FOUND THEN
@@ -16,7 +17,9 @@ BEGIN
         END IF;
         RETURN true;
     END IF;
-    UPDATE tool_calls SET state = p ->> 'state', result = p ->> 'text', ended_at = now()
+    UPDATE tool_calls SET state = p ->> 'state', result = p ->> 'text', ended_at = now(),
+                          sources = coalesce(p ->> 'sources', sources),
+                          description = coalesce(p ->> 'description', description)
      WHERE tenant = t AND node = p ->> 'node' AND call_index = (p ->> 'index')::int
        AND holder = p ->> 'holder' AND attempt = (p ->> 'attempt')::int AND state = 'started';
     IF NOT FOUND THEN

@@ -1,4 +1,4 @@
--- Notes how a call ended: what it was based on, and in the audit log its result, if it touched something, or its denial.
+-- Notes in the audit log how a call ended, if it touched something or was denied.
 CREATE OR REPLACE FUNCTION end_effect(p jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     t   text := p ->> 'tenant';
@@ -6,11 +6,6 @@ DECLARE
     denied boolean := coalesce((p ->> 'denied')::boolean, false);
 BEGIN
     SELECT * INTO c FROM tool_calls WHERE tenant = t AND node = p ->> 'node' AND call_index = (p ->> 'index')::int;
-    IF p ->> 'sources' IS NOT NULL OR p ->> 'description' IS NOT NULL THEN
-        UPDATE tool_calls SET sources = coalesce(p ->> 'sources', sources),
-                              description = coalesce(p ->> 'description', description)
-         WHERE tenant = t AND node = c.node AND call_index = c.call_index;
-    END IF;
     IF c.kind IS NOT NULL OR denied THEN
         PERFORM append_audit(t, s.conversation_id, coalesce(p ->> 'actor', 'agent ' || coalesce(p ->> 'agent', s.agent)),
                              CASE WHEN denied THEN 'tool_denied' ELSE 'tool_ended' END, s.id,

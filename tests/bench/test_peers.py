@@ -15,7 +15,7 @@ from bench.peers.__main__ import main
 from bench.peers.contest import Contestant, Figures, Result, compete, home_team, visitors
 from bench.peers.peer import LOCK, PEERS, Peer, PeerFailed, stage
 from bench.peers.report import as_json, as_table
-from bench.peers.script import prompt, result, wanted
+from bench.peers.script import counted, result
 from settings import ROOT
 from store.scratch import scratch_database, stored_bytes
 from tests.bench.own_contestant import TOO_LONG
@@ -50,7 +50,7 @@ async def test_a_contest(lab: Lab, tmp_path: Path) -> None:
 
 async def test_a_peer_that_takes_fewer_steps_is_no_measurement(lab: Lab, tmp_path: Path) -> None:
     address = lab.temporal.service_client.config.target_host
-    async with stage(PYTHON, OWN.module, address, "", tmp_path / "own.log") as up:
+    async with stage(PYTHON, OWN.module, address, "", lab.model_url, tmp_path / "own.log") as up:
         with pytest.raises(PeerFailed, match="ended after 0 of 2 steps"):
             await up.run(2)
 
@@ -104,7 +104,7 @@ def test_every_peer_has_its_file_and_can_be_chosen() -> None:
 
 
 def test_the_script_is_the_same_each_time() -> None:
-    assert wanted(prompt(12)) == 12
+    assert counted("Counted 12 steps. The last result was: x") == 12 and counted("No.") == 0
     assert len(result(3)) == 1_024 and result(3) == result(3) != result(4)
 
 
@@ -115,5 +115,5 @@ def test_the_lock_file_has_hashes_and_names_no_index() -> None:
     assert "://" not in lock and "index" not in lock
     asked = (ROOT / LOCK).with_suffix(".in").read_text()
     pins = re.findall(r"^([a-z-]+)(?:\[[a-z,]+\])?(==\S+)", asked, re.MULTILINE)
-    assert len(pins) == 10
+    assert len(pins) == 11
     assert all(f"\n{name}{version} " in f"\n{lock}" for name, version in pins)

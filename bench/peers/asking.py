@@ -1,0 +1,34 @@
+"""The model call of those peers that leave it to their user: one whole answer through the anthropic SDK."""
+
+from typing import Any
+
+import anthropic
+
+Blocks = list[dict[str, Any]]
+
+LOOK: Any = {
+    "name": "look",
+    "description": "Look at the thing with this number.",
+    "input_schema": {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]},
+}
+
+client = anthropic.AsyncAnthropic()  # its address and key are in the environment, as the SDK's users have them there
+
+
+async def ask(messages: list[dict[str, Any]]) -> Blocks:
+    """The content of the answer."""
+    chat: Any = messages
+    reply = await client.messages.create(model="offline", max_tokens=4_096, messages=chat, tools=[LOOK])
+    return [block.to_dict(mode="json") for block in reply.content]
+
+
+def call_of(blocks: Blocks) -> dict[str, Any] | None:
+    return next((block for block in blocks if block["type"] == "tool_use"), None)
+
+
+def words_of(blocks: Blocks) -> str:
+    return "".join(block["text"] for block in blocks if block["type"] == "text")
+
+
+def tool_result(call_id: str, text: str) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call_id, "content": text}]}

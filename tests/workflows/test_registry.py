@@ -1,0 +1,9 @@
+"""The runner answers in the workflow's place that no payload has a context; what asks for one must not be there."""
+
+from workflows import client as door
+
+
+async def test_nothing_asks_in_which_context_a_payload_is_converted() -> None:
+    converter = (await door.connect(lazy=True, address="127.0.0.1:1")).data_converter
+    assert converter.payload_codec is None
+    assert converter.external_storage is None
