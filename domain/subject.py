@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-import httpx2
+from httpx2 import URL, InvalidURL
 from pydantic import BaseModel, ConfigDict
 
 MOUNT = "/workspace"  # where commands see the workspace; accepted from the model as a prefix
@@ -58,8 +58,8 @@ def commands_in(command: str) -> list[str]:
 def host_of(url: str) -> str:
     """The one name by which rules know a host; none if it is not a URL."""
     try:
-        return (httpx2.URL(url).host or "").lower().rstrip(".")
-    except (httpx2.InvalidURL, ValueError):
+        return (URL(url).host or "").lower().rstrip(".")
+    except (InvalidURL, ValueError):
         return ""
 
 

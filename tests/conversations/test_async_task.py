@@ -326,7 +326,8 @@ async def gated(stack: Stack) -> tuple[list[str], list[str], list[str]]:
 @pytest.mark.proves("S3-33", "S3-19")
 async def test_delegation_is_permitted_by_the_name_of_its_target(team: Stack) -> None:
     strict, _, _ = await gated(team)
-    assert strict[0] == "There is no subagent 'scribe' for you. Available: helper. Nothing was started."
+    refused = "There is no subagent 'scribe' for you. Available: helper. Nothing was started."
+    assert strict[0] == f'{refused} A rule forbids it: deny delegation "scribe".'
     assert "status: launched" in strict[1]
 
 

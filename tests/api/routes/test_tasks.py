@@ -109,7 +109,8 @@ async def test_spec_becomes_messages_workspace_and_limits(api: httpx2.AsyncClien
     assert session is not None
     assert session.parent_session_id == earlier and session.thread_id == session.workspace_id == task_id
     asked = {"ttl_ms": 3_600_000, "steps": 5, "tokens": 1_000, "cost_usd": 1.0}
-    assert session.limits.model_dump() == asked | {"tool_calls": None, "repeats": 8, "repeats_warning": 4}
+    usual = {"tool_calls": None, "repeats": 8, "repeats_warning": 4, "denied": 20}
+    assert session.limits.model_dump() == asked | usual
     assert session.models == ["claude-haiku-4-5"]
     rows = await pool.fetch("SELECT id, kind, parts FROM inbox WHERE thread_id = $1", task_id)
     kept = {row["id"]: row for row in rows}
