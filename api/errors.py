@@ -143,7 +143,7 @@ def respond(error: Exception, request_id: str) -> Response:
         return _of_ours(Unavailable("The database has no schema yet: run `python -m store.migrate`."), request_id)
     if isinstance(error, AWAY) and not isinstance(error, ValueError):  # a value asyncpg cannot send is a bug
         log.warning("%s: the database is away (%s)", request_id, type_name(error))
-        return _of_ours(Unavailable("The database is away; try again shortly."), request_id)
+        return _of_ours(Unavailable("The database is away or overloaded; try again shortly."), request_id)
     # the message itself may hold what a caller sent, so only the place is logged
     place = "".join(traceback.format_tb(error.__traceback__)[-4:])
     log.error("%s: %s\n%s", request_id, type_name(error), place)

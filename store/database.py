@@ -10,15 +10,18 @@ Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record] | asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
 T = TypeVar("T")
 
-# What a server that died, restarts or dropped us looks like; asyncpg raises InternalClientError for some of it.
+# What a server that died, restarts or dropped us looks like; asyncpg raises InternalClientError for some of it. And what
+# undid a transaction for reasons of the server's own: asked again, it goes through.
 AWAY: tuple[type[BaseException], ...] = (
     asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
+    asyncpg.OperatorInterventionError,  # it shuts down, starts, crashed; somebody cancelled the statement
+    asyncpg.InsufficientResourcesError,  # too many connections, no memory, no room
+    asyncpg.TransactionRollbackError,  # a deadlock
+    asyncpg.LockNotAvailableError,
+    asyncpg.ReadOnlySQLTransactionError,  # another server is the first one now
+    asyncpg.InvalidCachedStatementError,  # the schema was changed beneath us; asyncpg forgets what it knew
     asyncpg.InternalClientError,
     asyncpg.InterfaceError,
-    asyncpg.TooManyConnectionsError,
     ConnectionError,
     TimeoutError,
     OSError,

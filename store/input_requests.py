@@ -38,6 +38,9 @@ async def answer_all(pool: Pool, given: list[dict[str, Any]], rest: list[dict[st
     """All of `given` or nothing, and with them those of `rest` that are still open; answers why not, or None."""
     try:
         async with pool.acquire() as connection, connection.transaction():
+            # the session and all its requests before any counter: one of them may be answered or expire beside this
+            for row in (_SESSION, _REQUESTS):
+                await connection.execute(row, *_named([*given, *rest]))
             for document in given:
                 said = json.loads(await connection.fetchval(_ANSWER, json.dumps(document)))
                 if "answered" not in said:
@@ -50,6 +53,13 @@ async def answer_all(pool: Pool, given: list[dict[str, Any]], rest: list[dict[st
 
 
 _ANSWER = "SELECT answer_request($1::jsonb)"
+_REQUESTS = "SELECT 1 FROM input_requests WHERE tenant = $1 AND id = ANY($2::text[]) ORDER BY id FOR UPDATE"
+_SESSION = """SELECT 1 FROM sessions WHERE tenant = $1 AND id IN (
+                  SELECT session_id FROM input_requests WHERE tenant = $1 AND id = ANY($2::text[])) FOR NO KEY UPDATE"""
+
+
+def _named(documents: list[dict[str, Any]]) -> tuple[str, list[str]]:
+    return documents[0]["tenant"] if documents else "", [document["id"] for document in documents]
 
 
 async def settle(pool: Pool, document: dict[str, Any]) -> InputRequest:

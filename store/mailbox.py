@@ -111,6 +111,12 @@ async def deliver(
 ) -> None:
     """Consumed by reading: no inbox brings them any more. If that changes the mailbox, `event` is told."""
     async with pool.acquire() as connection, connection.transaction():
+        # the inbox first: that is how a session takes a message and the outcome it brings
+        await connection.execute(
+            "SELECT 1 FROM inbox WHERE tenant = $1 AND id = ANY($2::text[]) ORDER BY id FOR NO KEY UPDATE",
+            tenant,
+            message_ids,
+        )
         read = await connection.fetch(
             """UPDATE mailbox SET delivered_to = $3
                 WHERE tenant = $1 AND message_id = ANY($2::text[]) AND delivered_to IS NULL RETURNING message_id""",

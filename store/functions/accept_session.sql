@@ -82,6 +82,12 @@ BEGIN
             refused := jsonb_build_object('budget', spent);
             RAISE EXCEPTION 'refused';
         END IF;
+        IF NOT queued AND s ->> 'conversation_id' <> s ->> 'id' THEN
+            -- whoever ends a session has locked the conversation too, so what is live here stays so until we are done
+            SELECT jsonb_build_object('busy', id) INTO refused FROM sessions
+             WHERE tenant = t AND thread_id = s ->> 'thread_id' AND live;
+            IF refused IS NOT NULL THEN RAISE EXCEPTION 'refused'; END IF;
+        END IF;
         INSERT INTO threads (tenant, id, conversation_id, parent_thread_id, name, agent, depth)
         VALUES (t, s ->> 'thread_id', s ->> 'conversation_id', s ->> 'parent_thread_id',
                 coalesce(s ->> 'thread_name', s ->> 'agent'), s ->> 'agent', coalesce((s ->> 'depth')::int, 0))

@@ -17,12 +17,12 @@ BEGIN
                         started_at = coalesce(started_at, now()), updated_at = now(), retry = NULL
      WHERE tenant = t AND id = sid AND version < (p ->> 'version')::bigint
        AND status NOT IN ('completed', 'failed', 'cancelled');
+    IF (p ->> 'attempt')::int > 1 THEN   -- before the counters of the events, which are locked after the session
+        UPDATE sessions SET retry = NULL, updated_at = now() WHERE tenant = t AND id = sid AND retry IS NOT NULL;
+    END IF;
     -- lines of one session may begin at the same time, so the version cannot tell whether watchers know of this step
     PERFORM append_events(p ->> 'idem', (p ->> 'attempt')::int > 1, p -> 'events');
-    IF (p ->> 'attempt')::int > 1 THEN
-        UPDATE sessions SET retry = NULL, updated_at = now() WHERE tenant = t AND id = sid AND retry IS NOT NULL;
-        PERFORM append_events('', false, p -> 'again');
-    END IF;
+    IF (p ->> 'attempt')::int > 1 THEN PERFORM append_events('', false, p -> 'again'); END IF;
     SELECT * INTO s FROM sessions WHERE tenant = t AND id = sid;
     RETURN jsonb_build_object(
         'status', s.status, 'plan', s.plan, 'cancel_requested', s.cancel_requested, 'tools', to_jsonb(s.tools),

@@ -19,6 +19,8 @@ BEGIN
         IF s.cancel_requested IS NOT NULL AND p ->> 'status' <> 'cancelled' THEN
             RETURN jsonb_build_object('cancel_requested', s.cancel_requested);
         END IF;
+        -- before the session gives up its place: whoever wants that place has locked the conversation and would wait for us
+        UPDATE conversations SET updated_at = now() WHERE tenant = t AND id = s.conversation_id;
         INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, step, body)
         SELECT t, m ->> 'id', m ->> 'parent', s.id, m ->> 'idem', m ->> 'kind', m ->> 'author', m ->> 'line',
                (m ->> 'step')::int, m ->> 'body'
@@ -32,7 +34,6 @@ BEGIN
                             version = greatest(version, (p ->> 'version')::bigint),
                             ended_at = now(), updated_at = now()
          WHERE tenant = t AND id = s.id;
-        UPDATE conversations SET updated_at = now() WHERE tenant = t AND id = s.conversation_id;
         DELETE FROM reservations WHERE tenant = t AND session_id = s.id;
         -- a session that has ended waits for nobody
         UPDATE input_requests SET status = CASE p ->> 'reason' WHEN 'input_timeout' THEN 'expired' ELSE 'withdrawn' END

@@ -6,6 +6,9 @@ DECLARE
     d   deliveries%ROWTYPE;
     sub subscriptions%ROWTYPE;
 BEGIN
+    -- the subscription first: whoever removes it ends its deliveries
+    SELECT * INTO sub FROM subscriptions WHERE tenant = t
+       AND id = (SELECT subscription_id FROM deliveries WHERE tenant = t AND id = p ->> 'id') FOR UPDATE;
     SELECT * INTO d FROM deliveries WHERE tenant = t AND id = p ->> 'id' FOR UPDATE;
     IF d.status <> 'pending' OR d.last_try = p ->> 'try' THEN RETURN d.status; END IF;
     UPDATE deliveries SET attempts = attempts + 1, last_try = p ->> 'try', status = p ->> 'status',
@@ -13,7 +16,6 @@ BEGIN
                           next_at = now() + make_interval(secs => (p ->> 'pause')::double precision),
                           delivered_at = CASE p ->> 'status' WHEN 'delivered' THEN now() END
      WHERE tenant = t AND id = d.id;
-    SELECT * INTO sub FROM subscriptions WHERE tenant = t AND id = d.subscription_id FOR UPDATE;
     IF p ->> 'status' = 'delivered' THEN
         UPDATE subscriptions SET failing_since = NULL, last_error = NULL
          WHERE tenant = t AND id = sub.id AND failing_since IS NOT NULL;

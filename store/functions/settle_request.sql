@@ -4,6 +4,9 @@ DECLARE
     t text := p ->> 'tenant';
     r input_requests%ROWTYPE;
 BEGIN
+    -- the session first, as everywhere: whoever ends or cancels it has its row before those of requests and counters
+    PERFORM 1 FROM sessions WHERE tenant = t
+        AND id = (SELECT session_id FROM input_requests WHERE tenant = t AND id = p ->> 'id') FOR NO KEY UPDATE;
     SELECT * INTO r FROM input_requests WHERE tenant = t AND id = p ->> 'id' FOR UPDATE;
     IF r.status = 'open' THEN
         UPDATE input_requests SET status = 'expired' WHERE tenant = t AND id = r.id;
