@@ -194,10 +194,13 @@ async def _look(sweep: Sweep) -> None:
 
 async def _beat(pool: Pool, name: str, sandbox: str, tools: Collection[str]) -> None:
     while True:
-        with contextlib.suppress(*AWAY):
-            await workers.beat(pool, name, sandbox, tools)
-        if buried := await asyncio.to_thread(bury_orphans):
-            log.warning("ended %d sandboxes whose worker was killed", buried)
+        try:
+            with contextlib.suppress(*AWAY):
+                await workers.beat(pool, name, sandbox, tools)
+            if buried := await asyncio.to_thread(bury_orphans):
+                log.warning("ended %d sandboxes whose worker was killed", buried)
+        except Exception:  # a worker that nobody sees any more is taken for dead
+            log.exception("a heartbeat of this worker failed")
         await asyncio.sleep(5)
 
 

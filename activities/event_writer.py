@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import logging
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,15 +13,27 @@ from domain.session import SessionRef
 from store import events
 from store.database import Pool, patiently
 
+log = logging.getLogger("errand.worker")
+
 INTERVAL = 0.03  # seconds between flushes: a stream of events goes in batches
 # seconds that a lone event waits: a quick call ends meanwhile, and its commit takes the event along in one transaction
 GATHER = 0.015
+
+
+@dataclass
+class Batch:
+    """What goes into one write; by its name a repeat is known."""
+
+    name: str
+    rows: list[dict[str, Any]]
+    tried: bool = False
 
 
 class EventWriter:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._buffer: list[tuple[SessionRef, Event, datetime]] = []
+        self._batch: Batch | None = None  # under way: a write that is cut off is repeated
         self._wake = asyncio.Event()
         self._writing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -33,7 +47,8 @@ class EventWriter:
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
-        await self._flush(seconds=2)
+        while self._batch or self._buffer:
+            await self._flush(seconds=2)
 
     def put(self, ref: SessionRef, event: Event) -> None:
         """Publish soon. A delta joins the one before it, so a slow database costs latency and not memory."""
@@ -62,15 +77,19 @@ class EventWriter:
 
     async def _flush(self, seconds: float) -> None:
         async with self._writing:
-            batch, self._buffer = self._buffer, []
-            if not batch:
-                return
-            rows = [events.to_row(*item) for item in batch]
-            name, tries = new_id(), 0
+            if self._batch is None:
+                items, self._buffer = self._buffer, []
+                if not items:
+                    return
+                self._batch = Batch(new_id(), [events.to_row(*item) for item in items])
+            batch = self._batch
 
             async def write() -> None:
-                nonlocal tries
-                tries += 1
-                await events.append(self._pool, name, rows, again=tries > 1)
+                again, batch.tried = batch.tried, True
+                await events.append(self._pool, batch.name, batch.rows, again=again)
 
-            await patiently(write, seconds=seconds)
+            try:
+                await patiently(write, seconds=seconds)
+            except Exception:  # these are lost; whatever it was, it must not silence all that come after them
+                log.exception("%d events could not be written", len(batch.rows))
+            self._batch = None

@@ -81,8 +81,6 @@ class Sweep:
         found = await sessions.unsettled(self._pool, SILENT_SECONDS, STARTING_SECONDS)
         outcomes = await asyncio.gather(*(one(session) for session in found), return_exceptions=True)
         failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-        if failed and len(failed) == len(found):
-            raise failed[0]
         if failed:  # one that cannot be mended must not keep the others from it
             log.warning("%d of %d sessions could not be looked at: %r", len(failed), len(found), failed[0])
         for tenant, conversation_id, message_id in await conversations.untold(self._pool):
@@ -90,6 +88,8 @@ class Sweep:
             await conversations.told(self._pool, tenant, message_id)
         for tenant, conversation_id in await conversation_state.stranded(self._pool, SILENT_SECONDS):
             await self._door.reopen(tenant, conversation_id)
+        if failed and len(failed) == len(found):
+            raise failed[0]
 
     @activity.defn(name="sweep")
     @beating
@@ -97,13 +97,22 @@ class Sweep:
         swept = Swept()
         await workers.forget_stale(self._pool)
         await idempotency.forget_old(self._pool)
-        await self.look(swept)
+        failed: Exception | None = None
+        try:
+            await self.look(swept)
+        except Exception as error:  # whatever cannot be looked at, the rest is not to wait for it
+            failed = error
+        await self._tidy(swept)
+        if failed is not None:
+            raise failed
+        return swept
+
+    async def _tidy(self, swept: Swept) -> None:
         swept.removed = await self._forget()
         await audit.seal(self._pool)
         await self._dispatcher.repair()
         await deliveries.forget_old(self._pool, NOTICE_DAYS)
         await notices.forget_old(self._pool, NOTICE_DAYS)
-        return swept
 
     async def _look_at(self, session: sessions.Session, swept: Swept) -> None:
         swept.looked_at += 1

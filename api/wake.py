@@ -31,6 +31,8 @@ class Wake:
                 log.warning("lost the connection that listens for events; reconnecting")
             except AWAY:
                 pass
+            except Exception:  # whatever it is, readers need somebody who listens
+                log.exception("cannot listen for events")
             self.listening = False
             await asyncio.sleep(RECONNECT_SECONDS)
 

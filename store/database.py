@@ -10,8 +10,8 @@ Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record] | asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
 T = TypeVar("T")
 
-# What a server that died, restarts or dropped us looks like; asyncpg raises InternalClientError for some of it. And what
-# undid a transaction for reasons of the server's own: asked again, it goes through.
+# What a server that died, restarts or dropped us looks like; asyncpg raises InternalClientError for some of it. And
+# what undid a transaction for reasons of the server's own: asked again, it goes through.
 AWAY: tuple[type[BaseException], ...] = (
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,  # it shuts down, starts, crashed; somebody cancelled the statement

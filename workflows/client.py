@@ -19,7 +19,7 @@ from temporalio.client import (
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from domain.conversation import (
     Claim,
@@ -41,7 +41,7 @@ from domain.input_request import Answered
 from domain.session import SessionInput
 from domain.step import StopRequest
 from workflows.attributes import of_conversation
-from workflows.refusals import is_away, is_not_yet, refusal
+from workflows.refusals import is_away, is_not_yet, is_over, refusal
 from workflows.telemetry import plugins
 
 ANSWER_WITHIN = timedelta(seconds=2)
@@ -121,7 +121,7 @@ class Door:
         except WorkflowUpdateRPCTimeoutOrCancelledError:
             return False
         except (RPCError, RuntimeError) as error:
-            if is_away(error) or (isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND):
+            if is_away(error) or is_over(error):
                 return False
             raise
         return True
@@ -149,14 +149,14 @@ class Door:
         try:
             pending: list[str] = await handle.query("mailbox", result_type=list[str], rpc_timeout=DECIDE_WITHIN)
         except (RPCError, RuntimeError) as error:
-            if isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
+            if is_over(error):
                 return None
             raise Unavailable("No worker answered for the live mailbox.") from error
         except WorkflowQueryFailedError as error:
             raise Unavailable("The live mailbox could not be read.") from error
         return pending
 
-    # words; one that has closed needs none of them. False: Temporal is away
+    # words; one that has closed needs none of them. False: Temporal did not take them
 
     async def answered(self, session_id: str, request_id: str) -> bool:
         """Tell a session that a request of it has an answer."""
@@ -175,7 +175,7 @@ class Door:
         try:
             await handle.signal(signal, args=words, rpc_timeout=ANSWER_WITHIN)
         except (RPCError, RuntimeError) as error:
-            return not is_away(error)
+            return is_over(error)
         return True
 
     async def sweep(self) -> None:

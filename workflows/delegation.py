@@ -1,6 +1,5 @@
 """Delegation inside a session: inline lines, children that are waited for, and waits for several of them."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
@@ -11,7 +10,7 @@ from domain.delegation import Begun, DelegationCall, Door, Settle
 from domain.session import Line
 from domain.step import ModelReply, ToolCall, ToolOutcome
 from workflows import steps
-from workflows.running import Ending, Running, cause
+from workflows.running import Ending, Running, all_of, cause
 
 DOORS = frozenset(Door)
 
@@ -47,7 +46,7 @@ async def delegate(
             for call in calls
         ]
     session.check()
-    return list(await asyncio.gather(*(_follow(session, line, reply.head, begun, run_line) for begun in batch.calls)))
+    return await all_of([_follow(session, line, reply.head, begun, run_line) for begun in batch.calls])
 
 
 async def _follow(session: Running, line: Line, node: str, begun: Begun, run_line: RunLine) -> ToolOutcome:
@@ -74,7 +73,11 @@ async def _follow(session: Running, line: Line, node: str, begun: Begun, run_lin
     elif begun.ids:
         await _gather(session, begun)
     session.check()
-    return await session.wait(steps.settle_delegation(settle))
+    try:
+        return await session.wait(steps.settle_delegation(settle))
+    except ActivityError as error:
+        session.check()
+        return ToolOutcome(index=begun.index, name=begun.door, state="unknown", preview=cause(error)[1][:160])
 
 
 async def _run_inline(session: Running, line: Line, begun: Begun, settle: Settle, run_line: RunLine) -> Settle:

@@ -1,8 +1,7 @@
 """The loop: think, act, observe, again. One function over a line, so that an inline delegate can nest it."""
 
-import asyncio
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
@@ -15,10 +14,9 @@ from domain.session import Line, Reason, Usage
 from domain.step import Effect, ModelCall, ModelReply, Purpose, StopRequest, ToolCall, ToolOutcome, ToolRequest
 from domain.stop_rules import CUT_OFF, Next, decide
 from workflows import acceptance, asking, bounds, delegation, steps
-from workflows.running import Ending, Running, Stopped, cause
+from workflows.running import Ending, Running, Stopped, all_of, cause
 from workflows.story import current_details, step_result
 
-T = TypeVar("T")
 NOT_APPROVED = (
     "Nothing with an effect may run before your plan is approved. Look around, then submit the plan with update_plan."
 )
@@ -160,17 +158,7 @@ async def _outcomes(session: Running, line: Line, reply: ModelReply) -> list[Too
     deeds = [
         _listed(run_tool(session, line, reply.head, call)) for call in reply.calls if not delegation.is_delegation(call)
     ]
-    return [outcome for part in await _all([*deeds, _hand_on(session, line, reply)]) for outcome in part]
-
-
-async def _all(deeds: list[Coroutine[Any, Any, T]]) -> list[T]:
-    """What they came to; if one cannot go on, the others have come to an end too before that is told."""
-    done: list[T] = []
-    for outcome in await asyncio.gather(*deeds, return_exceptions=True):
-        if isinstance(outcome, BaseException):
-            raise outcome
-        done.append(outcome)
-    return done
+    return [outcome for part in await all_of([*deeds, _hand_on(session, line, reply)]) for outcome in part]
 
 
 async def _listed(deed: Coroutine[Any, Any, ToolOutcome]) -> list[ToolOutcome]:
@@ -185,9 +173,9 @@ async def _hand_on(session: Running, line: Line, reply: ModelReply) -> list[Tool
     """The delegations of a reply begin together, as far as they may begin at all."""
     calls = [call for call in reply.calls if delegation.is_delegation(call)]
     refused = [call for call in calls if _withheld(session, call)]
-    outcomes = await _all([run_tool(session, line, reply.head, call) for call in refused])
+    outcomes = await all_of([run_tool(session, line, reply.head, call) for call in refused])
     asked = [call for call in calls if call.ask and call not in refused]
-    approvals = await _all([asking.approve_tool(session, line, reply.head, call) for call in asked])
+    approvals = await all_of([asking.approve_tool(session, line, reply.head, call) for call in asked])
     denied = [call for call, approval in zip(asked, approvals, strict=True) if approval is None]
     begun = [call for call in calls if call not in refused and call not in denied]
     outcomes += [_denied(call) for call in denied]

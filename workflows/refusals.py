@@ -5,8 +5,23 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from domain.errors import Conflict, ErrandError, Invalid, NotFound, TooMany, Unavailable
 
-_AWAY = frozenset({RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED})
-_NOT_YET = frozenset({RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.ABORTED, RPCStatusCode.RESOURCE_EXHAUSTED})
+_AWAY = frozenset(
+    {
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+        RPCStatusCode.CANCELLED,
+        RPCStatusCode.UNKNOWN,  # a connection that broke under a call
+        RPCStatusCode.INTERNAL,
+    }
+)
+_NOT_YET = frozenset(
+    {
+        RPCStatusCode.FAILED_PRECONDITION,
+        RPCStatusCode.ABORTED,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
+        RPCStatusCode.NOT_FOUND,
+    }
+)
 
 
 def is_away(error: RPCError | RuntimeError) -> bool:
@@ -15,9 +30,14 @@ def is_away(error: RPCError | RuntimeError) -> bool:
 
 
 def is_not_yet(error: RPCError | RuntimeError) -> bool:
-    """An Update that meets a workflow task which is thrown away, as at continue-as-new, or that finds too many others
-    under way, was never seen: ask again."""
+    """An Update that meets a workflow task which is thrown away, as at continue-as-new, that comes while the workflow
+    closes, or finds too many others under way, was never seen: ask again."""
     return isinstance(error, RPCError) and error.status in _NOT_YET
+
+
+def is_over(error: RPCError | RuntimeError) -> bool:
+    """There is nobody who could be told, and nobody who needs to be."""
+    return isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND
 
 
 def refusal(cause: BaseException | None) -> ErrandError:

@@ -1,6 +1,7 @@
 """Running: what a live session shares between its lines: its state, its stop, and the activities under way."""
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from temporalio import workflow
@@ -149,3 +150,13 @@ def cause(error: ActivityError) -> tuple[str, str]:
     if isinstance(inner, ApplicationError):
         return inner.type or "Error", inner.message
     return type(inner).__name__, str(inner)
+
+
+async def all_of(deeds: list[Coroutine[Any, Any, T]]) -> list[T]:
+    """What they came to; if one cannot go on, the others have come to an end too before that is told."""
+    done: list[T] = []
+    for outcome in await asyncio.gather(*deeds, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
+        done.append(outcome)
+    return done

@@ -96,6 +96,23 @@ async def test_words_that_nobody_could_be_told_of_are_heard(stack: Stack) -> Non
     assert words[1:] == ["Mind the gap."]
 
 
+async def test_one_that_cannot_be_looked_at_holds_up_nothing_else(stack: Stack) -> None:
+    broken = await stack.submit(HANGS)
+    talk = await stack.submit("[[script:say text=here]]")
+    await stack.seen(broken, "message_delta")
+    await stack.wait(talk)
+    await stack.pool.execute("UPDATE sessions SET cancel_requested = '{}' WHERE id = $1", broken)
+    await stack.age(broken)
+    message_id = new_id()
+    await conversations.add_message(stack.pool, "default", talk, talk, message_id, "Mind the gap.", untold=True)
+    await stack.pool.execute("UPDATE inbox SET created_at = now() - interval '1 minute' WHERE id = $1", message_id)
+    await Door(stack.client, "errand").sweep()
+    assert await conversations.untold(stack.pool) == []
+    await stack.pool.execute("UPDATE sessions SET cancel_requested = NULL WHERE id = $1", broken)
+    await stack.cancel(broken)
+    await stack.wait(broken)
+
+
 async def _deferred(stack: Stack, task_id: str) -> dict[str, list[dict[str, str]]] | None:
     found: dict[str, list[dict[str, str]]] | None = (await stack.record(task_id))["deferred_tools"]
     return found

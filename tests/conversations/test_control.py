@@ -9,7 +9,7 @@ from domain.mailbox import LONGEST, rest
 from domain.session import Status
 from store.sessions import Session
 from tests.conversations.talk import BROKEN, HANG, Call, Gate, Scenes, Talk, async_task, chain, gather, say, slow, task
-from tests.stack import Stack, of_type
+from tests.stack import Stack, eventually, of_type
 
 scene = Scenes(at_once=5)
 
@@ -119,6 +119,27 @@ async def test_every_open_call_ends_before_the_last_event_and_the_next_turn_is_v
     assert events[-1]["type"] == "task_cancelled"
     after = await talk.ended(await talk.say(say("Valid.")))  # the offline model refuses calls without results
     assert after.status is Status.COMPLETED and after.parent_session_id == talk.id
+
+
+@pytest.mark.proves("S1-18")
+async def test_a_stop_that_meets_the_result_of_a_subagent_is_an_end_like_any_other(team: Stack) -> None:
+    """The result is being written down, which takes long: that is called off, and the session has its own ending."""
+    gate = Gate()
+    talk = await Talk.begin(team, chain([task(gate.then())]))
+    await team.seen((await talk.child()).id, "tool_called")
+    async with team.pool.acquire() as connection, connection.transaction():
+        await connection.execute("SELECT 1 FROM tool_calls WHERE session_id = $1 FOR UPDATE", talk.id)
+        gate.open()
+
+        async def waits() -> bool:
+            held = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%commit_tool%'"
+            return bool(await team.pool.fetchval(held))
+
+        await eventually(waits, pause=0.05, what="the result waits to be written")
+        await team.cancel(talk.id)
+        ended = await talk.ended(talk.id)
+    assert (ended.status, ended.reason) == (Status.CANCELLED, "caller_cancel")
+    await team.session(talk.id).result()  # its own word, not what a sweep found
 
 
 @scene

@@ -120,9 +120,7 @@ async def test_a_call_that_is_repeated_beside_another_of_its_session(pool: Pool,
     ref = await accept()
     await messages.commit_step(pool, step(ref, new_id(), 5, "x"))
     told = [to_row(ref, MessageReceived(kind="user", author="x", preview="x"))]
-    await messages.note_retry(
-        pool, {"tenant": ref.tenant, "session_id": ref.session_id, "retry": "{}", "events": []}
-    )
+    await messages.note_retry(pool, {"tenant": ref.tenant, "session_id": ref.session_id, "retry": "{}", "events": []})
     begun = {"tenant": ref.tenant, "session_id": ref.session_id, "idem": new_id(), "version": 1, "step": 1}
     repeated = {**begun, "attempt": 2, "take": [], "events": told, "again": []}
     async with held(pool, "sessions", f"id = '{ref.session_id}'") as others:
