@@ -90,6 +90,6 @@ class EventWriter:
 
             try:
                 await patiently(write, seconds=seconds)
-            except Exception:  # these are lost; whatever it was, it must not silence all that come after them
-                log.exception("%d events could not be written", len(batch.rows))
+            except Exception as error:  # these are lost; it must not silence all that come after them
+                log.error("%d events could not be written (%s)", len(batch.rows), type(error).__name__)
             self._batch = None

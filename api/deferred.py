@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from api import answering, lookup, run, submit, words
+from api import answering, lookup, submit, words
 from api.auth import Caller
 from api.conversation_bodies import Message
 from api.conversation_schemas import Handle, handle
@@ -11,7 +11,7 @@ from api.once import Once
 from api.parts import Parts
 from api.run import Turn
 from api.submit import Place
-from domain.errors import Conflict
+from domain.errors import Conflict, Refusal
 from domain.input_request import DEFERRED, DeferredCall, DeferredTools, InputRequest, Kind, RequestStatus
 from domain.session import Status
 from store import conversations, input_requests, sessions
@@ -43,8 +43,23 @@ def _call(request: InputRequest) -> dict[str, Any]:
 
 async def go_on(parts: Parts, caller: Caller, conversation_id: str, wish: Message, once: Once) -> Turn:
     """The session at work gets these answers; approvals that are left out are denied, calls have failed."""
-    if (known := await once.answered(parts.pool, caller.tenant)) is not None:
-        return Turn(Handle.model_validate_json(known), replayed=True)
+    if (before := await _before(parts, caller, once)) is not None:
+        return before
+    try:
+        return await _go_on(parts, caller, conversation_id, wish, once)
+    except Refusal:
+        # a repeat under way beside the first one finds its requests answered
+        if (before := await _before(parts, caller, once)) is not None:
+            return before
+        raise
+
+
+async def _before(parts: Parts, caller: Caller, once: Once) -> Turn | None:
+    known = await once.answered(parts.pool, caller.tenant)
+    return Turn(Handle.model_validate_json(known), replayed=True) if known is not None else None
+
+
+async def _go_on(parts: Parts, caller: Caller, conversation_id: str, wish: Message, once: Once) -> Turn:
     await lookup.open_conversation(parts, caller, conversation_id)
     assert wish.answers is not None
     live = await sessions.live_of_thread(parts.pool, caller.tenant, conversation_id)
@@ -55,21 +70,22 @@ async def go_on(parts: Parts, caller: Caller, conversation_id: str, wish: Messag
     given = [await _given(parts, caller, live, request_id, value) for request_id, value in wish.answers.items()]
     rest = [(one, LEFT_OUT[one.kind]) for one in waiting if one.kind in DEFERRED and one.id not in wish.answers]
     message_id = await _words(parts, caller, live, wish, once)
+    answer = handle(live.id, conversation_id, steered=message_id is not None)
     late = await input_requests.answer_all(
         parts.pool,
+        caller.tenant,
         [answering.document(caller, live, request, value) for request, value in given],
         [answering.document(caller, live, request, value) for request, value in rest],
+        once.record(answer.model_dump_json()),
     )
     if late is not None:
-        if message_id is not None:
+        if message_id is not None and await _before(parts, caller, once) is None:  # else they are the first one's too
             await conversations.drop_message(parts.pool, caller.tenant, message_id)
         raise answering.settled(RequestStatus(late))
     if message_id is not None:  # before the answers, so that both are read in one step
         await words.tell(parts, caller, conversation_id, conversation_id, message_id, live.id)
     for request, _ in (*given, *rest):
         await answering.tell(parts, live.id, request.id)
-    answer = handle(live.id, conversation_id, steered=message_id is not None)
-    await run.remember(parts, caller, once, answer)
     return Turn(answer)
 
 

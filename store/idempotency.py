@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel
 
-from store.database import Pool
+from store.database import Connection, Pool
 
 KEPT_HOURS = 24
 
@@ -13,14 +13,14 @@ class Answered(BaseModel):
     response: str
 
 
-async def find(pool: Pool, tenant: str, key: str) -> Answered | None:
+async def find(pool: "Pool | Connection", tenant: str, key: str) -> Answered | None:
     row = await pool.fetchrow(
         "SELECT digest, status, response FROM idempotency WHERE tenant = $1 AND key = $2", tenant, key
     )
     return Answered(**dict(row)) if row else None
 
 
-async def reserve(pool: Pool, tenant: str, key: str, answered: Answered) -> Answered:
+async def reserve(pool: "Pool | Connection", tenant: str, key: str, answered: Answered) -> Answered:
     """Write down the answer before the deed; answers what stands, which is an earlier request's if there was one."""
     await pool.execute(
         """INSERT INTO idempotency (tenant, key, digest, status, response) VALUES ($1, $2, $3, $4, $5)

@@ -8,7 +8,10 @@ import asyncpg
 from domain.input_request import InputRequest
 from domain.plan import Plan
 from domain.session import SessionRef
+from store import idempotency
+from store.accepting import IdempotencyRecord
 from store.database import Pool, call
+from store.idempotency import Answered
 
 _COLUMNS = """id, conversation_id, session_id, kind, question, details, answer_schema, status, answer, answered_by,
               answered_at, deadline, on_expiry, default_answer, created_at, gate"""
@@ -34,19 +37,29 @@ class _Late(Exception):
     """A request was settled before; its status is what the exception says."""
 
 
-async def answer_all(pool: Pool, given: list[dict[str, Any]], rest: list[dict[str, Any]]) -> str | None:
-    """All of `given` or nothing, and with them those of `rest` that are still open; answers why not, or None."""
+async def answer_all(
+    pool: Pool,
+    tenant: str,
+    given: list[dict[str, Any]],
+    rest: list[dict[str, Any]],
+    record: IdempotencyRecord | None = None,
+) -> str | None:
+    """All of `given` or nothing, and with them those of `rest` that are still open, and what a repeat is answered;
+    answers why not, or None."""
     try:
         async with pool.acquire() as connection, connection.transaction():
             # the session and all its requests before any counter: one of them may be answered or expire beside this
             for row in (_SESSION, _REQUESTS):
-                await connection.execute(row, *_named([*given, *rest]))
+                await connection.execute(row, tenant, [document["id"] for document in (*given, *rest)])
             for document in given:
                 said = json.loads(await connection.fetchval(_ANSWER, json.dumps(document)))
                 if "answered" not in said:
                     raise _Late(said.get("status", "withdrawn"))
             for document in rest:
                 await connection.execute(_ANSWER, json.dumps(document))
+            if record is not None:
+                answered = Answered(digest=record.digest, status=record.status, response=record.response)
+                await idempotency.reserve(connection, tenant, record.key, answered)
     except _Late as late:
         return str(late)
     return None
@@ -56,10 +69,6 @@ _ANSWER = "SELECT answer_request($1::jsonb)"
 _REQUESTS = "SELECT 1 FROM input_requests WHERE tenant = $1 AND id = ANY($2::text[]) ORDER BY id FOR UPDATE"
 _SESSION = """SELECT 1 FROM sessions WHERE tenant = $1 AND id IN (
                   SELECT session_id FROM input_requests WHERE tenant = $1 AND id = ANY($2::text[])) FOR NO KEY UPDATE"""
-
-
-def _named(documents: list[dict[str, Any]]) -> tuple[str, list[str]]:
-    return documents[0]["tenant"] if documents else "", [document["id"] for document in documents]
 
 
 async def settle(pool: Pool, document: dict[str, Any]) -> InputRequest:

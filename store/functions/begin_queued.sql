@@ -21,5 +21,6 @@ BEGIN
     RETURN '{}';
 EXCEPTION WHEN unique_violation THEN
     SELECT id INTO other FROM sessions WHERE tenant = s.tenant AND thread_id = s.thread_id AND live;
+    IF other IS NULL THEN RETURN begin_queued(p); END IF;   -- it has just ended: the place is free
     RETURN jsonb_build_object('busy', other);
 END $$;

@@ -96,7 +96,7 @@ async def test_answers_given_together_and_one_by_one(pool: Pool, accept: Accept)
     ref = await accept()
     one, two = await opened(pool, ref), await opened(pool, ref)
     async with held(pool, "audit_heads", f"chain = '{ref.conversation_id}'") as others:
-        await others.begin(input_requests.answer_all(pool, [answer(ref, one), answer(ref, two)], []))
+        await others.begin(input_requests.answer_all(pool, ref.tenant, [answer(ref, one), answer(ref, two)], []))
         await others.begin(input_requests.answer(pool, answer(ref, two)))
     assert [task.result() for task in others.begun] == [None, {"status": "answered"}]
 

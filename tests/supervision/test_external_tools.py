@@ -1,10 +1,11 @@
 """Tools that the caller answers: asked for by the model, listed, answered, gated, and failed if they are left out."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from tests.stack import Stack, calls, of_type, steps
+from tests.stack import Stack, calls, eventually, of_type, steps
 from tests.supervision.people import answer, answered, ask, bash, output, plan, waiting
 
 SCHEMA = {"type": "object", "properties": {"order": {"type": "integer"}}, "required": ["order"]}
@@ -139,3 +140,33 @@ async def test_a_tool_that_cannot_be_used_is_refused(people: Stack, tool: dict[s
     said = await people.http.post("/tasks", json=body)
     assert said.status_code == 422
     assert [one["pointer"] for one in said.json()["errors"]] == [f"/config/external_tools/0/{pointer}"]
+
+
+@pytest.mark.proves("S0-B13")
+async def test_a_repeat_beside_the_first_one_goes_on_with_it_and_takes_nothing_back(people: Stack) -> None:
+    run = {"agent": "asker", "input": calls(look_up(1)), "transport": "stream", "config": CONFIG}
+    task_id = (await people.http.post("/conversations/run", json=run)).json()["session_id"]
+    [request] = await waiting(people, task_id, 1)
+    more = {"conversation_id": task_id, "input": "Mind the gap.", "transport": "stream"}
+    body = {**more, "answers": {request["id"]: {"result": "paid"}}}
+
+    async def go_on() -> dict[str, Any]:
+        said = await people.http.post("/conversations/run", json=body, headers={"Idempotency-Key": f"on {task_id}"})
+        assert said.status_code == 202, said.text
+        answer: dict[str, Any] = said.json()
+        return answer
+
+    async with people.pool.acquire() as connection, connection.transaction():
+        await connection.execute("SELECT 1 FROM audit_heads WHERE chain = $1 FOR UPDATE", task_id)
+        both = [asyncio.create_task(go_on()) for _ in range(2)]
+
+        async def wait() -> bool:
+            asked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            return bool(await people.pool.fetchval(asked) >= 2)
+
+        await eventually(wait, pause=0.02, what="both have begun to answer")
+    first, second = await asyncio.gather(*both)
+    assert first == second == await go_on()
+    assert (await people.wait(task_id))["reason"] == "goal_reached"
+    words = [node["body"]["parts"][0]["text"] for node in await people.nodes(task_id) if node["kind"] == "user"]
+    assert words[1:] == ["Mind the gap."]
