@@ -137,12 +137,12 @@ def _build(conversation: Conversation, kind: str, words: str) -> Story:
     yield from _hand_over(conversation, plan, name, kind, wrote, attempts, numbers)
 
 
-def _without_result(name: str, wrote: Result) -> str:
+def _without_result(name: str, wrote: Result, tried: str) -> str:
     if wrote.text.startswith("Dry run:"):
         return f"A dry run: I would have written {name} and run it. Nothing of it was done."
     if wrote.is_error:
-        return f"{name} could not be written, so there is no result: {gist(wrote)}"
-    return f"{name} is written, but it was not run, so there is no result."
+        return f"{name} could not be written, so there is no result: {gist(wrote)}\n{tried}"
+    return f"{name} is written, but it was not run, so there is no result.\n{tried}"
 
 
 def _hand_over(
@@ -158,7 +158,7 @@ def _hand_over(
     if not numbers:
         reason = f"No command could run here: {gist(attempts[-1])}"
         yield Reply(calls=(plan.change(reason=reason), save(name, "The program", "file")))
-        yield Reply(text=with_notes(f"{_without_result(name, wrote)}\n{tried}", conversation))
+        yield Reply(text=with_notes(_without_result(name, wrote, tried), conversation))
         return
     result = f"# The first {len(numbers)} {kind} numbers\n\n{', '.join(numbers)}\n\nComputed so:\n{tried}\n"
     yield Reply(
