@@ -71,7 +71,17 @@ def check(model: type[M], value: Any, raw: bytes) -> M:
         entries = error.errors(include_url=False, include_input=False)
         found = [_of_entry(model, value, entry) for entry in entries]
         unique = {(entry["pointer"], entry["code"]): entry for entry in found}
-        raise Invalid(errors=list(unique.values())[:50]) from None
+        raise Invalid(errors=_nearest(list(unique.values()))[:50]) from None
+
+
+def _nearest(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Where a text or an object would do and the object is wrong inside, that it is no text helps nobody."""
+    deeper = [entry["pointer"] for entry in found]
+    return [
+        entry
+        for entry in found
+        if not entry["code"].endswith("_type") or not any(one.startswith(f"{entry['pointer']}/") for one in deeper)
+    ]
 
 
 def _too_large(limit: int) -> Unreadable:
@@ -89,6 +99,9 @@ def _of_entry(model: type[BaseModel], value: Any, entry: Mapping[str, Any]) -> d
         tags = str(entry["ctx"]["expected_tags"]).replace("'", "").split(", ")
         kind = str(entry["ctx"]["discriminator"]).strip("'")
         return finding(strict_json.join(pointer, kind), "enum", "there is no such kind", tags)
+    if entry["type"] == "union_tag_not_found":
+        kind = str(entry["ctx"]["discriminator"]).strip("'")
+        return finding(strict_json.join(pointer, kind), "missing", "this field is required")
     if entry["type"] == "missing":
         return finding(pointer, "missing", "this field is required")
     return finding(pointer, entry["type"], entry["msg"], choices(entry))

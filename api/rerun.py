@@ -4,7 +4,7 @@ import json
 from functools import partial
 from typing import Any
 
-from api import declared, rerun_beginning, starting, submit
+from api import declared, rerun_beginning, rule_names, starting, submit
 from api import submission_rules as rules
 from api.auth import Caller
 from api.errors import finding
@@ -89,6 +89,9 @@ async def _task(parts: Parts, caller: Caller, source: Session, wish: RerunBody) 
     spec = _spec(source, wish)
     if wish.input is not None and wish.from_step == 1:
         rules.check_input(definition, wish.input)
+    # what the task itself named was checked when it was submitted
+    added = spec.model_copy(update={"permissions": wish.permissions, "boundary": None})
+    await rule_names.check(parts.pool, added, definition)
     limits = _limits(parts, source, wish, definition)
     models = _models(parts, source, wish, definition)
     if not wish.recorded:

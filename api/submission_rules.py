@@ -80,7 +80,9 @@ def as_json(value: object) -> str:
 
 def _misfits(schema: dict[str, Any], value: object) -> list[dict[str, Any]]:
     validator = validator_for(schema, default=Draft202012Validator)(schema)
-    return [_of_schema(error) for error, _ in zip(_decisive(validator, value), range(MAX_FINDINGS), strict=False)]
+    errors = (error for error, _ in zip(_decisive(validator, value), range(MAX_FINDINGS), strict=False))
+    found = {(entry["pointer"], entry["code"]): entry for error in errors for entry in _of_schema(error)}
+    return list(found.values())[:MAX_FINDINGS]
 
 
 def _decisive(validator: Any, value: object) -> Iterator[ValidationError]:
@@ -88,23 +90,27 @@ def _decisive(validator: Any, value: object) -> Iterator[ValidationError]:
         yield best_match([error]) or error  # of several alternatives, the nearest one
 
 
-def _of_schema(error: ValidationError) -> dict[str, Any]:
+def _of_schema(error: ValidationError) -> list[dict[str, Any]]:
     pointer = "/input"
     for part in error.absolute_path:
         pointer = join(pointer, str(part))
     keyword = str(error.validator)
     rule: Any = error.validator_value
+    given: Any = error.instance
     if keyword == "not" and rule == {}:  # a field that the schema forbids in this place
-        return finding(pointer, "excluded", "this does not go together with the rest")
+        return [finding(pointer, "excluded", "this does not go together with the rest")]
     if keyword == "required":
-        return finding(pointer, keyword, "required fields are missing", rule)
+        return [finding(join(pointer, name), keyword, "this field is required") for name in rule if name not in given]
     if keyword == "additionalProperties":
         known = error.schema.get("properties", {}) if isinstance(error.schema, dict) else {}
-        return finding(pointer, "unknown_field", "there is no such field", sorted(known))
+        strange = [name for name in given if name not in known]
+        return [
+            finding(join(pointer, name), "unknown_field", "there is no such field", sorted(known)) for name in strange
+        ]
     if keyword in ("enum", "type", "const"):
-        return finding(pointer, keyword, f"the {keyword} does not fit", rule if isinstance(rule, list) else [rule])
+        return [finding(pointer, keyword, f"the {keyword} does not fit", rule if isinstance(rule, list) else [rule])]
     bound = f" {rule}" if isinstance(rule, int | float | str) else ""
-    return finding(pointer, keyword, f"must satisfy {keyword}{bound}"[:300])
+    return [finding(pointer, keyword, f"must satisfy {keyword}{bound}"[:300])]
 
 
 def models(spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> list[str]:

@@ -24,6 +24,8 @@ MARKS: dict[str, str] = {  # an event that is shown as a mark -> the field with 
     "model_switched": "to_model",
     "context_compacted": "summary",
     "input_required": "question",
+    "input_reminder": "question",
+    "input_escalated": "to",
     "input_received": "by",
     "input_expired": "kind",
     "message_received": "preview",

@@ -87,11 +87,15 @@ def words(own: Sequence[Share], tree: Sequence[Share]) -> str:
 
 
 def _left(share: Share) -> str:
-    if share.kind == "cost_usd":
-        return f"${share.left:.4f}"
-    if share.kind == TTL:
-        return f"{share.left / 60_000:.1f} minutes"
-    return f"{share.left:,.0f} {KINDS[share.kind]}"
+    left = figure(share.kind, share.left)
+    return left if share.kind in ("cost_usd", TTL) else f"{left} {KINDS[share.kind]}"
+
+
+def figure(kind: str, value: float) -> str:
+    """So much of one budget, as people and models read it."""
+    if kind == "cost_usd":
+        return f"${value:.4f}"
+    return f"{value / 60_000:.1f} minutes" if kind == TTL else f"{value:,.0f}"
 
 
 class Wish(BaseModel):

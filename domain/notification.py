@@ -12,6 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from domain.budget import figure
+
 # the events of a session that the feed of its tenant shows
 FEED = (
     *("task_started", "task_completed", "task_failed", "task_cancelled", "mailbox_updated"),
@@ -146,11 +148,11 @@ class Notice(BaseModel):
         data = self.data
         lines = [str(data[key]) for key in ("question", "error", "output") if data.get(key)]
         if "left" in data:
-            lines.append(
-                f"{data.get('budget')} of the {data.get('scope')}: {_figures(data, 'left', ' left of ', 'limit')}"
-            )
+            kind = str(data.get("budget"))
+            left, limit = (figure(kind, data.get(name, 0)) for name in ("left", "limit"))
+            lines.append(f"{kind} of the {data.get('scope')}: {left} left of {limit}")
         if "threshold" in data:
-            lines.append(f"{data.get('kind')}: {_figures(data, 'value', ', expected at most ', 'threshold')}")
+            lines.append(f"{data.get('kind')}: {data.get('value', 0):g}, expected at most {data['threshold']:g}")
         if reason := data.get("reason"):
             lines.append(f"Reason: {reason}" + (", with a partial result" if data.get("partial") else ""))
         if request_id := data.get("request_id"):
@@ -183,10 +185,6 @@ _HEADS = {
     "subscription_disabled": "Subscription switched off",
     TEST: "It works",
 }
-
-
-def _figures(data: dict[str, Any], first: str, between: str, second: str) -> str:
-    return between.join(f"{data.get(name, 0):g}" for name in (first, second))
 
 
 def new_secret() -> str:

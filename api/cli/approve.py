@@ -59,4 +59,5 @@ def _only(waiting: list[Request]) -> str:
         show(request)
     if not waiting:
         note("its subagents may wait: look into `inbox`")
+        raise click.UsageError("no approval waits in this task")
     raise click.UsageError(f"{len(waiting)} approvals wait in this task; name one")

@@ -27,6 +27,8 @@ def audit(api: Api, task_id: str | None, limit: int, head: str | None, as_json: 
       ./errand audit ID
       ./errand audit verify
     """
+    if head is not None and task_id != VERIFY:
+        raise click.UsageError("--head goes with verify")
     if task_id == VERIFY:
         _verify(api, head, as_json)
         return

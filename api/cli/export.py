@@ -11,6 +11,7 @@ from api.cli.client import Api, part
 from api.cli.errors import NotFound
 from api.cli.options import remote
 from api.cli.output import emit, note
+from api.cli.saving import save
 from api.cli.temporal import leaving, temporal
 from workflows import replay as replaying
 
@@ -44,7 +45,7 @@ def export(api: Api, task_id: str, output: Path | None, as_json: bool) -> int:
         "histories": histories,
     }
     path = output or Path(f"{task_id}.json")
-    path.write_text(json.dumps(bundle, indent=1))
+    save(path, json.dumps(bundle, indent=1))
     if as_json:
         emit({"file": str(path), "histories": len(histories), "events": len(bundle["events"])})
     else:

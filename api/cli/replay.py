@@ -17,16 +17,20 @@ from api.cli.output import emit, note, one_line
 from api.cli.temporal import leaving, temporal
 from workflows import replay as replaying
 
+DAY_MS = 24 * 3_600_000
+
 
 @click.command()
 @click.argument("source", required=False)
 @click.option("--all", "everything", is_flag=True, help="All that ran lately or still runs: the release gate.")
-@click.option("--since", type=Duration(), default="1d", show_default=True, help="With --all: how far back.")
+@click.option("--since", type=Duration(), help="With --all: how far back.  [default: 1d]")
 @click.option("--debug", is_flag=True, help="Stop in the debugger where the session takes a step.")
-@click.option("--step", type=click.IntRange(min=1), default=1, show_default=True, help="With --debug: which one.")
+@click.option("--step", type=click.IntRange(min=1), help="With --debug: which one.  [default: 1]")
 @json_option
 @leaving
-def replay(source: str | None, everything: bool, since: int, debug: bool, step: int, as_json: bool) -> int:
+def replay(
+    source: str | None, everything: bool, since: int | None, debug: bool, step: int | None, as_json: bool
+) -> int:
     """Replay a session and its conversation on the code as it is now: SOURCE is a task id, a bundle of `errand export`,
     or a history file.
 
@@ -44,10 +48,12 @@ def replay(source: str | None, everything: bool, since: int, debug: bool, step: 
         raise click.UsageError("--debug needs a task id or a file")
     if (source is None) == (not everything):
         raise click.UsageError("give a task id or a file, or --all")
+    if (since is not None and not everything) or (step is not None and not debug):
+        raise click.UsageError("--since goes with --all, and --step with --debug")
     files = _from_file(Path(source)) if source and Path(source).is_file() else None
     if debug:
-        return asyncio.run(_debug(source, files, step))
-    verdicts = asyncio.run(_replay(source, files, timedelta(milliseconds=since), as_json))
+        return asyncio.run(_debug(source, files, step or 1))
+    verdicts = asyncio.run(_replay(source, files, timedelta(milliseconds=DAY_MS if since is None else since), as_json))
     if not verdicts:
         raise NotFound("no history was found")
     parted = sum(1 for verdict in verdicts if not verdict.same)
@@ -98,7 +104,7 @@ def _from_file(path: Path) -> list[WorkflowHistory]:
         document = json.loads(path.read_text())
         found = document.get("histories", [document])
         return [replaying.from_document(one) for one in found]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CliError(f"{path.name} holds no history that can be read ({type(error).__name__})") from None
 
 

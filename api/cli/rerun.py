@@ -30,7 +30,13 @@ PAUSE_SECONDS = 0.2
 @click.option("--prompt", help="Other instructions for the agent, for this rerun alone.")
 @click.option("--model", help="Another model.")
 @click.option("--agent-version", type=click.IntRange(min=1), help="Another version of the agent.")
-@click.option("--tool-result", "tool_results", multiple=True, type=Change(), help="INDEX=TEXT: another result.")
+@click.option(
+    "--tool-result",
+    "tool_results",
+    multiple=True,
+    type=Change(),
+    help="INDEX=TEXT: another result of a call of the step before, the first is 0. Repeatable.",
+)
 @click.option(
     "--permission", "permissions", multiple=True, type=Permission(), help="TOOL[:PATTERN]=allow|deny|ask. Repeatable."
 )
@@ -84,9 +90,10 @@ def rerun(
 
 def _body(changes: dict[str, Any]) -> dict[str, Any]:
     limits = {name: changes.pop(name) for name in ("max_steps", "max_tokens", "max_cost_usd", "max_tool_calls")}
-    body = {name: list(value) if isinstance(value, tuple) else value for name, value in changes.items() if value}
-    if given := {name: value for name, value in limits.items() if value is not None}:
-        body["config"] = given
+    given = {name: value for name, value in changes.items() if value not in (None, ())}
+    body = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+    if changed := {name: value for name, value in limits.items() if value is not None}:
+        body["config"] = changed
     return body
 
 

@@ -7,10 +7,11 @@ from typing import Any
 import click
 
 from api.cli.client import Api, part
-from api.cli.errors import CliError, Exit, NotFinished, NotFound, Refused, exit_of
+from api.cli.errors import Exit, NotFinished, NotFound, Refused, exit_of
 from api.cli.follow import follow
 from api.cli.options import patience_option, remote
 from api.cli.output import PROGRAM, clean, emit, error_line, fetch_command, note, one_line, usage_line
+from api.cli.saving import save
 
 SHOWN = 20  # effects
 
@@ -80,6 +81,8 @@ def _remarks(found: dict[str, Any]) -> None:
     note(f"{found['status']} ({found.get('reason') or 'no reason given'}{partial}): {usage_line(found['usage'])}")
     if found.get("error"):
         note(f"  {error_line(found['error'])}")
+    for one in found.get("acceptance") or []:
+        note(f"  {'met' if one['passed'] else 'not met'}: {one_line(one['criterion'])} ({one_line(one['why'])})")
     for effect in (found.get("effects") or [])[:SHOWN]:
         note(f"  {effect['state']}: {one_line(effect['description'] or effect['tool'])}")
     for artifact in found.get("artifacts") or []:
@@ -104,8 +107,5 @@ def _write(content: bytes, target: Path | None) -> None:
     if target is None:
         click.echo(content, nl=False)
         return
-    try:
-        target.write_bytes(content)
-    except OSError as error:
-        raise CliError(f"cannot write {target}: {error.strerror}") from None
+    save(target, content)
     note(f"wrote {target}")

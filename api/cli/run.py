@@ -13,6 +13,7 @@ from api.cli.client import Api
 from api.cli.errors import Exit, Unreachable
 from api.cli.options import Duration, patience_option, remote
 from api.cli.output import emit, note
+from api.cli.rerun_options import Permission
 from api.cli.watch import detached, watch
 from domain.session import SandboxMode
 
@@ -43,6 +44,13 @@ from domain.session import SandboxMode
 @click.option("--criterion", "acceptance_criteria", multiple=True, help="What must hold in the end. Repeatable.")
 @click.option("--check", "checks", multiple=True, help="A command that must succeed in the end. Repeatable.")
 @click.option("--constraint", "constraints", multiple=True, help="What must not be violated. Repeatable.")
+@click.option(
+    "--permission",
+    "permissions",
+    multiple=True,
+    type=Permission(),
+    help="TOOL[:PATTERN]=allow|deny|ask. Repeatable; the last that matches decides.",
+)
 @click.option("--approve-plan", "approval_required", is_flag=True, help="Nothing is done before you approve the plan.")
 @click.option("--dry-run", is_flag=True, help="What would change anything is described, not done.")
 @click.option(
@@ -77,6 +85,7 @@ def run(
       ./errand run assistant "Look around the workspace and write a short report"
       ./errand run researcher - --ttl 30m --max-cost 2 < question.txt
       ./errand run code-reviewer "Review this" --file main.py --criterion "names each bug with its line"
+      ./errand run assistant "Tidy up" --permission "bash=ask" --permission "bash:rm *=deny"
       ./errand run assistant "Tidy up" --detach --json | jq -r .task_id
     """
     spec: dict[str, Any] = {"agent": agent, "input": _input(text, input_json)}

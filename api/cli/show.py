@@ -6,8 +6,9 @@ import click
 
 from api.cli.client import Api
 from api.cli.options import remote
-from api.cli.output import age, emit, error_line, facts, one_line, status_word, usage_line
+from api.cli.output import PROGRAM, age, emit, error_line, facts, note, one_line, status_word, usage_line
 from api.cli.story import plan_lines
+from domain.session import Status
 
 
 @click.command()
@@ -38,9 +39,12 @@ def show(api: Api, task_id: str, as_json: bool) -> None:
             ("started", age(task.get("started_at"))),
             ("updated", age(task.get("updated_at"))),
             ("ended", age(task.get("ended_at"))),
+            ("content", f"removed {age(removed)}" if (removed := task.get("content_removed_at")) else None),
             ("used", usage_line(task["usage"]) if task.get("usage") else None),
         ]
     )
+    if task["status"] == Status.INPUT_REQUIRED:
+        note(f"`{PROGRAM} inbox --conversation {task['conversation_id']}` shows what it waits for.")
     if task.get("plan"):
         click.echo("plan:")
         for line in plan_lines(task["plan"]["steps"]):

@@ -24,7 +24,8 @@ def up(detach: bool, as_json: bool) -> None:
     """Start everything on this machine: PostgreSQL, Temporal, the worker and the API.
 
     Data stays in one directory: the next start resumes every task that was running. Ctrl-C stops it all. Without
-    ANTHROPIC_API_KEY an offline model answers, which is enough to see the sample agents work.
+    ANTHROPIC_API_KEY an offline model answers, which is enough to see the sample agents work. Settings such as
+    ERRAND_PORT and ERRAND_DATA_DIR are environment variables; deploy/env.example lists them all.
 
     \b
     Examples:

@@ -9,6 +9,7 @@ import click
 from api.cli.output import PROGRAM, clean, dim, fetch_command, one_line, size, status_word, usage_line
 from api.cli.output import duration as spell
 from api.cli.requests import how_to_answer
+from domain.budget import figure
 
 Event = dict[str, Any]
 
@@ -165,7 +166,8 @@ class Story:
 
     def on_budget_low(self, event: Event) -> None:
         whose = "the tree's" if event["scope"] == "tree" else "its"
-        self._line(f"  {whose} {event['budget']} run low: {event['left']:g} of {event['limit']:g} left", fg="yellow")
+        left, limit = (figure(event["budget"], event[name]) for name in ("left", "limit"))
+        self._line(f"  {whose} budget of {event['budget']} is low: {left} of {limit} left", fg="yellow")
 
     def on_anomaly(self, event: Event) -> None:
         self._line(f"  anomaly: {event['kind']} is {event['value']:g} (from {event['threshold']:g} on)", fg="yellow")
@@ -186,6 +188,14 @@ class Story:
         self._line(f"  ? {clean(event['question'])}", fg="magenta", bold=True)
         task_id = event.get("session_id", self._task_id)
         self._line(f"    {how_to_answer(task_id, event['request_id'], event['kind'])}", dim=True)
+
+    def on_input_reminder(self, event: Event) -> None:
+        self._line(f"  ? still waits: {one_line(event['question'])}", fg="magenta")
+
+    def on_input_escalated(self, event: Event) -> None:
+        self._line(
+            f"  ? nobody has answered, {one_line(event['to'])} is told: {one_line(event['question'])}", fg="magenta"
+        )
 
     def on_input_received(self, event: Event) -> None:
         self._line(f"  answered by {one_line(event['by'])}", fg="magenta")

@@ -40,7 +40,7 @@ def list_subscriptions(api: Api, as_json: bool) -> None:
             one["channel"],
             click.style(one["status"], fg="green" if one["status"] == "active" else "red"),
             "every task" if one["every_task"] else "if named",
-            ",".join(one["events"]),
+            "all" if set(one["events"]) >= set(Subject) else ",".join(one["events"]),
             one_line(one["target"]) + (f"  failing: {one_line(one['last_error'])}" if one["last_error"] else ""),
         ]
         for one in page["items"]

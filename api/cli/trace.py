@@ -9,6 +9,7 @@ import click
 from api.cli.client import Api, part
 from api.cli.options import remote
 from api.cli.output import dim, duration, emit, note, one_line, status_word
+from api.cli.saving import save
 from api.cli.trace_page import page
 from domain.session import Usage
 from domain.trace import Mark, ModelSpan, StepTrace, ToolSpan, Trace
@@ -36,7 +37,7 @@ def trace(api: Api, task_id: str, file: Path | None, as_json: bool) -> None:
     """
     found = read_trace(api, task_id, WIDE if file or as_json else 2_000)
     if file is not None:
-        file.write_text(page(found), encoding="utf-8")
+        save(file, page(found))
         note(f"wrote {file}: open it in a browser")
     if as_json:
         emit(found.model_dump(mode="json"))

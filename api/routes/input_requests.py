@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from api import answering, body
 from api.accept import accepts_json
@@ -27,6 +27,15 @@ class InputRequestPage(BaseModel):
     next_cursor: str | None
 
 
+class RequestQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    status: RequestStatus = RequestStatus.OPEN
+    conversation_id: Id | None = None
+    cursor: str | None = Field(default=None, max_length=200)
+    limit: int = Field(default=50, ge=1, le=200)
+
+
 class AnswerBody(Strict):
     response_to: str = Field(min_length=1, max_length=200)
     input: Any = Field(description="fits the request's answer_schema")
@@ -45,24 +54,20 @@ async def _answer_body(request: Request, parts: PartsDep) -> AnswerBody:
 
 @router.get("/input-requests", responses=problems(422), summary="What waits for people, over all tasks")
 async def list_input_requests(
-    caller: Reader,
-    parts: PartsDep,
-    status: Annotated[RequestStatus, Query()] = RequestStatus.OPEN,
-    conversation_id: Annotated[Id | None, Query()] = None,
-    limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    cursor_: Annotated[str | None, Query(alias="cursor", max_length=200)] = None,
+    caller: Reader, parts: PartsDep, query: Annotated[RequestQuery, Query()]
 ) -> InputRequestPage:
-    query = {"status": status, "conversation_id": conversation_id}
+    filters = {"status": query.status, "conversation_id": query.conversation_id}
     items = await input_requests.find(
         parts.pool,
         caller.tenant,
-        status=status,
-        conversation_id=conversation_id,
-        before_id=position(query, cursor_),
-        limit=limit + 1,
+        status=query.status,
+        conversation_id=query.conversation_id,
+        before_id=position(filters, query.cursor),
+        limit=query.limit + 1,
     )
-    more = len(items) > limit
-    return InputRequestPage(items=items[:limit], next_cursor=cursor(query, items[limit - 1].id) if more else None)
+    shown = items[: query.limit]
+    more = len(items) > query.limit
+    return InputRequestPage(items=shown, next_cursor=cursor(filters, shown[-1].id) if more else None)
 
 
 @router.get("/tasks/{task_id}/input-requests", responses=problems(404), summary="What a task asked people, ever")

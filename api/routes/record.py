@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from api.accept import accepts_json
 from api.auth import Auditor, Reader
@@ -18,8 +18,26 @@ from store.effects import Ledger
 
 router = APIRouter(tags=["record"], dependencies=[Depends(accepts_json)])
 
-Limit = Annotated[int, Query(ge=1, le=1_000)]
-Before = Annotated[int | None, Query(ge=1, le=2**62, description="of the entry whose predecessors are wanted")]
+
+class Place(BaseModel):
+    """Unknown names are refused: whoever misspelt `head` would believe that it was looked for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    before: int | None = Field(default=None, ge=1, le=2**62, description="of the entry whose predecessors are wanted")
+    limit: int = Field(default=200, ge=1, le=1_000)
+
+
+class AuditQuery(Place):
+    conversation_id: Id | None = None
+
+
+class VerifyQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    head: str | None = Field(
+        default=None, max_length=64, description="of an earlier verification; it must still be there"
+    )
 
 
 class AuditPage(BaseModel):
@@ -43,38 +61,28 @@ async def list_effects(caller: Reader, parts: PartsDep, task_id: str) -> Ledger:
 
 
 @router.get("/tasks/{task_id}/audit", responses=problems(404, 422), summary="The audit log of a task, newest first")
-async def list_task_audit(
-    caller: Reader, parts: PartsDep, task_id: str, before: Before = None, limit: Limit = 200
-) -> AuditPage:
+async def list_task_audit(caller: Reader, parts: PartsDep, task_id: str, query: Annotated[Place, Query()]) -> AuditPage:
     session = await session_of(parts, caller, task_id)
-    found = await audit.find(parts.pool, caller.tenant, session_id=session.id, before=before, limit=limit + 1)
-    return _page(found, limit)
+    found = await audit.find(
+        parts.pool, caller.tenant, session_id=session.id, before=query.before, limit=query.limit + 1
+    )
+    return _page(found, query.limit)
 
 
 @router.get("/audit", responses=problems(422), summary="The audit log, newest first")
-async def list_audit(
-    caller: Auditor,
-    parts: PartsDep,
-    conversation_id: Annotated[Id | None, Query()] = None,
-    before: Before = None,
-    limit: Limit = 200,
-) -> AuditPage:
+async def list_audit(caller: Auditor, parts: PartsDep, query: Annotated[AuditQuery, Query()]) -> AuditPage:
     """Over all tasks, with what concerns keys and agents; or of one conversation, which is one chain."""
-    found = await audit.find(parts.pool, caller.tenant, chain=conversation_id, before=before, limit=limit + 1)
-    return _page(found, limit)
+    found = await audit.find(
+        parts.pool, caller.tenant, chain=query.conversation_id, before=query.before, limit=query.limit + 1
+    )
+    return _page(found, query.limit)
 
 
 @router.get(
     "/audit/verify", responses=problems(422), summary="Verify that nothing in the audit log was changed or removed"
 )
-async def verify_audit(
-    caller: Auditor,
-    parts: PartsDep,
-    head: Annotated[
-        str | None, Query(max_length=64, description="of an earlier verification; it must still be there")
-    ] = None,
-) -> Verification:
-    verdict = await audit.verify(parts.pool, caller.tenant, head)
+async def verify_audit(caller: Auditor, parts: PartsDep, query: Annotated[VerifyQuery, Query()]) -> Verification:
+    verdict = await audit.verify(parts.pool, caller.tenant, query.head)
     return Verification(
         intact=verdict.found is None,
         chains=verdict.chains,

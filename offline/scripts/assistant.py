@@ -112,7 +112,7 @@ def _build(conversation: Conversation, kind: str, words: str) -> Story:
     )
     taken = name in files_in(listing)
     program = f"#!/usr/bin/env python3\nLIMIT = {limit}\n\n{_PYTHON[kind]}"
-    yield Reply(
+    _, wrote = yield Reply(
         text=f"{name} is there already; I replace it." if taken else f"There is no {name} yet.",
         calls=(plan.tick(), write_file(name, program)),
     )
@@ -134,19 +134,31 @@ def _build(conversation: Conversation, kind: str, words: str) -> Story:
         )
         attempts.append(ran)
     numbers = [] if ran.is_error else re.findall(r"^\d+$", ran.text, re.MULTILINE)
-    yield from _hand_over(conversation, plan, name, kind, attempts, numbers)
+    yield from _hand_over(conversation, plan, name, kind, wrote, attempts, numbers)
+
+
+def _without_result(name: str, wrote: Result, tried: str) -> str:
+    if wrote.text.startswith("Dry run:"):
+        return f"A dry run: I would have written {name} and run it. Nothing of it was done."
+    if wrote.is_error:
+        return f"{name} could not be written, so there is no result: {gist(wrote)}\n{tried}"
+    return f"{name} is written, but it was not run, so there is no result.\n{tried}"
 
 
 def _hand_over(
-    conversation: Conversation, plan: Plan, name: str, kind: str, attempts: list[Result], numbers: list[str]
+    conversation: Conversation,
+    plan: Plan,
+    name: str,
+    kind: str,
+    wrote: Result,
+    attempts: list[Result],
+    numbers: list[str],
 ) -> Story:
     tried = "\n".join(f"- `{ran.input.get('command')}`: {gist(ran) if ran.is_error else 'worked'}" for ran in attempts)
     if not numbers:
         reason = f"No command could run here: {gist(attempts[-1])}"
         yield Reply(calls=(plan.change(reason=reason), save(name, "The program", "file")))
-        yield Reply(
-            text=with_notes(f"{name} is written, but it was not run, so there is no result.\n{tried}", conversation)
-        )
+        yield Reply(text=with_notes(_without_result(name, wrote, tried), conversation))
         return
     result = f"# The first {len(numbers)} {kind} numbers\n\n{', '.join(numbers)}\n\nComputed so:\n{tried}\n"
     yield Reply(

@@ -119,11 +119,12 @@ INVALID: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     ("too many notes", {"context": {"notes": [CANARY] * 51}}, "validation", "/context/notes"),
     ("criterion kind", {"acceptance_criteria": [{"kind": CANARY}]}, "validation", "/acceptance_criteria/0/kind"),
+    ("criterion of no kind", {"acceptance_criteria": [{"run": CANARY}]}, "validation", "/acceptance_criteria/0/kind"),
     ("criterion too long", {"acceptance_criteria": [CANARY * 500]}, "validation", "/acceptance_criteria/0"),
     ("title too long", {"title": CANARY * 50}, "validation", "/title"),
-    ("missing", {"agent": "code-reviewer", "input": {"focus": CANARY}}, "validation", "/input"),
+    ("missing", {"agent": "code-reviewer", "input": {"focus": CANARY}}, "validation", "/input/path"),
     ("schema type", {"agent": "code-reviewer", "input": {"path": 7}}, "validation", "/input/path"),
-    ("schema unknown", {"agent": "code-reviewer", "input": {"path": ".", "x": CANARY}}, "validation", "/input"),
+    ("schema unknown", {"agent": "code-reviewer", "input": {"path": ".", "x": CANARY}}, "validation", "/input/x"),
 ]
 
 

@@ -143,6 +143,11 @@ async def test_the_step_that_failed_can_be_tried_again(stack: Stack) -> None:
         ({"recorded": True, "input": "x"}, 422, "/input"),
         ({"config": {"max_steps": 10**9}}, 422, "/config/max_steps"),
         ({"agent": "assistant"}, 422, "/agent"),
+        (
+            {"recorded": True, "permissions": [{"permission": "bahs", "action": "deny"}]},
+            422,
+            "/permissions/0/permission",
+        ),
     ],
 )
 async def test_what_is_refused_leaves_nothing(

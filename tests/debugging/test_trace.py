@@ -98,6 +98,8 @@ async def test_decisions_thoughts_and_subagents_are_in_the_tree(team: Stack, tmp
     assert "\x1b[31m" not in shown.stdout
 
     file = tmp_path / "trace.html"
+    nowhere = await cli(team, "trace", record["task_id"], "--html", str(tmp_path / "no" / "trace.html"))
+    assert nowhere.exit_code == 1 and "cannot write" in nowhere.stderr
     written = await cli(team, "trace", record["task_id"], "--html", str(file), "--json")
     assert json.loads(written.stdout)["session_id"] == record["task_id"]
     text = await asyncio.to_thread(file.read_text)

@@ -43,6 +43,19 @@ def test_every_notice_has_words(type: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("budget", "left", "limit", "words"),
+    [
+        ("tokens", 1_234_567, 8_000_000, "tokens of the tree: 1,234,567 left of 8,000,000"),
+        ("cost_usd", 0.00012, 0.5, "cost_usd of the tree: $0.0001 left of $0.5000"),
+        ("ttl", 90_000, 600_000, "ttl of the tree: 1.5 minutes left of 10.0 minutes"),
+    ],
+)
+def test_a_low_budget_is_told_in_figures_that_people_read(budget: str, left: float, limit: float, words: str) -> None:
+    data = {"budget": budget, "scope": "tree", "left": left, "limit": limit, "task_id": "t"}
+    assert words in Notice(type="budget_low", timestamp="", data=data).text.splitlines()
+
+
+@pytest.mark.parametrize(
     ("kind", "words"),
     [
         ("clarification", 'errand answer t r "…"'),

@@ -113,6 +113,7 @@ async def test_a_redirect_is_not_followed(kind: Channel) -> None:
         ({"routes": {"tool_approval": "nobody"}}, "/config/routes/tool_approval"),
         ({"reminder_after": 5_000, "input_timeout": 5_000}, "/config/reminder_after"),
         ({"reminder_after": 9_000, "ttl": 8_000}, "/config/reminder_after"),
+        ({"reminder_after": 9_000, "tree": {"ttl": 8_000}}, "/config/reminder_after"),
     ],
 )
 async def test_a_task_that_names_nobody_is_refused(told: Told, config: dict[str, Any], pointer: str) -> None:

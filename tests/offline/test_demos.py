@@ -50,6 +50,12 @@ async def test_where_nothing_can_run_the_assistant_says_so(tmp_path: Path) -> No
     assert (tmp_path / "primes.py").exists()
 
 
+async def test_what_could_not_be_written_is_not_said_to_be(tmp_path: Path) -> None:
+    (tmp_path / "primes.py").mkdir()  # a folder is in the way
+    run = await work("assistant", "Compute the first 6 primes", tmp_path, NoCommands())
+    assert run.final.startswith("primes.py could not be written, so there is no result: ")
+
+
 async def test_the_assistant_looks_around(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("# Lighthouse log\nKept since 1871.\n")
     (tmp_path / "data.csv").write_text("a,b\n1,2\n")

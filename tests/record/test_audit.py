@@ -101,6 +101,12 @@ async def test_only_whoever_supervises_reads_the_log_of_all(recorded: Stack) -> 
     assert len((await recorded.http.get("/audit", params={"limit": 2})).json()["items"]) == 2
 
 
+@pytest.mark.parametrize("path", ["/audit/verify?heads=0", "/audit?conversation=0", "/input-requests?conversation=0"])
+async def test_a_misspelt_question_gets_no_answer(recorded: Stack, path: str) -> None:
+    said = await recorded.http.get(path)
+    assert said.status_code == 422 and said.json()["errors"][0]["in"] == "query"
+
+
 @pytest.mark.proves("S1-65")
 async def test_concurrent_writers_leave_whole_chains_that_are_sealed(recorded: Stack) -> None:
     await asyncio.gather(*(recorded.run(calls(*[WRITE] * 3)) for _ in range(4)))

@@ -77,10 +77,10 @@ async def test_a_plan_that_changes_is_approved_again(people: Stack) -> None:
     ("value", "pointer"),
     [
         ({"approved": "yes"}, "/input/approved"),
-        ({"notes": "hm"}, "/input"),
+        ({"notes": "hm"}, "/input/approved"),
         ({"approved": False, "plan": ["other"]}, "/input/plan"),
         ({"approved": True, "plan": []}, "/input/plan"),
-        ({"approved": True, "arguments": {}}, "/input"),
+        ({"approved": True, "arguments": {}}, "/input/arguments"),
     ],
 )
 async def test_an_approval_that_contradicts_itself_is_refused(

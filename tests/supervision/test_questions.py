@@ -52,7 +52,7 @@ async def test_a_partial_answer_keeps_the_rest_open(people: Stack) -> None:
     ("value", "pointer", "code"),
     [
         ({"port": "x"}, "/input/port", "type"),
-        ({}, "/input", "required"),
+        ({}, "/input/port", "required"),
         ("443", "/input", "type"),
         (None, "/input", "type"),
     ],

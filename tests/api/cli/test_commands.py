@@ -46,6 +46,8 @@ def test_show(server: StandIn, cli: Cli) -> None:
         "  [x] look\n  [>] read",
     ):
         assert words in text
+    server.task = {**FULL, "status": "input_required", "conversation_id": "c-1"}
+    assert "`./errand inbox --conversation c-1` shows what it waits for" in cli("show", TASK).stderr
     server.task = {**FULL, "status": "failed", "reason": "ttl", "error": {"type": "ttl", "message": "too\nslow"}}
     text = cli("show", TASK).stdout
     assert "failed (ttl)" in text and "ttl: too slow" in text
@@ -75,8 +77,10 @@ def test_result_waits_and_gives_output_alone_on_stdout(server: StandIn, cli: Cli
         "partial": True,
         "error": error,
         "artifacts": [artifact],
+        "acceptance": [{"kind": "text", "criterion": "names\na source", "passed": False, "why": "there is none"}],
     }
     done = cli("result", TASK, "--wait")
+    assert "  not met: names a source (there is none)\n" in done.stderr
     assert (done.exit_code, done.stdout) == (1, "so far[2J\n")
     assert "failed (ttl, partial result)" in done.stderr and "ttl: time is up" in done.stderr
     assert f"./errand result {TASK} --artifact report.md -o FILE" in done.stderr
@@ -175,3 +179,15 @@ def test_help_and_version(cli: Cli) -> None:
 def test_a_bad_setting_is_a_usage_error(cli: Cli) -> None:
     done = cli("tasks", ERRAND_PORT="many")
     assert done.exit_code == 2 and "ERRAND_PORT" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["audit", TASK, "--head", "0" * 64],
+        ["run", "a", "x", "--permission", "bash"],
+    ],
+)
+def test_an_option_that_would_do_nothing_is_not_taken_in_silence(server: StandIn, cli: Cli, words: list[str]) -> None:
+    done = cli(*words)
+    assert done.exit_code == 2 and words[-2] in done.stderr

@@ -86,3 +86,17 @@ async def test_what_cannot_be_replayed_is_said(stack: Stack, tmp_path: Path) -> 
     assert (await errand("replay", str(garbage), env=stack.env))[0] == 1
     assert (await errand("replay", "0" * 26, env=stack.env))[0] == 4
     assert (await errand("replay", env=stack.env))[0] == 2
+
+
+@pytest.mark.parametrize("words", [["ID", "--since", "7d"], ["ID", "--step", "3"]])
+async def test_an_option_that_would_do_nothing_is_not_taken_in_silence(words: list[str]) -> None:
+    code, _, err = await errand("replay", *words, env={})
+    assert code == 2 and words[-2] in err
+
+
+async def test_a_file_without_a_history_is_said_to_be_none(tmp_path: Path) -> None:
+    for number, text in enumerate(("[]", "{}", "nothing", "3")):
+        file = tmp_path / f"{number}.json"
+        await asyncio.to_thread(file.write_text, text)
+        code, _, err = await errand("replay", str(file), env={})
+        assert (code, "holds no history" in err) == (1, True), err

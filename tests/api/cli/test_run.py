@@ -38,6 +38,7 @@ def test_everything_a_task_can_say(server: StandIn, cli: Cli, tmp_path: Path) ->
     file.write_bytes(b"a,b\n\xff")
     options = ["--ttl", "1h30m", "--max-steps", "9", "--max-tokens", "100", "--max-cost", "0.5"]
     options += ["--model", "m", "--sandbox", "isolated", "--title", "t", "--max-tool-calls", "7", "--check", "make"]
+    options += ["--permission", "bash=ask", "--permission", "bash:rm a=b*=deny"]
     more = ["--note", "n 1", "--note", "n 2", "--criterion", "c", "--constraint", "k", "--file", str(file)]
     done = cli("run", "a", "-", *options, *more, "--idempotency-key", "once", "--detach", input="von stdin ü")
     assert (done.exit_code, done.stdout) == (0, TASK + "\n")
@@ -47,6 +48,10 @@ def test_everything_a_task_can_say(server: StandIn, cli: Cli, tmp_path: Path) ->
         "title": "t",
         "acceptance_criteria": ["c", {"kind": "command", "run": "make"}],
         "constraints": ["k"],
+        "permissions": [
+            {"permission": "bash", "action": "ask"},
+            {"permission": "bash", "pattern": "rm a=b*", "action": "deny"},
+        ],
         "context": {"files": ["file-data.csv"], "notes": ["n 1", "n 2"]},
         "config": {
             "ttl": 5_400_000,

@@ -1,14 +1,19 @@
 """What people see of each event."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
+from api.cli.story import Story
 from domain import events as e
+from domain.bound_events import BudgetLow
+from domain.input_events import InputEscalated, InputReminder
 from domain.plan import PlanStep, StepState
 from domain.session import Reason, Status, Usage
 from tests.api.cli.conftest import Cli
 from tests.api.cli.stand_in import TASK, StandIn
+from tests.docs.test_docs import named_events
 
 USAGE = Usage(llm_calls=3, tool_invocations=2, input_tokens=12_000, output_tokens=345, cost_usd=0.05)
 
@@ -78,6 +83,33 @@ def test_the_whole_story(server: StandIn, cli: Cli) -> None:
         assert line in text
     assert text.count("I look around.") == 1  # neither the whole message nor the output repeats the deltas
     assert "\x1b" not in text
+
+
+def test_every_event_has_words_of_its_own() -> None:
+    unknown = [event.type for event in named_events() if not hasattr(Story, f"on_{event.type}")]
+    assert unknown == []
+
+
+def test_what_waits_and_what_runs_low(server: StandIn, cli: Cli) -> None:
+    asked: dict[str, Any] = {
+        "request_id": "r",
+        "kind": "clarification",
+        "question": "Which\nport?",
+        "deadline": datetime(2026, 3, 2, tzinfo=UTC),
+    }
+    text = told(
+        server,
+        cli,
+        InputReminder(**asked),
+        InputEscalated(**asked, to="chief"),
+        BudgetLow(scope="tree", budget="tokens", limit=8_000_000, left=1_234_567),
+        BudgetLow(scope="session", budget="ttl", limit=600_000, left=90_000),
+        ended(),
+    )
+    assert "  ? still waits: Which port?\n" in text
+    assert "  ? nobody has answered, chief is told: Which port?\n" in text
+    assert "  the tree's budget of tokens is low: 1,234,567 of 8,000,000 left\n" in text
+    assert "  its budget of ttl is low: 1.5 minutes of 10.0 minutes left\n" in text
 
 
 def test_void_text_is_marked_and_begins_again(server: StandIn, cli: Cli) -> None:
