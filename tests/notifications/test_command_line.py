@@ -23,7 +23,7 @@ async def test_subscribe_see_send_again_and_leave(told: Told, receiver: Receiver
     [request] = await receiver.got("/cli")
     assert request.signed_by(added.stdout.strip())
     listed = (await cli(stack, "subscriptions", "list")).stdout
-    assert re.search(r"^cli +webhook +active +if named +task_completed,", listed, re.MULTILINE)
+    assert re.search(r"^cli +webhook +active +if named +all +http", listed, re.MULTILINE)
     [delivery] = json.loads((await cli(stack, "deliveries", "list", "--to", "cli", "--json")).stdout)["items"]
     assert delivery["id"] == request.headers["webhook-id"]
     assert f"{delivery['id']}  " in (await cli(stack, "deliveries", "list", "--task", delivery["task_id"])).stdout

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -221,6 +222,8 @@ class Terminal:
             cwd=ROOT,
             env=env,
             start_new_session=True,
+            # as in a terminal, also where the tests run in the background and inherit that it is ignored
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
         os.close(theirs)
         self.screen = ""
