@@ -94,7 +94,7 @@ async def build(
     records = ConversationRecords(pool)
     people = InputRequests(pool, tools, rulebook, settings.max_questions)
     checks = AcceptanceChecks(pool, model, contexts, definitions, workspaces, sandbox, settings.acceptance_rounds)
-    finish = FinishSession(pool, definitions, events, contexts)
+    finish = FinishSession(pool, conversations, definitions, events, contexts)
     sweep = Sweep(pool, client, conversations, finish, workspaces, _dispatcher(settings, pool, client))
     deliver = Deliver(pool, channels(_notifier(settings), _mail_server(settings)))
     worker = Worker(

@@ -1,4 +1,5 @@
-"""finish_session: the one ending. Outcome, repaired tail and last event are one transaction."""
+"""finish_session: the one ending. Outcome, repaired tail and last event are one transaction; then its conversation is
+told, from here, which spares the session a turn of its own."""
 
 import json
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from activities.heartbeat import beating
 from activities.tools.output import clean
 from domain import events as ev
 from domain.bound_events import SubagentBudgetExceeded
+from domain.conversation import SessionDone
 from domain.ids import derive_id
 from domain.message import ASSISTANT, TOOL_RESULTS, Node, answer_calls, calls_of, text_of
 from domain.output import Misfit, typed
@@ -21,11 +23,15 @@ from domain.step import Finish, Finished, preview
 from store import endings, tool_calls
 from store.database import Pool
 from store.events import to_row
+from workflows.client import Door
 
 
 class FinishSession:
-    def __init__(self, pool: Pool, definitions: Definitions, events: EventWriter, contexts: Contexts) -> None:
+    def __init__(
+        self, pool: Pool, door: Door, definitions: Definitions, events: EventWriter, contexts: Contexts
+    ) -> None:
         self._pool = pool
+        self._door = door
         self._definitions = definitions
         self._events = events
         self._contexts = contexts
@@ -49,7 +55,7 @@ class FinishSession:
             document = _document(cancelled, output, tail, late) | {"replied": replied}
             stands = await endings.finish(self._pool, document)
         self._contexts.forget(ref)
-        return Finished(
+        finished = Finished(
             status=stands["status"],
             reason=stands["reason"],
             partial=stands["partial"],
@@ -60,6 +66,8 @@ class FinishSession:
             held=stands["held"],
             preview=preview(stands["output"] or ""),
         )
+        told = await self._door.tell_done(ref.conversation_id, SessionDone.of(finish, finished))
+        return finished.model_copy(update={"told": told})
 
     async def _value(self, finish: Finish, output: str | None) -> str | None:
         """The answer as JSON, if it is one and the agent has an output schema."""

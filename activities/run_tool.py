@@ -94,8 +94,10 @@ class RunTool:
             # whether an attempt that got no answer changed the plan's steps is not known here: rather ask once more
             replanned = request.name == "update_plan"
             return _outcome(request, claim.state or "unknown", claim.text or "", spent=claim.spent, replanned=replanned)
-        if request.effect is Effect.READ and attempt.number == 1:  # a claim tells of itself, a read makes none
-            self._events.put(request.ref, ev.ToolCalled(tool=request.name, args=request.preview))
+        called = ev.ToolCalled(tool=request.name, args=request.preview)
+        untold = request.effect is Effect.READ and not claim.told  # a claim tells of itself, a read seldom makes one
+        if untold and not info.is_local and attempt.number == 1:
+            self._events.put(request.ref, called)
         done = await self._done(request, tool, claim.body or "")
         try:
             result = await self._do(attempt, tool, claim)
@@ -104,6 +106,8 @@ class RunTool:
             if not cancel_requested():
                 raise
             state, result = "cancelled", ToolResult(INTERRUPTED, failed=True)
+        if untold and info.is_local:  # told with its end, and so once, however often it was begun
+            result = replace(result, events=[called, *result.events])
         outcome = await self._commit(attempt, state, result, done)
         return outcome.model_copy(update={"digest": digest_of(request, tool, claim.body or "", state, result.text)})
 

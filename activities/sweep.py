@@ -15,7 +15,6 @@ from activities.dispatcher import Dispatcher
 from activities.finish_session import FinishSession
 from activities.heartbeat import beating
 from activities.workspaces import Workspaces
-from domain.conversation import SessionDone
 from domain.session import Reason, Status
 from domain.step import Finish, StopRequest
 from store import (
@@ -160,7 +159,7 @@ class Sweep:
 
     async def _close(self, session: sessions.Session) -> None:
         """Its workflow is gone and wrote no ending: terminated from outside, or timed out."""
-        finished = await self._finish.finish_session(
+        await self._finish.finish_session(
             Finish(
                 ref=session.ref,
                 agent=session.agent_ref,
@@ -171,17 +170,6 @@ class Sweep:
                 usage=session.usage,
                 error_type="lost",
                 error="The session's workflow ended without an ending of its own; it was stopped from outside.",
-            )
-        )
-        await self._door.tell_done(
-            session.conversation_id,
-            SessionDone(
-                session_id=session.id,
-                status=finished.status,
-                committed=finished.committed,
-                mail=finished.mail,
-                given_back=finished.given_back,
-                held=finished.held,
                 taken=await conversations.taken_by(self._pool, session.tenant, session.id),
-            ),
+            )
         )

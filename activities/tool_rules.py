@@ -44,6 +44,7 @@ def _call(index: int, block: dict[str, Any], tools: Offered, layers: list[list[R
         timeout_s=tool.timeout_s,
         preview=summary,
         ask=found.action is Action.ASK,
+        quick=tool.quick,
     )
 
 
@@ -64,4 +65,5 @@ def _refused(index: int, name: str, refusal: str, words: str) -> ToolCall:
         timeout_s=10,
         preview=words,
         refusal=refusal,
+        quick=True,
     )

@@ -6,6 +6,7 @@ from domain.conversation_state import ConversationState
 from domain.delegation import Door
 from domain.mailbox import Delivery
 from domain.session import SessionInput, Status, Usage
+from domain.step import Finish, Finished
 
 
 class CallRef(BaseModel):
@@ -44,6 +45,20 @@ class SessionDone(BaseModel):
     given_back: list[str] = Field(default_factory=list)  # outcomes it had and did not commit
     taken: list[str] = Field(default_factory=list)  # inbox messages that entered its context
     held: bool = False  # its outcome wakes nobody
+
+    @classmethod
+    def of(cls, finish: Finish, finished: Finished) -> "SessionDone":
+        return cls(
+            session_id=finish.ref.session_id,
+            status=finished.status,
+            head=finished.head,
+            usage=finish.usage,
+            committed=finished.committed,
+            mail=finished.mail,
+            given_back=finished.given_back,
+            taken=finish.taken,
+            held=finished.held,
+        )
 
 
 class SpawnChild(BaseModel):

@@ -69,6 +69,7 @@ class ToolCall(BaseModel):
     preview: str = ""
     ask: bool = False  # a rule wants a person's approval first
     refusal: str | None = None  # why it may not run
+    quick: bool = Field(default=False, exclude_if=lambda value: not value)  # done within the workflow task
     denied: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule
     rule: Rule | None = Field(default=None, exclude_if=lambda value: value is None)  # the one that denied it
 
@@ -138,6 +139,7 @@ class Finish(BaseModel):
     previous: str | None = None
     previous_step: int = 0
     spawned_by: str | None = None
+    taken: list[str] = Field(default_factory=list)  # messages that entered its context
 
 
 class Finished(BaseModel):
@@ -150,6 +152,7 @@ class Finished(BaseModel):
     given_back: list[str] = Field(default_factory=list)  # outcomes it had and did not commit
     held: bool = False  # its outcome wakes nobody: the tree was cancelled
     preview: str = ""
+    told: bool = Field(default=False, exclude_if=lambda value: not value)  # the conversation knows of it
 
 
 class StopRequest(BaseModel):

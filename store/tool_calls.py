@@ -11,6 +11,7 @@ from store.database import Pool, call
 class Claim(BaseModel):
     go: bool
     dry: bool = False  # to be described, not done
+    told: bool = False  # of a read: watchers know of the call
     state: str | None = None
     text: str | None = None
     plan: str | None = None

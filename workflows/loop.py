@@ -215,12 +215,22 @@ async def run_tool(session: Running, line: Line, node: str, call: ToolCall) -> T
         sandbox=session.start.sandbox,
     )
     try:
-        outcome = await session.wait(steps.run_tool(request, call), tool=True)
+        outcome = await _called(session, request, call)
         return outcome.model_copy(update={"denied": True, "forbidden": True}) if call.denied else outcome
     except ActivityError as error:
         session.check()
         # the store has no result for this call, and the next model call says so to the model
         return ToolOutcome(index=call.index, name=call.name, state="unknown", preview=cause(error)[1][:160])
+
+
+async def _called(session: Running, request: ToolRequest, call: ToolCall) -> ToolOutcome:
+    if call.quick:
+        try:
+            return await session.wait(steps.run_quick_tool(request, call), tool=True)
+        except ActivityError as error:  # slow after all, or the database is away
+            session.check()
+            workflow.logger.info("%s takes the long way: %s", call.name, cause(error)[1])
+    return await session.wait(steps.run_tool(request, call), tool=True)
 
 
 def _wish(error: ActivityError) -> Reason:

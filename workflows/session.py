@@ -56,8 +56,10 @@ class Session:
             ending = Ending(self.running.stopping.reason)
         if ending.reason in LIMIT_REASONS and not self.running.cancelled:
             await self._say_farewell(ending.reason)
-        finished = await self._finish(ending)
-        await self._tell_conversation(finished)
+        finish = self._ending(ending)
+        finished = await steps.finish_session(finish)
+        if not finished.told:
+            await self._tell_conversation(SessionDone.of(finish, finished))
         return self._result(finished)
 
     async def _reason(self, start: SessionInput) -> Ending | None:
@@ -120,42 +122,29 @@ class Session:
         state.line.head = reply.head
         state.usage = state.usage.plus(reply.usage)
 
-    async def _finish(self, ending: Ending) -> Finished:
+    def _ending(self, ending: Ending) -> Finish:
         start, state, stop = self.running.start, self.running.state, self.running.stopping
         if self.running.cancelled and stop:
             ending = Ending(stop.reason)
-        return await steps.finish_session(
-            Finish(
-                ref=start.ref,
-                agent=start.agent,
-                reason=ending.reason,
-                head=state.line.head,
-                step=state.step,
-                version=self.running.next_version(),
-                usage=state.usage,
-                error_type=ending.error_type,
-                error=ending.error,
-                by=stop.by if stop else None,
-                previous=state.line.previous,
-                previous_step=state.line.previous_step,
-                spawned_by=start.parent_session_id,
-            )
+        return Finish(
+            ref=start.ref,
+            agent=start.agent,
+            reason=ending.reason,
+            head=state.line.head,
+            step=state.step,
+            version=self.running.next_version(),
+            usage=state.usage,
+            error_type=ending.error_type,
+            error=ending.error,
+            by=stop.by if stop else None,
+            previous=state.line.previous,
+            previous_step=state.line.previous_step,
+            spawned_by=start.parent_session_id,
+            taken=[heard for heard in state.heard if heard not in state.inbox],
         )
 
-    async def _tell_conversation(self, finished: Finished) -> None:
-        ref = self.running.start.ref
-        done = SessionDone(
-            session_id=ref.session_id,
-            status=finished.status,
-            head=finished.head,
-            usage=self.running.state.usage,
-            committed=finished.committed,
-            mail=finished.mail,
-            given_back=finished.given_back,
-            held=finished.held,
-            taken=[heard for heard in self.running.state.heard if heard not in self.running.state.inbox],
-        )
-        conversation = workflow.get_external_workflow_handle(f"conversation/{ref.conversation_id}")
+    async def _tell_conversation(self, done: SessionDone) -> None:
+        conversation = workflow.get_external_workflow_handle(f"conversation/{self.running.start.ref.conversation_id}")
         try:
             await conversation.signal("session_done", done)
         except ApplicationError as error:

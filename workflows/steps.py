@@ -24,6 +24,9 @@ NEVER = ["PayloadsTooLarge"]  # an oversized result would otherwise be retried f
 # how soon a retry takes over from a worker that died with an activity in its hands
 BEATS_WITHIN = timedelta(seconds=8)
 
+# a workflow task that takes longer is kept alive by events in the history
+HERE_WITHIN = timedelta(seconds=5)
+
 # for what must get through: short pauses, no end
 PERSISTENT = RetryPolicy(
     initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10), non_retryable_error_types=NEVER
@@ -48,6 +51,18 @@ class Step(Generic[In, Out]):
             # the activity commits its partial work before the workflow goes on; the caller checks the stop flag after
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             **patience,
+        )
+
+    def start_here(self, argument: In, *, name: str | None = None, summary: str) -> "workflow.ActivityHandle[Out]":
+        """Within the workflow task, without a way through the server: one short try of what changes nothing twice."""
+        return workflow.start_local_activity(
+            name or self.name,
+            argument.model_dump(mode="json", exclude_defaults=True),
+            result_type=self.gives,
+            start_to_close_timeout=HERE_WITHIN,
+            retry_policy=RetryPolicy(maximum_attempts=1),
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            summary=summary,
         )
 
 
@@ -115,6 +130,11 @@ def run_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[T
         retry_policy=PERSISTENT,
         summary=preview(call.preview, 200),
     )
+
+
+def run_quick_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[ToolOutcome]":
+    """One try on the spot; if it does not come to a result, the call is made like any other."""
+    return RUN_TOOL.start_here(request, name=call.activity, summary=preview(call.preview, 200))
 
 
 def finish_session(finish: Finish) -> "workflow.ActivityHandle[Finished]":

@@ -50,6 +50,7 @@ TOOL = Tool(
     input=Input,
     run=run,
     effect=Effect.READ,
+    quick=True,
     subject=Subject(kind=SubjectKind.PATH, fields=("path",)),
     summary=lambda input: f"list {input.path}",
 )

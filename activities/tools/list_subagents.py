@@ -20,5 +20,6 @@ TOOL = Tool(
     input=Input,
     run=run,
     effect=Effect.READ,
+    quick=True,
     summary=lambda input: "list subagents",
 )

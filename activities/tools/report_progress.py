@@ -30,6 +30,7 @@ TOOL = Tool(
     input=Input,
     run=run,
     effect=Effect.IDEMPOTENT,
+    quick=True,
     kind=None,
     summary=lambda input: preview(input.message, 120),
 )

@@ -84,6 +84,7 @@ class Tool:
     kind: EffectKind | None = EffectKind.CALL  # how the ledger of effects lists it; None: it touches nothing
     activity: str | None = None  # what runs it; None: an activity of its own that calls `run`
     timeout_s: float = 60
+    quick: bool = False  # takes no second and may be repeated: run on the spot, without a way through Temporal's queue
     summary: Callable[[Any], str] = lambda arguments: ""  # one line for the timeline, from a validated input
     change: Callable[[Any], FileChange] | None = None  # of a tool that writes a file: what approvers see as a diff
     subject: Subject | None = None  # what permission rules match on: a command, a path, a host, an agent

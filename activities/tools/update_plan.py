@@ -39,6 +39,7 @@ TOOL = Tool(
     input=Input,
     run=run,
     effect=Effect.IDEMPOTENT,
+    quick=True,
     kind=None,
     summary=lambda input: f"plan of {len(input.steps)} steps",
 )

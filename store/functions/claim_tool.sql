@@ -12,15 +12,21 @@ BEGIN
     IF p ->> 'effect' = 'read' THEN
         -- repeating it changes nothing, so there is nothing to claim: one write less for the commonest calls
         SELECT * INTO c FROM tool_calls WHERE tenant = t AND node = p ->> 'node' AND call_index = (p ->> 'index')::int;
-        IF c.node IS NULL AND mine = 1 AND NOT take_tool_call(t, p ->> 'session_id') THEN
-            INSERT INTO tool_calls (tenant, node, call_index, session_id, tool, effect, holder, attempt, state, result, ended_at)
-            VALUES (t, p ->> 'node', (p ->> 'index')::int, p ->> 'session_id', p ->> 'tool', 'read', p ->> 'holder', mine,
-                    'failed', p ->> 'spent', now()) RETURNING * INTO c;
-            PERFORM append_events('', false, (p -> 'called') || (p -> 'refused'));
-            spent := true;
+        IF c.node IS NULL AND has_budget(t, p ->> 'session_id') THEN   -- but it is to be counted once
+            INSERT INTO tool_calls (tenant, node, call_index, session_id, tool, effect, holder, attempt)
+            VALUES (t, p ->> 'node', (p ->> 'index')::int, p ->> 'session_id', p ->> 'tool', 'read', p ->> 'holder', mine)
+            ON CONFLICT DO NOTHING RETURNING * INTO c;
+            IF FOUND THEN
+                spent := NOT take_tool_call(t, p ->> 'session_id');
+                IF spent THEN
+                    UPDATE tool_calls SET state = 'failed', result = p ->> 'spent', ended_at = now()
+                     WHERE tenant = t AND node = c.node AND call_index = c.call_index RETURNING * INTO c;
+                END IF;
+                PERFORM append_events('', false, (p -> 'called') || CASE WHEN spent THEN p -> 'refused' ELSE '[]' END);
+            END IF;
         END IF;
-        RETURN (SELECT jsonb_build_object('go', c.node IS NULL, 'state', c.state, 'text', c.result, 'plan', s.plan,
-                                          'spent', spent,
+        RETURN (SELECT jsonb_build_object('go', c.node IS NULL OR c.state = 'started', 'told', c.node IS NOT NULL,
+                                          'state', c.state, 'text', c.result, 'plan', s.plan, 'spent', spent,
                                           'workspace_version', w.version, 'body', m.body)
                   FROM sessions s
                   LEFT JOIN workspaces w ON w.tenant = t AND w.id = s.workspace_id

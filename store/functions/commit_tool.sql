@@ -10,7 +10,10 @@ BEGIN
                 (p ->> 'attempt')::int, p ->> 'state', p ->> 'text',
                 coalesce(p ->> 'sources', '[]'), coalesce(p ->> 'description', ''),
                 coalesce((p ->> 'started_at')::timestamptz, now()), now())
-        ON CONFLICT DO NOTHING;
+        ON CONFLICT (tenant, node, call_index) DO UPDATE
+           SET state = excluded.state, result = excluded.result, sources = excluded.sources,
+               description = excluded.description, ended_at = excluded.ended_at
+         WHERE tool_calls.state = 'started';   -- where a budget counts, even a read is claimed
         IF FOUND THEN
             PERFORM append_events('', false, p -> 'events');
             PERFORM end_effect(p);
