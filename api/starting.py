@@ -27,5 +27,5 @@ async def _started(parts: Parts, ref: SessionRef) -> bool:
     if session.status.terminal:  # stopped while it waited
         return True
     if session.id == session.conversation_id:
-        return await parts.door.start(session.workflow_input(), session.id)
+        return await parts.door.start(session.workflow_input())
     return await parts.door.submit(session.workflow_input(), session.id, session.thread_id, queued=not session.live)

@@ -6,7 +6,7 @@ import httpx2
 from temporalio.client import Client
 
 from domain.session import SessionResult, Status
-from workflows.client import conversation_workflow_id, session_workflow_id
+from workflows.client import session_workflow_id
 
 AGENT = "assistant"
 PATIENCE = 300.0  # seconds for one session: a worker that died must not hold us for ever
@@ -41,7 +41,7 @@ class Ours:
     async def closed(self, task_id: str) -> None:
         """Waits as the bare loop is waited for: on the workflow's result."""
         async with asyncio.timeout(PATIENCE):
-            await self._temporal.get_workflow_handle(conversation_workflow_id(task_id)).result()
+            await self._temporal.get_workflow_handle(session_workflow_id(task_id)).result()
 
     async def check(self, task_id: str, steps: int) -> None:
         """A session that ended early would look fast."""

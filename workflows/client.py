@@ -19,6 +19,7 @@ from temporalio.client import (
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
+from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from domain.conversation import (
@@ -40,6 +41,7 @@ from domain.ids import new_id
 from domain.input_request import Answered
 from domain.session import SessionInput
 from domain.step import StopRequest
+from workflows.appearance import appearance
 from workflows.attributes import of_conversation
 from workflows.refusals import is_away, is_not_yet, is_over, refusal
 from workflows.telemetry import plugins
@@ -81,15 +83,20 @@ class Door:
 
     # sessions that were accepted and written down; False: Temporal or its workers are away, the sweeper will see to it
 
-    async def start(self, session: SessionInput, request_id: str) -> bool:
-        """Start a root session in a conversation of its own; works with no worker up."""
-        ref = session.ref
-        first = StartSession(request_id=request_id, session=session, thread_id=ref.conversation_id)
-        start = ConversationInput(tenant=ref.tenant, conversation_id=ref.conversation_id, fresh=True, first=[first])
+    async def start(self, session: SessionInput) -> bool:
+        """Start the first session of a conversation; works with no worker up. The conversation's own workflow begins
+        when there is something to decide: it learns from the store who is at work."""
         try:
             await self._client.start_workflow(
-                "Conversation", start, **self._conversation(start, session.title), rpc_timeout=ANSWER_WITHIN
+                "Session",
+                session,
+                id=session_workflow_id(session.ref.session_id),
+                task_queue=self._queue,
+                rpc_timeout=ANSWER_WITHIN,
+                **appearance(session),
             )
+        except WorkflowAlreadyStartedError:
+            return True
         except (RPCError, RuntimeError) as error:
             if is_away(error):
                 return False

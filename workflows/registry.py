@@ -30,6 +30,12 @@ def workflow_runner() -> SandboxedWorkflowRunner:
     """The workflow sandbox stays on; our pure types and pydantic pass through it, decided here once."""
     return Runner(
         restrictions=SandboxRestrictions.default.with_passthrough_modules(
-            "domain", "pydantic", "pydantic_core", "workflows.attributes", "workflows.steps", "workflows.story"
+            "domain",
+            "pydantic",
+            "pydantic_core",
+            "workflows.appearance",
+            "workflows.attributes",
+            "workflows.steps",
+            "workflows.story",
         )
     )

@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 from temporalio import workflow
-from temporalio.common import Priority, SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 
 from domain.conversation import (
@@ -19,9 +18,8 @@ from domain.conversation import (
 from domain.conversation_state import ConversationState, Live, Thread
 from domain.session import SessionInput
 from workflows import steps
-from workflows.attributes import AGENT, CONVERSATION, PARENT_SESSION, STATUS, TENANT, TRIGGER
+from workflows.appearance import appearance
 from workflows.session import Session
-from workflows.story import static_details
 
 
 class SessionStarter:
@@ -93,15 +91,6 @@ class SessionStarter:
         ref = session.ref
         self._state.live[ref.session_id] = live
         self._state.threads[live.thread].live = ref.session_id
-        attributes = [
-            SearchAttributePair(TENANT, ref.tenant),
-            SearchAttributePair(AGENT, session.agent.name),
-            SearchAttributePair(CONVERSATION, ref.conversation_id),
-            SearchAttributePair(STATUS, "working"),
-            SearchAttributePair(TRIGGER, session.trigger),
-        ]
-        if session.parent_session_id:
-            attributes.append(SearchAttributePair(PARENT_SESSION, session.parent_session_id))
         try:
             # ABANDON twice and an awaited start: the session outlives this run whatever becomes of it
             await workflow.start_child_workflow(
@@ -110,11 +99,7 @@ class SessionStarter:
                 id=f"session/{ref.session_id}",
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
                 cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
-                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-                static_summary=f"{session.agent.name} · {session.title}",
-                static_details=static_details(session),
-                search_attributes=TypedSearchAttributes(attributes),
-                priority=Priority(priority_key=3, fairness_key=ref.tenant[:64]),
+                **appearance(session),
             )
         except WorkflowAlreadyStartedError:
             workflow.logger.info("session %s was started before", ref.session_id)

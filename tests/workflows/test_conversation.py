@@ -31,7 +31,7 @@ async def test_a_repeated_start_changes_nothing(stack: Stack) -> None:
     assert row is not None
     door = Door(stack.client, stack.settings.task_queue)
     for _ in range(3):
-        assert await door.start(row.workflow_input(), task_id)
+        assert await door.start(row.workflow_input())
 
     async def closed() -> bool:
         return await status(stack, task_id) is WorkflowExecutionStatus.COMPLETED
