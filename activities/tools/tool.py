@@ -89,6 +89,10 @@ class Tool:
     change: Callable[[Any], FileChange] | None = None  # of a tool that writes a file: what approvers see as a diff
     subject: Subject | None = None  # what permission rules match on: a command, a path, a host, an agent
 
+    def __post_init__(self) -> None:
+        if self.quick and self.effect is Effect.ONCE:
+            raise ValueError(f"{self.name}: a quick tool may be run twice, so its effect cannot be ONCE")
+
     def call_summary(self, arguments: Any) -> str:
         """The timeline's line for raw arguments, which may be wrong."""
         try:

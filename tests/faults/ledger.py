@@ -26,6 +26,12 @@ def _write(path: Path, line: str) -> None:
         ledger.write(line)
 
 
+async def quick_deed(input: Input, context: ToolContext) -> ToolResult:
+    """Only the first time takes a while."""
+    first = not await asyncio.to_thread(Path(input.path).exists)
+    return await deed(input if first else Input(path=input.path), context)
+
+
 async def wait_for(input: Input, context: ToolContext) -> ToolResult:
     """Until the file is there: so long a test holds the session."""
     while not await asyncio.to_thread(Path(input.path).exists):  # noqa: ASYNC110 - another process makes the file
@@ -44,6 +50,14 @@ def _tool(name: str, effect: Effect) -> Tool:
 TOOLS = [
     _tool("ledger_once", Effect.ONCE),
     _tool("ledger_again", Effect.IDEMPOTENT),
+    Tool(
+        name="ledger_quick",
+        description="Writes a line into a ledger, at once.",
+        input=Input,
+        run=quick_deed,
+        effect=Effect.READ,
+        quick=True,
+    ),
     Tool(name="wait_for", description="Waits for a file.", input=Input, run=wait_for, effect=Effect.READ),
     Tool(name="explode", description="Fails.", input=Input, run=explode, effect=Effect.READ),
 ]

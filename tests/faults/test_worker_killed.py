@@ -21,17 +21,18 @@ async def lines(path: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def ledgers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("ledgers")
-    return {name: folder / name for name in ("once", "again", "command")}
+    return {name: folder / name for name in ("once", "again", "quick", "command")}
 
 
 @pytest_asyncio.fixture(scope="module")
 async def survivors(stack: Stack, ledgers: dict[str, Path]) -> AsyncIterator[dict[str, str]]:
     """One kill under several sessions, each caught in another place."""
-    once, again = str(ledgers["once"]), str(ledgers["again"])
+    once, again, quick = (str(ledgers[name]) for name in ("once", "again", "quick"))
     tasks = {
         "thinking": await stack.submit("[[script:say words=30]] [[fault:hang after=6]]"),
         "once": await stack.submit(calls(("ledger_once", {"path": once, "seconds": 50}))),
         "again": await stack.submit(calls(("ledger_again", {"path": again, "seconds": 3}))),
+        "quick": await stack.submit(calls(("ledger_quick", {"path": quick, "seconds": 4}))),
         "command": await stack.submit(calls(("bash", {"command": "echo begun > begun.txt; sleep 54321.5"}))),
     }
     await stack.seen(tasks["thinking"], "message_delta")
@@ -39,6 +40,7 @@ async def survivors(stack: Stack, ledgers: dict[str, Path]) -> AsyncIterator[dic
         await stack.seen(tasks[name], "tool_called")
     await eventually(lambda: lines(ledgers["once"]))
     await eventually(lambda: lines(ledgers["again"]))
+    await eventually(lambda: lines(ledgers["quick"]))
     await eventually(lambda: lines(stack.workspace(tasks["command"]) / "begun.txt"))
     await stack.back("worker", await stack.kill("worker"))
     yield tasks
@@ -81,6 +83,18 @@ async def test_an_idempotent_tool_is_repeated(
     events = await stack.events(survivors["again"])
     assert [event["state"] for event in of_type(events, "tool_returned")] == ["ok"]
     assert len(of_type(events, "tool_called")) == 1
+
+
+@pytest.mark.proves("F-09")
+async def test_a_quick_tool_is_repeated_and_told_once(
+    stack: Stack, survivors: dict[str, str], ledgers: dict[str, Path]
+) -> None:
+    record = await stack.wait(survivors["quick"])
+    assert (record["status"], record["usage"]["tool_invocations"]) == ("completed", 1)
+    [first, second] = [line.split() for line in await lines(ledgers["quick"])]
+    assert first == second  # Temporal never knew of the first attempt
+    events = of_type(await stack.events(survivors["quick"]), "tool_called", "tool_returned")
+    assert [event["type"] for event in events] == ["tool_called", "tool_returned"]
 
 
 @pytest.mark.proves("F-09", "S1-25")

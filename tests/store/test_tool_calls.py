@@ -4,11 +4,14 @@ from typing import Any
 
 import pytest
 
+from domain.events import ToolCalled
 from domain.ids import new_id
 from domain.session import SessionRef
-from store import tool_calls
+from store import budgets, tool_calls
 from store.database import Pool
+from store.events import to_row
 from tests.store.conftest import Accept
+from tests.store.test_budgets import budgeted
 
 
 def claim(ref: SessionRef, node: str, attempt: int, effect: str, holder: str = "run/1") -> dict[str, Any]:
@@ -40,6 +43,23 @@ async def test_a_read_claims_nothing_and_its_first_result_stands(pool: Pool, acc
         assert await tool_calls.commit(pool, {**outcome(ref, node, attempt, text), "effect": "read"})
     late = await tool_calls.claim(pool, claim(ref, node, 3, "read"))
     assert (late.go, late.state, late.text) == (False, "ok", "first")
+
+
+async def test_a_read_is_counted_once_in_its_trees_budget(pool: Pool, accept: Accept) -> None:
+    """A quick one that is run again after a crash cannot know that it is: its number is the same."""
+    ref, node = await accept(), new_id()
+    await budgeted(pool, ref, max_tool_calls=1)
+    called = [{**to_row(ref, ToolCalled(tool="deed", args=""))}]
+    asked = {**claim(ref, node, 1, "read"), "called": called}
+    first, again = [await tool_calls.claim(pool, asked) for _ in range(2)]
+    assert first.go and first.told and again.go and again.told
+    for text in ("first", "from a worker that woke up late"):
+        assert await tool_calls.commit(pool, {**outcome(ref, node, 1, text), "effect": "read"})
+    assert [one["text"] for one in await tool_calls.results(pool, "default", node)] == ["first"]
+    tree = await budgets.get(pool, ref.tenant, ref.conversation_id)
+    assert tree is not None and tree.tool_calls == 1
+    other = await tool_calls.claim(pool, {**claim(ref, new_id(), 1, "read"), "refused": [], "spent": "no more"})
+    assert (other.go, other.spent, other.text) == (False, True, "no more")
 
 
 async def test_what_may_be_repeated_is_claimed_anew_and_the_old_attempt_is_fenced(pool: Pool, accept: Accept) -> None:
