@@ -28,8 +28,9 @@ class StartSession(BaseModel):
 class ConversationInput(BaseModel):
     tenant: str
     conversation_id: str
-    fresh: bool = False  # there is nothing to load: the first session is being accepted now
+    # of runs from before first sessions were started by themselves: what to start, and that there is nothing to load
     first: list[StartSession] = Field(default_factory=list)
+    fresh: bool = False
     carried: ConversationState | None = None
 
 

@@ -54,6 +54,7 @@ class ConversationState(BaseModel):
     answers: dict[str, str] = Field(default_factory=dict)  # request id -> what was answered, as JSON
     answered_at: dict[str, datetime] = Field(default_factory=dict)  # when, for those whose age matters
     terminated: bool = False  # nothing begins any more, and nothing is waited for
+    title: str = ""  # for whoever looks at the workflow
 
     def remember(self, request_id: str, answer: str, now: datetime) -> None:
         """For repeats that come soon; the store's unique keys answer older ones."""

@@ -2,6 +2,7 @@
 
 from domain.conversation_state import ConversationState, Live, Thread, Waiting
 from domain.mailbox import Delivery
+from domain.step import preview
 from store.database import Pool
 from store.mailbox import pending_for_fire
 
@@ -45,7 +46,11 @@ async def load_state(pool: Pool, tenant: str, conversation_id: str) -> Conversat
             tenant,
             conversation_id,
         )
-    state = ConversationState(pending=await pending_for_fire(pool, tenant, conversation_id))
+        title = await connection.fetchval(
+            "SELECT title FROM conversations WHERE tenant = $1 AND id = $2", tenant, conversation_id
+        )
+    pending = await pending_for_fire(pool, tenant, conversation_id)
+    state = ConversationState(title=preview(title or "", 100), pending=pending)
     for row in threads:
         state.threads[row["id"]] = Thread(
             parent=row["parent_thread_id"], name=row["name"], depth=row["depth"], last=row["last"]

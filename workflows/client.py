@@ -84,16 +84,11 @@ class Door:
     # sessions that were accepted and written down; False: Temporal or its workers are away, the sweeper will see to it
 
     async def start(self, session: SessionInput) -> bool:
-        """Start the first session of a conversation; works with no worker up. The conversation's own workflow begins
-        when there is something to decide: it learns from the store who is at work."""
+        """Start the first session of a conversation, whose own workflow begins when there is something to decide."""
         try:
+            name, how = session_workflow_id(session.ref.session_id), appearance(session)
             await self._client.start_workflow(
-                "Session",
-                session,
-                id=session_workflow_id(session.ref.session_id),
-                task_queue=self._queue,
-                rpc_timeout=ANSWER_WITHIN,
-                **appearance(session),
+                "Session", session, id=name, task_queue=self._queue, rpc_timeout=ANSWER_WITHIN, **how
             )
         except WorkflowAlreadyStartedError:
             return True
@@ -115,7 +110,7 @@ class Door:
     async def reopen(self, tenant: str, conversation_id: str, *, look: bool = False) -> None:
         """Let a conversation go on with what the store knows; one that lives is left alone, unless it has to look."""
         start = ConversationInput(tenant=tenant, conversation_id=conversation_id)
-        how = {**self._conversation(start, conversation_id), "start_signal": "look" if look else None}
+        how = {**self._conversation(start), "start_signal": "look" if look else None}
         await self._client.start_workflow("Conversation", start, **how, rpc_timeout=ANSWER_WITHIN)
 
     async def stop(self, session_id: str, request: StopRequest) -> bool:
@@ -196,12 +191,12 @@ class Door:
             return False
         return True
 
-    def _conversation(self, start: ConversationInput, title: str) -> dict[str, Any]:
+    def _conversation(self, start: ConversationInput) -> dict[str, Any]:
         return {
             "id": conversation_workflow_id(start.conversation_id),
             "task_queue": self._queue,
             "id_conflict_policy": WorkflowIDConflictPolicy.USE_EXISTING,
-            "static_summary": f"conversation · {title}",
+            "static_summary": f"conversation · {start.conversation_id}",
             "search_attributes": of_conversation(start.tenant, start.conversation_id),
         }
 
@@ -239,7 +234,7 @@ class Door:
         self, tenant: str, conversation_id: str, update: str, argument: Any, result: type[Any] | None, within: timedelta
     ) -> Any:
         start = ConversationInput(tenant=tenant, conversation_id=conversation_id)
-        operation: Any = WithStartWorkflowOperation("Conversation", start, **self._conversation(start, conversation_id))
+        operation: Any = WithStartWorkflowOperation("Conversation", start, **self._conversation(start))
         try:
             return await self._client.execute_update_with_start_workflow(
                 update,

@@ -34,6 +34,7 @@ from workflows import steps
 from workflows.mail_room import MailRoom
 from workflows.session_starter import SessionStarter
 from workflows.spawning import spawn_children
+from workflows.story import conversation_details
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
@@ -85,6 +86,7 @@ class Conversation:
             ref = ConversationRef(tenant=self.start.tenant, conversation_id=self.start.conversation_id)
             self.mail.adopt(await steps.load_conversation(ref))
         self.ready = True
+        workflow.set_current_details(conversation_details(self.state))
         early, self.early = self.early, []
         for done in early:
             self.mail.session_done(done)

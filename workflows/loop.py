@@ -4,7 +4,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from domain.input_request import Kind
 from domain.limits import reached
@@ -227,9 +227,9 @@ async def _called(session: Running, request: ToolRequest, call: ToolCall) -> Too
     if call.quick:
         try:
             return await session.wait(steps.run_quick_tool(request, call), tool=True)
-        except ActivityError as error:  # slow after all, or the database is away
+        except FailureError as error:  # slow after all, or the database is away; a local activity's is not wrapped
             session.check()
-            workflow.logger.info("%s takes the long way: %s", call.name, cause(error)[1])
+            workflow.logger.info("%s takes the long way: %s", call.name, error.message)
     return await session.wait(steps.run_tool(request, call), tool=True)
 
 

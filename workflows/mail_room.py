@@ -25,6 +25,7 @@ class MailRoom:
     def adopt(self, loaded: ConversationState) -> None:
         """Who is live and what waits is what the store says."""
         self._state.threads, self._state.live, self._state.pending = loaded.threads, loaded.live, loaded.pending
+        self._state.title = loaded.title
         for thread_id, thread in self._state.threads.items():
             if thread.queue or thread.inbox or thread.ended:
                 self.todo.append(lambda thread_id=thread_id: self._resume(thread_id))  # type: ignore[misc]

@@ -1,5 +1,6 @@
 """What the Temporal Web UI tells about a session, in Markdown."""
 
+from domain.conversation_state import ConversationState
 from domain.session import SessionInput, SessionState
 from domain.step import Finished, ModelReply, ToolOutcome
 
@@ -32,6 +33,14 @@ def current_details(
     if finished and finished.preview:
         lines.append(finished.preview)
     return "\n\n".join(lines)
+
+
+def conversation_details(state: ConversationState) -> str:
+    """As it was when it began: who was at work, and what waited."""
+    live = [f"- `{session_id}` {state.threads[live.thread].name}" for session_id, live in state.live.items()]
+    return "\n\n".join(
+        [f"**{state.title or 'a new conversation'}**", *live[:20], f"{len(state.pending)} outcomes waited"]
+    )
 
 
 def step_result(reply: ModelReply, outcomes: list[ToolOutcome]) -> str:

@@ -12,7 +12,7 @@ from bench.history import GROW, size
 from bench.lab import Lab
 from bench.peers.peer import Peer, PeerFailed, stage
 from store.scratch import scratch_database, stored_bytes
-from workflows.client import conversation_workflow_id, session_workflow_id
+from workflows.client import session_workflow_id
 
 STREAMED = (
     "Its model calls are streamed, as watchers of Errand see every word at once. The other peers ask for whole answers."
@@ -61,7 +61,7 @@ def home_team(lab: Lab) -> list[Contestant]:
 
     async def ours(steps: int) -> list[str]:
         task_id = await lab.ours.count(steps, grow=GROW)
-        return [session_workflow_id(task_id), conversation_workflow_id(task_id)]
+        return [session_workflow_id(task_id)]
 
     async def check(workflows: Sequence[str], steps: int) -> None:
         await lab.ours.check(workflows[0].rpartition("/")[2], steps)

@@ -27,6 +27,7 @@ async def test_a_terminated_workflow_is_lost(stack: Stack) -> None:
     task_id, living = await stack.submit("[[script:count n=2]] [[fault:hang at=3]]"), await stack.submit(HANGS)
     await stack.seen(task_id, "step_started", step=3)
     await stack.seen(living, "message_delta")
+    await Door(stack.client, stack.settings.task_queue).reopen("default", task_id)
     await stack.session(task_id).terminate("from outside")
     await stack.age(living)  # silent for long, but its workflow lives
     record = await sweep_until(stack, task_id)
@@ -48,10 +49,10 @@ async def test_a_terminated_workflow_is_lost(stack: Stack) -> None:
 @pytest.mark.proves("S1-21", "F-09")
 async def test_what_was_never_started_is_started_though_its_conversation_is_open(stack: Stack) -> None:
     """Whoever accepted it died before the start; then a word to it opened the conversation, which starts nothing."""
-    with stack.frozen("worker"):
+    with stack.frozen("temporal"):
         task_id = await stack.submit("[[script:say text=here]]")
-        await stack.client.get_workflow_handle(f"conversation/{task_id}").terminate()
-        await Door(stack.client, stack.settings.task_queue).reopen("default", task_id)
+        await stack.back("api", await stack.kill("api"))
+    await Door(stack.client, stack.settings.task_queue).reopen("default", task_id)
     await stack.age(task_id)
     assert (await sweep_until(stack, task_id))["status"] == "completed"
 

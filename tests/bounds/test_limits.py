@@ -69,11 +69,11 @@ async def test_whoever_goes_on_trying_what_is_denied_is_stopped(bounded: Stack) 
 
 @pytest.mark.proves("S1-B06")
 async def test_time_that_the_tree_allows_is_told_as_such(bounded: Stack) -> None:
-    config = {"ttl": 3_000, "tree": {"ttl": 3_000}}
+    config: dict[str, object] = {"ttl": 3_000, "max_steps": 1_000, "tree": {"ttl": 3_000}}
     record = await bounded.run("[[script:forever]]", config=config)
     low = [one for one in of_type(await bounded.events(record["task_id"]), "budget_low") if one["budget"] == "ttl"]
     assert [(one["scope"], one["limit"]) for one in low] == [("session", 3_000.0)]
-    record = await bounded.run("[[script:forever]]", config={"tree": {"ttl": 3_000}})
+    record = await bounded.run("[[script:forever]]", config={"max_steps": 1_000, "tree": {"ttl": 3_000}})
     [tree] = [one for one in of_type(await bounded.events(record["task_id"]), "budget_low") if one["budget"] == "ttl"]
     assert tree["scope"] == "tree" and 2_000 < tree["limit"] <= 3_000 and tree["left"] <= 600
     budgets = (await bounded.http.get(f"/tasks/{record['task_id']}/budget")).json()["budgets"]

@@ -107,7 +107,9 @@ async def test_a_call_that_failed_gives_back_what_it_held(bounded: Stack) -> Non
 
 
 async def test_time_is_shared_too(bounded: Stack) -> None:
-    talk = await Talk.begin(bounded, "[[script:forever]]", "thrifty", config={"tree": {"ttl": 2_000}})
+    talk = await Talk.begin(
+        bounded, "[[script:forever]]", "thrifty", config={"max_steps": 1_000, "tree": {"ttl": 2_000}}
+    )
     row = await talk.ended(talk.id)
     assert row.reason == "ttl" and (row.deadline - row.created_at).total_seconds() <= 2
 

@@ -253,8 +253,9 @@ class Talk:
         ]
 
     async def heard(self) -> list[str]:
-        """The sources of all outcomes that any session of the conversation was told of."""
-        rows = await self.sessions()
+        """The sources of all outcomes that a session of the conversation was told of. One that ended before it said
+        anything gave back what it had: nothing goes on from it."""
+        rows = [row for row in await self.sessions() if row.committed]
         prompts = [prompt for row in rows for prompt in await self.prompts(row.id)]
         return [source for prompt in prompts for source in _HEAD.findall(prompt)]
 

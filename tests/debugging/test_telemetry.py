@@ -87,7 +87,7 @@ async def test_one_trace_from_the_request_to_the_tools(stack: Stack, receiver: R
     assert not [name for name, times in Counter((span.name, span.span_id) for span in spans).items() if times > 1]
     names = Counter(span.name for span in spans)
     assert any(name.startswith("POST") for name in names), names
-    expected = {"StartWorkflow:Conversation": 1, "RunWorkflow:Conversation": 1, "RunWorkflow:Session": 1}
+    expected = {"StartWorkflow:Session": 1, "RunWorkflow:Session": 1}
     expected |= {"RunActivity:call_model": 3, "RunActivity:tool.bash": 1, "RunActivity:tool.list_files": 1}
     expected |= {"RunActivity:finish_session": 1}
     assert {name: names[name] for name in expected} == expected

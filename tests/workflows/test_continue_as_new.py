@@ -1,14 +1,15 @@
 """Continue-as-new: when the server suggests it nothing is lost, the deadline stays, the steps are counted on."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime
 
 import pytest
 import pytest_asyncio
-from temporalio.client import WorkflowExecutionStatus
 
 from tests.own_worker import platform
-from tests.stack import Stack, eventually, of_type
+from tests.stack import Stack, of_type
+from workflows.client import Door
 
 SUGGEST = {"limit.historyCount.suggestContinueAsNew": "100"}  # instead of 4,096 events
 
@@ -34,8 +35,10 @@ async def runs(own: Stack, task_id: str) -> list[int]:
 
 @pytest.mark.proves("S1-05", "D13")
 async def test_steps_go_on_where_they_were(own: Stack) -> None:
-    record = await own.run("[[script:count n=30]]")
-    task_id, usage = record["task_id"], record["usage"]
+    task_id = await own.submit("[[script:count n=30]]")
+    await Door(own.client, own.settings.task_queue).reopen("default", task_id)
+    record = await own.wait(task_id)
+    usage = record["usage"]
     assert (record["reason"], record["progress"]["step"]) == ("goal_reached", 31)
     assert (await own.result(task_id))["output"].startswith("Counted 30 steps.")
     assert (usage["llm_calls"], usage["tool_invocations"]) == (31, 30)
@@ -45,12 +48,8 @@ async def test_steps_go_on_where_they_were(own: Stack) -> None:
     assert len(of_type(events, "task_started")) == 1
     counts = await runs(own, task_id)
     assert len(counts) >= 3 and max(counts) < 150
-
-    async def closed() -> bool:
-        described = await own.client.get_workflow_handle(f"conversation/{task_id}").describe()
-        return described.status is WorkflowExecutionStatus.COMPLETED
-
-    await eventually(closed, what="the conversation was told by the last run")
+    # it was told by the last run
+    await asyncio.wait_for(own.client.get_workflow_handle(f"conversation/{task_id}").result(), 20)
 
 
 @pytest.mark.proves("S1-60")

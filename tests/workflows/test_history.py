@@ -32,7 +32,12 @@ async def test_history_holds_no_words_beyond_its_previews(stack: Stack) -> None:
         f"{calls(('write_file', {'path': 'a', 'content': content}), ('read_file', {'path': 'a'}))} {text}"
     )
     assert record["status"] == "completed"
-    for workflow in (f"session/{record['task_id']}", f"conversation/{record['task_id']}"):
+    told = await stack.http.post(
+        f"/conversations/{record['task_id']}/messages", json={"input": text, "if_busy": "reject"}
+    )
+    assert told.status_code == 202
+    later = (await stack.wait(told.json()["session_id"]))["task_id"]
+    for workflow in (f"session/{record['task_id']}", f"session/{later}", f"conversation/{record['task_id']}"):
         history = await stack.client.get_workflow_handle(workflow).fetch_history()
         raw = b"".join(event.SerializeToString() for event in history.events)
         assert record["task_id"].encode() in raw  # payloads are searched as they are

@@ -13,6 +13,7 @@ import pytest
 from domain.audit import Entry, link
 from settings import ROOT
 from tests.stack import Stack
+from workflows.client import Door
 from workflows.replay import recent
 
 
@@ -27,8 +28,7 @@ async def errand(*arguments: str, env: dict[str, str]) -> tuple[int, str, str]:
 
 @pytest.mark.proves("S1-80")
 async def test_a_session_replays_from_the_server_and_from_its_bundle(stack: Stack, tmp_path: Path) -> None:
-    record = await stack.run("[[script:count n=3]]")
-    task_id = record["task_id"]
+    task_id = (await stack.run("[[script:count n=3 tool=bash]]"))["task_id"]
     code, out, _ = await errand("replay", task_id, "--json", env=stack.env)
     verdict = json.loads(out)["verdicts"][0]
     assert (code, verdict["same"], verdict["workflow_id"]) == (0, True, f"session/{task_id}")
@@ -38,10 +38,7 @@ async def test_a_session_replays_from_the_server_and_from_its_bundle(stack: Stac
     assert code == 0, err
     written: dict[str, Any] = json.loads(await asyncio.to_thread(bundle.read_text))
     assert [event["seq"] for event in written["events"]] == list(range(1, len(written["events"]) + 1))
-    assert [history["workflow_id"] for history in written["histories"]] == [
-        f"session/{task_id}",
-        f"conversation/{record['conversation_id']}",
-    ]
+    assert [history["workflow_id"] for history in written["histories"]] == [f"session/{task_id}"]
     log = [Entry.model_validate(entry) for entry in written["audit"]]
     assert log[0].action == "submit" and {entry.session_id for entry in log} == {task_id}
     assert all(entry.hash == link(entry) for entry in log)  # a colleague can check it
@@ -65,9 +62,10 @@ async def test_a_session_replays_from_the_server_and_from_its_bundle(stack: Stac
 @pytest.mark.proves("S1-80")
 async def test_the_release_gate_takes_what_still_runs_however_old(stack: Stack) -> None:
     ended = (await stack.run("[[script:say text=x]]"))["task_id"]
-    await stack.client.get_workflow_handle(f"conversation/{ended}").result()
+    await stack.session(ended).result()
     running = await stack.submit("[[script:say words=30]] [[fault:hang after=6 times=always]]")
     await stack.seen(running, "message_delta")
+    await Door(stack.client, stack.settings.task_queue).reopen("default", running)
     assert await gate(stack, timedelta(hours=1)) >= {f"session/{ended}", f"session/{running}"}
     now = await gate(stack, timedelta(hours=-1))  # nothing began or ended since then
     assert {f"session/{running}", f"conversation/{running}"} <= now and f"session/{ended}" not in now
