@@ -8,7 +8,10 @@ import ast
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 from settings import ROOT
+from workflows.registry import PURE, WORKFLOWS
 
 
 def imported(file: Path) -> set[str]:
@@ -25,3 +28,43 @@ def test_no_module_of_the_workflows_imports_itself_through_others() -> None:
     graph = {file.stem: imported(file) for file in (ROOT / "workflows").glob("*.py")}
     assert "steps" in graph["loop"]
     assert len(list(TopologicalSorter(graph).static_order())) >= len(graph)  # a circle raises
+
+
+KNOWN = {"asyncio", "collections", "collections.abc", "dataclasses", "datetime", "typing", "pydantic", "temporalio"}
+CLOCKS = {"now", "utcnow", "today", "time", "monotonic"}
+
+
+def impurities(source: str) -> list[str]:
+    """What a workflow must not know: any module that could tell the time, roll dice or reach outside."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        for name in names:
+            if name not in KNOWN and name.split(".")[0] not in ("domain", "workflows", "temporalio"):
+                found.append(name)
+        if isinstance(node, ast.Attribute) and node.attr in CLOCKS and ast.unparse(node.value) != "workflow":
+            found.append(ast.unparse(node))
+        if isinstance(node, ast.Name) and node.id in ("open", "print", "input", "id", "hash"):
+            found.append(node.id)
+    return found
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_what_passes_through_the_sandbox_is_pure(name: str) -> None:
+    assert impurities((ROOT / "workflows" / f"{name}.py").read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import random", "from uuid import uuid4", "import time", "x = datetime.now", "open('x')", "from os import path"],
+)
+def test_impurities_are_found(source: str) -> None:
+    assert impurities(source)
+
+
+def test_all_but_the_workflows_themselves_pass_through() -> None:
+    """A module with a copy inside the sandbox and another outside would have two kinds of each exception."""
+    inside = {workflow.__module__.split(".")[1] for workflow in WORKFLOWS}
+    for name in PURE:
+        assert not imported(ROOT / "workflows" / f"{name}.py") - set(PURE) - inside, name
