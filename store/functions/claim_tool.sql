@@ -23,6 +23,9 @@ BEGIN
                      WHERE tenant = t AND node = c.node AND call_index = c.call_index RETURNING * INTO c;
                 END IF;
                 PERFORM append_events('', false, (p -> 'called') || CASE WHEN spent THEN p -> 'refused' ELSE '[]' END);
+            ELSE   -- by another attempt, in this very moment
+                SELECT * INTO c FROM tool_calls
+                 WHERE tenant = t AND node = p ->> 'node' AND call_index = (p ->> 'index')::int;
             END IF;
         END IF;
         RETURN (SELECT jsonb_build_object('go', c.node IS NULL OR c.state = 'started', 'told', c.node IS NOT NULL,

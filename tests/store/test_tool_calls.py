@@ -1,5 +1,7 @@
 """Tool calls: claimed before the deed; whoever was superseded can neither act again nor write its result."""
 
+import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from domain.session import SessionRef
 from store import budgets, tool_calls
 from store.database import Pool
 from store.events import to_row
+from tests.stack import eventually
 from tests.store.conftest import Accept
 from tests.store.test_budgets import budgeted
 
@@ -60,6 +63,36 @@ async def test_a_read_is_counted_once_in_its_trees_budget(pool: Pool, accept: Ac
     assert tree is not None and tree.tool_calls == 1
     other = await tool_calls.claim(pool, {**claim(ref, new_id(), 1, "read"), "refused": [], "spent": "no more"})
     assert (other.go, other.spent, other.text) == (False, True, "no more")
+
+
+async def test_a_read_that_another_attempt_claims_in_this_moment_is_known_to_be_told(
+    pool: Pool, accept: Accept
+) -> None:
+    """One that got stuck is given up and begun anew while its first claim still waits in the database."""
+    ref, node = await accept(), new_id()
+    await budgeted(pool, ref, max_tool_calls=1)
+    asked = {**claim(ref, node, 1, "read"), "called": [to_row(ref, ToolCalled(tool="deed", args=""))]}
+    async with pool.acquire() as slow:
+        stuck = slow.transaction()
+        await stuck.start()
+        await slow.execute("SELECT claim_tool($1::jsonb)", json.dumps(asked))
+        again = asyncio.create_task(tool_calls.claim(pool, {**asked, "holder": "run/2"}))
+
+        async def waits() -> bool:
+            return bool(
+                await pool.fetchval(
+                    "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+                )
+            )
+
+        await eventually(waits, what="the second claim waits for the first")
+        await stuck.commit()
+    late = await again
+    assert (late.go, late.told) == (True, True)
+    told = await pool.fetchval(
+        "SELECT count(*) FROM events WHERE session_id = $1 AND type = 'tool_called'", ref.session_id
+    )
+    assert told == 1
 
 
 async def test_what_may_be_repeated_is_claimed_anew_and_the_old_attempt_is_fenced(pool: Pool, accept: Accept) -> None:
