@@ -1,5 +1,6 @@
 """Quick tools: run within the workflow task, where one gets stuck it takes the long way; its end is told once."""
 
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,9 @@ async def test_one_that_is_slow_after_all_takes_the_long_way(stack: Stack, tmp_p
     assert len(ledger.read_text().splitlines()) == 2
     told = of_type(await stack.events(record["task_id"]), "tool_called", "tool_returned")
     assert [(event["type"], event.get("state")) for event in told] == [("tool_called", None), ("tool_returned", "ok")]
+    log = (stack.root / "logs" / "worker.log").read_text().splitlines()
+    token = b64encode(b"local_act").decode()  # how the token of a local activity begins
+    assert not [line for line in log if "heartbeat failed" in line and token in line]  # no beat where nobody listens
 
 
 def test_what_must_not_be_repeated_cannot_be_quick() -> None:
