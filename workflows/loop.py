@@ -224,7 +224,7 @@ async def run_tool(session: Running, line: Line, node: str, call: ToolCall) -> T
 
 
 async def _called(session: Running, request: ToolRequest, call: ToolCall) -> ToolOutcome:
-    if call.quick:
+    if call.quick and workflow.patched(steps.ON_THE_SPOT):
         try:
             return await session.wait(steps.run_quick_tool(request, call), tool=True)
         except FailureError as error:  # slow after all, or the database is away; a local activity's is not wrapped

@@ -58,7 +58,7 @@ class Session:
             await self._say_farewell(ending.reason)
         finish = self._ending(ending)
         finished = await steps.finish_session(finish)
-        if not finished.told:
+        if not (finished.told and workflow.patched(steps.ON_THE_SPOT)):
             await self._tell_conversation(SessionDone.of(finish, finished))
         return self._result(finished)
 

@@ -24,6 +24,9 @@ NEVER = ["PayloadsTooLarge"]  # an oversized result would otherwise be retried f
 # how soon a retry takes over from a worker that died with an activity in its hands
 BEATS_WITHIN = timedelta(seconds=8)
 
+# an older worker, beside ours in an upgrade, does not know what is done on the spot: what it decided stays decided
+ON_THE_SPOT = "on the spot"
+
 # a workflow task that takes longer is kept alive by events in the history
 HERE_WITHIN = timedelta(seconds=5)
 
