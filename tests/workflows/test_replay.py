@@ -71,7 +71,7 @@ async def test_where_a_quick_call_parts_is_named() -> None:
 @pytest.mark.proves("S1-80")
 @pytest.mark.parametrize("word", ["quick", "told"])
 async def test_what_an_older_worker_did_with_a_newer_ones_answer_replays(word: str) -> None:
-    """Side by side in an upgrade: a newer worker ran the activity, an older one read its answer and took the old way."""
+    """In an upgrade: a newer worker ran the activity, an older one read its answer and took the old way."""
     document = json.loads((EARLIER / "tool_loop.json").read_text())
     changed = 0
     for event in document["history"]["events"]:
