@@ -35,8 +35,11 @@ async def diff_of(pool: Pool, tenant: str, workspace_id: str, change: FileChange
         return {"note": f"{path} has {entry['size']:,} bytes now, too many to be compared."}
     before: str | None = None
     if entry is not None:
+        content = (await files.get_blobs(pool, tenant, [entry["sha256"]])).get(entry["sha256"])
+        if content is None:
+            return {"note": f"What {path} holds now is no longer kept, so it cannot be compared."}
         try:
-            before = (await files.get_blobs(pool, tenant, [entry["sha256"]]))[entry["sha256"]].decode()
+            before = content.decode()
         except UnicodeDecodeError:
             return {"note": f"{path} is not text now ({entry['size']:,} bytes), so it cannot be compared."}
     after = change.after(before)

@@ -14,7 +14,8 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Interceptor, Replayer, UnsandboxedWorkflowRunner
 
-from workflows.client import session_workflow_id
+from workflows.attributes import CONVERSATION
+from workflows.client import conversation_workflow_id, session_workflow_id
 from workflows.loop import run_line
 from workflows.registry import WORKFLOWS, workflow_runner
 
@@ -117,11 +118,12 @@ async def histories(client: Client, session_id: str) -> list[WorkflowHistory]:
 
 
 async def with_conversation(client: Client, session_id: str) -> list[WorkflowHistory]:
-    """The runs of a session, then those of the conversation that started it, as far as the server still has them."""
+    """The runs of a session, then those of its conversation, as far as there are any and the server still has them."""
     found = await histories(client, session_id)
     if found:
-        parent = found[0].events[0].workflow_execution_started_event_attributes.parent_workflow_execution
-        found += await _runs(client, parent.workflow_id) if parent.workflow_id else []
+        attributes = found[0].events[0].workflow_execution_started_event_attributes.search_attributes
+        conversation_id = json.loads(attributes.indexed_fields[CONVERSATION.name].data)
+        found += await _runs(client, conversation_workflow_id(conversation_id))
     return found
 
 

@@ -19,14 +19,16 @@ DECLARE
     refused jsonb;
 BEGIN
     IF idem IS NOT NULL AND idem <> 'null'::jsonb THEN
-        INSERT INTO idempotency (tenant, key, digest, status, response)
-        VALUES (t, idem ->> 'key', idem ->> 'digest', (idem ->> 'status')::int, idem ->> 'response')
-        ON CONFLICT DO NOTHING;
-        IF NOT FOUND THEN
+        LOOP
+            INSERT INTO idempotency (tenant, key, digest, status, response)
+            VALUES (t, idem ->> 'key', idem ->> 'digest', (idem ->> 'status')::int, idem ->> 'response')
+            ON CONFLICT DO NOTHING;
+            EXIT WHEN FOUND;
             SELECT * INTO known FROM idempotency WHERE tenant = t AND key = idem ->> 'key';
+            CONTINUE WHEN NOT FOUND;   -- it was removed in this very moment
             IF known.digest <> idem ->> 'digest' THEN RETURN '{"reused": true}'; END IF;
             RETURN jsonb_build_object('replay', jsonb_build_object('status', known.status, 'response', known.response));
-        END IF;
+        END LOOP;
     END IF;
     IF EXISTS (SELECT 1 FROM sessions WHERE tenant = t AND id = s ->> 'id') THEN
         RETURN '{}';   -- this very session was accepted before; the answer was lost

@@ -4,7 +4,10 @@ import random
 
 import pytest
 
-from activities.file_diff import CLOSELY, MOST_CHARACTERS, diff
+from activities.file_diff import CLOSELY, MOST_CHARACTERS, FileChange, diff, diff_of
+from domain.ids import new_id
+from store import workspaces
+from tests.stack import Stack
 
 
 def test_a_small_change_shows_its_surroundings() -> None:
@@ -41,3 +44,13 @@ def test_a_diff_has_bounds(lines: int) -> None:
     assert len(shown) <= MOST_CHARACTERS + 40
     longer = diff("a", "", "x" * 79 + "\n" + "y\n" * 2 * MOST_CHARACTERS)
     assert longer.endswith(" more lines]") and len(longer) <= MOST_CHARACTERS + 40
+
+
+async def test_what_is_no_longer_kept_cannot_be_compared(stack: Stack) -> None:
+    """A request for approval is opened all the same: it must not wait for bytes that never come back."""
+    workspace, change = new_id(), FileChange("a.txt", lambda before: "new")
+    async with stack.pool.acquire() as connection, connection.transaction():
+        await workspaces.change_in(
+            connection, "default", workspace, lambda known: {"a.txt": {"sha256": "0" * 64, "size": 3, "mode": 420}}
+        )
+    assert "no longer kept" in (await diff_of(stack.pool, "default", workspace, change))["note"]

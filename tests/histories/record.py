@@ -1,7 +1,7 @@
 """Records one history per scenario (`python -m tests.histories.record`): what a changed workflow must still replay.
 
-Run it after a change of the workflows that is meant to break old histories; a change that must not is one to patch.
-With names it records only those scenarios, and leaves the others as they are.
+With names it records only those scenarios, and leaves the others as they are. A change of the workflows that adds a way
+to go: move what went the old way to `earlier/`, where it still has to replay, and record anew.
 """
 
 import asyncio
@@ -87,12 +87,20 @@ async def _external(stack: Stack) -> str:
     return await _answered(stack, script, "guide", answers, config={"external_tools": [tool]})
 
 
+async def _slow(stack: Stack) -> str:
+    """A quick tool that does not come to an end on the spot."""
+    with TemporaryDirectory() as folder:
+        return await _run(stack, calls(("ledger_quick", {"path": f"{folder}/ledger", "seconds": 30}), LOOK))
+
+
 AGENTS: list[dict[str, Any]] = [
     {**TESTER, "name": "asker", "may_ask": True},
     {**TESTER, "name": "guide", "may_ask": True, "variables": {"city": "where to look"}},
 ]
 SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "tool_loop": lambda stack: _run(stack, "[[script:count n=2]]"),
+    "queued_tool": lambda stack: _run(stack, "[[script:count n=2 tool=bash]]"),
+    "slow_after_all": _slow,
     "parallel_tools": lambda stack: _run(stack, calls(LOOK, LOOK, ("report_progress", {"message": "x"}))),
     "replanning": lambda stack: _run(stack, steps(*PLANS)),
     "step_limit": lambda stack: _run(stack, "[[script:forever]]", max_steps=2),
@@ -115,6 +123,7 @@ CONTINUED = "continue_as_new"
 RENEWED = "renewed"
 # Not made but met, and cut off where the conversation could not go on: a session ended while it was being steered.
 FOUND = ("steered_at_its_end",)
+EARLIER = FOLDER / "earlier"
 
 
 async def record(names: list[str]) -> None:
@@ -129,8 +138,6 @@ async def record(names: list[str]) -> None:
             if not names or name in names:
                 task_id = await scenario(stack)
                 await _save(name, stack.client, f"session/{task_id}")
-        if not names:
-            await _save("conversation", stack.client, f"conversation/{task_id}")
         for name, story in STORIES.items():
             if not names or name in names:
                 await _save(name, stack.client, await story(stack))
@@ -143,7 +150,7 @@ async def _continued(stack: Stack, names: list[str]) -> None:
     with TemporaryDirectory() as folder:
         async with platform(stack, Path(folder), SUGGEST) as own:
             if CONTINUED in names:
-                await _save_chain(CONTINUED, own.client, f"session/{await _run(own, '[[script:count n=8]]')}")
+                await _save_chain(CONTINUED, own.client, f"session/{await _run(own, '[[script:count n=18]]')}")
             if RENEWED in names:
                 for definition in TEAM:
                     (await own.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()

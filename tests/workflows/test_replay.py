@@ -1,5 +1,6 @@
 """Recorded histories replay on today's workflows: running sessions survive an upgrade, a breaking change is caught."""
 
+import base64
 import json
 from pathlib import Path
 
@@ -9,12 +10,15 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 from temporalio.workflow import NondeterminismError
 
-from tests.histories.record import CONTINUED, FOLDER, FOUND, RENEWED, SCENARIOS
+from tests.histories.record import CONTINUED, EARLIER, FOLDER, FOUND, RENEWED, SCENARIOS
 from tests.histories.stories import STORIES
 from tests.workflows.changed import CHANGED
 from workflows.registry import WORKFLOWS, workflow_runner
+from workflows.replay import replay
 
 FILES = sorted(FOLDER.glob("*.json"))
+ALL = FILES + sorted(EARLIER.glob("*.json"))
+NAMES = [str(path.relative_to(FOLDER).with_suffix("")) for path in ALL]
 
 
 def history(path: Path) -> WorkflowHistory:
@@ -26,7 +30,7 @@ def replayer(workflows: list[type]) -> Replayer:
     return Replayer(workflows=workflows, workflow_runner=workflow_runner(), data_converter=pydantic_data_converter)
 
 
-@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+@pytest.mark.parametrize("path", ALL, ids=NAMES)
 async def test_a_recorded_history_replays(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     await replayer(list(WORKFLOWS)).replay_workflow(history(path))
     # what is raised beyond the last decision parts from no history, and would wedge the workflow all the same
@@ -35,7 +39,7 @@ async def test_a_recorded_history_replays(path: Path, caplog: pytest.LogCaptureF
 
 def test_every_scenario_is_recorded() -> None:
     recorded = {path.stem.partition(".")[0] for path in FILES}
-    assert recorded == {*SCENARIOS, *STORIES, "conversation", CONTINUED, RENEWED, *FOUND}
+    assert recorded == {*SCENARIOS, *STORIES, CONTINUED, RENEWED, *FOUND}
     for chain in (CONTINUED, RENEWED):
         assert len(list(FOLDER.glob(f"{chain}.*.json"))) >= 2
 
@@ -49,7 +53,20 @@ def test_every_workflow_is_recorded() -> None:
     assert recorded == {workflow.__name__ for workflow in WORKFLOWS}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.proves("S1-80")
+async def test_where_a_quick_call_parts_is_named() -> None:
+    """It leaves no scheduled activity, only a marker with its name inside."""
+    document = json.loads((FOLDER / "tool_loop.json").read_text())
+    marker = next(event for event in document["history"]["events"] if "markerRecordedEventAttributes" in event)
+    [payload] = marker["markerRecordedEventAttributes"]["details"]["data"]["payloads"]
+    written = json.loads(base64.b64decode(payload["data"]))
+    payload["data"] = base64.b64encode(json.dumps({**written, "activity_type": "tool.other"}).encode()).decode()
+    verdict = await replay(WorkflowHistory.from_json(document["id"], document["history"]))
+    assert (verdict.same, verdict.event_id, verdict.event_type) == (False, int(marker["eventId"]), "marker_recorded")
+    assert "'tool.other'" in str(verdict.reason) and "'tool.list_files'" in str(verdict.reason)
+
+
+@pytest.mark.parametrize("path", ALL, ids=NAMES)
 async def test_a_breaking_change_is_caught(path: Path) -> None:
     with pytest.raises(NondeterminismError):
         await replayer(CHANGED).replay_workflow(history(path))

@@ -14,7 +14,7 @@ from domain.audit import Entry, link
 from settings import ROOT
 from tests.stack import Stack
 from workflows.client import Door
-from workflows.replay import recent
+from workflows.replay import recent, with_conversation
 
 
 async def errand(*arguments: str, env: dict[str, str]) -> tuple[int, str, str]:
@@ -87,6 +87,8 @@ async def test_the_release_gate_takes_what_still_runs_however_old(stack: Stack) 
     assert any(name.startswith("sweeper") for name in now)  # every kind of workflow, not only those of tasks
     await stack.cancel(running)
     await stack.wait(running)
+    bundled = await with_conversation(stack.client, running)
+    assert [history.workflow_id for history in bundled] == [f"session/{running}", f"conversation/{running}"]
 
 
 async def gate(stack: Stack, since: timedelta) -> set[str]:
