@@ -143,7 +143,7 @@ class Sweep:
 
     async def _start(self, session: sessions.Session) -> bool:
         """By asking its conversation, a root session's too: it may be open already, for a word that came since, and
-        would then not look at what another start brings along."""
+        has to know what begins."""
         return await self._door.submit(session.workflow_input(), session.id, session.thread_id, queued=not session.live)
 
     async def _running(self, session_id: str) -> bool | None:

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 from activities.model import Turn
 from activities.toolbox import ASK_USER, Offered
 from activities.tools.tool import Tool
-from domain.policy import STARTERS, Action, Rule, Verdict, verdict
+from domain.policy import STARTERS, Action, Rule, Verdict, barring, verdict
 from domain.step import Effect, ToolCall
 
 RULES = TypeAdapter(list[list[Rule]])
@@ -23,6 +23,8 @@ def tool_calls(tools: Offered, turn: Turn, layers: list[list[Rule]], may_ask: bo
 def _call(index: int, block: dict[str, Any], tools: Offered, layers: list[list[Rule]], may_ask: bool) -> ToolCall:
     name = block["name"][:64]
     tool, _ = tools.get(block["name"], (None, None))
+    if tool is None and name != ASK_USER and (rule := barring(layers, name)):
+        return _denied(index, name, Verdict(Action.DENY, rule), f"denied tool {name}")
     if tool is None:
         question = str(block["input"].get("question", ""))[:QUESTION] if name == ASK_USER else ""
         refusal = f"There is no tool {name!r}. You have: {', '.join(tools) or 'none'}."
@@ -32,8 +34,7 @@ def _call(index: int, block: dict[str, Any], tools: Offered, layers: list[list[R
     if (
         found.action is Action.DENY and name not in STARTERS
     ):  # who may be delegated to is told where children are planned
-        refused = _refused(index, name, FORBIDDEN.format(name, found.because), summary)
-        return refused.model_copy(update={"denied": True, "rule": found.rule})
+        return _denied(index, name, found, summary)
     if found.action is Action.ASK and not may_ask:
         return _refused(index, ASK_USER, "This needs approval.", f"May {name} run: {summary}?")
     return ToolCall(
@@ -54,6 +55,11 @@ def verdict_on(tool: Tool, arguments: Any, layers: list[list[Rule]]) -> Verdict:
         found = verdict(layers, tool.name)
         return found if found.action is Action.DENY else Verdict(Action.ALLOW)
     return verdict(layers, tool.name, subjects)
+
+
+def _denied(index: int, name: str, found: Verdict, words: str) -> ToolCall:
+    refused = _refused(index, name, FORBIDDEN.format(name, found.because), words)
+    return refused.model_copy(update={"denied": True, "rule": found.rule})
 
 
 def _refused(index: int, name: str, refusal: str, words: str) -> ToolCall:

@@ -113,8 +113,11 @@ def _definition_problems(definition: AgentDefinition, stem: str, tools: Collecti
     unknown = [tool for tool in definition.tools if tool not in tools]
     found += [FieldProblem("tools", f"no tool {tool!r}", tuple(sorted(tools))) for tool in unknown]
     named = {*tools, *(tool.name for tool in definition.external_tools)}
-    idle = [rule.permission for rule in definition.permissions if not names_a_tool(rule.permission, named)]
-    found += [FieldProblem("permissions", f"no tool {name!r}", tuple(sorted(named))) for name in idle]
+    found += [
+        FieldProblem(f"permissions.{place}.permission", f"no tool {rule.permission!r}", tuple(sorted(named)))
+        for place, rule in enumerate(definition.permissions)
+        if not names_a_tool(rule.permission, named)
+    ]
     for field, schema in (("input_schema", definition.input_schema), ("output_schema", definition.output_schema)):
         if schema is not None:
             found += [FieldProblem(*one) for one in schema_problems(field, schema)]

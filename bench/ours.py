@@ -1,4 +1,4 @@
-"""Our side of each measurement: a task submitted over HTTP and waited for until its conversation has closed."""
+"""Our side of each measurement: a task submitted over HTTP and waited for until its workflow has closed."""
 
 import asyncio
 
@@ -51,7 +51,7 @@ class Ours:
             raise RuntimeError(f"task {task_id} ended {result.status} ({result.reason}) after {result.steps} steps")
 
     async def count(self, steps: int, *, grow: int = 0) -> str:
-        """One whole session, from the request to the closed conversation."""
+        """One whole session, from the request to the closed workflow."""
         task_id = await self.submit(counting(steps, grow=grow), steps + 2)
         await self.closed(task_id)
         return task_id

@@ -105,12 +105,23 @@ def about(layers: list[list[Rule]], tool: str) -> list[list[Rule]]:
 
 def possible(rules: list[Rule], tool: str, default: Action = Action.ALLOW) -> bool:
     """Whether there may be anything that the tool could be used on; if not, it is not even offered."""
-    names = (tool, DELEGATION) if tool in DELEGATION_TOOLS else (tool,)
     found = default is not Action.DENY
     for rule in rules:
-        if _names(rule, names):
+        if _names(rule, _offered_as(tool)):
             found = rule.action is not Action.DENY or (found and rule.pattern != "*")
     return found
+
+
+def barring(layers: list[list[Rule]], tool: str) -> Rule | None:
+    """The rule because of which a tool is not even offered."""
+    for rules in layers:
+        if not possible(rules, tool):
+            return next(rule for rule in reversed(rules) if _names(rule, _offered_as(tool)) and rule.pattern == "*")
+    return None
+
+
+def _offered_as(tool: str) -> tuple[str, ...]:
+    return (tool, DELEGATION) if tool in DELEGATION_TOOLS else (tool,)
 
 
 def names_a_tool(permission: str, tools: Collection[str]) -> bool:

@@ -152,7 +152,7 @@ class Finished(BaseModel):
     given_back: list[str] = Field(default_factory=list)  # outcomes it had and did not commit
     held: bool = False  # its outcome wakes nobody: the tree was cancelled
     preview: str = ""
-    told: bool = Field(default=False, exclude_if=lambda value: not value)  # the conversation knows of it
+    told: bool = Field(default=False, exclude_if=lambda value: not value)  # its conversation knows, if any
 
 
 class StopRequest(BaseModel):

@@ -169,7 +169,7 @@ class Door:
         return await self._tell(conversation_workflow_id(conversation_id), "terminated")
 
     async def tell_done(self, conversation_id: str, done: SessionDone) -> bool:
-        """Tell a conversation that one of its sessions is gone."""
+        """Tell a conversation that one of its sessions is gone, if it has begun."""
         return await self._tell(conversation_workflow_id(conversation_id), "session_done", done)
 
     async def _tell(self, workflow_id: str, signal: str, *words: BaseModel) -> bool:

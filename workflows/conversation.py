@@ -1,4 +1,7 @@
-"""Conversation: the entity that starts every session of its tree and decides where each outcome goes.
+"""Conversation: the entity that starts every session of its tree but the first, and decides where each outcome goes.
+
+The first session is started by itself, unless the sweeper has to see to it. This begins when there is something to
+decide: a subagent, a further message, a steer, a fire.
 
 All that awaits happens under one lock, so that two requests never see each other's half-made decisions; all state is
 changed before the first await of a decision, so that no signal can slip in between.

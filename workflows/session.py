@@ -148,8 +148,8 @@ class Session:
         try:
             await conversation.signal("session_done", done)
         except ApplicationError as error:
-            # it closes only when nothing is live, so this is a conversation that someone ended from outside
-            workflow.logger.warning("conversation not told: %s", error.message)
+            # there is none: nothing has needed a decision, or someone ended it from outside
+            workflow.logger.info("conversation not told: %s", error.message)
 
     def _result(self, finished: Finished) -> SessionResult:
         start, state = self.running.start, self.running.state

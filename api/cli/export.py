@@ -49,7 +49,8 @@ def export(api: Api, task_id: str, output: Path | None, as_json: bool) -> int:
     if as_json:
         emit({"file": str(path), "histories": len(histories), "events": len(bundle["events"])})
     else:
-        note(f"wrote {path}: {len(histories)} histories, {len(bundle['events'])} events")
+        runs = "1 history" if len(histories) == 1 else f"{len(histories)} histories"
+        note(f"wrote {path}: {runs}, {len(bundle['events'])} events")
     return 0
 
 

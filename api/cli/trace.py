@@ -112,7 +112,8 @@ def _said(span: ModelSpan | None) -> Iterator[str]:
 
 def _tool(span: ToolSpan, began: datetime) -> Iterator[str]:
     took = "".join(f"  {words}" for words in _took(span.started_at, span.ended_at))
-    yield click.style(f"    act      {one_line(span.tool)} ", fg="cyan") + one_line(span.arguments, 200) + dim(took)
+    act = dim(f"    act {span.index:<4} ") + click.style(f"{one_line(span.tool)} ", fg="cyan")
+    yield act + one_line(span.arguments, 200) + dim(took)
     for step in span.steps:
         yield from _inside(_step(step, began, []))
     for child in span.sessions:

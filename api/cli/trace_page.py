@@ -214,7 +214,7 @@ def _tool(span: ToolSpan) -> str:
     inner = "".join(_step(step) for step in span.steps) + "".join(_session(child) for child in span.sessions)
     return (
         f'<div class="deed"><p><code>{_e(span.tool)}</code> <b class="{kind}">{_e(span.state)}</b>'
-        f" <small>{took}</small></p>"
+        f" <small>call {span.index}, {took}</small></p>"
         f"<pre>{_e(span.arguments)}</pre>{inner}<pre>{_e(span.result)}</pre></div>"
     )
 

@@ -98,7 +98,7 @@ async def test_an_external_call_is_gated_and_withheld_like_any_other(people: Sta
     denied = await people.run(
         calls(look_up(1)), config=CONFIG, permissions=[{"permission": "look_up", "action": "deny"}]
     )
-    assert "There is no tool 'look_up'" in await output(people, denied["task_id"])
+    assert 'forbid this call of look_up: deny look_up "*"' in await output(people, denied["task_id"])
 
 
 @pytest.mark.parametrize(("then", "reason"), [({"on_input_timeout": "deny"}, "goal_reached"), ({}, "input_timeout")])

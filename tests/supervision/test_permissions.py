@@ -56,6 +56,20 @@ async def test_rules_on_commands_and_paths(people: Stack) -> None:
     assert len(denied) == 4 and any(one.endswith('by deny bash "*secret*"') for one in denied)
 
 
+@pytest.mark.proves("S1-61")
+async def test_a_call_of_a_tool_that_is_denied_altogether_is_told_the_rule(people: Stack) -> None:
+    """It is not offered, but a model may remember it, or guess."""
+    tried = calls(bash("ls"), ("list_files", {}), ("no_such_tool", {}))
+    record = await people.run(tried, permissions=[rule("bash", "*", "deny"), rule("bash", "rm *", "deny")])
+    said = await output(people, record["task_id"])
+    assert 'The rules of this task forbid this call of bash: deny bash "*". It was not run.' in said
+    assert "There is no tool 'no_such_tool'. You have: " in said
+    assert [one["state"] for one in await results(people, record["task_id"])] == ["failed", "ok", "failed"]
+    entries = (await people.http.get(f"/tasks/{record['task_id']}/audit")).json()["items"]
+    [denied] = [one["subject"] for one in entries if "deny" in one["subject"]]
+    assert denied.startswith("bash") and denied.endswith('by deny bash "*"')
+
+
 @pytest.mark.proves("S1-61", "S1-62")
 async def test_a_rule_for_no_tool_is_refused(people: Stack) -> None:
     """It would forbid nothing, and nobody would notice."""
@@ -66,9 +80,10 @@ async def test_a_rule_for_no_tool_is_refused(people: Stack) -> None:
     found = refused.json()["errors"]
     assert [one["pointer"] for one in found] == ["/permissions/1/permission", "/boundary/tools/1"]
     assert "bash" in found[0]["allowed"]
-    typo = agent("typo", permissions=[rule("bahs", "*", "deny")])
+    typo = agent("typo", permissions=[rule("bash", "*", "ask"), rule("bahs", "*", "deny")])
     refused = await people.http.put("/agents/typo", json=typo)
-    assert refused.status_code == 422 and "bahs" in refused.text
+    [problem] = refused.json()["errors"]
+    assert problem["pointer"] == "/permissions/1/permission" and "bahs" in problem["message"]
     assert len((await people.http.get("/tasks", params={"limit": 200})).json()["items"]) == before
 
 

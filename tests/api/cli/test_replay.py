@@ -60,6 +60,21 @@ async def test_a_session_replays_from_the_server_and_from_its_bundle(stack: Stac
 
 
 @pytest.mark.proves("S1-80")
+async def test_the_conversation_of_a_session_replays_with_it(stack: Stack, tmp_path: Path) -> None:
+    """Also that of the first session, which the conversation did not start."""
+    first = (await stack.run("[[script:say text=x]]"))["task_id"]
+    answer = await stack.http.post(f"/conversations/{first}/messages", json={"input": "[[script:say text=y]]"})
+    await stack.wait(second := answer.json()["session_id"])
+    for task_id in (first, second):
+        bundle = tmp_path / f"{task_id}.json"
+        assert (await errand("export", task_id, "-o", str(bundle), env=stack.env))[0] == 0
+        for source in (task_id, str(bundle)):
+            code, out, _ = await errand("replay", source, "--json", env=stack.env)
+            replayed = [verdict["workflow_id"] for verdict in json.loads(out)["verdicts"]]
+            assert (code, replayed) == (0, [f"session/{task_id}", f"conversation/{first}"])
+
+
+@pytest.mark.proves("S1-80")
 async def test_the_release_gate_takes_what_still_runs_however_old(stack: Stack) -> None:
     ended = (await stack.run("[[script:say text=x]]"))["task_id"]
     await stack.session(ended).result()
