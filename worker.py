@@ -119,7 +119,7 @@ async def build(
         ],
         workflow_runner=workflow_runner(),
         max_concurrent_activities=settings.max_model_calls + settings.max_tool_calls,
-        max_concurrent_workflow_tasks=8,
+        max_concurrent_workflow_tasks=16,
         graceful_shutdown_timeout=timedelta(seconds=settings.drain_seconds),
         # a cancel rides on heartbeats, so they must not be held back; nor is a dead worker's sticky queue waited for
         max_heartbeat_throttle_interval=timedelta(seconds=settings.cancel_heartbeat_seconds),

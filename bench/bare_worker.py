@@ -85,7 +85,7 @@ async def run(settings: Settings) -> None:
         activities=[model, tool, ModelCall(settings).call],
         workflow_runner=workflow_runner(),
         max_concurrent_activities=settings.max_model_calls + settings.max_tool_calls,
-        max_concurrent_workflow_tasks=8,
+        max_concurrent_workflow_tasks=16,
         max_heartbeat_throttle_interval=beat,
         default_heartbeat_throttle_interval=beat,
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),

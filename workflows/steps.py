@@ -28,7 +28,7 @@ BEATS_WITHIN = timedelta(seconds=8)
 ON_THE_SPOT = "on the spot"
 
 # a workflow task that takes longer is kept alive by events in the history
-HERE_WITHIN = timedelta(seconds=5)
+HERE_WITHIN = timedelta(seconds=2)
 
 # for what must get through: short pauses, no end
 PERSISTENT = RetryPolicy(

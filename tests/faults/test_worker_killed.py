@@ -32,7 +32,6 @@ async def survivors(stack: Stack, ledgers: dict[str, Path]) -> AsyncIterator[dic
         "thinking": await stack.submit("[[script:say words=30]] [[fault:hang after=6]]"),
         "once": await stack.submit(calls(("ledger_once", {"path": once, "seconds": 50}))),
         "again": await stack.submit(calls(("ledger_again", {"path": again, "seconds": 3}))),
-        "quick": await stack.submit(calls(("ledger_quick", {"path": quick, "seconds": 4}))),
         "command": await stack.submit(calls(("bash", {"command": "echo begun > begun.txt; sleep 54321.5"}))),
     }
     await stack.seen(tasks["thinking"], "message_delta")
@@ -40,8 +39,10 @@ async def survivors(stack: Stack, ledgers: dict[str, Path]) -> AsyncIterator[dic
         await stack.seen(tasks[name], "tool_called")
     await eventually(lambda: lines(ledgers["once"]))
     await eventually(lambda: lines(ledgers["again"]))
-    await eventually(lambda: lines(ledgers["quick"]))
     await eventually(lambda: lines(stack.workspace(tasks["command"]) / "begun.txt"))
+    # last, and at once: a quick tool does not have long
+    tasks["quick"] = await stack.submit(calls(("ledger_quick", {"path": quick, "seconds": 30})))
+    await eventually(lambda: lines(ledgers["quick"]))
     await stack.back("worker", await stack.kill("worker"))
     yield tasks
 
