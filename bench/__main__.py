@@ -59,6 +59,8 @@ QUICK = Sizes(
 
 
 async def measure(lab: Lab, rounds: int, sizes: Sizes, say: Callable[[str], None]) -> list[Row]:
+    say("memory")  # first: what the others have used and given back would be used again
+    held = await memory.measure(lab, sizes.waiting)
     say("steps")
     rows = await steps.measure(lab, rounds, sizes.steps)
     say("sessions per second")
@@ -75,12 +77,10 @@ async def measure(lab: Lab, rounds: int, sizes: Sizes, say: Callable[[str], None
     rows += await fire.measure(lab, rounds, sizes.pending)
     say("history of a conversation")
     rows += await message_history.measure(lab, sizes.messages)
-    say("memory")
-    rows += await memory.measure(lab, sizes.waiting)
     say("reattaching")
     rows += await reattach.measure(lab, rounds, sizes.steps)
     say("recovery")
-    return rows + await recovery.measure(lab, rounds)
+    return rows + await recovery.measure(lab, rounds) + held
 
 
 def as_table(rows: list[Row], rounds: int) -> str:
