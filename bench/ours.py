@@ -9,6 +9,7 @@ from domain.session import SessionResult, Status
 from workflows.client import session_workflow_id
 
 AGENT = "assistant"
+WRITES = '[[script:count n={} tool=write_file input={{"path": "a.txt", "content": "x"}}]]'
 PATIENCE = 300.0  # seconds for one session: a worker that died must not hold us for ever
 
 
@@ -49,6 +50,12 @@ class Ours:
         result = await handle.result()
         if result.status is not Status.COMPLETED or result.steps != steps + 1:
             raise RuntimeError(f"task {task_id} ended {result.status} ({result.reason}) after {result.steps} steps")
+
+    async def write(self, steps: int) -> str:
+        """One whole session of steps whose tool goes through Temporal's queue, since it changes something."""
+        task_id = await self.submit(WRITES.format(steps), steps + 2)
+        await self.closed(task_id)
+        return task_id
 
     async def count(self, steps: int, *, grow: int = 0) -> str:
         """One whole session, from the request to the closed workflow."""

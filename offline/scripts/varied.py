@@ -13,6 +13,8 @@ def varied(tool: str, given: dict[str, Any], number: int) -> dict[str, Any]:
         return {**given, "limit": 1_000 + number % 4_000}
     if tool == "report_progress":
         return {"message": f"{given.get('message', 'Round')} {number}"}
+    if tool == "write_file" and "content" in given:
+        return {**given, "content": f"{given['content']} {number}"}
     if "number" in given:
         return {**given, "number": number}
     return given

@@ -24,12 +24,12 @@ SMALL = Sizes(
 
 async def test_every_figure(lab: Lab) -> None:
     rows = await measure(lab, 1, SMALL, lambda _: None)
-    assert len(rows) == 18
+    assert len(rows) == 20
     assert all(value > 0 for row in rows for value in row.ours)
-    step, cpu, rate, *histories, flat, handle, half, worst = rows[:9]
-    fan_out, alone, _, *messages = rows[9:14]
-    *_, recovery = rows[14:]
-    for row in (step, cpu, rate):
+    step, writing, cpu, cpu_writing, rate, *histories, flat, handle, half, worst = rows[:11]
+    fan_out, alone, _, *messages = rows[11:16]
+    _, recovery, *_ = rows[16:]
+    for row in (step, writing, cpu, cpu_writing, rate):
         assert row.to_bare is not None and row.to_calling is not None
     # the bare loop passes a few words, and no history can be smaller than that
     assert all(500 < row.bare[0] < row.ours[0] for row in histories if row.bare)
