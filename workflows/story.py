@@ -1,4 +1,4 @@
-"""What the Temporal Web UI tells about a session, in Markdown."""
+"""What the Temporal Web UI tells about a session and about a conversation, in Markdown."""
 
 from domain.conversation_state import ConversationState
 from domain.session import SessionInput, SessionState
