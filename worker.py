@@ -14,39 +14,39 @@ import anthropic
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from activities.begin_delegations import BeginDelegations
-from activities.bounds import Bounds
-from activities.call_model import CallModel
-from activities.channels import channels
-from activities.channels.email import MailServer
-from activities.check_acceptance import AcceptanceChecks
-from activities.child_plan import ChildPlanner
-from activities.contexts import Contexts
-from activities.conversation_records import ConversationRecords
-from activities.definitions import Definitions
-from activities.deliver import Deliver
-from activities.dispatcher import Dispatcher
-from activities.event_writer import EventWriter
-from activities.finish_session import FinishSession
-from activities.input_requests import InputRequests
-from activities.model import Model
-from activities.model_check import ModelCheck
-from activities.open_sessions import OpenSessions
-from activities.remind_request import Reminders
-from activities.rulebook import Rulebook
-from activities.run_tool import RunTool
+from activities.delegation.begin import BeginDelegations
+from activities.delegation.child_plan import ChildPlanner
+from activities.delegation.settle import SettleDelegation
+from activities.delegation.subagents import Subagents
+from activities.model.anthropic import Model
+from activities.model.budget import Bounds
+from activities.model.call_model import CallModel
+from activities.model.check import ModelCheck
+from activities.model.contexts import Contexts
+from activities.notifications.channels import channels
+from activities.notifications.channels.email import MailServer
+from activities.notifications.deliver import Deliver
+from activities.notifications.dispatcher import Dispatcher
+from activities.requests.open import InputRequests
+from activities.requests.remind import Reminders
+from activities.runtime.definitions import Definitions
+from activities.runtime.event_writer import EventWriter
+from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Sandbox, choose
 from activities.sandbox.orphans import bury_orphans
-from activities.settle_delegation import SettleDelegation
-from activities.subagents import Subagents
-from activities.sweep import Sweep, Swept
-from activities.toolbox import Toolbox
-from activities.tools import ToolsError, load_tools
-from activities.tools.egress import Fetcher
-from activities.workspaces import Workspaces
+from activities.sessions.acceptance import AcceptanceChecks
+from activities.sessions.conversations import ConversationRecords
+from activities.sessions.finish import FinishSession
+from activities.sessions.open import OpenSessions
+from activities.sessions.sweep import Sweep, Swept
+from activities.tools.offered import Toolbox
+from activities.tools.registry import ToolsError, load_tools
+from activities.tools.rulebook import Rulebook
+from activities.tools.run_tool import RunTool
+from activities.tools.support.egress import Fetcher
 from agents.loader import load_agents, load_prices
 from agents.problems import AgentFileError
-from domain.anomaly import Thresholds
+from domain.limits.anomalies import Thresholds
 from settings import MISCONFIGURED, Settings, SettingsError
 from store import agents, workers
 from store.database import AWAY, Pool, connect, patiently

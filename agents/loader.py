@@ -9,11 +9,11 @@ from pydantic import BaseModel, ValidationError
 
 from agents import front_matter
 from agents.problems import AgentFileError, FieldProblem, problems_of
-from domain.agent import AgentDefinition, Mode
+from domain.agents.definition import AgentDefinition, Mode
+from domain.agents.prices import PriceTable
 from domain.external_tool import tool_problems
 from domain.json_schema import schema_problems
-from domain.policy import names_a_tool
-from domain.prices import PriceTable
+from domain.policy.rules import names_a_tool
 
 __all__ = [
     "AgentFileError",

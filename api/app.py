@@ -19,11 +19,9 @@ from starlette.routing import Match
 
 from agents.loader import load_prices
 from api import openapi
-from api.auth import is_loopback
-from api.gate import Gate
-from api.later import Later
-from api.metrics import Metrics
-from api.parts import Parts
+from api.control.retry_queue import Later
+from api.http.metrics import Metrics
+from api.http.middleware import Gate
 from api.routes import (
     agents,
     budgets,
@@ -45,8 +43,10 @@ from api.routes import (
     tasks,
     traces,
 )
-from api.stream import Pages
-from api.wake import Wake
+from api.services import Parts
+from api.streams.feeds import Pages
+from api.streams.listener import Wake
+from domain.policy.addresses import is_loopback
 from settings import Settings, SettingsError
 from store import database
 from workflows import client, telemetry

@@ -3,15 +3,15 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from api.errors import Unauthenticated, Unreadable
+from api.http.problems import Unauthenticated, Unreadable
 from domain.errors import NotAllowed, TooMany
+from domain.policy.addresses import is_loopback
 from store import keys
 from store.database import Pool
 from store.keys import Right
@@ -35,15 +35,6 @@ class Caller:
 
 
 ANONYMOUS = Caller(DEFAULT_TENANT, frozenset(Right))
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 async def identify(headers: Mapping[str, list[str]], pool: Pool, *, open: bool, per_minute: int) -> Caller:

@@ -6,11 +6,11 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
-from api.conversation_bodies import Change, FireBody, ForkBody, Message, Run
-from api.notification_bodies import NewSubscription
-from api.rerun_body import RerunBody
-from api.schemas import EventPage, Problem
-from domain.agent import AgentDefinition
+from api.reruns.body import RerunBody
+from api.schemas.conversation_bodies import Change, FireBody, ForkBody, Message, Run
+from api.schemas.subscriptions import NewSubscription
+from api.schemas.tasks import EventPage, Problem
+from domain.agents.definition import AgentDefinition
 from domain.task import TaskSpec
 
 _DESCRIPTION = """Submit a task, hang up, come back to the result.

@@ -9,12 +9,12 @@ import anthropic
 from temporalio import activity
 from temporalio.worker import Worker
 
-from activities.tools import load_tools
+from activities.tools.registry import load_tools
 from agents.loader import load_agents
 from bench.bare import MODEL, MODEL_CALL, QUEUE, TOOL, BareIdle, BareLoop
 from bench.ours import AGENT, counting
-from domain.message import mark_cacheable
-from domain.prompt import system_prompt
+from domain.agents.system_prompt import system_prompt
+from domain.messages import mark_cacheable
 from settings import Settings
 from workflows import client as door
 from workflows.registry import workflow_runner

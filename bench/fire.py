@@ -8,9 +8,9 @@ from typing import Any
 from bench.lab import Lab
 from bench.ours import PATIENCE
 from bench.table import Row
+from domain.conversations.mailbox import Delivery
 from domain.ids import derive_id, new_id
-from domain.mailbox import Delivery
-from domain.session import Reason, Status
+from domain.sessions.session import Reason, Status
 from store import endings, sessions
 
 PAUSE = 0.1  # between two looks

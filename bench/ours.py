@@ -5,7 +5,7 @@ import asyncio
 import httpx2
 from temporalio.client import Client
 
-from domain.session import SessionResult, Status
+from domain.sessions.session import SessionResult, Status
 from workflows.client import session_workflow_id
 
 AGENT = "assistant"

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from domain.budget import figure
+from domain.limits.budget import figure
 
 # the events of a session that the feed of its tenant shows
 FEED = (

@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from domain.acceptance import Criterion, words_of
-from domain.agent import VariableName
+from domain.agents.definition import VariableName
 from domain.external_tool import MOST_TOOLS, ExternalTool
 from domain.ids import ID_PATTERN
-from domain.input_request import OnExpiry
-from domain.policy import TALKING, Action, Rule
-from domain.session import SandboxMode
+from domain.policy.rules import TALKING, Action, Rule
+from domain.sessions.acceptance import Criterion, words_of
+from domain.sessions.input_request import OnExpiry
+from domain.sessions.session import SandboxMode
 
 
 def _says_something(text: str) -> str:

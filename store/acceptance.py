@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from domain.acceptance import CriterionVerdict
+from domain.sessions.acceptance import CriterionVerdict
 from store.database import Pool, call
 
 

@@ -2,9 +2,9 @@
 
 import hashlib
 
-from domain.agent import AgentDefinition
+from domain.agents.definition import AgentDefinition
 from domain.audit import TENANT
-from domain.session import AgentRef
+from domain.sessions.session import AgentRef
 from store import audit
 from store.database import Connection, Pool
 

@@ -1,7 +1,7 @@
 """Budgets of conversation trees: a model call reserves what it may use, its commit settles what it has used."""
 
-from domain.budget import Grant, Held, TreeBudget, Wish, grant
-from domain.session import SessionRef
+from domain.limits.budget import Grant, Held, TreeBudget, Wish, grant
+from domain.sessions.session import SessionRef
 from store.database import Pool
 
 _TREE = "SELECT * FROM budgets WHERE tenant = $1 AND conversation_id = $2"

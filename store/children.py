@@ -5,8 +5,8 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from domain.mailbox import Outcome
-from domain.session import AgentRef, Status
+from domain.conversations.mailbox import Outcome
+from domain.sessions.session import AgentRef, Status
 from store.database import Pool
 
 

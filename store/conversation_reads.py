@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from domain.mailbox import Delivery
-from domain.session import Reason, Status, Usage
+from domain.conversations.mailbox import Delivery
+from domain.sessions.session import Reason, Status, Usage
 from store.database import Pool
 
 

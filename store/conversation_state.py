@@ -1,8 +1,8 @@
 """What a reopened Conversation workflow must know of its tree."""
 
-from domain.conversation_state import ConversationState, Live, Thread, Waiting
-from domain.mailbox import Delivery
-from domain.step import preview
+from domain.conversations.mailbox import Delivery
+from domain.conversations.state import ConversationState, Live, Thread, Waiting
+from domain.sessions.step import preview
 from store.database import Pool
 from store.mailbox import pending_for_fire
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from domain.mailbox import Delivery
+from domain.conversations.mailbox import Delivery
 from store import audit, workspaces
 from store.database import Pool
 from store.workspaces import Manifest

@@ -4,8 +4,8 @@ import json
 
 from pydantic import BaseModel, Field
 
-from domain.effects import EffectRecord, Source, state_of
-from domain.session import Status
+from domain.sessions.effects import EffectRecord, Source, state_of
+from domain.sessions.session import Status
 from store.database import Pool
 from store.sessions import Session
 

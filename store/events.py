@@ -8,8 +8,8 @@ from typing import Any
 
 import asyncpg
 
-from domain.events import Event, Recorded
-from domain.session import SessionRef
+from domain.events.events import Event, Recorded
+from domain.sessions.session import SessionRef
 from store.database import Pool
 
 CHANNEL = "events"  # NOTIFY payload: tenant/conversation/session

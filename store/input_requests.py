@@ -5,9 +5,9 @@ from typing import Any
 
 import asyncpg
 
-from domain.input_request import InputRequest
 from domain.plan import Plan
-from domain.session import SessionRef
+from domain.sessions.input_request import InputRequest
+from domain.sessions.session import SessionRef
 from store import idempotency
 from store.accepting import IdempotencyRecord
 from store.database import Pool, call

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from domain.mailbox import MailboxMessage, Outcome
+from domain.conversations.mailbox import MailboxMessage, Outcome
 from store.database import Pool
 
 _COLUMNS = "message_id, conversation_id, source_session_id, source_type, subagent_name, created_at, delivered_to"

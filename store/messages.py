@@ -6,10 +6,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, Json
 
-from domain.budget import TreeBudget
 from domain.external_tool import ExternalTool
-from domain.message import Node
-from domain.step import ModelReply
+from domain.limits.budget import TreeBudget
+from domain.messages import Node
+from domain.sessions.step import ModelReply
 from store.database import Pool, call
 
 

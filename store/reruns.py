@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from domain.agent import AgentDefinition
-from domain.message import Node
-from domain.rerun import Rerun
-from domain.session import AgentRef
+from domain.agents.definition import AgentDefinition
+from domain.messages import Node
+from domain.sessions.rerun import Rerun
+from domain.sessions.session import AgentRef
 from store import accepting, agents
 from store.accepting import Accepted
 from store.database import Pool

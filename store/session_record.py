@@ -4,7 +4,7 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from domain.rerun import Rerun
+from domain.sessions.rerun import Rerun
 
 
 class Kept(BaseModel):

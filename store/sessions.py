@@ -7,11 +7,11 @@ from typing import Any
 import asyncpg
 from pydantic import ConfigDict
 
+from domain.conversations.mailbox import Delivery
 from domain.external_tool import ExternalTool
-from domain.mailbox import Delivery
 from domain.plan import Plan
-from domain.policy import Rule
-from domain.session import AgentRef, Limits, Reason, SessionInput, SessionRef, Status, Usage
+from domain.policy.rules import Rule
+from domain.sessions.session import AgentRef, Limits, Reason, SessionInput, SessionRef, Status, Usage
 from store import audit
 from store.database import Pool, call
 from store.session_record import Kept

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-PACKAGES = ("domain", "agents", "store", "workflows", "activities", "api", "deploy", "offline", "bench")
+PACKAGES = ("domain", "agents", "store", "workflows", "activities", "api", "cli", "deploy", "offline", "bench")
 SCRIPTS = ("settings", "worker")
 
 # what each part may import of ours besides itself; the longest name that fits decides
@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "workflows": ("domain",),
     "activities": ("domain", "store", "workflows.client"),
     "api": ("domain", "agents", "store", "workflows.client", "workflows.telemetry", "settings"),
-    "api.cli": ("domain", "agents", "store", "workflows.client", "workflows.replay", "settings", "deploy"),
+    "cli": ("domain", "agents", "store", "workflows.client", "workflows.replay", "settings", "deploy"),
     "deploy": ("settings", "workflows.attributes"),
     "worker": ("domain", "agents", "store", "workflows", "activities", "settings"),
     "bench": (*PACKAGES, *SCRIPTS),
@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 # starting a process with an environment is writing one, not reading ours
 MAY_WRITE_ENVIRONMENT = {"deploy/child.py"}
 
-MAX_LINES = 250
+MAX_LINES = 300
 
 _SQL = re.compile(
     r"\s*(select\b.+\bfrom\b|select\s+\w+\s*\(|insert\s+into\b|update\s+\w+\s+set\b|delete\s+from\b|with\s+\w+\s+as\s*\("

@@ -18,7 +18,7 @@ from deploy.child import tail
 from deploy.environment import variables
 from deploy.state import PartInfo, StackInfo
 from domain.ids import new_id
-from domain.session import TERMINAL
+from domain.sessions.session import TERMINAL
 from settings import ROOT, Settings
 from store.database import Pool
 

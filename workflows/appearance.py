@@ -4,9 +4,9 @@ from typing import Any
 
 from temporalio.common import Priority, SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
 
-from domain.session import SessionInput
+from domain.sessions.session import SessionInput
 from workflows.attributes import AGENT, CONVERSATION, PARENT_SESSION, STATUS, TENANT, TRIGGER
-from workflows.story import static_details
+from workflows.ui import static_details
 
 
 def appearance(session: SessionInput) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from temporalio.envconfig import ClientConfig
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from domain.conversation import (
+from domain.conversations.requests import (
     Claim,
     ConversationInput,
     Fire,
@@ -38,12 +38,12 @@ from domain.conversation import (
 )
 from domain.errors import Unavailable
 from domain.ids import new_id
-from domain.input_request import Answered
-from domain.session import SessionInput
-from domain.step import StopRequest
+from domain.sessions.input_request import Answered
+from domain.sessions.session import SessionInput
+from domain.sessions.step import StopRequest
 from workflows.appearance import appearance
 from workflows.attributes import of_conversation
-from workflows.refusals import is_away, is_not_yet, is_over, refusal
+from workflows.client_errors import is_away, is_not_yet, is_over, refusal
 from workflows.telemetry import plugins
 
 ANSWER_WITHIN = timedelta(seconds=2)

@@ -4,9 +4,9 @@ from temporalio.converter import StorageDriverStoreContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from workflows.conversation import Conversation
-from workflows.delivery import Delivery
-from workflows.session import Session
+from workflows.conversation.workflow import Conversation
+from workflows.notification_delivery import Delivery
+from workflows.session.workflow import Session
 from workflows.sweeper import Sweeper
 
 WORKFLOWS = [Session, Conversation, Delivery, Sweeper]
@@ -29,19 +29,19 @@ class Runner(SandboxedWorkflowRunner):
 # they know neither clock nor chance (a test reads them), so each workflow need not have its own copy of them: that
 # takes a waiting session half of its memory
 PURE = (
-    "acceptance",
+    "session.acceptance",
     "appearance",
-    "asking",
+    "session.input_requests",
     "attributes",
-    "bounds",
-    "delegation",
-    "loop",
-    "mail_room",
-    "running",
-    "session_starter",
-    "spawning",
-    "steps",
-    "story",
+    "session.limits",
+    "session.delegation",
+    "session.loop",
+    "conversation.router",
+    "session.context",
+    "conversation.starter",
+    "conversation.spawning",
+    "activity_calls",
+    "ui",
 )
 
 

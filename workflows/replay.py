@@ -16,8 +16,8 @@ from temporalio.worker import Interceptor, Replayer, UnsandboxedWorkflowRunner
 
 from workflows.attributes import CONVERSATION
 from workflows.client import conversation_workflow_id, session_workflow_id
-from workflows.loop import run_line
 from workflows.registry import WORKFLOWS, workflow_runner
+from workflows.session.loop import run_line
 
 # the SDK's sentence about where code and history part, without the structure it is wrapped in
 _REASON = re.compile(r'\[TMPRL\d+\]\s*(?P<words>[^"\n]*)')

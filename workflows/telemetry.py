@@ -20,7 +20,7 @@ def plugins(endpoint: str | None) -> list[SimplePlugin]:
         from opentelemetry.sdk.resources import Resource
         from temporalio.contrib.opentelemetry import OpenTelemetryPlugin, create_tracer_provider
 
-        from workflows.spans_once import SendOnce
+        from workflows.span_processor import SendOnce
     except ModuleNotFoundError as missing:
         raise RuntimeError(MISSING) from missing
     provider = create_tracer_provider(resource=Resource.create({"service.name": "errand"}))

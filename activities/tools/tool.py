@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from activities.file_diff import FileChange
-from domain.effects import EffectKind, Source
-from domain.events import Event
+from activities.requests.file_diff import FileChange
+from domain.events.events import Event
 from domain.plan import Plan
-from domain.session import SessionRef
-from domain.step import Effect, preview
-from domain.subject import Subject, subjects_of
+from domain.policy.subjects import Subject, subjects_of
+from domain.sessions.effects import EffectKind, Source
+from domain.sessions.session import SessionRef
+from domain.sessions.step import Effect, preview
 
 if TYPE_CHECKING:
+    from activities.delegation.subagents import Subagents
     from activities.sandbox import Sandbox
-    from activities.subagents import Subagents
-    from activities.tools.egress import Fetcher
+    from activities.tools.support.egress import Fetcher
 
 
 BEGIN_DELEGATIONS = "begin_delegations"  # the activity that begins all delegations of a step together

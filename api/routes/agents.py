@@ -7,14 +7,14 @@ from pydantic import ValidationError
 
 from agents.loader import AgentFileError, parse_agent, subagent_problems, to_markdown
 from agents.problems import FieldProblem, problems_of
-from api import body, strict_json
-from api.accept import accepts_json, chosen
 from api.auth import Admin, Viewer
-from api.errors import Unreadable, finding
+from api.http import body, strict_json
+from api.http.accept_header import accepts_json, chosen
+from api.http.problems import Unreadable, finding
 from api.openapi import BODY, problems, ref, request_body
-from api.parts import PartsDep
-from api.schemas import AgentPage, AgentRecord, agent_record
-from domain.agent import AgentDefinition
+from api.schemas.tasks import AgentPage, AgentRecord, agent_record
+from api.services import PartsDep
+from domain.agents.definition import AgentDefinition
 from domain.errors import Invalid, NotFound
 from store import agents
 

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 
-from api.accept import accepts_json
 from api.auth import Reader
-from api.lookup import session_of
+from api.http.accept_header import accepts_json
+from api.http.lookup import session_of
 from api.openapi import problems
-from api.parts import PartsDep
-from domain.budget import Held, Share, shares, time_of
-from domain.session import Status
+from api.services import PartsDep
+from domain.limits.budget import Held, Share, shares, time_of
+from domain.sessions.session import Status
 from store import budgets, children
 from store.sessions import Session, get
 

@@ -5,20 +5,21 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from api import deferred, run, strict_json
-from api.accept import accepts_json
 from api.auth import Reader, Submitter
-from api.conversation_bodies import Change, Message, Run, change_body, message_body, run_body
-from api.conversation_schemas import ConversationPage, ConversationRecord, ConversationSummary, TurnPage, TurnRecord
-from api.conversation_view import whole
-from api.display import display_messages
-from api.errors import finding
-from api.lookup import conversation_of, session_of
-from api.once import Key, Once
+from api.conversations import deferred, run
+from api.conversations.reply import answer, answers, check_accept
+from api.http import strict_json
+from api.http.accept_header import accepts_json
+from api.http.idempotency import Key, Once
+from api.http.lookup import conversation_of, session_of
+from api.http.paging import cursor, position
+from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
-from api.paging import cursor, position
-from api.parts import PartsDep
-from api.turn_answer import answer, answers, check_accept
+from api.schemas.conversation_bodies import Change, Message, Run, change_body, message_body, run_body
+from api.schemas.conversations import ConversationPage, ConversationRecord, ConversationSummary, TurnPage, TurnRecord
+from api.services import PartsDep
+from api.views.conversation import whole
+from api.views.messages import display_messages
 from domain.errors import Invalid, Refusal
 from store import conversation_reads, conversations
 from store.conversations import Conversation

@@ -6,11 +6,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.accept import accepts_json
 from api.auth import Caller, Reader, needs
+from api.http.accept_header import accepts_json
+from api.http.paging import cursor, position
 from api.openapi import problems
-from api.paging import cursor, position
-from api.parts import PartsDep
+from api.services import PartsDep
 from domain.errors import Conflict, NotFound
 from domain.ids import is_id
 from domain.notification import Delivery, DeliveryStatus

@@ -6,15 +6,15 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.accept import chosen
 from api.auth import Reader
-from api.errors import Unreadable
-from api.lookup import check_kept, conversation_of, session_of
+from api.http.accept_header import chosen
+from api.http.lookup import check_kept, conversation_of, session_of
+from api.http.problems import Unreadable
 from api.openapi import problems, ref
-from api.parts import Parts, PartsDep
-from api.schemas import EventPage
-from api.sse import streaming
-from api.stream import Feed
+from api.schemas.tasks import EventPage
+from api.services import Parts, PartsDep
+from api.streams.feeds import Feed
+from api.streams.sse import streaming
 from domain.errors import Conflict, NotFound
 from domain.ids import is_id
 from store import events

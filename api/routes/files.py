@@ -7,14 +7,14 @@ from urllib.parse import quote
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from api import body
-from api.accept import accepts_json
 from api.auth import Reader, Submitter
-from api.errors import Unreadable, finding
-from api.file_names import check_name
+from api.http import body
+from api.http.accept_header import accepts_json
+from api.http.problems import Unreadable, finding
 from api.openapi import BODY, problems, request_body
-from api.parts import PartsDep
-from api.schemas import FileRecord, file_record
+from api.schemas.tasks import FileRecord, file_record
+from api.services import PartsDep
+from api.submission.file_names import check_name
 from domain.errors import Invalid, NotFound
 from domain.ids import is_id
 from store import files

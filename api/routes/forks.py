@@ -4,21 +4,22 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from api import run, submit
 from api.auth import Caller, Submitter
-from api.conversation_bodies import ForkBody, Message, fork_body
-from api.conversation_schemas import Handle, handle
-from api.errors import finding
-from api.lookup import conversation_of, session_of
-from api.once import Key, Once, reused
+from api.conversations import run
+from api.conversations.reply import answer, answers, check_accept
+from api.conversations.run import Turn
+from api.http.idempotency import Key, Once, reused
+from api.http.lookup import conversation_of, session_of
+from api.http.problems import finding
 from api.openapi import BODY, ref, request_body
-from api.parts import Parts, PartsDep
-from api.run import Turn
-from api.turn_answer import answer, answers, check_accept
+from api.schemas.conversation_bodies import ForkBody, Message, fork_body
+from api.schemas.conversations import Handle, handle
+from api.services import Parts, PartsDep
+from api.submission import accept as submit
 from domain.errors import Conflict, Invalid
-from domain.events import TaskCompleted, TaskSubmitted
+from domain.events.events import TaskCompleted, TaskSubmitted
 from domain.ids import derive_id
-from domain.session import Reason, Usage
+from domain.sessions.session import Reason, Usage
 from store import conversation_reads, endings, events, workspaces
 from store.sessions import Session
 

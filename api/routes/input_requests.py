@@ -5,15 +5,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from api import answering, body
-from api.accept import accepts_json
 from api.auth import Answerer, Reader
-from api.lookup import own_session, session_of
+from api.control import answer as answering
+from api.http import body
+from api.http.accept_header import accepts_json
+from api.http.lookup import own_session, session_of
+from api.http.paging import cursor, position
 from api.openapi import BODY, problems, request_body
-from api.paging import cursor, position
-from api.parts import PartsDep
+from api.services import PartsDep
 from domain.errors import Conflict
-from domain.input_request import InputRequest, RequestStatus
+from domain.sessions.input_request import InputRequest, RequestStatus
 from domain.task import Id, Strict
 from store import input_requests
 

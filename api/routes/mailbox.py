@@ -5,17 +5,17 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from api import fire
-from api.accept import accepts_json
 from api.auth import Reader, Submitter
-from api.conversation_bodies import FireBody, fire_body
-from api.conversation_schemas import MailboxPage
-from api.lookup import conversation_of
-from api.once import Key, Once
+from api.conversations import fire
+from api.conversations.reply import answer, answers, check_accept
+from api.http.accept_header import accepts_json
+from api.http.idempotency import Key, Once
+from api.http.lookup import conversation_of
+from api.http.paging import cursor, position
 from api.openapi import BODY, problems, ref, request_body
-from api.paging import cursor, position
-from api.parts import PartsDep
-from api.turn_answer import answer, answers, check_accept
+from api.schemas.conversation_bodies import FireBody, fire_body
+from api.schemas.conversations import MailboxPage
+from api.services import PartsDep
 from store import mailbox
 
 router = APIRouter(tags=["conversations"])

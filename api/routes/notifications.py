@@ -10,15 +10,15 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.websockets import WebSocketDisconnect
 
-from api.accept import chosen
 from api.auth import Caller, Reader
+from api.http.accept_header import chosen
 from api.openapi import problems, ref
-from api.parts import Parts, PartsDep
 from api.routes.events import LastEventId
-from api.schemas import EventPage
-from api.sse import still_allowed, streaming
-from api.stream import LOOK_SECONDS
-from api.tenant_feed import TenantFeed, feed_of, position, show
+from api.schemas.tasks import EventPage
+from api.services import Parts, PartsDep
+from api.streams.feeds import LOOK_SECONDS
+from api.streams.sse import still_allowed, streaming
+from api.streams.tenant_feed import TenantFeed, feed_of, position, show
 from domain.errors import NotAllowed
 from store.database import AWAY
 from store.keys import Right

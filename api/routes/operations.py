@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from api.auth import Reader
 from api.openapi import problems
-from api.parts import Parts, PartsDep
+from api.services import Parts, PartsDep
 from store import figures, workers
 
 router = APIRouter(tags=["operations"])

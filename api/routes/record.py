@@ -5,11 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.accept import accepts_json
 from api.auth import Auditor, Reader
-from api.lookup import session_of
+from api.http.accept_header import accepts_json
+from api.http.lookup import session_of
 from api.openapi import problems
-from api.parts import PartsDep
+from api.services import PartsDep
 from domain.audit import Break
 from domain.task import Id
 from store import audit, effects

@@ -4,15 +4,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Response
 
-from api import rerun
-from api.accept import accepts_json
 from api.auth import Submitter
-from api.lookup import check_kept, session_of
-from api.once import Key, Once
+from api.http.accept_header import accepts_json
+from api.http.idempotency import Key, Once
+from api.http.lookup import check_kept, session_of
 from api.openapi import BODY, problems, ref, request_body
-from api.parts import PartsDep
-from api.rerun_body import RerunBody, rerun_body
-from api.schemas import TaskAccepted
+from api.reruns import accept as rerun
+from api.reruns.body import RerunBody, rerun_body
+from api.schemas.tasks import TaskAccepted
+from api.services import PartsDep
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 

@@ -2,15 +2,15 @@
 
 from fastapi import APIRouter, Depends
 
-from api import deferred
-from api.accept import accepts_json
 from api.auth import Reader
-from api.conversation_schemas import ChildRecord, SessionRecord, kind_of
-from api.display import display_messages
-from api.lookup import session_of
+from api.conversations import deferred
+from api.http.accept_header import accepts_json
+from api.http.lookup import session_of
 from api.openapi import problems
-from api.parts import PartsDep
-from api.schemas import task_record
+from api.schemas.conversations import ChildRecord, SessionRecord, kind_of
+from api.schemas.tasks import task_record
+from api.services import PartsDep
+from api.views.messages import display_messages
 from store import children, mailbox
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])

@@ -5,21 +5,23 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, Field
 
-from api import body, stopping, words
-from api.accept import accepts_json
 from api.auth import Caller, Stopper
-from api.conversation_schemas import stream_key
-from api.errors import finding
-from api.lookup import open_conversation, own_session, session_of
-from api.once import Key, check_key
+from api.control import stop as stopping
+from api.control.stop import Stop
+from api.conversations import steer as words
+from api.http import body
+from api.http.accept_header import accepts_json
+from api.http.idempotency import Key, check_key
+from api.http.lookup import open_conversation, own_session, session_of
+from api.http.problems import finding
 from api.openapi import BODY, problems, request_body
-from api.parts import Parts, PartsDep
-from api.schemas import TaskRecord, task_record
-from api.stopping import Stop
-from domain.conversation import Promote
+from api.schemas.conversations import stream_key
+from api.schemas.tasks import TaskRecord, task_record
+from api.services import Parts, PartsDep
+from domain.conversations.requests import Promote
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import derive_id, new_id
-from domain.session import Reason
+from domain.sessions.session import Reason
 from domain.task import Strict
 from store import children, conversations
 from store.sessions import Session

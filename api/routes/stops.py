@@ -2,15 +2,15 @@
 
 from fastapi import APIRouter, Depends
 
-from api import stopping
-from api.accept import accepts_json
 from api.auth import Stopper
-from api.conversation_schemas import Interrupted, Terminated
-from api.lookup import own_conversation
+from api.control import stop as stopping
+from api.control.stop import Stop
+from api.http.accept_header import accepts_json
+from api.http.lookup import own_conversation
 from api.openapi import problems
-from api.parts import PartsDep
-from api.stopping import Stop
-from domain.session import Reason
+from api.schemas.conversations import Interrupted, Terminated
+from api.services import PartsDep
+from domain.sessions.session import Reason
 from store import conversation_reads, conversations
 
 router = APIRouter(tags=["conversations"], dependencies=[Depends(accepts_json)])

@@ -7,15 +7,15 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, Field
 
-from api import body
-from api.accept import accepts_json
 from api.auth import Caller, Reader, needs
-from api.errors import finding
-from api.notification_bodies import NewSubscription
-from api.notification_rules import check_target
+from api.http import body
+from api.http.accept_header import accepts_json
+from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
-from api.parts import Parts, PartsDep
 from api.routes.deliveries import DeliveryRecord, delivery_record
+from api.schemas.subscriptions import NewSubscription
+from api.services import Parts, PartsDep
+from api.submission.notification_rules import check_target
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import is_id
 from domain.notification import TEST, Channel, Notice, Subscription, SubscriptionStatus, new_secret

@@ -7,21 +7,24 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from api import body, deferred, submission_rules, submit
-from api.accept import accepts_json
 from api.auth import Reader, Submitter
-from api.errors import finding
-from api.lookup import check_kept, session_of
-from api.once import Key, Once
+from api.conversations import deferred
+from api.http import body
+from api.http.accept_header import accepts_json
+from api.http.idempotency import Key, Once
+from api.http.lookup import check_kept, session_of
+from api.http.paging import cursor, position
+from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
-from api.paging import cursor, position
-from api.parts import PartsDep
-from api.results import BasedOn, TaskResult, task_result
-from api.schemas import TaskAccepted, TaskPage, TaskRecord, task_record
-from api.stream import public
-from domain.agent import AgentName
+from api.schemas.tasks import TaskAccepted, TaskPage, TaskRecord, task_record
+from api.services import PartsDep
+from api.streams.feeds import public
+from api.submission import accept as submit
+from api.submission import rules as submission_rules
+from api.views.results import BasedOn, TaskResult, task_result
+from domain.agents.definition import AgentName
 from domain.errors import Conflict, Invalid
-from domain.session import Status
+from domain.sessions.session import Status
 from domain.task import Id, TaskSpec
 from store import acceptance, effects, events, files, sessions
 

@@ -5,14 +5,14 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.accept import accepts_json
 from api.auth import Reader
-from api.lookup import check_kept, session_of
+from api.http.accept_header import accepts_json
+from api.http.lookup import check_kept, session_of
 from api.openapi import problems
-from api.parts import PartsDep
-from api.schemas import AgentRecord, agent_record
-from api.trace import Tracer
-from domain.trace import Trace
+from api.schemas.tasks import AgentRecord, agent_record
+from api.services import PartsDep
+from api.views.trace import Tracer
+from domain.sessions.trace import Trace
 from store import agents
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])

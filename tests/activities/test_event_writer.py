@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from activities import event_writer
-from activities.event_writer import EventWriter
-from domain.events import ToolCalled
+from activities.runtime import event_writer
+from activities.runtime.event_writer import EventWriter
+from domain.events.events import ToolCalled
 from domain.ids import new_id
-from domain.session import SessionRef
+from domain.sessions.session import SessionRef
 from tests.stack import Stack, eventually
 
 CALLED = ToolCalled(tool="read_file", args="read notes.txt")

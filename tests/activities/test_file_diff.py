@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from activities.file_diff import CLOSELY, MOST_CHARACTERS, FileChange, diff, diff_of
+from activities.requests.file_diff import CLOSELY, MOST_CHARACTERS, FileChange, diff, diff_of
 from domain.ids import new_id
 from store import workspaces
 from tests.stack import Stack

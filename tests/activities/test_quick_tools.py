@@ -7,7 +7,7 @@ import pytest
 from temporalio.api.history.v1 import HistoryEvent
 
 from activities.tools.tool import Tool
-from domain.step import Effect
+from domain.sessions.step import Effect
 from tests.faults.ledger import Input
 from tests.stack import Stack, calls, of_type, steps
 

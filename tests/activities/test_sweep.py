@@ -2,9 +2,9 @@
 
 import pytest
 
-from domain.events import CancelRequested
+from domain.events.events import CancelRequested
 from domain.ids import new_id
-from domain.session import Reason, SessionRef
+from domain.sessions.session import Reason, SessionRef
 from store import conversations, events, sessions
 from tests.stack import Stack, calls, eventually, of_type
 from workflows.client import Door

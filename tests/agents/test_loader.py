@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from agents.loader import AgentFileError, load_agents, load_prices, parse_agent, to_markdown
-from domain.agent import AgentDefinition, AgentLimits, Mode, SubagentRef
-from domain.mailbox import Delivery
-from domain.policy import Action, Rule
+from domain.agents.definition import AgentDefinition, AgentLimits, Mode, SubagentRef
+from domain.conversations.mailbox import Delivery
+from domain.policy.rules import Action, Rule
 
 TOOLS = ["list_files", "read_file", "write_file", "edit_file", "search_files"]
 TOOLS += ["bash", "fetch_url", "update_plan", "report_progress", "save_artifact"]

@@ -15,10 +15,10 @@ import uvicorn
 
 from agents.loader import load_agents
 from api.app import create_app
-from domain.agent import AgentDefinition, Mode
-from domain.events import ENDED, Event, MailboxUpdated, TaskSubmitted
+from domain.agents.definition import AgentDefinition, Mode
+from domain.events.events import ENDED, Event, MailboxUpdated, TaskSubmitted
 from domain.ids import derive_id, new_id
-from domain.session import Reason, SessionRef, Usage
+from domain.sessions.session import Reason, SessionRef, Usage
 from settings import ROOT, Settings
 from store import accepting, agents, database, endings, events, keys, sessions
 from store.database import Pool

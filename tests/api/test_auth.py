@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.auth import is_loopback
+from domain.policy.addresses import is_loopback
 from settings import Settings
 from store import keys
 from store.database import Pool

@@ -1,8 +1,8 @@
 import json
 from typing import Any
 
-from api.display import PREVIEW, render
-from domain.message import ASSISTANT, NOTE, SUMMARY, TOOL_RESULTS, USER, Node
+from api.views.messages import PREVIEW, render
+from domain.messages import ASSISTANT, NOTE, SUMMARY, TOOL_RESULTS, USER, Node
 
 
 def node(kind: str, step: int, **body: Any) -> Node:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from api import body
+from api.http import body
 from tests.api.conftest import problem, submitted
 
 BODY = b'{"agent": "assistant", "input": "Say hi."}'

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from api import later
-from api.later import Later
+from api.control import retry_queue as later
+from api.control.retry_queue import Later
 from tests.stack import eventually
 
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from api.app import create_app
-from api.conversation_bodies import Run
+from api.schemas.conversation_bodies import Run
 from domain.task import TaskSpec
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from domain.session import Reason
+from domain.sessions.session import Reason
 from settings import ROOT
 
 _ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| [^|]+ \| (?:`([\w/.]+)::(\w+)` )?\|$", re.MULTILINE)

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import httpx2
 from temporalio.service import RPCError
 
+from domain.conversations.mailbox import MailboxMessage
 from domain.ids import new_id
-from domain.mailbox import MailboxMessage
 from offline.scripts.chain import BETWEEN
 from store import mailbox, sessions
 from store.sessions import Session

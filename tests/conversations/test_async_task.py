@@ -7,8 +7,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from domain.policy import DELEGATION_TOOLS
-from domain.session import Status
+from domain.policy.rules import DELEGATION_TOOLS
+from domain.sessions.session import Status
 from store.sessions import Session
 from tests.conversations.talk import (
     BROKEN,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from domain.session import Status
+from domain.sessions.session import Status
 from tests.conversations.talk import Talk, async_delegate, chain, gather, say, task
 from tests.stack import Stack
 

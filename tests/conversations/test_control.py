@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from domain.mailbox import LONGEST, rest
-from domain.session import Status
+from domain.conversations.mailbox import LONGEST, rest
+from domain.sessions.session import Status
 from store.sessions import Session
 from tests.conversations.talk import BROKEN, HANG, Call, Gate, Scenes, Talk, async_task, chain, gather, say, slow, task
 from tests.stack import Stack, eventually, of_type

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from domain.ids import new_id
-from domain.session import Status
+from domain.sessions.session import Status
 from tests.conversations.talk import Gate, Talk, async_delegate, async_task, chain, gather, say, task
 from tests.stack import Stack, eventually, of_type
 from workflows.client import Door

@@ -12,14 +12,14 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus
 
 from api.auth import ANONYMOUS
-from api.conversation_bodies import FireBody
-from api.fire import fire as fire_now
-from api.once import Once
-from api.parts import Parts
-from domain.conversation import Fire, Fired
+from api.conversations.fire import fire as fire_now
+from api.http.idempotency import Once
+from api.schemas.conversation_bodies import FireBody
+from api.services import Parts
+from domain.conversations.requests import Fire, Fired
 from domain.errors import TooMany, Unavailable
 from domain.ids import new_id
-from domain.session import Status
+from domain.sessions.session import Status
 from store.sessions import Session
 from tests.conversations.talk import Gate, Scenes, Talk, async_task, chain, say
 from tests.stack import Stack, eventually

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from domain.mailbox import MailboxMessage
-from domain.session import Status
+from domain.conversations.mailbox import MailboxMessage
+from domain.sessions.session import Status
 from store.sessions import Session
 from tests.conversations.talk import BROKEN, HANG, MUTE, Gate, Scenes, Talk, async_delegate, async_task, chain, say
 from tests.stack import Stack, eventually

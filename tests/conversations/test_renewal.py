@@ -13,11 +13,11 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import WorkflowHandle
 
-from domain.conversation import Claim, ConversationInput, Fire
-from domain.conversation_state import ConversationState
+from domain.conversations.requests import Claim, ConversationInput, Fire
+from domain.conversations.state import ConversationState
 from domain.errors import ErrandError, Unavailable
 from domain.ids import new_id
-from domain.session import Status
+from domain.sessions.session import Status
 from tests.conversations.talk import AGENTS, Gate, Talk, async_task, chain, gather, say, task
 from tests.own_worker import platform
 from tests.stack import Stack, eventually

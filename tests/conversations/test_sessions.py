@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from domain.session import Status
+from domain.sessions.session import Status
 from store.sessions import Session
 from tests.conversations.talk import Gate, Scenes, Talk, async_delegate, chain, say
 from tests.stack import Stack

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from domain.session import Status
+from domain.sessions.session import Status
 from store.sessions import Session
 from tests.conversations.talk import (
     Call,

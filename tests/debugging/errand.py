@@ -4,7 +4,7 @@ import asyncio
 
 from click.testing import CliRunner, Result
 
-from api.cli.main import errand
+from cli.main import errand
 from tests.stack import Stack
 
 

@@ -23,7 +23,7 @@ class Terminal:
     def __init__(self, *arguments: str) -> None:
         self.screen, theirs = pty.openpty()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "api.cli", "replay", *arguments],
+            [sys.executable, "-m", "cli", "replay", *arguments],
             cwd=ROOT,
             env={"PATH": os.defpath, "TERM": "dumb"},
             stdin=theirs,
@@ -77,7 +77,7 @@ async def test_quitting_ends_the_command_and_a_missing_step_is_said() -> None:
         return terminal.end("q")
 
     assert await asyncio.to_thread(quits) == 0
-    command = [sys.executable, "-m", "api.cli", "replay", "--debug"]
+    command = [sys.executable, "-m", "cli", "replay", "--debug"]
     for arguments, code in (([str(HISTORY), "--step", "99"], 4), ([], 2)):
         done = await asyncio.to_thread(
             subprocess.run, [*command, *arguments], cwd=ROOT, capture_output=True, timeout=60, check=False

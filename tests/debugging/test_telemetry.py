@@ -26,7 +26,7 @@ from temporalio.worker import Replayer
 from tests.own_worker import platform
 from tests.stack import Stack, steps
 from workflows.registry import WORKFLOWS, workflow_runner
-from workflows.spans_once import SendOnce
+from workflows.span_processor import SendOnce
 from workflows.telemetry import plugins
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from domain.trace import Trace
+from domain.sessions.trace import Trace
 from tests.conversations.talk import chain, say, task
 from tests.debugging.errand import cli
 from tests.stack import Stack, calls, of_type, steps

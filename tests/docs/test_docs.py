@@ -15,13 +15,13 @@ from typing import Any, cast
 import pytest
 
 from activities.sandbox import Refusing
-from activities.tools import TOOLS, load_tools
-from activities.tools.egress import Fetcher
+from activities.tools.registry import TOOLS, load_tools
+from activities.tools.support.egress import Fetcher
 from activities.tools.tool import ToolContext
-from domain.agent import AgentDefinition
-from domain.events import Ended, Event
+from domain.agents.definition import AgentDefinition
+from domain.events.events import Ended, Event
 from domain.ids import new_id
-from domain.session import SessionRef
+from domain.sessions.session import SessionRef
 from settings import ROOT
 from store.keys import Right
 from tests.layering import PACKAGES

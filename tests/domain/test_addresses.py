@@ -2,7 +2,7 @@
 
 import pytest
 
-from domain.addresses import public
+from domain.policy.addresses import public
 
 PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.216.34", "172.32.0.1", "100.128.0.1", "2606:4700:4700::1111", "2a00:1450::1"]
 PUBLIC += ["::ffff:8.8.8.8", "64:ff9b::8.8.8.8", "2002:0808:0808::1"]

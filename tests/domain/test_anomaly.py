@@ -1,7 +1,7 @@
 """Anomalies: each figure has its threshold, and too few calls say nothing."""
 
-from domain.anomaly import Thresholds, anomalies
-from domain.session import Usage
+from domain.limits.anomalies import Thresholds, anomalies
+from domain.sessions.session import Usage
 
 MOST = Thresholds(error_rate=0.5, spend_per_minute=1.0, denied=3)
 

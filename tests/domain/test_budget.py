@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.budget import LEAST_REPLY, Held, Share, TreeBudget, Wish, grant, shares, time_of, words
-from domain.session import Limits, Usage
+from domain.limits.budget import LEAST_REPLY, Held, Share, TreeBudget, Wish, grant, shares, time_of, words
+from domain.sessions.session import Limits, Usage
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SOME = st.integers(0, 20_000)

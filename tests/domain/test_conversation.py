@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from domain.conversation_state import (
+from domain.conversations.state import (
     REMEMBERED,
     REMEMBERED_FOR,
     REMEMBERED_LENGTH,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from domain.effects import EffectKind, state_of, withheld
-from domain.step import Effect
+from domain.sessions.effects import EffectKind, state_of, withheld
+from domain.sessions.step import Effect
 
 
 @pytest.mark.parametrize(

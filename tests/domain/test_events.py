@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from domain import events
-from domain.events import ENDED, Ended, Event
-from domain.session import TERMINAL, Reason, Usage
+from domain.events import events
+from domain.events.events import ENDED, Ended, Event
+from domain.sessions.session import TERMINAL, Reason, Usage
 
 
 def all_events(base: type[Event] = Event) -> Iterator[type[Event]]:

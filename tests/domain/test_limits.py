@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.limits import farewell, reached
-from domain.session import LIMIT_REASONS, Limits, Reason, Usage
+from domain.limits.limits import farewell, reached
+from domain.sessions.session import LIMIT_REASONS, Limits, Reason, Usage
 
 COUNTS = st.integers(0, 200)
 COSTS = st.none() | st.floats(0, 10, allow_nan=False)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.loop_detection import WAITED_SECONDS, Verdict, call_digest, extended, judge, repetitions
-from domain.step import ToolOutcome
+from domain.limits.loops import WAITED_SECONDS, Verdict, call_digest, extended, judge, repetitions
+from domain.sessions.step import ToolOutcome
 
 WARNING, LIMIT = 4, 8
 TOKENS = st.lists(st.sampled_from("abcdef"), max_size=60)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from domain.mailbox import LONGEST, Outcome, page, render, rest
-from domain.session import Reason, Status
+from domain.conversations.mailbox import LONGEST, Outcome, page, render, rest
+from domain.sessions.session import Reason, Status
 
 DONE = Outcome(session_id="s1", name="finder", status=Status.COMPLETED, reason=Reason.GOAL_REACHED, output="Found it.")
 FAILED = Outcome(session_id="s2", name="writer", status=Status.FAILED, reason=Reason.ERROR, error="No paper.")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.message import (
+from domain.messages import (
     ASSISTANT,
     NOTE,
     SUMMARY,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from domain.output import Misfit, typed
+from domain.agents.typed_output import Misfit, typed
 
 SCHEMA = {
     "type": "object",

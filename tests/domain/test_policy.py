@@ -2,7 +2,7 @@
 
 import pytest
 
-from domain.policy import DELEGATION, DELEGATION_TOOLS, Action, Rule, decide, tools_of
+from domain.policy.rules import DELEGATION, DELEGATION_TOOLS, Action, Rule, decide, tools_of
 
 ALLOW = Rule(permission=DELEGATION, action=Action.ALLOW)
 

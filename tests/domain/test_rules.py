@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.policy import STARTERS, TALKING, Action, Rule, decide, possible, strictest, tools_of
+from domain.policy.rules import STARTERS, TALKING, Action, Rule, decide, possible, strictest, tools_of
 from domain.task import FILE_TOOLS, Boundary
 
 STRICTNESS = [Action.ALLOW, Action.ASK, Action.DENY]

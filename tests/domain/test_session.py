@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.session import LIMIT_REASONS, TERMINAL, Reason, Status, Usage
+from domain.sessions.session import LIMIT_REASONS, TERMINAL, Reason, Status, Usage
 
 STATUS_OF = {
     Reason.GOAL_REACHED: Status.COMPLETED,

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.session import Reason, Usage
-from domain.step import Effect, ModelReply, ToolCall
-from domain.stop_rules import Next, decide
+from domain.limits.stop_rules import Next, decide
+from domain.sessions.session import Reason, Usage
+from domain.sessions.step import Effect, ModelReply, ToolCall
 
 CALL = ToolCall(index=0, name="bash", activity="tool.bash", effect=Effect.ONCE, timeout_s=1)
 REASONS = [

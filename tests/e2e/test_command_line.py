@@ -15,7 +15,7 @@ from tests.stack import Stack
 
 async def errand(stack: Stack, *args: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "api.cli", *args), cwd=ROOT, env=os.environ | stack.env, stdout=PIPE, stderr=PIPE
+        *(sys.executable, "-m", "cli", *args), cwd=ROOT, env=os.environ | stack.env, stdout=PIPE, stderr=PIPE
     )
 
 

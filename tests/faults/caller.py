@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 
 from domain.ids import new_id
-from domain.session import TERMINAL
+from domain.sessions.session import TERMINAL
 
 GIVE_UP = 120.0
 

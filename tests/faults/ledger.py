@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from activities.tools.tool import Tool, ToolContext, ToolResult
-from domain.step import Effect
+from domain.sessions.step import Effect
 
 
 class Input(BaseModel):

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from activities.channels import channels
-from activities.channels.channel import Envelope, SendError
-from activities.channels.email import Email, MailServer
-from activities.tools.egress import Fetcher
+from activities.notifications.channels import channels
+from activities.notifications.channels.channel import Envelope, SendError
+from activities.notifications.channels.email import Email, MailServer
+from activities.tools.support.egress import Fetcher
 from domain.notification import Channel, Notice
 from tests.launch import free_port
 from tests.notifications.receivers import Mail, Receiver, smtp_receiver

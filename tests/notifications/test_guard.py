@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from activities.channels import channels
-from activities.channels.channel import Envelope, SendError
-from activities.tools.egress import Fetcher
-from domain.input_request import Kind
+from activities.notifications.channels import channels
+from activities.notifications.channels.channel import Envelope, SendError
+from activities.tools.support.egress import Fetcher
 from domain.notification import Channel, Notice, new_secret
+from domain.sessions.input_request import Kind
 from store.keys import Right
 from tests.activities.tools.test_egress import LITERALS, Recording, names
 from tests.notifications.subscribers import Told

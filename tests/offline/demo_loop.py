@@ -9,15 +9,15 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from activities.sandbox.sandbox import SandboxLimits, SandboxResult
-from activities.tools import TOOLS
-from activities.tools.egress import FetchError
+from activities.tools.registry import TOOLS
+from activities.tools.support.egress import FetchError
 from activities.tools.tool import BEGIN_DELEGATIONS, ToolContext
 from agents.loader import load_agents
-from domain.mailbox import Outcome
+from domain.conversations.mailbox import Outcome
+from domain.conversations.subagent_texts import dispatched, gathered, launched, result, unknown_subagent
 from domain.plan import Plan, replanned
-from domain.policy import tools_of
-from domain.session import Reason, SessionRef, Status
-from domain.subagent_texts import dispatched, gathered, launched, result, unknown_subagent
+from domain.policy.rules import tools_of
+from domain.sessions.session import Reason, SessionRef, Status
 from offline.conversation import Conversation
 from offline.scripts import answer
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from activities.sandbox.sandbox import SandboxResult
-from activities.tools import TOOLS
-from domain.mailbox import Outcome, render
-from domain.session import Status
+from activities.tools.registry import TOOLS
+from domain.conversations.mailbox import Outcome, render
+from domain.sessions.session import Status
 from tests.offline.demo_loop import AGENTS, LocalCommands, NoCommands, work
 
 

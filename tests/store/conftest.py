@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from domain.ids import new_id
-from domain.session import Limits, SessionRef
+from domain.sessions.session import Limits, SessionRef
 from store import accepting
 from store.database import Pool, connect
 from store.migrate import migrate

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from domain.session import SessionRef
+from domain.sessions.session import SessionRef
 from store import accepting, conversation_reads
 from store.accepting import Accepted
 from store.database import Pool

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from domain.budget import Wish
-from domain.session import Reason, SessionRef
+from domain.limits.budget import Wish
+from domain.sessions.session import Reason, SessionRef
 from store import budgets, endings, messages
 from store.database import Pool
 from tests.store.conftest import Accept

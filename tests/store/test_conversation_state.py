@@ -1,7 +1,7 @@
 """What a reopened conversation is told: who is live, what waits, and which session of a thread ended last."""
 
 from domain.ids import new_id
-from domain.session import Reason
+from domain.sessions.session import Reason
 from store import accepting, conversations, endings
 from store.conversation_state import load_state
 from store.database import Pool

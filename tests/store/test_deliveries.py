@@ -3,10 +3,10 @@
 import asyncio
 from typing import Any
 
-from domain.events import MailboxUpdated, TaskCompleted
+from domain.events.events import MailboxUpdated, TaskCompleted
 from domain.ids import is_id, new_id
 from domain.notification import Delivery, DeliveryStatus, Subject
-from domain.session import Reason, SessionRef, Status, Usage
+from domain.sessions.session import Reason, SessionRef, Status, Usage
 from store import deliveries, events, notices, subscriptions
 from store.database import Pool
 from tests.store.conftest import Accept

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from domain.events import Progress, TaskCompleted
+from domain.events.events import Progress, TaskCompleted
 from domain.ids import new_id
-from domain.session import Reason, SessionRef, Status, Usage
+from domain.sessions.session import Reason, SessionRef, Status, Usage
 from store import events
 from store.database import Pool
 from tests.store.conftest import Accept

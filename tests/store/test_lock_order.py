@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from domain.events import MessageReceived
+from domain.events.events import MessageReceived
+from domain.events.input_requests import InputExpired, InputReceived
 from domain.ids import new_id
-from domain.input_events import InputExpired, InputReceived
-from domain.input_request import Kind, RequestStatus
-from domain.session import Reason, SessionRef
+from domain.sessions.input_request import Kind, RequestStatus
+from domain.sessions.session import Reason, SessionRef
 from store import accepting, deliveries, endings, input_requests, mailbox, messages, subscriptions
 from store.accepting import Accepted
 from store.database import Pool

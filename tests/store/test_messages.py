@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from domain.events import Progress
+from domain.events.events import Progress
 from domain.ids import new_id
-from domain.session import SessionRef, Usage
-from domain.step import ModelReply
+from domain.sessions.session import SessionRef, Usage
+from domain.sessions.step import ModelReply
 from store import messages, sessions
 from store.database import Pool
 from store.events import to_row

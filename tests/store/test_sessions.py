@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from domain.events import ENDED, CancelRequested
-from domain.session import Reason, SessionRef, Usage
+from domain.events.events import ENDED, CancelRequested
+from domain.sessions.session import Reason, SessionRef, Usage
 from store import endings, sessions
 from store.database import Pool
 from store.events import to_row

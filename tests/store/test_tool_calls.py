@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from domain.events import ToolCalled
+from domain.events.events import ToolCalled
 from domain.ids import new_id
-from domain.session import SessionRef
+from domain.sessions.session import SessionRef
 from store import budgets, tool_calls
 from store.database import Pool
 from store.events import to_row

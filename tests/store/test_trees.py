@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from domain.events import CancelRequested
+from domain.events.events import CancelRequested
 from domain.ids import new_id
-from domain.session import Limits, Reason, SessionRef
+from domain.sessions.session import Limits, Reason, SessionRef
 from store import accepting, children, endings, sessions
 from store.accepting import Accepted
 from store.database import Pool

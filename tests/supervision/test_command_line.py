@@ -6,7 +6,7 @@ import json
 import pytest
 from click.testing import CliRunner, Result
 
-from api.cli.main import errand
+from cli.main import errand
 from tests.stack import Stack, calls, steps
 from tests.supervision.people import agent, ask, bash, output, plan, waiting
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from domain.input_request import Answered
+from domain.sessions.input_request import Answered
 from store import input_requests
 from store.keys import Right
 from tests.stack import Stack, calls, eventually, of_type, steps

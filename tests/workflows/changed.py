@@ -4,12 +4,12 @@ import asyncio
 
 from temporalio import workflow
 
-from domain.conversation import ConversationInput
+from domain.conversations.requests import ConversationInput
 from domain.notification import DeliveryInput, DeliveryOutcome
-from domain.session import SessionInput, SessionResult
-from workflows.conversation import Conversation
-from workflows.delivery import Delivery
-from workflows.session import Session
+from domain.sessions.session import SessionInput, SessionResult
+from workflows.conversation.workflow import Conversation
+from workflows.notification_delivery import Delivery
+from workflows.session.workflow import Session
 from workflows.sweeper import SWEEPS, Sweeper
 
 

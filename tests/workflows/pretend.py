@@ -5,13 +5,21 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from domain.conversation import ChildDone, ConversationInput, OpenBatch, Opened, OpenedBatch, SessionDone, Taken
-from domain.conversation_state import ConversationState, Live, Thread, Waiting
-from domain.mailbox import Delivery
-from domain.session import AgentRef, Limits, SessionInput, SessionRef, Status
-from workflows.conversation import Conversation
-from workflows.mail_room import MailRoom
-from workflows.session_starter import SessionStarter
+from domain.conversations.mailbox import Delivery
+from domain.conversations.requests import (
+    ChildDone,
+    ConversationInput,
+    OpenBatch,
+    Opened,
+    OpenedBatch,
+    SessionDone,
+    Taken,
+)
+from domain.conversations.state import ConversationState, Live, Thread, Waiting
+from domain.sessions.session import AgentRef, Limits, SessionInput, SessionRef, Status
+from workflows.conversation.router import MailRoom
+from workflows.conversation.starter import SessionStarter
+from workflows.conversation.workflow import Conversation
 
 ROOT = "root"
 T = TypeVar("T")

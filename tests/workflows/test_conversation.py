@@ -8,8 +8,8 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowUpdateFailedError
 from temporalio.service import RPCError
 
 from domain.ids import new_id
-from domain.session import Reason
-from domain.step import StopRequest
+from domain.sessions.session import Reason
+from domain.sessions.step import StopRequest
 from store import sessions
 from tests.stack import Stack, calls, eventually
 from workflows.client import Door

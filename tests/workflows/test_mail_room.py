@@ -15,12 +15,12 @@ from hypothesis.stateful import (
 )
 from temporalio.exceptions import ApplicationError
 
-from domain.conversation import CallRef, Fire, SessionDone, Spawn, SpawnChild, StartSession
-from domain.conversation_state import ConversationState
-from domain.delegation import Door
-from domain.mailbox import Delivery
+from domain.conversations.delegation import Door
+from domain.conversations.mailbox import Delivery
+from domain.conversations.requests import CallRef, Fire, SessionDone, Spawn, SpawnChild, StartSession
+from domain.conversations.state import ConversationState
 from tests.workflows.pretend import ROOT, PretendStarter, Row, Store, conversation, run, session_input
-from workflows.spawning import spawn_children
+from workflows.conversation.spawning import spawn_children
 
 DOORS = st.sampled_from([Door.ASYNC_DELEGATE, Door.ASYNC_TASK, Door.ASYNC_TASK, Door.TASK])
 DELIVERIES = st.sampled_from([Delivery.HOLD, Delivery.WAKE, Delivery.WAKE, Delivery.EXPLICIT])

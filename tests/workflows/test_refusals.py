@@ -4,8 +4,8 @@ import asyncpg
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
-from api.errors import respond
-from workflows.refusals import is_away, is_not_yet, is_over
+from api.http.problems import respond
+from workflows.client_errors import is_away, is_not_yet, is_over
 
 
 @pytest.mark.parametrize(

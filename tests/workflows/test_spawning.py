@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from domain.conversation import CallRef, OpenBatch, OpenedBatch, Spawn, SpawnChild
-from domain.conversation_state import ConversationState, Live, Thread
-from domain.delegation import Door
+from domain.conversations.delegation import Door
+from domain.conversations.requests import CallRef, OpenBatch, OpenedBatch, Spawn, SpawnChild
+from domain.conversations.state import ConversationState, Live, Thread
 from tests.workflows.pretend import ROOT, PretendStarter, Row, Store, conversation, run
-from workflows.spawning import PARENT_ENDED, spawn_children
+from workflows.conversation.spawning import PARENT_ENDED, spawn_children
 
 
 class MeanwhileEnded(PretendStarter):

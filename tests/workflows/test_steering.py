@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from domain.conversation import StartSession, Steer
-from domain.conversation_state import ConversationState, Waiting
+from domain.conversations.requests import StartSession, Steer
+from domain.conversations.state import ConversationState, Waiting
 from tests.workflows.pretend import ROOT, PretendStarter, Row, Store, conversation, run, session_input
-from workflows.conversation import Conversation
-from workflows.mail_room import MailRoom
+from workflows.conversation.router import MailRoom
+from workflows.conversation.workflow import Conversation
 
 
 class Ending(PretendStarter):

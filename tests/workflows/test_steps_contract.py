@@ -10,13 +10,13 @@ from temporalio.activity import _Definition
 from temporalio.client import Client
 
 import worker
-from activities.event_writer import EventWriter
+from activities.runtime.event_writer import EventWriter
 from activities.sandbox import Refusing
-from activities.tools import TOOLS
-from domain.step import ToolOutcome, ToolRequest
+from activities.tools.registry import TOOLS
+from domain.sessions.step import ToolOutcome, ToolRequest
 from settings import ROOT, Settings
 from store.database import Pool
-from workflows import steps
+from workflows import activity_calls as steps
 
 CALLS = {"start_activity", "execute_activity"}
 

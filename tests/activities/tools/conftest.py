@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from activities.sandbox import Refusing
-from activities.tools.egress import Fetcher
+from activities.tools.support.egress import Fetcher
 from activities.tools.tool import ToolContext
-from domain.session import SessionRef
+from domain.sessions.session import SessionRef
 
 MakeContext = Callable[..., ToolContext]
 

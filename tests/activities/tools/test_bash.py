@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from activities.sandbox import choose
-from activities.tools import TOOLS
+from activities.tools.registry import TOOLS
 from activities.tools.tool import ToolContext, ToolResult
 
 from .conftest import MakeContext

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from activities.tools import TOOLS
-from activities.tools.egress import Fetcher
-from activities.tools.html_text import html_text
+from activities.tools.registry import TOOLS
+from activities.tools.support.egress import Fetcher
+from activities.tools.support.html_text import html_text
 from activities.tools.tool import ToolResult
 
 from .conftest import MakeContext

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from activities.tools import TOOLS
+from activities.tools.registry import TOOLS
 from activities.tools.tool import ToolContext, ToolResult
-from domain.step import Effect
+from domain.sessions.step import Effect
 
 from .conftest import MakeContext
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.tools import TOOLS, ToolsError, load_tools
+from activities.tools.registry import TOOLS, ToolsError, load_tools
 
 _TOOL = """
 from pydantic import BaseModel

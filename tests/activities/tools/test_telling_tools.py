@@ -2,9 +2,9 @@
 
 import pytest
 
-from activities.tools import TOOLS
+from activities.tools.registry import TOOLS
 from activities.tools.tool import ToolContext
-from domain.events import PlanUpdated, Progress, Replanning
+from domain.events.events import PlanUpdated, Progress, Replanning
 from domain.plan import Plan, PlanStep, StepState
 
 from .conftest import MakeContext

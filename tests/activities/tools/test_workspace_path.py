@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from activities.tools import workspace_path
-from activities.tools.workspace_path import Workspace
-from domain.subject import PathError
+from activities.tools.support import paths as workspace_path
+from activities.tools.support.paths import Workspace
+from domain.policy.subjects import PathError
 
 SECRET = b"the secret outside"
 

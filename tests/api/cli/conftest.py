@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from api.cli.main import errand
+from cli.main import errand
 from tests.api.cli.stand_in import StandIn
 
 Cli = Callable[..., Result]

@@ -14,7 +14,7 @@ from functools import partial
 
 import pytest
 
-from domain.events import (
+from domain.events.events import (
     Event,
     MailboxUpdated,
     Message,
@@ -30,7 +30,7 @@ from domain.events import (
     ToolCalled,
 )
 from domain.plan import PlanStep, StepState
-from domain.session import Reason, Status, Usage
+from domain.sessions.session import Reason, Status, Usage
 from settings import ROOT
 from tests.api.cli.conftest import Cli, ndjson
 from tests.api.cli.stand_in import TASK, StandIn
@@ -215,7 +215,7 @@ class Terminal:
         self._mine, theirs = pty.openpty()
         env = {**os.environ, "ERRAND_URL": server.url, "TERM": "xterm", "NO_COLOR": "1"}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "api.cli", "chat", *args],
+            [sys.executable, "-m", "cli", "chat", *args],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from domain.events import TaskFailed
-from domain.session import Reason, Status, Usage
+from domain.events.events import TaskFailed
+from domain.sessions.session import Reason, Status, Usage
 from tests.api.cli.conftest import Cli
 from tests.api.cli.stand_in import TASK, StandIn
 

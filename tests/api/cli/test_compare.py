@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from api.cli.compare import figures, parting, stopped
-from api.cli.trace import lines
-from api.cli.trace_page import page
-from domain.rerun import Rerun
-from domain.session import Status, Usage
-from domain.trace import ModelSpan, StepTrace, ToolSpan, Trace
+from cli.commands.trace import lines
+from cli.render.compare import figures, parting, stopped
+from cli.render.trace_page import page
+from domain.sessions.rerun import Rerun
+from domain.sessions.session import Status, Usage
+from domain.sessions.trace import ModelSpan, StepTrace, ToolSpan, Trace
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 

@@ -5,14 +5,8 @@ from typing import Any
 
 import pytest
 
-from domain.events import (
-    MailboxUpdated,
-    MessageReceived,
-    SubagentEnded,
-    SubagentStarted,
-    TaskCompleted,
-)
-from domain.session import Reason, Status, Usage
+from domain.events.events import MailboxUpdated, MessageReceived, SubagentEnded, SubagentStarted, TaskCompleted
+from domain.sessions.session import Reason, Status, Usage
 from tests.api.cli.conftest import Cli, ndjson
 from tests.api.cli.stand_in import TASK, StandIn
 from tests.api.cli.test_chat import CHILD, record

@@ -16,7 +16,7 @@ from tests.stack import Stack
 async def errand(stack: Stack, *args: str, typed: str = "", code: int = 0) -> str:
     """What the command printed on stdout."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "api.cli", *args),
+        *(sys.executable, "-m", "cli", *args),
         cwd=ROOT,
         env={**os.environ, **stack.env},
         stdin=subprocess.PIPE,

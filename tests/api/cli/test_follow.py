@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from domain.events import MessageDelta, StepStarted, TaskCompleted, TaskStarted
-from domain.session import Reason, Status, Usage
+from domain.events.events import MessageDelta, StepStarted, TaskCompleted, TaskStarted
+from domain.sessions.session import Reason, Status, Usage
 from tests.api.cli.conftest import Cli, ndjson
 from tests.api.cli.stand_in import TASK, StandIn
 

@@ -19,7 +19,7 @@ from workflows.replay import recent, with_conversation
 
 async def errand(*arguments: str, env: dict[str, str]) -> tuple[int, str, str]:
     def run() -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "api.cli", *arguments]
+        command = [sys.executable, "-m", "cli", *arguments]
         return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
 
     done = await asyncio.to_thread(run)

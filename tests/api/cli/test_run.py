@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from domain.events import MessageDelta, StepStarted, TaskCompleted
-from domain.session import Reason, Status, Usage
+from domain.events.events import MessageDelta, StepStarted, TaskCompleted
+from domain.sessions.session import Reason, Status, Usage
 from settings import ROOT
 from tests.api.cli.conftest import Cli, ndjson
 from tests.api.cli.stand_in import TASK, StandIn
@@ -121,7 +121,7 @@ def test_leaving_at_once_says_that_the_task_goes_on_and_the_way_back(server: Sta
 
 def start(server: StandIn, *args: str, stdout: int = subprocess.PIPE, **env: str) -> subprocess.Popen[str]:
     environment = {"PATH": os.defpath, "ERRAND_URL": server.url, "TERM": "xterm", **env}
-    command = [sys.executable, "-m", "api.cli", *args]
+    command = [sys.executable, "-m", "cli", *args]
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=stdout, stderr=subprocess.PIPE, text=True)
 
 

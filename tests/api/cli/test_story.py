@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from api.cli.story import Story
-from domain import events as e
-from domain.bound_events import BudgetLow
-from domain.input_events import InputEscalated, InputReminder
+from cli.render.story import Story
+from domain.events import events as e
+from domain.events.input_requests import InputEscalated, InputReminder
+from domain.events.limits import BudgetLow
 from domain.plan import PlanStep, StepState
-from domain.session import Reason, Status, Usage
+from domain.sessions.session import Reason, Status, Usage
 from tests.api.cli.conftest import Cli
 from tests.api.cli.stand_in import TASK, StandIn
 from tests.docs.test_docs import named_events

@@ -5,8 +5,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from domain.events import UsageUpdated
-from domain.session import Reason, Usage
+from domain.events.events import UsageUpdated
+from domain.sessions.session import Reason, Usage
 from store import files, sessions, workspaces
 from store.database import Pool
 from store.sessions import Session

@@ -9,8 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from api import stream
-from domain.events import Message, Progress, Recorded
+from api.streams import feeds as stream
+from domain.events.events import Message, Progress, Recorded
 from store import events, keys
 from store.database import Pool
 from store.keys import Right

@@ -5,7 +5,7 @@ import httpx2
 import pytest
 import pytest_asyncio
 
-from domain.session import Reason
+from domain.sessions.session import Reason
 from store import mailbox, sessions
 from store.database import Pool
 from tests.api.conftest import end, problem, run, spawned

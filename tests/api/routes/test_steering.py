@@ -3,7 +3,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from domain.session import Reason
+from domain.sessions.session import Reason
 from store.database import Pool
 from tests.api.conftest import end, problem, run, spawned, submitted
 

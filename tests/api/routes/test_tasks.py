@@ -8,9 +8,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from domain.events import ArtifactSaved, MessageDelta, StepStarted
+from domain.events.events import ArtifactSaved, MessageDelta, StepStarted
 from domain.ids import is_id, new_id
-from domain.session import Reason
+from domain.sessions.session import Reason
 from store import files, sessions, workers
 from store.database import Pool
 from tests.api.conftest import end, problem, record, submitted

@@ -1,0 +1,1 @@
+"""Delegation: starting subagents and collecting their outcomes."""

@@ -1,0 +1,190 @@
+"""begin_delegations: the delegation calls of one step; all children are asked of the conversation at once."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+from temporalio import activity
+
+from activities.delegation.child_plan import ChildPlanner, Planned, Refusal
+from activities.delegation.record import DelegationRecord
+from activities.delegation.subagents import Subagents
+from activities.runtime.heartbeat import heartbeating
+from activities.tools.tool import Tool
+from domain.conversations.delegation import STARTS_SESSION, Begun, BegunBatch, DelegationCall, Door
+from domain.conversations.requests import CallRef, Spawn, SpawnAnswer, SpawnChild
+from domain.conversations.subagent_texts import dispatched, launched, not_found
+from domain.events import events as ev
+from domain.ids import derive_id
+from domain.messages import calls_of
+from domain.policy.rules import Rule
+from store import children, messages
+from store.database import Pool
+from workflows.client import Door as Conversations
+
+DEAD_ON_ARRIVAL_SECONDS = 2.0  # so long a child's first words are waited for, lest its id be that of a dead session
+
+
+@dataclass
+class Wanted:
+    """One call with its checked arguments."""
+
+    index: int
+    door: Door
+    arguments: Any
+    planned: Planned | None = None
+
+
+class BeginDelegations:
+    def __init__(
+        self,
+        pool: Pool,
+        conversations: Conversations,
+        tools: dict[str, Tool],
+        planner: ChildPlanner,
+        subagents: Subagents,
+        max_children: int,
+    ) -> None:
+        self._pool = pool
+        self._conversations = conversations
+        self._tools = tools
+        self._planner = planner
+        self._subagents = subagents
+        self._max_children = max_children
+
+    @activity.defn(name="begin_delegations")
+    async def begin_delegations(self, call: DelegationCall) -> BegunBatch:
+        async with heartbeating():
+            [node] = await messages.path(self._pool, call.ref.tenant, call.node, limit=1)
+            blocks = calls_of(node)
+            record = DelegationRecord(self._pool, call.ref, call.node)
+            begun: dict[int, Begun] = {}
+            wanted: list[Wanted] = []
+            for index in call.indexes:
+                door = Door(blocks[index]["name"])
+                tool = self._tools[door]
+                known = await record.claim(index, door, tool.call_summary(blocks[index]["input"]), tool.kind)
+                if known is not None:
+                    begun[index] = Begun(index=index, door=door, settled=known)
+                    continue
+                try:
+                    wanted.append(Wanted(index, door, tool.input.model_validate(blocks[index]["input"])))
+                except ValidationError as error:
+                    begun[index] = await self._refuse(record, index, door, _explain(error))
+            await self._plan(call, record, wanted, begun)
+            await self._spawn(call, record, [one for one in wanted if one.index not in begun], begun)
+            return BegunBatch(calls=[begun[index] for index in call.indexes])
+
+    async def _plan(
+        self, call: DelegationCall, record: DelegationRecord, wanted: list[Wanted], begun: dict[int, Begun]
+    ) -> None:
+        """Everything that can be refused is refused before an id exists."""
+        for one in wanted:
+            try:
+                if one.door is Door.GATHER:
+                    begun[one.index] = await self._gather(call, record, one)
+                    continue
+                one.planned = await self._planner.plan(call, one.door, one.arguments)
+            except Refusal as refusal:
+                begun[one.index] = await self._refuse(record, one.index, one.door, str(refusal), refusal.rule)
+                continue
+            if one.door is Door.DELEGATE:
+                begun[one.index] = Begun(
+                    index=one.index, door=one.door, agent=one.planned.agent, models=one.planned.models
+                )
+
+    async def _spawn(
+        self, call: DelegationCall, record: DelegationRecord, wanted: list[Wanted], begun: dict[int, Begun]
+    ) -> None:
+        starting = [one for one in wanted if one.door in STARTS_SESSION and one.planned is not None]
+        if not starting:
+            return
+        parent = await self._planner.parent(call.ref)
+        spawn = Spawn(
+            request_id=f"{call.node}/{','.join(str(one.index) for one in starting)}",
+            spawned_by=call.ref.session_id,
+            thread=parent.thread_id,
+            children=[_child(call, one) for one in starting],
+            max_depth=await self._planner.max_depth(call),
+            max_children=self._max_children,
+        )
+        answer = await self._conversations.spawn(call.ref.tenant, call.ref.conversation_id, spawn)
+        dead = await self._dead_on_arrival(call, [said.session_id for said in answer.answers if said.error is None])
+        for one, said in zip(starting, answer.answers, strict=True):
+            begun[one.index] = await self._begin(call, record, one, said, dead)
+
+    async def _begin(
+        self, call: DelegationCall, record: DelegationRecord, one: Wanted, said: SpawnAnswer, dead: dict[str, str]
+    ) -> Begun:
+        assert one.planned is not None
+        child = said.session_id
+        if said.error is not None:
+            return await self._refuse(record, one.index, one.door, said.error)
+        if child in dead and one.door is not Door.TASK:
+            await self._subagents.claim(call.ref, [child], f"{call.node}:{one.index}")
+            return await self._refuse(record, one.index, one.door, f"The launch failed: {dead[child]}.")
+        started = ev.SubagentStarted(
+            child_session_id=child,
+            name=one.planned.name,
+            agent=one.planned.agent.name,
+            description=one.planned.description,
+        )
+        if one.door is Door.TASK:
+            await record.tell(one.index, started)
+            return Begun(index=one.index, door=one.door, child=child)
+        text = dispatched(one.planned.name, child)
+        if one.door is Door.ASYNC_TASK:
+            text = launched(child, one.planned.agent.name, one.planned.description)
+        settled = await record.settle(one.index, one.door, "ok", text, [started])
+        return Begun(index=one.index, door=one.door, settled=settled, child=child, wakes=said.delivery == "wake")
+
+    async def _dead_on_arrival(self, call: DelegationCall, ids: list[str]) -> dict[str, str]:
+        """Children whose very first call was refused for its credentials; whoever has spoken is alive."""
+        dead: dict[str, str] = {}
+        give_up = asyncio.get_running_loop().time() + DEAD_ON_ARRIVAL_SECONDS
+        while ids and asyncio.get_running_loop().time() < give_up:
+            signs = await children.signs_of_life(self._pool, call.ref.tenant, ids)
+            dead |= {child: kind for child, kind in signs.items() if kind == "authentication_error"}
+            ids = [child for child in ids if child not in signs]
+            if ids:
+                await asyncio.sleep(0.05)
+        return dead
+
+    async def _gather(self, call: DelegationCall, record: DelegationRecord, one: Wanted) -> Begun:
+        found = {task_id: await self._subagents.child(call.ref, task_id) for task_id in one.arguments.task_ids}
+        if foreign := [task_id for task_id, child in found.items() if child is None]:
+            raise Refusal("\n\n".join(not_found(task_id) for task_id in foreign))
+        running = [task_id for task_id, child in found.items() if child is not None and child.live]
+        ended = len(running) < len(found)
+        waits = bool(running) and not (one.arguments.wait_for == "any" and ended)
+        return Begun(
+            index=one.index,
+            door=one.door,
+            ids=running if waits else [],
+            any_of=one.arguments.wait_for == "any",
+            timeout_s=one.arguments.timeout_s,
+        )
+
+    async def _refuse(
+        self, record: DelegationRecord, index: int, door: Door, text: str, rule: Rule | None = None
+    ) -> Begun:
+        return Begun(index=index, door=door, settled=await record.settle(index, door, "failed", text, [], rule))
+
+
+def _child(call: DelegationCall, one: Wanted) -> SpawnChild:
+    assert one.planned is not None
+    return SpawnChild(
+        session_id=derive_id(call.node, "child", one.index),
+        door=one.door,
+        name=one.planned.name,
+        thread=one.planned.thread,
+        prompt=CallRef(node=call.node, index=one.index),
+        document=one.planned.document,
+        delivery=one.planned.delivery,
+    )
+
+
+def _explain(error: ValidationError) -> str:
+    lines = [f"- {'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}" for problem in error.errors()]
+    return "The arguments do not fit; nothing was started.\n" + "\n".join(lines[:20])

@@ -1,0 +1,70 @@
+"""settle_delegation: the answer to a delegation call that had to wait."""
+
+from temporalio import activity
+
+from activities.delegation.record import DelegationRecord
+from activities.delegation.subagents import Subagents
+from activities.model import recorded as recording
+from activities.runtime.heartbeat import beating
+from activities.tools.builtin.gather import Input as GatherInput
+from domain.conversations.delegation import Door, Settle
+from domain.conversations.subagent_texts import gathered, promoted, result
+from domain.events import events as ev
+from domain.messages import ASSISTANT, calls_of, text_of
+from domain.sessions.step import ToolOutcome
+from store import children, messages
+from store.database import Pool
+
+
+class SettleDelegation:
+    def __init__(self, pool: Pool, subagents: Subagents) -> None:
+        self._pool = pool
+        self._subagents = subagents
+
+    @activity.defn(name="settle_delegation")
+    @beating
+    async def settle_delegation(self, settle: Settle) -> ToolOutcome:
+        told: list[ev.Event] = []
+        if settle.door is Door.DELEGATE:
+            state, text = await self._inline(settle)
+            if settle.previous is not None:
+                told = [ev.StepCompleted(step=settle.previous_step, result=settle.previous)]
+        elif settle.door is Door.GATHER:
+            state, text = "ok", await self._gather(settle)
+        elif settle.promoted:
+            assert settle.child is not None
+            state, text = "ok", promoted(settle.child)
+        else:
+            assert settle.child is not None
+            child = await self._subagents.child(settle.ref, settle.child)
+            outcome = await children.outcome(self._pool, settle.ref.tenant, settle.child)
+            state, text = "failed" if outcome.failed else "ok", result(outcome, child.error_type if child else None)
+            told = [ev.SubagentEnded(child_session_id=settle.child, name=outcome.name, status=outcome.status)]
+        record = DelegationRecord(self._pool, settle.ref, settle.node)
+        return await record.settle(settle.index, settle.door, state, text, told)
+
+    async def _inline(self, settle: Settle) -> tuple[str, str]:
+        """The last words of the line; a limit that ended it is said before them. Where a recording simply ends, the
+        call comes to what it came to."""
+        if settle.failed == recording.ENDED:
+            [node] = await messages.path(self._pool, settle.ref.tenant, settle.node, limit=1)
+            known = await recording.original_result(self._pool, settle.ref.tenant, node.body, settle.index)
+            return "failed" if known.failed else "ok", known.text
+        nodes = await messages.path(self._pool, settle.ref.tenant, settle.head)
+        spoken = [text_of(node) for node in nodes if node.kind == ASSISTANT]
+        text = next((words for words in reversed(spoken) if words), "(no output)")
+        if settle.failed is None:
+            return "ok", text
+        return "failed", f"The subagent did not finish: {settle.failed}. Its last words:\n{text}"
+
+    async def _gather(self, settle: Settle) -> str:
+        [node] = await messages.path(self._pool, settle.ref.tenant, settle.node, limit=1)
+        wanted = GatherInput.model_validate(calls_of(node)[settle.index]["input"]).task_ids
+        found = {task_id: await self._subagents.child(settle.ref, task_id) for task_id in dict.fromkeys(wanted)}
+        ended = {task_id: child for task_id, child in found.items() if child is not None and not child.live}
+        await self._subagents.claim(settle.ref, list(ended), f"{settle.node}:{settle.index}")
+        blocks = [
+            result(await children.outcome(self._pool, settle.ref.tenant, task_id), child.error_type)
+            for task_id, child in ended.items()
+        ]
+        return gathered(blocks, [task_id for task_id in found if task_id not in ended])

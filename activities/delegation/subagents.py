@@ -1,0 +1,86 @@
+"""Subagents: what a session may ask about, and do with, the children of its thread."""
+
+from domain.conversations.mailbox import page
+from domain.conversations.requests import Claim, Steer
+from domain.conversations.subagent_texts import not_found, result, running
+from domain.errors import NotFound
+from domain.ids import derive_id, is_id
+from domain.sessions.session import Reason, SessionRef
+from domain.sessions.step import StopRequest
+from store import children, conversations, mailbox, sessions
+from store.children import Child
+from store.database import Pool
+from workflows.client import Door
+
+
+class Subagents:
+    def __init__(self, pool: Pool, door: Door) -> None:
+        self._pool = pool
+        self._door = door
+
+    async def child(self, ref: SessionRef, session_id: str) -> Child | None:
+        """A child of this session's thread; anybody else's is none of its business."""
+        if not is_id(session_id):
+            return None
+        own = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        return await children.get(self._pool, ref.tenant, own.thread_id, session_id) if own else None
+
+    async def result(self, ref: SessionRef, session_id: str, key: str, offset: int = 0) -> tuple[str, bool]:
+        """The result's words, of a long one from `offset` on, and whether it failed. Reading an ended one consumes its
+        outcome."""
+        child = await self.child(ref, session_id)
+        if child is None:
+            return not_found(session_id), True
+        if child.live:
+            return running(session_id, children.retry_words(child.retry)), False
+        await self.claim(ref, [session_id], key)
+        outcome = await children.outcome(self._pool, ref.tenant, session_id)
+        if offset:
+            return page(outcome, offset), False
+        return result(outcome, child.error_type), outcome.failed
+
+    async def claim(self, ref: SessionRef, session_ids: list[str], key: str) -> None:
+        """Whoever reads an outcome is the one it is delivered to; no fire or wake repeats it."""
+        mail = [await mailbox.of_source(self._pool, ref.tenant, session_id) for session_id in session_ids]
+        pending = [message.message_id for message in mail if message is not None and message.delivered_to is None]
+        if pending:
+            # a retry may find that more have ended: then it is another request, not a repeat of the first
+            claim = Claim(request_id=derive_id(ref.session_id, "claim", key, *pending), by=ref.session_id, mail=pending)
+            await self._door.claim(ref.tenant, ref.conversation_id, claim)
+
+    async def steer(self, ref: SessionRef, session_id: str, text: str, key: str) -> tuple[str, bool]:
+        child = await self.child(ref, session_id)
+        if child is None:
+            return not_found(session_id), True
+        message_id = derive_id(ref.session_id, "steer", key)
+        await conversations.add_message(
+            self._pool, ref.tenant, ref.conversation_id, child.thread_id, message_id, text, author=ref.session_id
+        )
+        steer = Steer(request_id=message_id, thread=child.thread_id, message=message_id)
+        try:
+            await self._door.steer(ref.tenant, ref.conversation_id, steer)
+        except NotFound:
+            await conversations.drop_message(self._pool, ref.tenant, message_id)
+            return f"The subagent (session: {session_id}) is not running; give it a new task instead.", True
+        return f"Sent to the subagent (session: {session_id}); it reads it before its next step.", False
+
+    async def cancel(self, ref: SessionRef, session_id: str, reason: str) -> tuple[str, bool]:
+        child = await self.child(ref, session_id)
+        if child is None:
+            return not_found(session_id), True
+        if not child.live:
+            return f"The subagent (session: {session_id}) has ended already ({child.status}).", False
+        stop = StopRequest(reason=Reason.CALLER_CANCEL, by=f"session {ref.session_id}", note=reason)
+        heard = await self._door.stop(session_id, stop)
+        words = "is stopping" if heard else "was asked to stop but has not answered yet"
+        return f"The subagent (session: {session_id}) {words}.", not heard
+
+    async def listing(self, ref: SessionRef) -> str:
+        own = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        found = await children.of_thread(self._pool, ref.tenant, own.thread_id) if own else []
+        lines = [
+            f"- {child.name} (agent {child.agent}, session: {child.session_id}): {child.status}"
+            + (f", {child.progress}" if child.progress else "")
+            for child in found
+        ]
+        return "\n".join(lines) or "You have started no subagents in this conversation."

@@ -1,0 +1,1 @@
+"""The model call: request, response, the Anthropic client and recorded answers."""

@@ -1,0 +1,87 @@
+"""Bounds of a model call: what the tree allows, what the agent is told is left, what watchers are told once."""
+
+import asyncio
+import contextlib
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from temporalio.exceptions import ApplicationError
+
+from activities.model.anthropic import Model
+from domain.events.limits import BudgetLow
+from domain.limits.anomalies import Thresholds, anomalies
+from domain.limits.budget import TTL, Grant, Share, Wish, shares, time_of, words
+from domain.sessions.session import Limits, Usage
+from domain.sessions.step import ModelCall, Purpose
+from store import budgets
+from store.database import AWAY, Pool, patiently
+from store.events import to_row
+from store.messages import StepFacts
+
+CHARACTERS = 3  # of a request, per token: fewer than there really are, so that an estimate is rather too high
+LOOK_AGAIN_SECONDS = 0.3
+PATIENCE = 60.0  # seconds, with a database that is away
+
+
+class Bounds:
+    def __init__(self, pool: Pool, model: Model, low_percent: int, thresholds: Thresholds) -> None:
+        self._pool = pool
+        self._model = model
+        self._low_percent = low_percent
+        self._thresholds = thresholds
+
+    async def reserve(self, call: ModelCall, facts: StepFacts, request: dict[str, Any]) -> None:
+        """Take what the call may use from the tree's budget, if it has one. A session's last words are not refused, but
+        they are counted."""
+        if facts.tree is None or call.purpose is Purpose.SUMMARY:
+            return
+        entered = len(json.dumps([request["messages"], request.get("tools"), request["system"]])) // CHARACTERS
+        wish = self._model.wish(call.model, entered, request["max_tokens"])
+        given = await self._reserved(call, wish)
+        while given.wait:  # others hold what they may not need
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+            given = await self._reserved(call, wish)
+        if given.spent:
+            detail = f"The budget of {given.spent} that this session shares with its tree is spent."
+            raise ApplicationError(detail, given.spent, type="BudgetSpent", non_retryable=True)
+        if given.output_tokens < request["max_tokens"]:
+            request["max_tokens"] = given.output_tokens
+            request.pop("thinking", None)  # it needs more than is left
+
+    async def release(self, call: ModelCall, facts: StepFacts) -> None:
+        """A call that failed holds nothing while it waits for its next attempt, or for ever."""
+        if facts.tree is not None:
+            with contextlib.suppress(*AWAY):
+                await budgets.release(self._pool, call.ref, call.line)
+
+    async def _reserved(self, call: ModelCall, wish: Wish) -> Grant:
+        return await patiently(lambda: budgets.reserve(self._pool, call.ref, call.line, wish), seconds=PATIENCE)
+
+    def words(self, call: ModelCall, facts: StepFacts) -> str:
+        """What is left, for the agent; after all that can be cached, and never kept."""
+        limits = _limits(facts)
+        own = shares(limits, call.step - 1, call.usage, _time(call, limits, facts))
+        return words(own, facts.tree.shares() if facts.tree else [])
+
+    def once(self, call: ModelCall, facts: StepFacts, total: Usage) -> list[dict[str, Any]]:
+        """Events of which a session has one each, at most."""
+        limits = _limits(facts)
+        low = [
+            (f"budget_low/{one.kind}", BudgetLow(scope=scope, budget=one.kind, limit=one.limit, left=one.left))
+            for one in shares(limits, call.step, total, _time(call, limits, facts))
+            if one.low(self._low_percent)
+            for scope in ("tree" if one.kind == TTL and one.limit < limits.ttl_ms else "session",)
+        ]
+        seconds = (datetime.now(UTC) - facts.started_at).total_seconds() if facts.started_at else 0.0
+        odd = anomalies(total, call.failed_calls, call.denied_calls, seconds, self._thresholds)
+        named = [*low, *((f"anomaly/{one.kind}", one) for one in odd)]
+        return [{"name": name, "event": to_row(call.ref, event)} for name, event in named]
+
+
+def _limits(facts: StepFacts) -> Limits:
+    return Limits.model_validate_json(facts.limits) if facts.limits else Limits()
+
+
+def _time(call: ModelCall, limits: Limits, facts: StepFacts) -> Share:
+    return time_of(limits, facts.created_at, call.deadline, datetime.now(UTC))

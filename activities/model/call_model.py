@@ -1,0 +1,191 @@
+"""call_model: one turn of the model, from the context's reference to the committed reply."""
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.model import recorded as recording
+from activities.model import response as turn_record
+from activities.model.anthropic import Model, Turn
+from activities.model.budget import Bounds
+from activities.model.contexts import Contexts
+from activities.model.errors import UNAVAILABLE, ModelFailure, backoff, classify
+from activities.runtime.definitions import Definitions
+from activities.runtime.event_writer import EventWriter
+from activities.runtime.heartbeat import cancel_requested, heartbeating
+from activities.runtime.spans import model_called
+from activities.tools.offered import Offered, Toolbox
+from activities.tools.rules import RULES, tool_calls
+from domain.agents.definition import AgentDefinition
+from domain.agents.system_prompt import CHECKPOINT, system_prompt
+from domain.events import events as ev
+from domain.messages import Node, mark_cacheable, render, shorten_results
+from domain.sessions.step import ModelCall, ModelReply, Purpose, ToolCall, preview
+from store import messages
+from store.database import AWAY, Pool, patiently
+from store.events import to_row
+from store.messages import StepFacts
+
+COMMIT_PATIENCE = 300.0  # seconds: a reply that was paid for is not thrown away because the database restarts
+
+
+class CallModel:
+    def __init__(
+        self,
+        pool: Pool,
+        model: Model,
+        events: EventWriter,
+        contexts: Contexts,
+        definitions: Definitions,
+        toolbox: Toolbox,
+        bounds: Bounds,
+        attempts_before_fallback: int,
+    ) -> None:
+        self._pool = pool
+        self._model = model
+        self._events = events
+        self._contexts = contexts
+        self._definitions = definitions
+        self._toolbox = toolbox
+        self._bounds = bounds
+        self._attempts = attempts_before_fallback
+
+    @activity.defn(name="call_model")
+    async def call_model(self, call: ModelCall) -> ModelReply:
+        info = activity.info()
+        # stable over the retries of this call and new after a reset, which therefore asks the model again
+        idem = f"{info.workflow_id}/{info.workflow_run_id}/{info.activity_id}"
+        async with heartbeating():
+            try:
+                facts = await messages.begin_step(self._pool, turn_record.beginning(call, idem, info.attempt))
+                if facts.reply is not None:
+                    return ModelReply.model_validate_json(facts.reply)
+                if facts.cancel_requested and call.purpose is Purpose.TURN:
+                    wish = json.loads(facts.cancel_requested)
+                    raise ApplicationError(wish["by"], wish["reason"], type="CancelRequested", non_retryable=True)
+                agents = [await self._definitions.load(agent) for agent in (*call.above, call.agent)]
+                agent = agents[-1]
+                context = await self._contexts.load(call.ref, call.line, call.head)
+                opening = await self._contexts.prompt(call.ref, call.opening) if call.opening else ""
+                layers = [*(one.permissions for one in agents), *RULES.validate_json(facts.rules)]
+                tools = await self._toolbox.offered(call, agents, layers, facts)
+            except AWAY as error:
+                raise ApplicationError(
+                    "The database is away.", type="DatabaseAway", next_retry_delay=timedelta(seconds=1)
+                ) from error
+            prelude = turn_record.prelude(call, context, facts, opening)
+            turn = Turn()
+            if (rerun := recording.rerun_of(facts)) is not None:
+                played = await recording.play(self._pool, call, rerun)
+                nodes = prelude + recording.nodes(call, agent.name, context + prelude, played)
+                calls = recording.tool_calls(tools, played, layers, rerun, facts)
+                again = {"recorded": played.usage, "goes_on": played.goes_on}
+                return await self._commit(call, idem, context, nodes, calls, [], played.turn, **again)
+            try:
+                await self._ask(call, agent, context + prelude, tools, facts, turn)
+            except asyncio.CancelledError:
+                if not cancel_requested():
+                    raise
+                turn_record.interrupt(turn)
+            except Exception as error:
+                await self._bounds.release(call, facts)
+                raise await self._failure(call, info.attempt, classify(error)) from error
+            nodes = prelude + turn_record.reply_nodes(call, agent.name, context + prelude, turn, facts)
+            calls = tool_calls(tools, turn, layers, facts.may_ask) if call.purpose is Purpose.TURN else []
+            once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
+            misfit = turn_record.misfit(agent, call, turn)
+            return await self._commit(call, idem, context, nodes, calls, once, turn, misfit=misfit)
+
+    async def _ask(
+        self, call: ModelCall, agent: AgentDefinition, nodes: list[Node], tools: Offered, facts: StepFacts, turn: Turn
+    ) -> None:
+        system = system_prompt(agent, facts.variables)
+        request: dict[str, Any] = {
+            "model": call.model,
+            "max_tokens": agent.max_tokens,
+            "system": [{"type": "text", "text": system, "cache_control": {"type": "ephemeral"}}],
+        }
+        if call.purpose is Purpose.COMPACT:
+            request["messages"] = render(shorten_results(nodes, 2_000), call.model)
+            request["messages"].append({"role": "user", "content": [{"type": "text", "text": CHECKPOINT}]})
+            await self._bounds.reserve(call, facts, request)
+            await self._model.ask(request, turn, on_text=lambda _: None, on_thinking=lambda _: None)
+            return
+        request["messages"] = render(nodes, call.model)
+        mark_cacheable(request["messages"])
+        if call.purpose is Purpose.TURN:
+            if tools:
+                request["tools"] = [definition for _, definition in tools.values()]
+            if agent.thinking_tokens:
+                request["thinking"] = self._model.thinking(call.model, agent.thinking_tokens)
+                request["max_tokens"] = agent.max_tokens + agent.thinking_tokens
+            request["messages"][-1]["content"].append({"type": "text", "text": self._bounds.words(call, facts)})
+        await self._bounds.reserve(call, facts, request)
+        await self._model.ask(
+            request,
+            turn,
+            on_text=lambda text: self._events.put(call.ref, ev.MessageDelta(step=call.step, text=text)),
+            on_thinking=lambda text: self._events.put(call.ref, ev.ThinkingDelta(step=call.step, text=text)),
+        )
+
+    async def _commit(
+        self,
+        call: ModelCall,
+        idem: str,
+        context: list[Node],
+        nodes: list[Node],
+        calls: list[ToolCall],
+        once: list[dict[str, Any]],
+        turn: Turn,
+        **more: Any,
+    ) -> ModelReply:
+        """Prelude and reply enter the tree, with the events that tell of them, in one statement."""
+        takes_turn = call.purpose is Purpose.TURN
+        reply = ModelReply(
+            head=(nodes or context)[-1].id,
+            stop_reason=turn.stop_reason,
+            calls=calls,
+            usage=turn.usage,
+            full=takes_turn and self._model.nearly_full(call.model, turn.usage),
+            preview=preview(turn.words()),
+            interrupted=turn.stop_reason == turn_record.INTERRUPTED,
+            **more,
+        )
+        model_called(call, turn.usage)
+        document = turn_record.commit(call, idem, nodes, reply, turn) | {"once": once}
+        document["events"] = await self._events.take(call.ref) + document["events"]
+        stands = await patiently(lambda: messages.commit_step(self._pool, document), seconds=COMMIT_PATIENCE)
+        if stands.head == reply.head:
+            self._contexts.remember(call.ref, call.line, context + nodes)
+        return stands
+
+    async def _failure(self, call: ModelCall, attempt: int, failure: ModelFailure) -> ApplicationError:
+        """What Temporal should do about a failed call; a retry is shown to watchers before it is waited for."""
+        exhausted = attempt >= self._attempts or failure.type in UNAVAILABLE
+        if not call.last_model and exhausted and (failure.retryable or failure.type in UNAVAILABLE):
+            return ApplicationError(failure.message, type="ModelUnavailable", non_retryable=True)
+        if not failure.retryable:
+            return ApplicationError(failure.message, type=failure.type, non_retryable=True)
+        wait = timedelta(seconds=backoff(attempt, failure))
+        event = ev.ModelRetry(
+            step=call.step,
+            attempt=attempt,
+            model=call.model,
+            reason=failure.message,
+            next_at=datetime.now(UTC) + wait,
+        )
+        document = {
+            "tenant": call.ref.tenant,
+            "session_id": call.ref.session_id,
+            "retry": event.model_dump_json(),
+            "events": await self._events.take(call.ref) + [to_row(call.ref, event)],
+        }
+        try:
+            await messages.note_retry(self._pool, document)
+        except AWAY:
+            activity.logger.warning("the retry could not be shown: the database is away")
+        return ApplicationError(failure.message, type=failure.type, next_retry_delay=wait)

@@ -1,0 +1,45 @@
+"""Contexts: the path of messages to a head, remembered by the worker because the tree never changes."""
+
+from collections import OrderedDict
+
+from domain.messages import Node, calls_of
+from domain.sessions.session import SessionRef
+from store import messages
+from store.database import Pool
+
+REMEMBERED = 200
+
+
+class Contexts:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._known: OrderedDict[tuple[SessionRef, str], list[Node]] = OrderedDict()
+
+    async def load(self, ref: SessionRef, line: str, head: str | None) -> list[Node]:
+        """The nodes up to `head`; of a line this worker has seen, only what is new is read."""
+        if head is None:
+            return []
+        known = self._known.get((ref, line), [])
+        if known and known[-1].id == head:
+            return known
+        fresh = await messages.path(self._pool, ref.tenant, head, known[-1].id if known else None)
+        nodes = known + fresh if known and fresh and fresh[0].parent == known[-1].id else fresh
+        self.remember(ref, line, nodes)
+        return nodes
+
+    async def prompt(self, ref: SessionRef, call: str) -> str:
+        """The prompt inside a tool call, given as "node/index"."""
+        node_id, _, index = call.rpartition("/")
+        [node] = await messages.path(self._pool, ref.tenant, node_id, limit=1)
+        words: str = calls_of(node)[int(index)]["input"]["prompt"]
+        return words
+
+    def remember(self, ref: SessionRef, line: str, nodes: list[Node]) -> None:
+        self._known[ref, line] = nodes
+        self._known.move_to_end((ref, line))
+        while len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+
+    def forget(self, ref: SessionRef) -> None:
+        for key in [key for key in self._known if key[0] == ref]:
+            del self._known[key]

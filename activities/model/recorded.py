@@ -1,0 +1,135 @@
+"""Recordings: a rerun that has its original's answers and tool results, so that only rules and limits are new."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from temporalio.exceptions import ApplicationError
+
+from activities.model import response as turn_record
+from activities.model.anthropic import Turn
+from activities.tools import rules as tool_rules
+from activities.tools.offered import Offered
+from activities.tools.tool import ToolResult
+from domain.messages import ASSISTANT, UNANSWERED, Node
+from domain.policy.rules import Action, Rule
+from domain.sessions.rerun import Rerun
+from domain.sessions.session import Usage
+from domain.sessions.step import Effect, ModelCall, ModelReply, Purpose, ToolCall, ToolRequest
+from store import reruns
+from store import tool_calls as calls_made
+from store.database import Pool
+from store.messages import StepFacts
+
+RECORDED = "recorded"  # the activity tool.recorded brings the result of the original's call
+MAIN = "main"
+ENDED = "The original was never asked this."
+WOULD_ASK = "This call would have waited for a person's approval. It was not run."
+
+
+@dataclass(frozen=True)
+class Played:
+    """An answer once more, with what was said before it and what it used when it was given."""
+
+    turn: Turn
+    words: list[turn_record.Body]
+    body: dict[str, Any]
+    usage: Usage
+    goes_on: bool = False
+    inside: set[int] = field(default_factory=set)  # calls in which a subagent worked as part of the original
+
+
+def rerun_of(facts: StepFacts) -> Rerun | None:
+    """What is repeated, if this session has no model."""
+    rerun = Rerun.model_validate_json(facts.rerun) if facts.rerun else None
+    return rerun if rerun and rerun.recorded else None
+
+
+async def play(pool: Pool, call: ModelCall, rerun: Rerun) -> Played:
+    if call.purpose is Purpose.COMPACT:  # nobody reads the context
+        return Played(Turn(stop_reason="end_turn"), [], {}, Usage())
+    tenant, source = call.ref.tenant, rerun.session_id
+    found = place = None
+    if call.purpose is Purpose.TURN:
+        place = await reruns.repeated(pool, tenant, call.ref.session_id, call.line, call.step)
+    first = rerun.from_step if call.line == MAIN else 1
+    if place is not None:
+        found = await reruns.recorded_reply(pool, tenant, source, place.line, first, place.number)
+    if found is None or place is None:
+        raise ApplicationError(ENDED, type="RecordingEnded", non_retryable=True)
+    said = await reruns.recorded_words(pool, tenant, source, place.line, found.step) if place.number > 1 else []
+    body = json.loads(found.body)
+    turn = Turn(
+        content=body["content"],
+        stop_reason=body["stop_reason"],
+        thinking="\n\n".join(block["thinking"] for block in body["content"] if block["type"] == "thinking"),
+    )
+    following = await reruns.recorded_reply(pool, tenant, source, place.line, first, place.number + 1)
+    return Played(
+        turn,
+        [(one["kind"], one["author"], one["body"]) for one in said],
+        {**body, "origin": found.node},
+        ModelReply.model_validate_json(found.reply).usage,
+        goes_on=following is not None,
+        inside=await reruns.lines_within(pool, tenant, source, place.line, found.step),
+    )
+
+
+def nodes(call: ModelCall, author: str, before: list[Node], played: Played) -> list[Node]:
+    answer: list[turn_record.Body] = [(ASSISTANT, author, played.body)] if played.turn.content else []
+    return turn_record.chain(call, before[-1].id if before else None, [*played.words, *answer])
+
+
+def tool_calls(
+    tools: Offered, played: Played, layers: list[list[Rule]], rerun: Rerun, facts: StepFacts
+) -> list[ToolCall]:
+    """Each call brings its recorded result, unless a rule that the original did not have stops it. A subagent that
+    worked inside a call works there again, with its own recorded answers."""
+    turn = played.turn
+    own = len(tool_rules.RULES.validate_json(facts.rules)) - rerun.layers
+    before = layers[: len(layers) - own]
+    blocks = [block for block in turn.content if block["type"] == "tool_use"]
+    made = tool_rules.tool_calls(tools, turn, layers, facts.may_ask)
+    return [
+        _call(call, block, tools, layers, before, call.index in played.inside)
+        for call, block in zip(made, blocks, strict=True)
+    ]
+
+
+def _call(
+    call: ToolCall,
+    block: dict[str, Any],
+    tools: Offered,
+    layers: list[list[Rule]],
+    before: list[list[Rule]],
+    inside: bool,
+) -> ToolCall:
+    if call.refusal is not None:
+        return call
+    tool, _ = tools[block["name"]]
+    now = tool_rules.verdict_on(tool, block["input"], layers)
+    forbidden = now.action is Action.DENY
+    was = tool_rules.verdict_on(tool, block["input"], before).action
+    asked = now.action is Action.ASK and was is not Action.ASK
+    refusal = tool_rules.FORBIDDEN.format(call.name, now.because) if forbidden else WOULD_ASK if asked else None
+    if inside and refusal is None:
+        return call.model_copy(update={"ask": False})
+    activity = "tool.refuse" if refusal else f"tool.{RECORDED}"
+    denied = {"refusal": refusal, "denied": forbidden, "rule": now.rule if forbidden else None}
+    return call.model_copy(update=denied | {"activity": activity, "effect": Effect.READ, "timeout_s": 10, "ask": False})
+
+
+async def result_without_tool(pool: Pool, request: ToolRequest, body: str) -> ToolResult:
+    """What a call comes to where nothing is run: why it may not, or what the original's call came to."""
+    if request.refusal is not None:
+        return ToolResult(request.refusal, failed=True)
+    return await original_result(pool, request.ref.tenant, body, request.index)
+
+
+async def original_result(pool: Pool, tenant: str, body: str, index: int) -> ToolResult:
+    """`body`: of the reply that repeats the original's."""
+    made = await calls_made.results(pool, tenant, json.loads(body)["origin"])
+    known = next((one for one in made if one["index"] == index and one["state"] != "started"), None)
+    if known is None:
+        return ToolResult(UNANSWERED, failed=True)
+    return ToolResult(known["text"], failed=known["state"] != "ok")

@@ -1,0 +1,180 @@
+"""What a model call leaves behind: the nodes it adds to the tree, and what watchers are told."""
+
+import json
+import time
+from typing import Any
+
+from activities.model.anthropic import Turn
+from activities.tools.support.output import clean
+from domain.agents.definition import AgentDefinition
+from domain.agents.typed_output import Misfit, typed
+from domain.conversations.mailbox import Outcome, render
+from domain.events import events as ev
+from domain.ids import new_id
+from domain.messages import ASSISTANT, NOTE, SUMMARY, TOOL_RESULTS, USER, Node, answer_calls, calls_of
+from domain.sessions.session import Usage
+from domain.sessions.step import ModelCall, ModelReply, Purpose, preview
+from store.events import to_row
+from store.messages import StepFacts
+
+Body = tuple[str, str, dict[str, Any]]  # kind, author, content
+
+
+def beginning(call: ModelCall, idem: str, attempt: int) -> dict[str, Any]:
+    """The first write of a call: what watchers see when the step begins, and what they see when it is tried again."""
+    begins: list[ev.Event] = []
+    if call.begins:
+        if call.step == 1:
+            begins.append(ev.TaskStarted(model=call.model))
+        if call.previous is not None:
+            begins.append(ev.StepCompleted(step=call.previous_step, result=call.previous))
+        begins.append(ev.StepStarted(step=call.step, description=call.doing or "Deciding what to do"))
+    if call.switched_from:
+        begins.append(
+            ev.ModelSwitched(
+                step=call.step, from_model=call.switched_from, to_model=call.model, reason=call.switch_reason or ""
+            )
+        )
+    again = ev.AttemptReset(step=call.step, attempt=attempt)
+    return {
+        "tenant": call.ref.tenant,
+        "session_id": call.ref.session_id,
+        "idem": idem,
+        "version": call.version - 1,
+        "step": call.step,
+        "attempt": attempt,
+        "head": call.head,
+        "take": call.take,
+        "purpose": call.purpose,
+        "events": [to_row(call.ref, event) for event in begins],
+        "again": [to_row(call.ref, again)],
+    }
+
+
+def prelude(call: ModelCall, context: list[Node], facts: StepFacts, opening: str = "") -> list[Node]:
+    """What the context gains before the reply: results of the last step, messages taken, a word of the platform."""
+    bodies: list[Body] = []
+    if call.opening:
+        bodies.append((USER, "", {"parts": [{"type": "text", "text": opening}]}))
+    if context and (calls := calls_of(context[-1])):
+        bodies.append((TOOL_RESULTS, "", answer_calls(calls, facts.results)))
+    for message in facts.inbox:
+        parts = json.loads(message["parts"])
+        if "outcome" in message:
+            parts = [{"type": "text", "text": render([Outcome(**message["outcome"])])}]
+        if message["kind"] == ASSISTANT:
+            bodies.append((ASSISTANT, message["author"], {"content": parts}))
+        else:
+            bodies.append((USER, message["author"], {"parts": parts}))
+    if call.note:
+        bodies.append((NOTE, "errand", {"text": call.note}))
+    return chain(call, context[-1].id if context else None, bodies)
+
+
+def chain(call: ModelCall, parent: str | None, bodies: list[Body]) -> list[Node]:
+    nodes: list[Node] = []
+    now = time.time_ns() // 1_000_000
+    for place, (kind, author, body) in enumerate(bodies):
+        node = Node(
+            id=new_id(now + place),  # later nodes of one write sort after earlier ones
+            parent=parent,
+            session_id=call.ref.session_id,
+            kind=kind,
+            author=author,
+            line=call.line,
+            step=call.step,
+            body=json.dumps(body),
+        )
+        nodes.append(node)
+        parent = node.id
+    return nodes
+
+
+def reply_nodes(call: ModelCall, author: str, before: list[Node], turn: Turn, facts: StepFacts) -> list[Node]:
+    """The reply itself, or the checkpoint that replaces the context; nothing if the model had said nothing yet."""
+    if not turn.content:
+        return []
+    body: Body = (
+        ASSISTANT,
+        author,
+        {"content": turn.content, "model": call.model, "stop_reason": turn.stop_reason},
+    )
+    if call.purpose is Purpose.COMPACT and turn.stop_reason != INTERRUPTED:
+        body = (SUMMARY, author, {"text": turn.words() + at_work(facts)})
+    return chain(call, before[-1].id if before else None, [body])
+
+
+def at_work(facts: StepFacts) -> str:
+    """Subagents that still run must survive a checkpoint, whatever the model chose to write down."""
+    if not facts.children:
+        return ""
+    lines = [f"- {child['name']} (session: {child['session_id']})" for child in facts.children]
+    return "\n\nSubagents still at work:\n" + "\n".join(lines)
+
+
+INTERRUPTED = "interrupted"
+
+
+def interrupt(turn: Turn) -> None:
+    """Make a reply of what had arrived; tool calls that were still being spelled out are dropped."""
+    turn.content = [{"type": "text", "text": clean(turn.text)}] if turn.text.strip() else []
+    turn.stop_reason = INTERRUPTED
+
+
+def misfit(agent: AgentDefinition, call: ModelCall, turn: Turn) -> str | None:
+    """Why a final answer does not fit the agent's output schema, if it has one."""
+    final = call.purpose is Purpose.TURN and not any(block["type"] == "tool_use" for block in turn.content)
+    if agent.output_schema is None or not final:
+        return None
+    try:
+        typed(agent.output_schema, turn.words())
+    except Misfit as error:
+        return str(error)
+    return None
+
+
+def commit(call: ModelCall, idem: str, nodes: list[Node], reply: ModelReply, turn: Turn) -> dict[str, Any]:
+    """The last write of a call, without the deltas that go before it."""
+    total = call.usage.plus(turn.usage)
+    answer = reply.model_dump_json()
+    last = len(nodes) - 1
+    return {
+        "tenant": call.ref.tenant,
+        "session_id": call.ref.session_id,
+        "idem": idem,
+        "version": call.version,
+        "head": reply.head,
+        "line": call.line,
+        "take": call.take,
+        "usage": total.model_dump_json(),
+        "used": {
+            "tokens": turn.usage.tokens,
+            "cost_usd": turn.usage.cost_usd,
+            "steps": int(call.purpose is Purpose.TURN),
+        },
+        "progress": preview(turn.words(), 200) or None,
+        "reply": answer,
+        "nodes": [
+            node.model_dump()
+            | {
+                "idem": idem if place == last else f"{idem}/{place}",
+                "reply": answer if place == last else None,
+            }
+            for place, node in enumerate(nodes)
+        ],
+        "events": [to_row(call.ref, event) for event in _told(call, turn, total)],
+    }
+
+
+def _told(call: ModelCall, turn: Turn, total: Usage) -> list[ev.Event]:
+    events: list[ev.Event] = []
+    text = turn.words()
+    if call.purpose is Purpose.COMPACT:
+        events.append(ev.ContextCompacted(step=call.step, summary=preview(text)))
+    else:
+        if thinking := turn.thinking.strip():
+            events.append(ev.Thinking(step=call.step, text=clean(thinking)))
+        if text:
+            events.append(ev.Message(step=call.step, text=text, interrupted=turn.stop_reason == INTERRUPTED))
+    events.append(ev.UsageUpdated(model=call.model, step=call.step, call=turn.usage, total=total))
+    return events

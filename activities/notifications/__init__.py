@@ -1,0 +1,1 @@
+"""Notifications: one delivery attempt, and the dispatcher that starts deliveries."""

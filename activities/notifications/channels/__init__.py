@@ -1,0 +1,18 @@
+"""The ways to tell somebody outside, one file each; a new one is a file, a line here and a name in domain."""
+
+from activities.notifications.channels.channel import Channel
+from activities.notifications.channels.email import Email, MailServer
+from activities.notifications.channels.push import Push
+from activities.notifications.channels.slack import Slack
+from activities.notifications.channels.webhook import Webhook
+from activities.tools.support.egress import Fetcher
+from domain.notification import Channel as Kind
+
+
+def channels(fetcher: Fetcher, mail: MailServer | None) -> dict[Kind, Channel]:
+    return {
+        Kind.WEBHOOK: Webhook(fetcher),
+        Kind.SLACK: Slack(fetcher),
+        Kind.EMAIL: Email(mail),
+        Kind.PUSH: Push(fetcher),
+    }

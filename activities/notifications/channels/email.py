@@ -1,0 +1,67 @@
+"""E-mail through the operator's own SMTP server."""
+
+import asyncio
+import smtplib
+import ssl
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from email.utils import formatdate
+
+from activities.notifications.channels.channel import Envelope, SendError
+
+TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True)
+class MailServer:
+    host: str
+    port: int
+    sender: str
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls: str = "starttls"  # starttls | tls | none
+
+
+class Email:
+    def __init__(self, server: MailServer | None) -> None:
+        self._server = server
+
+    async def send(self, envelope: Envelope) -> None:
+        if self._server is None:
+            raise SendError("No mail server is set (ERRAND_SMTP_HOST).")
+        try:
+            await asyncio.to_thread(_send, self._server, _message(self._server, envelope))
+        except smtplib.SMTPRecipientsRefused as error:
+            codes = sorted({code for code, _ in error.recipients.values()})
+            raise SendError(f"The mail server refused the recipient ({codes[0]}).") from None
+        except smtplib.SMTPResponseException as error:
+            raise SendError(f"The mail server refused ({error.smtp_code}).") from None
+        except (smtplib.SMTPException, OSError) as error:
+            raise SendError(f"The mail server did not answer properly ({type(error).__name__}).") from None
+
+
+def _message(server: MailServer, envelope: Envelope) -> EmailMessage:
+    notice = envelope.notice
+    message = EmailMessage()
+    message["From"] = server.sender
+    message["To"] = envelope.target
+    message["Subject"] = " ".join(notice.subject.split())
+    message["Date"] = formatdate()
+    message["Message-ID"] = f"<{envelope.id}@errand>"  # the same at every attempt, so that a mailbox can drop a second
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content(notice.text + "\n")
+    return message
+
+
+def _send(server: MailServer, message: EmailMessage) -> None:
+    context = ssl.create_default_context()
+    if server.tls == "tls":
+        connection: smtplib.SMTP = smtplib.SMTP_SSL(server.host, server.port, timeout=TIMEOUT_S, context=context)
+    else:
+        connection = smtplib.SMTP(server.host, server.port, timeout=TIMEOUT_S)
+    with connection as smtp:
+        if server.tls == "starttls":
+            smtp.starttls(context=context)
+        if server.user:
+            smtp.login(server.user, server.password or "")
+        smtp.send_message(message)

@@ -1,0 +1,22 @@
+"""Slack, and whatever takes the same: an incoming webhook with a text."""
+
+import json
+
+from activities.notifications.channels.channel import Envelope, post
+from activities.tools.support.egress import Fetcher
+
+
+class Slack:
+    def __init__(self, fetcher: Fetcher) -> None:
+        self._fetcher = fetcher
+
+    async def send(self, envelope: Envelope) -> None:
+        notice = envelope.notice
+        text = f"*{_plain(notice.subject)}*\n{_plain(notice.text)}"
+        body = json.dumps({"text": text, "unfurl_links": False}).encode()
+        await post(self._fetcher, envelope.target, {"content-type": "application/json"}, body)
+
+
+def _plain(text: str) -> str:
+    """An agent's words must not become links or mentions."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,52 @@
+"""deliver: one attempt to bring one notice to one subscription. Address and secret are read here and stay here."""
+
+from temporalio import activity
+
+from activities.notifications.channels.channel import Channel, Envelope, SendError
+from activities.runtime.heartbeat import heartbeating
+from domain.notification import MOST_PATIENCE, DeliveryAttempt, DeliveryOutcome, DeliveryStatus, SubscriptionStatus
+from domain.notification import Channel as Kind
+from store import deliveries
+from store.database import Pool
+
+
+class Deliver:
+    def __init__(self, pool: Pool, channels: dict[Kind, Channel]) -> None:
+        self._pool = pool
+        self._channels = channels
+
+    @activity.defn(name="deliver")
+    async def deliver(self, attempt: DeliveryAttempt) -> DeliveryOutcome:
+        job = await deliveries.load(self._pool, attempt.tenant, attempt.id)
+        if job is None:
+            return DeliveryOutcome(status=DeliveryStatus.FAILED, note="It was forgotten.")
+        if job.status is not DeliveryStatus.PENDING:  # an attempt whose answer was lost
+            return DeliveryOutcome(status=job.status)
+        if job.subscription is not SubscriptionStatus.ACTIVE or job.channel is None:
+            word = "is switched off" if job.subscription else "was removed"
+            return await self._note(attempt, SendError(f"The subscription {word}."), final=True)
+        envelope = Envelope(attempt.id, job.target, job.body.encode(), job.signing)
+        try:
+            async with heartbeating():
+                await self._channels[job.channel].send(envelope)
+        except SendError as error:
+            return await self._note(attempt, error, final=error.gone or attempt.pause_s is None)
+        return await self._note(attempt, None)
+
+    async def _note(self, attempt: DeliveryAttempt, error: SendError | None, *, final: bool = False) -> DeliveryOutcome:
+        status = DeliveryStatus.DELIVERED if error is None else DeliveryStatus.PENDING
+        wait = max(attempt.pause_s or 0.0, min(error.retry_after_s, MOST_PATIENCE)) if error else 0.0
+        info = activity.info()
+        status = await deliveries.record(
+            self._pool,
+            {
+                "tenant": attempt.tenant,
+                "id": attempt.id,
+                "try": f"{info.workflow_run_id}/{info.activity_id}",
+                "status": DeliveryStatus.FAILED if final else status,
+                "error": str(error)[:500] if error else None,
+                "gone": error is not None and error.gone,
+                "pause": None if final or error is None else wait,
+            },
+        )
+        return DeliveryOutcome(status=status, note=str(error)[:200] if error else "", wait_s=wait)

@@ -1,0 +1,1 @@
+"""Input requests: what a person is asked, and what their answer becomes."""

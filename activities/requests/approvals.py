@@ -1,0 +1,56 @@
+"""The words of an approval: the call, which rule wants it approved, what it would change, and how it may be changed."""
+
+import json
+from typing import Any
+
+from pydantic import ValidationError
+
+from activities.requests.file_diff import diff_of
+from activities.tools.rulebook import Rulebook
+from activities.tools.rules import verdict_on
+from activities.tools.tool import Tool
+from domain.policy.approval_rules import Gate
+from domain.policy.rules import DELEGATION_TOOLS, about
+from domain.sessions.input_request import OpenRequest, approval_schema
+from store.database import Pool
+from store.sessions import Session
+
+
+class ApprovalWords:
+    def __init__(self, pool: Pool, rulebook: Rulebook) -> None:
+        self._pool = pool
+        self._rulebook = rulebook
+
+    async def of(
+        self, request: OpenRequest, session: Session, tool: Tool, arguments: dict[str, Any], spent: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Columns of the request's row."""
+        details: dict[str, Any] = {"tool": tool.name, "arguments": arguments, "so_far": spent}
+        gate = None
+        if request.agents:
+            layers = about(await self._rulebook.layers(request.ref, request.agents), tool.name)
+            gate = Gate(subject=tool.subject, layers=layers).model_dump_json()
+            rule = verdict_on(tool, arguments, layers).rule
+            details |= {"rule": rule.model_dump(mode="json")} if rule else {}
+        return {
+            "question": f"May {tool.name} run: {tool.call_summary(arguments)}?",
+            "details": json.dumps(details | await self._change(session, tool, arguments)),
+            "answer_schema": json.dumps(_changeable(tool)),
+            "gate": gate,
+        }
+
+    async def _change(self, session: Session, tool: Tool, arguments: dict[str, Any]) -> dict[str, str]:
+        if tool.change is None:
+            return {}
+        try:
+            change = tool.change(tool.input.model_validate(arguments))
+        except ValidationError:
+            return {}
+        return await diff_of(self._pool, session.tenant, session.workspace_id, change)
+
+
+def _changeable(tool: Tool) -> dict[str, Any]:
+    """What a person may answer; who is delegated to, and with which words, is not theirs to change."""
+    if tool.name in DELEGATION_TOOLS:
+        return approval_schema()
+    return approval_schema(arguments=tool.definition()["input_schema"])

@@ -1,0 +1,81 @@
+"""External tools as the model sees them, what people are shown of a call, and what its answer becomes."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from activities.tools.tool import ASK_PEOPLE, Tool
+from domain.external_tool import RESULT_SCHEMA, ExternalTool
+from domain.json_schema import fits
+from domain.sessions.effects import would_have
+from domain.sessions.input_request import InputRequest, RequestStatus
+from domain.sessions.step import Effect, preview
+
+
+class Unaskable(Exception):
+    """Nobody is asked; the words are for the model."""
+
+    def __init__(self, tool: str, why: str) -> None:
+        super().__init__(f"Nobody was asked: {why}.")
+        self.tool = tool
+
+
+class Described(Unaskable):
+    """A dry run: the call is described instead of made."""
+
+    def __init__(self, tool: str, summary: str) -> None:
+        Exception.__init__(self, would_have(f"{tool} {summary}"))
+        self.tool = tool
+
+
+class Arguments(BaseModel):
+    """Any; they are checked against the schema that the caller gave."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+@dataclass(frozen=True)
+class CallersTool(Tool):
+    schema: dict[str, Any] = field(default_factory=dict)
+
+    def definition(self) -> dict[str, Any]:
+        return {"name": self.name, "description": self.description, "input_schema": self.schema}
+
+
+def callers_tool(declared: ExternalTool) -> Tool:
+    return CallersTool(
+        name=declared.name,
+        description=declared.description,
+        input=Arguments,
+        activity=ASK_PEOPLE,
+        effect=Effect.IDEMPOTENT,  # the platform does nothing; whoever answers sees the call's id
+        summary=lambda arguments: json.dumps(arguments.model_dump(), ensure_ascii=False),
+        schema=declared.input_schema,
+    )
+
+
+def words(tool: Tool, arguments: dict[str, Any], spent: dict[str, Any]) -> dict[str, Any]:
+    """What whoever answers is shown, and what the answer must look like."""
+    if not fits(tool.definition()["input_schema"], arguments):
+        raise Unaskable(tool.name, f"the arguments do not fit the input schema of {tool.name}")
+    return {
+        "question": f"What does {tool.name} return for {tool.call_summary(arguments)}?",
+        "details": json.dumps({"tool": tool.name, "arguments": arguments, "so_far": spent}),
+        "answer_schema": json.dumps(RESULT_SCHEMA),
+    }
+
+
+def outcome(request: InputRequest) -> tuple[str, str]:
+    """State and text of the tool's result."""
+    if request.status is not RequestStatus.ANSWERED:
+        return "failed", "Nobody answered this call in time. Go on without its result."
+    if "error" in request.answer:
+        return "failed", str(request.answer["error"])
+    value = request.answer["result"]
+    return "ok", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def summary(request: InputRequest) -> str:
+    return preview(json.dumps(request.details["arguments"], ensure_ascii=False), 200)

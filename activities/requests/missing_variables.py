@@ -1,0 +1,35 @@
+"""Missing variables: one request asks for all values that a session cannot begin without."""
+
+import json
+from typing import Any
+
+from domain.sessions.input_request import InputRequest, RequestStatus, SettledRequest
+
+LONGEST = 10_000  # characters of a value
+
+
+def words(missing: dict[str, str], spent: dict[str, Any]) -> dict[str, Any]:
+    named = "; ".join(f"{name} ({description})" for name, description in missing.items())
+    schema = {
+        "type": "object",
+        "properties": {
+            name: {"type": "string", "minLength": 1, "maxLength": LONGEST, "description": description}
+            for name, description in missing.items()
+        },
+        "required": list(missing),
+        "additionalProperties": False,
+    }
+    return {
+        "question": f"Before it can begin, this task needs: {named}",
+        "details": json.dumps({"variables": missing, "so_far": spent}),
+        "answer_schema": json.dumps(schema),
+    }
+
+
+def settled(request: InputRequest, *, cancel: bool) -> SettledRequest:
+    """The values themselves stay in the row; the agent is told only of those it will not have."""
+    if request.status is RequestStatus.ANSWERED:
+        return SettledRequest(status=request.status, approved=True)
+    names = ", ".join(request.details["variables"])
+    note = f"Nobody gave these variables in time: {names}. Do what is possible without them, and say what is not."
+    return SettledRequest(status=request.status, cancel=cancel, note=note)

@@ -1,0 +1,188 @@
+"""open_request and settle_request: a question becomes a row that people see, and its answer becomes a result."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from temporalio import activity
+
+from activities.delegation.record import DelegationRecord
+from activities.requests import external_tools, missing_variables
+from activities.requests.external_tools import Described, Unaskable
+from activities.requests.questions import RequestWords
+from activities.runtime.heartbeat import beating
+from activities.tools.offered import ASK_USER
+from activities.tools.rulebook import Rulebook
+from activities.tools.rules import verdict_on
+from activities.tools.tool import Tool
+from domain.events import events as ev
+from domain.events.input_requests import InputExpired, InputRequired
+from domain.notification import escalates_to
+from domain.plan import Plan, PlanStep
+from domain.policy.rules import Action
+from domain.sessions.input_request import (
+    InputRequest,
+    Kind,
+    OnExpiry,
+    OpenedRequest,
+    OpenRequest,
+    RequestStatus,
+    SettledRequest,
+    SettleRequest,
+)
+from domain.sessions.step import preview
+from store import input_requests, sessions
+from store.database import Pool
+from store.events import to_row
+
+APPROVED = "Your plan was approved. Carry it out."
+NOBODY = "Nobody answered in time."
+ENOUGH = (
+    "You have asked as many questions as one task may, so nobody was asked. Decide this yourself, and say in your "
+    "result what you assumed."
+)
+
+
+class InputRequests:
+    def __init__(self, pool: Pool, tools: dict[str, Tool], rulebook: Rulebook, max_questions: int) -> None:
+        self._pool = pool
+        self._words = RequestWords(pool, tools, rulebook)
+        self._rulebook = rulebook
+        self._max_questions = max_questions
+
+    @activity.defn(name="open_request")
+    @beating
+    async def open_request(self, request: OpenRequest) -> OpenedRequest:
+        session = await self._session(request)
+        try:
+            words = await self._words.of(request, session)
+        except Unaskable as error:
+            return await self._refuse(request, error.tool, str(error), described=isinstance(error, Described))
+        config = session.spec.get("config", {})
+        deadline = min(request.deadline, _later(config.get("input_timeout")) or request.deadline)
+        row = {
+            "id": request.id,
+            "conversation_id": request.ref.conversation_id,
+            "session_id": request.ref.session_id,
+            "kind": request.kind,
+            "deadline": deadline.isoformat(),
+            "on_expiry": config.get("on_input_timeout") or OnExpiry.CANCEL,
+            **words,
+        }
+        told = InputRequired(request_id=request.id, kind=request.kind, question=row["question"], deadline=deadline)
+        document: dict[str, Any] = {"tenant": request.ref.tenant, "request": row, "events": [to_row(request.ref, told)]}
+        if request.kind is Kind.CLARIFICATION:
+            document["most"] = self._max_questions
+        opened = await input_requests.open_request(self._pool, document)
+        if "refused" in opened:
+            return await self._refuse(request, ASK_USER, ENOUGH)
+        return OpenedRequest(
+            deadline=opened["deadline"],
+            settled=opened["status"] != RequestStatus.OPEN,
+            remind_at=_later(config.get("reminder_after")),
+            escalate_at=_later(config.get("escalate_after")) if escalates_to(config, request.kind) else None,
+        )
+
+    async def _session(self, request: OpenRequest | SettleRequest) -> sessions.Session:
+        session = await sessions.get(self._pool, request.ref.tenant, request.ref.session_id)
+        assert session is not None
+        return session
+
+    async def _refuse(self, request: OpenRequest, tool: str, why: str, *, described: bool = False) -> OpenedRequest:
+        record = DelegationRecord(self._pool, request.ref, request.node)
+        await record.claim(request.index, tool, "")
+        await record.settle(request.index, tool, "ok" if described else "failed", why, [])
+        return OpenedRequest(deadline=request.deadline, refused=not described, described=described)
+
+    @activity.defn(name="settle_request")
+    @beating
+    async def settle_request(self, settle: SettleRequest) -> SettledRequest:
+        expired = InputExpired(request_id=settle.id, kind=settle.kind)
+        request = await input_requests.settle(
+            self._pool, {"tenant": settle.ref.tenant, "id": settle.id, "expired": [to_row(settle.ref, expired)]}
+        )
+        if request.kind is Kind.PLAN_APPROVAL:
+            return await self._plan(settle, request)
+        if request.kind is Kind.TOOL_APPROVAL:
+            return await self._tool(settle, request)
+        if request.kind is Kind.MISSING_VARIABLES:
+            await sessions.set_variables(self._pool, settle.ref, request.answer or {})
+            return missing_variables.settled(request, cancel=_cancels(request))
+        if request.kind is Kind.EXTERNAL_RESULT:
+            return await self._external(settle, request)
+        return await self._answer(settle, request)
+
+    async def _external(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:
+        state, text = external_tools.outcome(request)
+        await self._result(settle, request.details["tool"], state, text, external_tools.summary(request))
+        return SettledRequest(
+            status=request.status, approved=state == "ok", cancel=_cancels(request), preview=preview(text, 160)
+        )
+
+    async def _answer(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:
+        answer, known = request.answer, request.status is RequestStatus.ANSWERED
+        if not known and request.on_expiry is OnExpiry.DEFAULT:
+            answer, known = request.default_answer, request.default_answer is not None
+        text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+        if not known:
+            text = f"{NOBODY} Go on without an answer."
+        elif request.status is not RequestStatus.ANSWERED:
+            text = f"{NOBODY} Go on with what you named as the default: {text}"
+        await self._result(settle, ASK_USER, "ok" if known else "failed", text)
+        return SettledRequest(
+            status=request.status, approved=known, cancel=_cancels(request), preview=preview(text, 160)
+        )
+
+    async def _tool(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:
+        answer = request.answer or {}
+        tool = self._words.tool(await self._session(settle), request.details["tool"])
+        if request.status is not RequestStatus.ANSWERED:
+            why = NOBODY
+        elif not answer["approved"]:
+            why = f"A person denied this call: {answer.get('notes') or 'no reason given'}."
+        elif forbidden := await self._forbidden(settle, tool, answer):
+            why = f"A person approved this call with other arguments, which the rules of this task forbid: {forbidden}."
+        else:
+            return SettledRequest(status=request.status, approved=True)
+        summary = tool.call_summary(request.details["arguments"])
+        await self._result(settle, tool.name, "failed", f"{why} It was not run.", summary)
+        return SettledRequest(status=request.status, cancel=_cancels(request), preview=preview(why, 160))
+
+    async def _forbidden(self, settle: SettleRequest, tool: Tool, answer: dict[str, Any]) -> str | None:
+        """Whoever approves may change a call, but not to what is denied to everybody. The API says so when it is
+        answered; what decides is here."""
+        if "arguments" not in answer:
+            return None
+        found = verdict_on(tool, answer["arguments"], await self._rulebook.layers(settle.ref, settle.agents))
+        return found.because if found.action is Action.DENY else None
+
+    async def _plan(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:
+        answer = request.answer or {}
+        notes = f" Notes: {answer['notes']}" if answer.get("notes") else ""
+        if not answer.get("approved"):
+            why = "Your plan was not approved." if answer else NOBODY
+            note = f"{why}{notes} Change it and submit it again with update_plan; nothing with an effect runs before."
+            return SettledRequest(status=request.status, cancel=_cancels(request), note=note)
+        if titles := answer.get("plan"):
+            plan = Plan(steps=[PlanStep(title=title) for title in titles])
+            await input_requests.set_plan(
+                self._pool, settle.ref, plan, [to_row(settle.ref, ev.PlanUpdated(steps=plan.steps))]
+            )
+            steps = "\n".join(f"{number}. {title}" for number, title in enumerate(titles, start=1))
+            return SettledRequest(
+                status=request.status, approved=True, note=f"{APPROVED} It was changed to:\n{steps}\n{notes}".rstrip()
+            )
+        return SettledRequest(status=request.status, approved=True, note=APPROVED + notes)
+
+    async def _result(self, settle: SettleRequest, tool: str, state: str, text: str, words: str = "") -> None:
+        record = DelegationRecord(self._pool, settle.ref, settle.node)
+        await record.claim(settle.index, tool, words)
+        await record.settle(settle.index, tool, state, text, [])
+
+
+def _later(milliseconds: int | None) -> datetime | None:
+    return datetime.now(UTC) + timedelta(milliseconds=milliseconds) if milliseconds else None
+
+
+def _cancels(request: InputRequest) -> bool:
+    return request.status is RequestStatus.EXPIRED and request.on_expiry is OnExpiry.CANCEL

@@ -1,0 +1,90 @@
+"""The words of an input request: what people are shown, and what their answer must look like."""
+
+import json
+from typing import Any
+
+from pydantic import ValidationError
+
+from activities.delegation.record import DelegationRecord
+from activities.requests import external_tools, missing_variables
+from activities.requests.approvals import ApprovalWords
+from activities.requests.external_tools import Described, Unaskable, callers_tool
+from activities.tools.builtin.ask_user import Input as Question
+from activities.tools.offered import ASK_USER
+from activities.tools.rulebook import Rulebook
+from activities.tools.tool import Tool
+from domain.ids import derive_id
+from domain.messages import calls_of
+from domain.sessions.effects import EffectKind
+from domain.sessions.input_request import PLAN_SCHEMA, Kind, OpenRequest, approval_schema
+from domain.sessions.step import preview
+from store import input_requests, messages
+from store.database import Pool
+from store.sessions import Session
+
+
+class RequestWords:
+    def __init__(self, pool: Pool, tools: dict[str, Tool], rulebook: Rulebook) -> None:
+        self._pool = pool
+        self._tools = tools
+        self._approvals = ApprovalWords(pool, rulebook)
+
+    def tool(self, session: Session, name: str) -> Tool:
+        """One of the platform's, or one that the caller declared."""
+        if name in self._tools:
+            return self._tools[name]
+        return next(callers_tool(declared) for declared in session.external_tools if declared.name == name)
+
+    async def of(self, request: OpenRequest, session: Session) -> dict[str, Any]:
+        """Columns of the request's row; Unaskable if nobody could answer it."""
+        spent = {"cost_usd": session.usage.cost_usd, "tokens": session.usage.tokens, "steps": session.step}
+        if request.kind is Kind.MISSING_VARIABLES:
+            return missing_variables.words(session.missing, spent)
+        if request.kind is Kind.PLAN_APPROVAL:
+            steps = [step.title for step in session.plan.steps] if session.plan else []
+            return {
+                "question": "May this plan be carried out?",
+                "details": json.dumps({"plan": steps, "so_far": spent}),
+                "answer_schema": json.dumps(approval_schema(plan=PLAN_SCHEMA)),
+            }
+        [node] = await messages.path(self._pool, request.ref.tenant, request.node, limit=1)
+        call = calls_of(node)[request.index]
+        if request.kind is Kind.TOOL_APPROVAL:
+            return await self._approvals.of(request, session, self.tool(session, call["name"]), call["input"], spent)
+        if request.kind is Kind.EXTERNAL_RESULT:
+            tool = self.tool(session, call["name"])
+            arguments = await self._approved(request, call["input"])
+            words = external_tools.words(tool, arguments, spent)
+            await self._claim(request, tool.name, tool.call_summary(arguments), tool.kind)
+            if session.dry_run:
+                raise Described(tool.name, tool.call_summary(arguments))
+            return words
+        await self._claim(request, call["name"], preview(str(call["input"].get("question", "")), 200))
+        return _question(call["input"], spent)
+
+    async def _claim(self, request: OpenRequest, tool: str, words: str, kind: EffectKind | None = None) -> None:
+        record = DelegationRecord(self._pool, request.ref, request.node)
+        known = await record.claim(request.index, tool, words, kind)
+        if known is not None and known.spent:
+            raise Unaskable(tool, "no more calls are allowed")
+
+    async def _approved(self, request: OpenRequest, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments as they were approved, if a rule wanted that."""
+        approval_id = derive_id(request.node, Kind.TOOL_APPROVAL, request.index)
+        approval = await input_requests.get(self._pool, request.ref.tenant, approval_id)
+        changed: dict[str, Any] | None = (approval.answer or {}).get("arguments") if approval else None
+        return arguments if changed is None else changed
+
+
+def _question(arguments: dict[str, Any], spent: dict[str, Any]) -> dict[str, Any]:
+    try:
+        asked = Question.model_validate(arguments)
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in error.errors()]
+        raise Unaskable(ASK_USER, "; ".join(lines[:20])) from None
+    return {
+        "question": asked.question,
+        "details": json.dumps({"options": asked.options, "so_far": spent}),
+        "answer_schema": json.dumps(asked.answer_schema) if asked.answer_schema else None,
+        "default_answer": None if asked.default is None else json.dumps(asked.default),
+    }

@@ -1,0 +1,32 @@
+"""remind_request: a request that nobody has answered is told again, or told to somebody else."""
+
+from temporalio import activity
+
+from activities.runtime.heartbeat import beating
+from domain.conversations.requests import Nothing
+from domain.events.input_requests import InputEscalated, InputReminder, InputRequired
+from domain.notification import escalates_to
+from domain.sessions.input_request import RemindRequest, RequestStatus
+from store import events, input_requests, sessions
+from store.database import Pool
+
+
+class Reminders:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    @activity.defn(name="remind_request")
+    @beating
+    async def remind_request(self, remind: RemindRequest) -> Nothing:
+        ref = remind.ref
+        request = await input_requests.get(self._pool, ref.tenant, remind.id)
+        session = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        if request is None or session is None or request.status is not RequestStatus.OPEN:
+            return Nothing()
+        words = {name: getattr(request, name) for name in ("kind", "question", "deadline")}
+        told: InputRequired = InputReminder(request_id=request.id, **words)
+        if remind.escalate and (to := escalates_to(session.spec["config"], request.kind)) is not None:
+            told = InputEscalated(request_id=request.id, to=to, **words)
+        # the batch is known by its name, so that a second attempt tells nobody twice
+        await events.append(self._pool, f"{request.id}/{told.type}", [events.to_row(ref, told)], again=True)
+        return Nothing()

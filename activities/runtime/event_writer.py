@@ -1,0 +1,95 @@
+"""The event writer: one per process; it gathers what all running activities publish into few, ordered writes."""
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from domain.events.events import Event, MessageDelta, ThinkingDelta
+from domain.ids import new_id
+from domain.sessions.session import SessionRef
+from store import events
+from store.database import Pool, patiently
+
+log = logging.getLogger("errand.worker")
+
+INTERVAL = 0.03  # seconds between flushes: a stream of events goes in batches
+# seconds that a lone event waits: a quick call ends meanwhile, and its commit takes the event along in one transaction
+GATHER = 0.015
+
+
+@dataclass
+class Batch:
+    """What goes into one write; by its name a repeat is known."""
+
+    name: str
+    rows: list[dict[str, Any]]
+    tried: bool = False
+
+
+class EventWriter:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._buffer: list[tuple[SessionRef, Event, datetime]] = []
+        self._batch: Batch | None = None  # under way: a write that is cut off is repeated
+        self._wake = asyncio.Event()
+        self._writing = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "EventWriter":
+        self._task = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        while self._batch or self._buffer:
+            await self._flush(seconds=2)
+
+    def put(self, ref: SessionRef, event: Event) -> None:
+        """Publish soon. A delta joins the one before it, so a slow database costs latency and not memory."""
+        if self._buffer and isinstance(event, MessageDelta | ThinkingDelta):
+            last_ref, last, at = self._buffer[-1]
+            if last_ref == ref and isinstance(last, type(event)) and last.step == event.step:
+                self._buffer[-1] = (ref, last.model_copy(update={"text": last.text + event.text}), at)
+                return
+        self._buffer.append((ref, event, datetime.now(UTC)))
+        self._wake.set()
+
+    async def take(self, ref: SessionRef) -> list[dict[str, Any]]:
+        """What is still unwritten of a session, for a transaction that must come after it."""
+        async with self._writing:
+            mine = [item for item in self._buffer if item[0] == ref]
+            self._buffer = [item for item in self._buffer if item[0] != ref]
+        return [events.to_row(*item) for item in mine]
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(GATHER)
+            self._wake.clear()
+            await self._flush(seconds=3_600)
+            await asyncio.sleep(INTERVAL - GATHER)  # what comes meanwhile goes together
+
+    async def _flush(self, seconds: float) -> None:
+        async with self._writing:
+            if self._batch is None:
+                items, self._buffer = self._buffer, []
+                if not items:
+                    return
+                self._batch = Batch(new_id(), [events.to_row(*item) for item in items])
+            batch = self._batch
+
+            async def write() -> None:
+                again, batch.tried = batch.tried, True
+                await events.append(self._pool, batch.name, batch.rows, again=again)
+
+            try:
+                await patiently(write, seconds=seconds)
+            except Exception as error:  # these are lost; it must not silence all that come after them
+                log.error("%d events could not be written (%s)", len(batch.rows), type(error).__name__)
+            self._batch = None

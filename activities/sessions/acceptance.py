@@ -1,0 +1,186 @@
+"""check_acceptance: commands of a task's criteria run in the sandbox, its texts are judged by the model."""
+
+import json
+from typing import Any
+
+from pydantic import TypeAdapter
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.model.anthropic import Model, Turn
+from activities.model.contexts import Contexts
+from activities.model.errors import classify
+from activities.runtime.definitions import Definitions
+from activities.runtime.heartbeat import heartbeating
+from activities.runtime.workspaces import Workspaces
+from activities.sandbox import Sandbox, SandboxLimits
+from activities.tools.support.output import clean
+from domain.events.limits import AcceptanceChecked
+from domain.ids import derive_id
+from domain.messages import ASSISTANT, TOOL_RESULTS, USER, Node, text_of
+from domain.sessions import acceptance as rules
+from domain.sessions.acceptance import (
+    AcceptanceVerdict,
+    CheckAcceptance,
+    CommandCriterion,
+    Criterion,
+    CriterionVerdict,
+    words_of,
+)
+from domain.sessions.effects import EffectKind
+from domain.sessions.session import SandboxMode, Usage
+from domain.sessions.step import preview
+from store import acceptance, sessions, workspaces
+from store.database import Pool
+from store.events import to_row
+
+CRITERIA: TypeAdapter[list[Criterion]] = TypeAdapter(list[Criterion])
+WHY = 500  # characters of a reason
+EVIDENCE = 20_000  # characters of tool results that the judge is shown, the newest
+REPLY_TOKENS = 4_096
+
+
+class AcceptanceChecks:
+    def __init__(
+        self,
+        pool: Pool,
+        model: Model,
+        contexts: Contexts,
+        definitions: Definitions,
+        workspaces: Workspaces,
+        sandbox: Sandbox,
+        rounds: int,
+    ) -> None:
+        self._pool = pool
+        self._model = model
+        self._contexts = contexts
+        self._definitions = definitions
+        self._workspaces = workspaces
+        self._sandbox = sandbox
+        self._rounds = rounds
+
+    @activity.defn(name="check_acceptance")
+    async def check_acceptance(self, check: CheckAcceptance) -> AcceptanceVerdict:
+        async with heartbeating():
+            session = await sessions.get(self._pool, check.ref.tenant, check.ref.session_id)
+            assert session is not None
+            known = await acceptance.get(self._pool, check.ref.tenant, check.ref.session_id)
+            if known is not None and known.round == check.round:  # written, and the answer was lost
+                return self._verdict(check, known.verdicts, session.usage)
+            criteria = CRITERIA.validate_python(session.spec["acceptance_criteria"])
+            verdicts = {
+                place: await self._command(check, place, one)
+                for place, one in enumerate(criteria)
+                if isinstance(one, CommandCriterion)
+            }
+            texts = {place: words_of(one) for place, one in enumerate(criteria) if place not in verdicts}
+            judged, usage = await self._judge(check, list(texts.values())) if texts else ([], Usage())
+            verdicts |= dict(zip(texts, judged, strict=True))
+            return await self._record(check, [verdicts[place] for place in sorted(verdicts)], usage)
+
+    async def _command(self, check: CheckAcceptance, place: int, criterion: CommandCriterion) -> CriterionVerdict:
+        """It is the caller's own command, so the rules of the agent do not bind it; the sandbox does."""
+        entry = _entry(check, place, criterion)
+        await acceptance.begin_command(self._pool, entry)
+        agent = await self._definitions.load(check.agent)
+        network = agent.network if check.sandbox is None else check.sandbox is SandboxMode.NETWORKED
+        version, _ = await workspaces.get(self._pool, check.ref.tenant, check.workspace_id)
+        folder = await self._workspaces.ready(check.ref.tenant, check.workspace_id, version)
+        result = await self._sandbox.run(
+            criterion.run,
+            workspace=folder,
+            network=network,
+            timeout_s=criterion.timeout_s,
+            limits=SandboxLimits(),
+        )
+        ended = f"exit code {result.exit_code}" if not result.timed_out else f"stopped after {criterion.timeout_s} s"
+        why = result.refusal or f"{ended}: {clean(result.output).strip()[-WHY:] or '(no output)'}"
+        passed = result.exit_code == 0
+        await acceptance.end_command(self._pool, {**entry, "state": "ok" if passed else "failed", "text": why})
+        return CriterionVerdict(kind="command", criterion=words_of(criterion), passed=passed, why=why)
+
+    async def _judge(self, check: CheckAcceptance, criteria: list[str]) -> tuple[list[CriterionVerdict], Usage]:
+        nodes = await self._contexts.load(check.ref, "main", check.head)
+        request: dict[str, Any] = {
+            "model": check.model,
+            "max_tokens": REPLY_TOKENS,
+            "system": rules.JUDGE,
+            "messages": [{"role": "user", "content": _case(check, nodes, criteria)}],
+            "tools": [rules.VERDICT_TOOL],
+            "tool_choice": {"type": "tool", "name": rules.VERDICT_TOOL["name"]},
+        }
+        turn = Turn()
+        try:
+            await self._model.ask(request, turn, on_text=lambda _: None, on_thinking=lambda _: None)
+        except Exception as error:
+            failure = classify(error)
+            raise ApplicationError(failure.message, type=failure.type, non_retryable=not failure.retryable) from error
+        given: list[dict[str, Any]] = [block["input"] for block in turn.content if block["type"] == "tool_use"]
+        said = given[0].get("verdicts") if given else None
+        return [
+            CriterionVerdict(kind="text", criterion=text, **_said(said, place)) for place, text in enumerate(criteria)
+        ], turn.usage
+
+    async def _record(
+        self, check: CheckAcceptance, verdicts: list[CriterionVerdict], usage: Usage
+    ) -> AcceptanceVerdict:
+        verdict = self._verdict(check, verdicts, check.usage.plus(usage))
+        text = [{"type": "text", "text": rules.findings(verdicts)}]
+        round = acceptance.Round(round=check.round, passed=verdict.passed, verdicts=verdicts)
+        event = AcceptanceChecked(**round.model_dump())
+        await acceptance.record(
+            self._pool,
+            {
+                "tenant": check.ref.tenant,
+                "session_id": check.ref.session_id,
+                "round": check.round,
+                "version": check.version,
+                "acceptance": round.model_dump_json(),
+                "usage": check.usage.plus(usage).model_dump_json(),
+                "used": {"tokens": usage.tokens, "cost_usd": usage.cost_usd},
+                "message": {"id": verdict.message, "parts": json.dumps(text)} if verdict.message else None,
+                "events": [to_row(check.ref, event)],
+            },
+        )
+        return verdict
+
+    def _verdict(self, check: CheckAcceptance, verdicts: list[CriterionVerdict], total: Usage) -> AcceptanceVerdict:
+        failed = [one for one in verdicts if not one.passed]
+        again = bool(failed) and check.round < self._rounds
+        return AcceptanceVerdict(
+            passed=not failed,
+            message=derive_id(check.ref.session_id, "acceptance", check.round) if again else None,
+            usage=total.minus(check.usage),
+            preview=preview("; ".join(f"{one.criterion}: {one.why}" for one in failed)),
+        )
+
+
+def _entry(check: CheckAcceptance, place: int, criterion: CommandCriterion) -> dict[str, Any]:
+    """In the ledger of effects; the key is the same should it run again after a crash."""
+    return {
+        "tenant": check.ref.tenant,
+        "session_id": check.ref.session_id,
+        "node": f"{check.ref.session_id}/acceptance/{check.round}",
+        "index": place,
+        "tool": "acceptance",
+        "kind": EffectKind.COMMAND,
+        "description": f"$ {preview(criterion.run, 120)}",
+        "actor": "errand",
+        "command": criterion.run,
+    }
+
+
+def _said(verdicts: Any, place: int) -> dict[str, Any]:
+    """What the judge said of one criterion; what it left out or garbled is not met."""
+    one = verdicts[place] if isinstance(verdicts, list) and place < len(verdicts) else None
+    if not isinstance(one, dict):
+        return {"passed": False, "why": "The judge gave no verdict on this."}
+    return {"passed": one.get("met") is True, "why": clean(str(one.get("why", "")))[:WHY]}
+
+
+def _case(check: CheckAcceptance, nodes: list[Node], criteria: list[str]) -> str:
+    own = [node for node in nodes if node.session_id == check.ref.session_id]
+    task = next((text_of(node) for node in own if node.kind == USER), "")
+    answer = next((text for node in reversed(own) if node.kind == ASSISTANT and (text := text_of(node))), "")
+    evidence = "\n".join(text_of(node) for node in own if node.kind == TOOL_RESULTS)
+    return rules.case(task, evidence[-EVIDENCE:], answer, criteria)

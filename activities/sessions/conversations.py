@@ -1,0 +1,35 @@
+"""The small records of a conversation: who consumed what, and what a reopened one must know."""
+
+from temporalio import activity
+
+from activities.runtime.heartbeat import beating
+from domain.conversations.requests import ConversationRef, Delivered, Nothing
+from domain.conversations.state import ConversationState
+from domain.events import events as ev
+from domain.sessions.session import SessionRef
+from store import children, conversation_state, mailbox
+from store.database import Pool
+from store.events import to_row
+
+
+class ConversationRecords:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    @activity.defn(name="record_delivery")
+    @beating
+    async def record_delivery(self, delivered: Delivered) -> Nothing:
+        if delivered.by is not None:
+            ref = SessionRef(
+                tenant=delivered.tenant, session_id=delivered.by, conversation_id=delivered.conversation_id
+            )
+            event = to_row(ref, ev.MailboxUpdated())
+            await mailbox.deliver(self._pool, ref.tenant, delivered.mail, ref.session_id, event)
+        if delivered.promoted is not None:
+            await children.promote(self._pool, delivered.tenant, delivered.promoted)
+        return Nothing()
+
+    @activity.defn(name="load_conversation")
+    @beating
+    async def load_conversation(self, ref: ConversationRef) -> ConversationState:
+        return await conversation_state.load_state(self._pool, ref.tenant, ref.conversation_id)

@@ -1,0 +1,175 @@
+"""sweep: starts what was accepted while Temporal was away, closes rows whose session ended without a word, and removes
+what was kept long enough."""
+
+import asyncio
+import logging
+import time
+from datetime import timedelta
+
+from pydantic import BaseModel
+from temporalio import activity
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.notifications.dispatcher import Dispatcher
+from activities.runtime.heartbeat import beating
+from activities.runtime.workspaces import Workspaces
+from activities.sessions.finish import FinishSession
+from domain.sessions.session import Reason, Status
+from domain.sessions.step import Finish, StopRequest
+from store import (
+    audit,
+    conversation_state,
+    conversations,
+    deliveries,
+    idempotency,
+    input_requests,
+    notices,
+    retention,
+    sessions,
+    workers,
+)
+from store.database import Pool
+from workflows.client import Door, session_workflow_id
+
+log = logging.getLogger("errand.worker")
+
+AT_ONCE = 10  # sessions looked at together: one whose conversation does not answer holds up nobody
+FORGOTTEN_AT_ONCE = 100  # sessions whose content is removed in one sweep
+DESCRIBE_WITHIN = timedelta(seconds=5)
+TIDY_SECONDS = 600.0
+SILENT_SECONDS = 20.0  # a session that wrote something lately needs no look
+STARTING_SECONDS = 5.0  # whoever accepted a session has started it by then, or knows that it could not
+NOTICE_DAYS = 30  # for so long the feed can be resumed, and deliveries can be sent again
+
+
+class Swept(BaseModel):
+    looked_at: int = 0
+    started: int = 0
+    stopped: int = 0
+    lost: int = 0
+    removed: int = 0  # conversations whose content was kept long enough
+
+
+class Sweep:
+    def __init__(
+        self,
+        pool: Pool,
+        client: Client,
+        door: Door,
+        finish: FinishSession,
+        workspaces: Workspaces,
+        dispatcher: Dispatcher,
+    ) -> None:
+        self._pool = pool
+        self._client = client
+        self._door = door
+        self._finish = finish
+        self._workspaces = workspaces
+        self._tidied = 0.0
+        self._dispatcher = dispatcher
+
+    async def look(self, swept: Swept) -> None:
+        """Whether what is to go on does; a worker that comes does not wait for the next sweep with this."""
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def one(session: sessions.Session) -> None:
+            async with gate:
+                await self._look_at(session, swept)
+
+        found = await sessions.unsettled(self._pool, SILENT_SECONDS, STARTING_SECONDS)
+        outcomes = await asyncio.gather(*(one(session) for session in found), return_exceptions=True)
+        failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        if failed:  # one that cannot be mended must not keep the others from it
+            log.warning("%d of %d sessions could not be looked at: %r", len(failed), len(found), failed[0])
+        for tenant, conversation_id, message_id in await conversations.untold(self._pool):
+            await self._door.reopen(tenant, conversation_id, look=True)
+            await conversations.told(self._pool, tenant, message_id)
+        for tenant, conversation_id in await conversation_state.stranded(self._pool, SILENT_SECONDS):
+            await self._door.reopen(tenant, conversation_id)
+        if failed and len(failed) == len(found):
+            raise failed[0]
+
+    @activity.defn(name="sweep")
+    @beating
+    async def sweep(self) -> Swept:
+        swept = Swept()
+        await workers.forget_stale(self._pool)
+        await idempotency.forget_old(self._pool)
+        failed: Exception | None = None
+        try:
+            await self.look(swept)
+        except Exception as error:  # whatever cannot be looked at, the rest is not to wait for it
+            failed = error
+        await self._tidy(swept)
+        if failed is not None:
+            raise failed
+        return swept
+
+    async def _tidy(self, swept: Swept) -> None:
+        swept.removed = await self._forget()
+        await audit.seal(self._pool)
+        await self._dispatcher.repair()
+        await deliveries.forget_old(self._pool, NOTICE_DAYS)
+        await notices.forget_old(self._pool, NOTICE_DAYS)
+
+    async def _look_at(self, session: sessions.Session, swept: Swept) -> None:
+        swept.looked_at += 1
+        running = await self._running(session.id)
+        if running is None:
+            # accepted, but Temporal never heard of it: the same id makes a second start harmless
+            swept.started += await self._start(session)
+        elif not running:
+            await self._close(session)
+            swept.lost += 1
+        elif session.status is Status.INPUT_REQUIRED and session.cancel_requested is None:
+            for request_id in await input_requests.unheard(self._pool, session.tenant, session.id):
+                await self._door.answered(session.id, request_id)  # it was given while Temporal was away
+        elif session.cancel_requested is not None:
+            wish = StopRequest.model_validate(session.cancel_requested)
+            swept.stopped += await self._door.stop(session.id, wish)
+
+    async def _forget(self) -> int:
+        """Content that was kept long enough; what is left over is found by the next sweep."""
+        removed = 0
+        for tenant, conversation_id in await retention.due(self._pool, FORGOTTEN_AT_ONCE):
+            removed += await retention.remove_content(self._pool, tenant, conversation_id)
+        await retention.drop_loose_bytes(self._pool)
+        if removed or time.monotonic() - self._tidied > TIDY_SECONDS:
+            # every worker sweeps now and then, and each has directories of its own
+            await self._workspaces.forget()
+            self._tidied = time.monotonic()
+        return removed
+
+    async def _start(self, session: sessions.Session) -> bool:
+        """By asking its conversation, a root session's too: it may be open already, for a word that came since, and
+        has to know what begins."""
+        return await self._door.submit(session.workflow_input(), session.id, session.thread_id, queued=not session.live)
+
+    async def _running(self, session_id: str) -> bool | None:
+        try:
+            description = await self._client.get_workflow_handle(session_workflow_id(session_id)).describe(
+                rpc_timeout=DESCRIBE_WITHIN
+            )
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return None
+            raise
+        return description.status is WorkflowExecutionStatus.RUNNING
+
+    async def _close(self, session: sessions.Session) -> None:
+        """Its workflow is gone and wrote no ending: terminated from outside, or timed out."""
+        await self._finish.finish_session(
+            Finish(
+                ref=session.ref,
+                agent=session.agent_ref,
+                reason=Reason.LOST,
+                head=session.head,
+                step=session.step,
+                version=session.version + 1,
+                usage=session.usage,
+                error_type="lost",
+                error="The session's workflow ended without an ending of its own; it was stopped from outside.",
+                taken=await conversations.taken_by(self._pool, session.tenant, session.id),
+            )
+        )

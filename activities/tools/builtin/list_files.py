@@ -1,0 +1,56 @@
+"""The tool list_files: what lies in a folder of the workspace."""
+
+import asyncio
+from itertools import islice
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from activities.tools.support.output import clean
+from activities.tools.support.paths import Entry, Workspace
+from activities.tools.tool import Tool, ToolContext, ToolResult
+from domain.policy.subjects import PathError, Subject, SubjectKind
+from domain.sessions.step import Effect
+
+_MOST = 500
+
+
+class Input(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    path: str = Field(".", max_length=4096, description="Folder, relative to the workspace.")
+    recursive: bool = Field(False, description="Also list all folders below.")
+
+
+async def run(input: Input, context: ToolContext) -> ToolResult:
+    workspace = Workspace(context.workspace)
+    try:
+        entries = await asyncio.to_thread(
+            lambda: list(islice(workspace.walk(input.path, recursive=input.recursive), _MOST + 1))
+        )
+    except PathError as error:
+        return ToolResult(str(error), failed=True)
+    if not entries:
+        return ToolResult("The folder is empty.")
+    lines = [_line(entry) for entry in entries[:_MOST]]
+    if len(entries) > _MOST:
+        lines.append(f"… more than {_MOST} entries. List a folder below, or look for something with search_files.")
+    return ToolResult(clean("\n".join(lines)))
+
+
+def _line(entry: Entry) -> str:
+    name = entry.path.replace("\n", "\\n")
+    if entry.kind == "folder":
+        return f"{name}/"
+    return f"{name}  ({entry.size:,} bytes)" if entry.kind == "file" else f"{name}  ({entry.kind}, not followed)"
+
+
+TOOL = Tool(
+    name="list_files",
+    description="List the files of a workspace folder with their sizes. Use it first to learn what there is.",
+    input=Input,
+    run=run,
+    effect=Effect.READ,
+    quick=True,
+    subject=Subject(kind=SubjectKind.PATH, fields=("path",)),
+    summary=lambda input: f"list {input.path}",
+)

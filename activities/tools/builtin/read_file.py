@@ -1,0 +1,101 @@
+"""The tool read_file: numbered lines of a text file."""
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from io import BufferedReader
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from activities.tools.support.output import clean
+from activities.tools.support.paths import Workspace
+from activities.tools.tool import Tool, ToolContext, ToolResult
+from domain.policy.subjects import PathError, Subject, SubjectKind, named
+from domain.sessions.effects import Source
+from domain.sessions.step import Effect
+
+_MOST_CHARS = 15_000  # below what run_tool keeps in a result, so that a page is never cut in its middle
+_LONGEST_LINE = 2_000
+
+
+class Input(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    path: str = Field(min_length=1, max_length=4096, description="File, relative to the workspace.")
+    offset: int = Field(1, ge=1, le=10_000_000, description="First line to read; lines count from 1.")
+    limit: int = Field(400, ge=1, le=5_000, description="Most lines to read.")
+
+
+async def run(input: Input, context: ToolContext) -> ToolResult:
+    try:
+        return await asyncio.to_thread(_read, input, Workspace(context.workspace))
+    except PathError as error:
+        return ToolResult(str(error), failed=True)
+
+
+def _read(input: Input, workspace: Workspace) -> ToolResult:
+    with workspace.open(input.path) as fd, os.fdopen(fd, "rb", closefd=False) as file:
+        start = file.peek(8192)[:8192]
+        if b"\0" in start:
+            size = os.fstat(fd).st_size
+            return ToolResult(f"{input.path!r} is binary ({size:,} bytes). Look into it with bash.", failed=True)
+        page = _page(input, iter(lambda: file.readline(1 << 20), b""))
+        return replace(page, sources=[_source(input.path, file)])
+
+
+def _source(path: str, file: BufferedReader) -> Source:
+    """The file as a whole, whatever page of it was read."""
+    read_at = datetime.now(UTC)
+    file.seek(0)
+    return Source(kind="file", name=named(path), at=read_at, sha256=hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def _page(input: Input, lines: Iterator[bytes]) -> ToolResult:
+    page: list[str] = []
+    used = number = 0
+    more = False
+    for number, raw in enumerate(lines, start=1):
+        if number < input.offset:
+            continue
+        line = _numbered(number, raw)
+        if len(page) == input.limit or (page and used + len(line) > _MOST_CHARS):
+            more = True
+            break
+        page.append(line)
+        used += len(line) + 1
+    if not page:
+        return ToolResult(_nothing(input, number), failed=number > 0)
+    if more:
+        page.append(f"… there is more: read on with offset={number}.")
+    return ToolResult("\n".join(page))
+
+
+def _numbered(number: int, raw: bytes) -> str:
+    text = clean(raw.decode(errors="replace")).rstrip("\r\n")
+    if len(text) > _LONGEST_LINE:
+        text = f"{text[:_LONGEST_LINE]}… ({len(text):,} characters in this line)"
+    return f"{number:>6}  {text}"
+
+
+def _nothing(input: Input, lines: int) -> str:
+    return (
+        f"{input.path!r} has only {lines} lines; offset {input.offset} is behind its end." if lines else "(empty file)"
+    )
+
+
+TOOL = Tool(
+    name="read_file",
+    description=(
+        "Read a text file of the workspace as numbered lines. Long files come in pages: pass the offset the last page "
+        "names. The numbers are not part of the file."
+    ),
+    input=Input,
+    run=run,
+    effect=Effect.READ,
+    quick=True,
+    subject=Subject(kind=SubjectKind.PATH, fields=("path",)),
+    summary=lambda input: f"read {input.path}" + (f" from line {input.offset}" if input.offset > 1 else ""),
+)

@@ -1,0 +1,77 @@
+"""The tool save_artifact: a file of the workspace as part of the result."""
+
+import asyncio
+import mimetypes
+from pathlib import PurePosixPath
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from activities.tools.support.output import clean
+from activities.tools.support.paths import Workspace
+from activities.tools.tool import Artifact, Tool, ToolContext, ToolResult
+from domain.policy.subjects import PathError, Subject, SubjectKind
+from domain.sessions.effects import EffectKind
+from domain.sessions.step import Effect
+
+_LARGEST = 20_971_520
+_BIDI = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+class Input(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    path: str = Field(min_length=1, max_length=4096, description="File, relative to the workspace.")
+    name: str | None = Field(None, min_length=1, max_length=255, description="File name for the caller, if another.")
+    type: str = Field(
+        "file", pattern=r"^[a-z][a-z0-9_]{0,31}$", description="What it is: file, report, code, data, image."
+    )
+    description: str = Field("", max_length=1_000, description="One sentence about it.")
+
+
+async def run(input: Input, context: ToolContext) -> ToolResult:
+    name = input.name or PurePosixPath(input.path).name
+    if reason := bad_name(name):
+        return ToolResult(
+            f"{clean(name)!r} cannot be the name of an artifact: {reason}. Give another name.", failed=True
+        )
+    try:
+        content = await asyncio.to_thread(Workspace(context.workspace).read, input.path, _LARGEST + 1)
+    except PathError as error:
+        return ToolResult(str(error), failed=True)
+    if len(content) > _LARGEST:
+        return ToolResult(f"{input.path!r} is larger than {_LARGEST:,} bytes. Save a smaller file.", failed=True)
+    artifact = Artifact(name, content, media_type(name, content), input.type, clean(input.description).strip())
+    return ToolResult(f"Saved {name} ({len(content):,} bytes).", artifacts=[artifact])
+
+
+def bad_name(name: str) -> str | None:
+    """Why this must not become a file name on somebody's machine, or None."""
+    if any(mark in name for mark in "/\\") or name in (".", "..") or ".." in name:
+        return "it contains / or \\ or '..'"
+    if clean(name) != name or not name.isprintable() or _BIDI & set(name):
+        return "it contains control or invisible characters"
+    if name.startswith("-") or not name.strip():
+        return "it begins with '-' or is blank"
+    return "it is longer than 255 bytes" if len(name.encode()) > 255 else None
+
+
+def media_type(name: str, content: bytes) -> str:
+    guessed = mimetypes.guess_type(name, strict=False)[0]
+    if guessed:
+        return guessed
+    return "application/octet-stream" if b"\0" in content[:8192] else "text/plain"
+
+
+TOOL = Tool(
+    name="save_artifact",
+    description=(
+        "Hand a workspace file to the caller as part of the result: a report, code, data. Write the file first. Only "
+        "saved files reach the caller."
+    ),
+    input=Input,
+    run=run,
+    effect=Effect.IDEMPOTENT,
+    kind=EffectKind.ARTIFACT,
+    subject=Subject(kind=SubjectKind.PATH, fields=("path",)),
+    summary=lambda input: f"save {input.path}",
+)

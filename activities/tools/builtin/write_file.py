@@ -1,0 +1,45 @@
+"""The tool write_file: a whole file at once."""
+
+import asyncio
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from activities.requests.file_diff import FileChange
+from activities.tools.support.paths import Workspace
+from activities.tools.tool import Tool, ToolContext, ToolResult
+from domain.policy.subjects import PathError, Subject, SubjectKind
+from domain.sessions.effects import EffectKind
+from domain.sessions.step import Effect
+
+
+class Input(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    path: str = Field(min_length=1, max_length=4096, description="File, relative to the workspace.")
+    content: str = Field(max_length=1_000_000, description="The whole new content.")
+
+
+async def run(input: Input, context: ToolContext) -> ToolResult:
+    content = input.content.encode()
+    try:
+        new = await asyncio.to_thread(Workspace(context.workspace).write, input.path, content)
+    except PathError as error:
+        return ToolResult(str(error), failed=True)
+    lines = input.content.count("\n") + (not input.content.endswith("\n") and input.content != "")
+    return ToolResult(f"{'Created' if new else 'Replaced'} {input.path}: {lines} lines, {len(content):,} bytes.")
+
+
+TOOL = Tool(
+    name="write_file",
+    description=(
+        "Write a whole text file in the workspace: creates it and its folders, or replaces what was there. To change a "
+        "part of a file use edit_file."
+    ),
+    input=Input,
+    run=run,
+    effect=Effect.IDEMPOTENT,
+    kind=EffectKind.FILE,
+    change=lambda input: FileChange(input.path, lambda before: input.content),
+    subject=Subject(kind=SubjectKind.PATH, fields=("path",)),
+    summary=lambda input: f"write {input.path} ({len(input.content):,} characters)",
+)

@@ -1,0 +1,92 @@
+"""All tools by name. Adding one is its file and a line in TOOLS; users add theirs from a module of their own."""
+
+import importlib
+import re
+from types import ModuleType
+
+from activities.tools.builtin import (
+    ask_user,
+    async_delegate,
+    async_task,
+    async_task_result,
+    bash,
+    cancel_subagent,
+    delegate,
+    edit_file,
+    fetch_url,
+    gather,
+    list_files,
+    list_subagents,
+    read_file,
+    report_progress,
+    save_artifact,
+    search_files,
+    steer_subagent,
+    task,
+    update_plan,
+    write_file,
+)
+from activities.tools.tool import Tool
+
+TOOLS: dict[str, Tool] = {
+    module.TOOL.name: module.TOOL
+    for module in (
+        list_files,
+        read_file,
+        write_file,
+        edit_file,
+        search_files,
+        bash,
+        fetch_url,
+        update_plan,
+        report_progress,
+        save_artifact,
+        ask_user,
+        delegate,
+        task,
+        async_delegate,
+        async_task,
+        async_task_result,
+        gather,
+        steer_subagent,
+        cancel_subagent,
+        list_subagents,
+    )
+}
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+class ToolsError(Exception):
+    """The module of the user's own tools cannot be used; the message says what to change."""
+
+
+def load_tools(module: str | None) -> dict[str, Tool]:
+    """The built-in tools and those in `TOOLS` of the named module."""
+    if module is None:
+        return dict(TOOLS)
+    try:
+        found = importlib.import_module(module)
+    except Exception as error:
+        raise ToolsError(f"ERRAND_TOOLS_MODULE: {module!r} cannot be imported: {error!r}") from error
+    tools = dict(TOOLS)
+    for tool in _tools_of(found):
+        if tool.name in tools:
+            raise ToolsError(
+                f"ERRAND_TOOLS_MODULE: {module}: there is already a tool named {tool.name!r}; rename yours"
+            )
+        tools[tool.name] = tool
+    return tools
+
+
+def _tools_of(module: ModuleType) -> list[Tool]:
+    where = f"ERRAND_TOOLS_MODULE: {module.__name__}"
+    listed = getattr(module, "TOOLS", None)
+    if not isinstance(listed, list | tuple):
+        raise ToolsError(f"{where} needs an attribute TOOLS, a list of activities.tools.tool.Tool")
+    for tool in listed:
+        if not isinstance(tool, Tool):
+            raise ToolsError(f"{where}: TOOLS holds {tool!r}, which is not an activities.tools.tool.Tool")
+        if not _NAME.fullmatch(tool.name):
+            raise ToolsError(f"{where}: {tool.name!r} is not a tool name (a-z, 0-9 and _, at most 64, a letter first)")
+    return list(listed)

@@ -1,0 +1,230 @@
+"""run_tool: one tool call, claimed before its effect, fenced by attempt, its result kept for the next model call."""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.delegation.subagents import Subagents
+from activities.model.recorded import RECORDED, result_without_tool
+from activities.runtime.definitions import Definitions
+from activities.runtime.event_writer import EventWriter
+from activities.runtime.heartbeat import cancel_requested, heartbeating
+from activities.runtime.spans import tool_called
+from activities.runtime.workspaces import Workspaces
+from activities.sandbox import Sandbox
+from activities.tools.made_call import arguments_of, digest_of
+from activities.tools.record import Attempt
+from activities.tools.rulebook import Rulebook
+from activities.tools.saved_file import SavedFile
+from activities.tools.support.egress import Fetcher
+from activities.tools.support.output import bounded, clean
+from activities.tools.support.paths import Workspace
+from activities.tools.tool import Artifact, Tool, ToolContext, ToolResult
+from domain.events import events as ev
+from domain.ids import derive_id
+from domain.plan import Plan
+from domain.policy.rules import Action, strictest
+from domain.sessions.effects import would_have
+from domain.sessions.input_request import Kind
+from domain.sessions.session import SandboxMode
+from domain.sessions.step import Effect, ToolOutcome, ToolRequest, preview
+from store import files, input_requests, tool_calls
+from store.database import AWAY, Pool, patiently
+from store.events import to_row
+
+COMMIT_PATIENCE = 300.0  # seconds: a deed that was done is not forgotten because the database restarts
+INTERRUPTED = "Interrupted: the session was told to stop while this call ran."
+
+
+class RunTool:
+    def __init__(
+        self,
+        pool: Pool,
+        tools: dict[str, Tool],
+        definitions: Definitions,
+        workspaces: Workspaces,
+        sandbox: Sandbox,
+        fetcher: Fetcher,
+        subagents: Subagents,
+        rulebook: Rulebook,
+        events: EventWriter,
+    ) -> None:
+        self._pool = pool
+        self._tools = tools
+        self._definitions = definitions
+        self._workspaces = workspaces
+        self._sandbox = sandbox
+        self._fetcher = fetcher
+        self._subagents = subagents
+        self._rulebook = rulebook
+        self._events = events
+
+    def activities(self) -> list[Callable[..., Any]]:
+        """One registered activity per tool, so that the timeline and the metrics name it."""
+        own = [tool.name for tool in self._tools.values() if tool.activity is None]
+        return [self._named(name) for name in (*own, "refuse", RECORDED)]
+
+    def _named(self, name: str) -> Callable[[ToolRequest], Coroutine[Any, Any, ToolOutcome]]:
+        @activity.defn(name=f"tool.{name}")
+        async def run_tool(request: ToolRequest) -> ToolOutcome:
+            async with heartbeating():
+                try:
+                    return tool_called(request, await self._run(request, self._tools.get(name)))
+                except AWAY as error:
+                    raise ApplicationError(
+                        "The database is away.", type="DatabaseAway", next_retry_delay=timedelta(seconds=1)
+                    ) from error
+
+        return run_tool
+
+    async def _run(self, request: ToolRequest, tool: Tool | None) -> ToolOutcome:
+        info = activity.info()
+        attempt = Attempt(request, f"{info.workflow_run_id}/{info.activity_id}", info.attempt)
+        claim = await tool_calls.claim(self._pool, attempt.claim(tool))
+        if not claim.go:
+            # whether an attempt that got no answer changed the plan's steps is not known here: rather ask once more
+            replanned = request.name == "update_plan"
+            return _outcome(request, claim.state or "unknown", claim.text or "", spent=claim.spent, replanned=replanned)
+        called = ev.ToolCalled(tool=request.name, args=request.preview)
+        untold = request.effect is Effect.READ and not claim.told  # a claim tells of itself, a read seldom makes one
+        if untold and not info.is_local and attempt.number == 1:
+            self._events.put(request.ref, called)
+        done = await self._done(request, tool, claim.body or "")
+        try:
+            result = await self._do(attempt, tool, claim)
+            state = "failed" if result.failed else "ok"
+        except asyncio.CancelledError:
+            if not cancel_requested():
+                raise
+            state, result = "cancelled", ToolResult(INTERRUPTED, failed=True)
+        if untold and info.is_local:  # told with its end, and so once, however often it was begun
+            result = replace(result, events=[called, *result.events])
+        outcome = await self._commit(attempt, state, result, done)
+        return outcome.model_copy(update={"digest": digest_of(request, tool, claim.body or "", state, result.text)})
+
+    async def _do(self, attempt: Attempt, tool: Tool | None, claim: tool_calls.Claim) -> ToolResult:
+        """The deed. Whatever goes wrong in it is a result for the model, never a failed activity."""
+        request = attempt.request
+        agent = await self._definitions.load(request.agent)
+        if tool is None:
+            return await result_without_tool(self._pool, request, claim.body or "")
+        try:
+            arguments = tool.input.model_validate(await self._arguments(request, claim.body or ""))
+        except ValidationError as error:
+            return ToolResult(tool.explain(error), failed=True)
+        if claim.dry:
+            return ToolResult(would_have(tool.summary(arguments) or tool.name))
+        folder = await self._workspaces.ready(request.ref.tenant, request.workspace_id, claim.workspace_version or 0)
+        context = ToolContext(
+            ref=request.ref,
+            workspace=folder,
+            key=f"{request.node}:{request.index}",
+            attempt=attempt.number,
+            plan=Plan.model_validate_json(claim.plan) if claim.plan else None,
+            sandbox=self._sandbox,
+            fetcher=self._fetcher,
+            subagents=self._subagents,
+            permits=partial(self._permits, request),
+            network=agent.network if request.sandbox is None else request.sandbox is SandboxMode.NETWORKED,
+        )
+        try:
+            result = await asyncio.wait_for(tool.run(arguments, context), tool.timeout_s)
+        except TimeoutError:
+            result = ToolResult(f"{tool.name} did not finish within {tool.timeout_s:g} seconds.", failed=True)
+        except Exception:
+            # the words of an unexpected error may hold a secret: they go to the log, the model learns that it failed
+            activity.logger.exception("tool %s failed unexpectedly", tool.name)
+            result = ToolResult(f"{tool.name} failed unexpectedly; the operator's log has the details.", failed=True)
+        result = await self._spill(request, folder, result)
+        if tool.effect is not Effect.READ:
+            await self._workspaces.keep(request.ref.tenant, request.workspace_id)
+        return result
+
+    async def _arguments(self, request: ToolRequest, body: str) -> Any:
+        """As the model gave them, or as the person who approved the call changed them."""
+        if request.approval is not None:
+            approval = await input_requests.get(self._pool, request.ref.tenant, request.approval)
+            own = request.approval == derive_id(request.node, Kind.TOOL_APPROVAL, request.index)
+            if not own or approval is None or not (approval.answer or {}).get("approved"):
+                raise ApplicationError("This call was not approved.", type="NotApproved", non_retryable=True)
+            if "arguments" in approval.answer:
+                return approval.answer["arguments"]
+        return arguments_of(body, request.index)
+
+    async def _done(self, request: ToolRequest, tool: Tool | None, body: str) -> str | None:
+        """What is really done, in a line, where that may differ from what was asked for."""
+        if tool is None or request.approval is None:
+            return None
+        return tool.call_summary(await self._arguments(request, body))
+
+    async def _permits(self, request: ToolRequest, tool: str, subject: str) -> bool:
+        layers = await self._rulebook.layers(request.ref, [*request.above, request.agent])
+        return strictest(layers, tool, [subject]) is Action.ALLOW
+
+    async def _spill(self, request: ToolRequest, folder: Path, result: ToolResult) -> ToolResult:
+        """A long text goes to a file of the workspace, where the model can read on; the result keeps its two ends."""
+        text = clean(result.text)
+        short, cut = bounded(text)
+        if cut:
+            path = f".outputs/{request.name}-{request.node[-8:]}-{request.index}.txt"
+            await asyncio.to_thread(Workspace(folder).write, path, text.encode())
+            short += f"\n[The whole output is in the file {path} of the workspace.]"
+        return replace(result, text=short)
+
+    async def _commit(self, attempt: Attempt, state: str, result: ToolResult, done: str | None) -> ToolOutcome:
+        request = attempt.request
+        saved = await self._save(request, result.artifacts)
+        events: list[ev.Event] = [*result.events, *(ev.ArtifactSaved(**file.event) for file in saved)]
+        returned = ev.ToolReturned(tool=request.name, state=state, preview=preview(result.text), rule=request.rule)
+        events.append(returned)
+        document = attempt.document(
+            tool=request.name,
+            effect=request.effect,
+            started_at=activity.info().started_time.isoformat(),
+            state=state,
+            text=result.text,
+            progress=clean(result.progress) if result.progress else None,
+            plan=result.plan.model_dump_json() if result.plan else None,
+            files=[file.row for file in saved],
+            sources=json.dumps([one.model_dump(mode="json") for one in result.sources]) if result.sources else None,
+            denied=request.refusal is not None,
+            rule=str(request.rule) if request.rule else None,
+            description=done,
+            events=await self._events.take(request.ref) + [to_row(request.ref, event) for event in events],
+        )
+        held = await patiently(lambda: tool_calls.commit(self._pool, document), seconds=COMMIT_PATIENCE)
+        if not held:
+            raise ApplicationError("A newer attempt holds this call.", type="Superseded", non_retryable=True)
+        outcome = _outcome(request, state, result.text)
+        if result.plan is None:
+            return outcome
+        replanned = any(isinstance(event, ev.Replanning) for event in result.events)
+        return outcome.model_copy(update={"doing": _doing(result.plan), "replanned": replanned})
+
+    async def _save(self, request: ToolRequest, artifacts: list[Artifact]) -> list[SavedFile]:
+        """Bytes first, outside the transaction: kept by content, so a repeat keeps nothing twice."""
+        digests = await files.put_blobs(self._pool, request.ref.tenant, [artifact.content for artifact in artifacts])
+        return [
+            SavedFile(derive_id(request.node, "artifact", request.index, place), digest, artifact)
+            for place, (digest, artifact) in enumerate(zip(digests, artifacts, strict=True))
+        ]
+
+
+def _doing(plan: Plan) -> str:
+    return preview(plan.steps[plan.current - 1].title, 80)
+
+
+def _outcome(request: ToolRequest, state: str, text: str, **more: Any) -> ToolOutcome:
+    known = state if state in ("ok", "failed", "cancelled") else "unknown"
+    return ToolOutcome.model_validate(
+        {"index": request.index, "name": request.name, "state": known, "preview": preview(text, 160), **more}
+    )

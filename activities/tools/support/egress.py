@@ -1,0 +1,206 @@
+"""The one guarded way out: every outbound URL that a user or a model names is fetched by a Fetcher.
+
+Names are resolved once, every address must be public, and the connection goes to an address that was checked, so a name
+that changes its address between check and connect gains nothing.
+"""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import httpcore2
+import httpx2
+
+from domain.policy.addresses import public
+
+_REDIRECTS = {301, 302, 303, 307, 308}
+_MOST_HOPS = 5
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+Permitted = Callable[[str], Awaitable[bool]]  # may this URL be followed
+
+
+class FetchError(Exception):
+    """A URL was refused or did not answer; the message is fit for a model or a caller."""
+
+
+@dataclass(frozen=True)
+class Fetched:
+    url: str  # after redirects
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    truncated: bool
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class Fetcher:
+    """`allow_private_hosts`: `host` or `host:port` entries that may have private addresses; `setting` is where an
+    operator writes them."""
+
+    def __init__(
+        self,
+        allow_private_hosts: Iterable[str] = (),
+        *,
+        setting: str = "ERRAND_ALLOW_PRIVATE_HOSTS",
+        max_bytes: int = 2_000_000,
+        timeout_s: float = 30.0,
+        resolve: Resolve = resolve,
+        backend: httpcore2.AsyncNetworkBackend | None = None,
+    ) -> None:
+        self._guard = _Guard(frozenset(entry.lower() for entry in allow_private_hosts), setting, resolve, backend)
+        self._max_bytes = max_bytes
+        self._timeout_s = timeout_s
+        self._tls = httpx2.create_ssl_context(trust_env=False)
+
+    async def get(self, url: str, permitted: Permitted | None = None) -> Fetched:
+        """Follows redirects, each checked like the first, and only to what is permitted."""
+        async with _within(self._timeout_s):
+            for _ in range(_MOST_HOPS + 1):
+                answer = await self._once("GET", url, {}, b"")
+                place = answer.headers.get("location")
+                if answer.status not in _REDIRECTS or not place:
+                    return answer
+                url = _joined(answer.url, place)
+                if permitted is not None and not await permitted(url):
+                    raise FetchError(f"It redirects to {url}, which the rules of this task do not allow.")
+        raise FetchError(f"More than {_MOST_HOPS} redirects.")
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], content: bytes) -> Fetched:
+        """One request; a redirect is an answer like any other."""
+        async with _within(self._timeout_s):
+            return await self._once(method, url, headers, content)
+
+    async def _once(self, method: str, url: str, headers: Mapping[str, str], content: bytes) -> Fetched:
+        target = _checked(url)
+        # a client per request: no cookie and no connection outlives the one it was made for
+        async with httpx2.AsyncClient(
+            transport=_GuardedTransport(self._guard, self._tls),
+            trust_env=False,
+            follow_redirects=False,
+            timeout=self._timeout_s,
+            headers={"user-agent": "errand", "accept-encoding": "gzip, identity"},
+        ) as client:
+            try:
+                async with client.stream(method, target, headers=dict(headers), content=content or None) as response:
+                    body, truncated = await self._body(response)
+                    return Fetched(str(response.url), response.status_code, response.headers, body, truncated)
+            except httpx2.HTTPError as error:
+                raise FetchError(f"{target.host} did not answer properly ({type(error).__name__}).") from None
+
+    async def _body(self, response: httpx2.Response) -> tuple[bytes, bool]:
+        """The raw bytes are unpacked here: the client's own decoder has no bound, and a small answer may hold much."""
+        encoding = response.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("identity", "", "gzip", "x-gzip", "deflate"):
+            raise FetchError(f"The answer is packed as {encoding!r}, which was not asked for.")
+        packed = zlib.decompressobj(wbits=47) if encoding not in ("identity", "") else None
+        body = bytearray()
+        async for chunk in response.aiter_raw():
+            try:
+                body += packed.decompress(chunk, self._max_bytes + 1 - len(body)) if packed else chunk
+            except zlib.error:
+                raise FetchError("The answer is packed badly.") from None
+            if len(body) > self._max_bytes:
+                return bytes(body[: self._max_bytes]), True
+        return bytes(body), False
+
+
+@contextlib.asynccontextmanager
+async def _within(seconds: float) -> AsyncIterator[None]:
+    """A bound for all that happens inside, names and redirects included."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise FetchError(f"No complete answer within {seconds:.0f} seconds.") from None
+
+
+def _checked(url: str) -> httpx2.URL:
+    try:
+        target = httpx2.URL(url)
+    except (httpx2.InvalidURL, ValueError):
+        raise FetchError("This is not a valid URL.") from None
+    if target.scheme not in ("http", "https") or not target.host:
+        raise FetchError("Only http:// and https:// URLs with a host can be fetched.")
+    if target.userinfo:
+        raise FetchError("URLs with a user name or password are refused.")
+    return target
+
+
+def _joined(base: str, place: str) -> str:
+    try:
+        return str(httpx2.URL(base).join(place))
+    except (httpx2.InvalidURL, ValueError):
+        raise FetchError("The server redirects to something that is not a URL.") from None
+
+
+class _GuardedTransport(httpx2.AsyncHTTPTransport):
+    def __init__(self, guard: "_Guard", tls: ssl.SSLContext) -> None:
+        super().__init__(verify=tls, trust_env=False)
+        self._pool = httpcore2.AsyncConnectionPool(ssl_context=tls, network_backend=guard)
+
+
+class _Guard(httpcore2.AsyncNetworkBackend):
+    """Where connections are made, and the only place that cannot be talked round."""
+
+    def __init__(
+        self,
+        allowed: frozenset[str],
+        setting: str,
+        resolve: Resolve,
+        backend: httpcore2.AsyncNetworkBackend | None,
+    ) -> None:
+        self._allowed = allowed
+        self._setting = setting
+        self._resolve = resolve
+        self._inner = backend or httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 (the shape is httpcore2's)
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        addresses = await self._addresses(host, port)
+        for left, address in enumerate(addresses, start=1 - len(addresses)):
+            try:
+                return await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                if left == 0:
+                    raise
+        raise FetchError(f"{host} has no address.")
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,  # noqa: ASYNC109 (the shape is httpcore2's)
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        raise FetchError("Sockets of this host are refused.")
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        try:
+            addresses = await self._resolve(host, port)
+        except (OSError, UnicodeError):
+            raise FetchError(f"{host} cannot be found.") from None
+        name = host.lower().rstrip(".")
+        if name in self._allowed or f"{name}:{port}" in self._allowed:
+            return addresses
+        if not all(public(address) for address in addresses):
+            raise FetchError(
+                f"{host} is refused: its address is not public. An operator can allow it in {self._setting}."
+            )
+        return addresses

@@ -1,0 +1,1 @@
+"""Stopping sessions and answering input requests."""

@@ -1,0 +1,111 @@
+"""Deferred tools: calls and approvals that a session waits for, and a conversation that goes on with some of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from api.auth import Caller
+from api.control import answer as answering
+from api.conversations import steer as words
+from api.conversations.run import Turn
+from api.http import lookup
+from api.http.idempotency import Once
+from api.schemas.conversation_bodies import Message
+from api.schemas.conversations import Handle, handle
+from api.services import Parts
+from api.submission import accept as submit
+from api.submission.accept import Place
+from domain.errors import Conflict, Refusal
+from domain.sessions.input_request import DEFERRED, DeferredCall, DeferredTools, InputRequest, Kind, RequestStatus
+from domain.sessions.session import Status
+from store import conversations, input_requests, sessions
+from store.sessions import Session
+
+# what becomes of those that were left out when the conversation went on
+LEFT_OUT: dict[Kind, dict[str, Any]] = {
+    Kind.TOOL_APPROVAL: {"approved": False, "notes": "not answered when the conversation went on"},
+    Kind.EXTERNAL_RESULT: {"error": "No result was given when the conversation went on."},
+}
+
+
+async def shown(parts: Parts, caller: Caller, listed: Sequence[Session]) -> dict[str, DeferredTools]:
+    """For each of these sessions that waits for tool results or approvals: which."""
+    waiting = [session.id for session in listed if session.status is Status.INPUT_REQUIRED]
+    found: dict[str, DeferredTools] = {}
+    for request in await input_requests.of_sessions(parts.pool, caller.tenant, waiting) if waiting else []:
+        if request.kind not in DEFERRED:
+            continue
+        tools = found.setdefault(request.session_id, DeferredTools(calls=[], approvals=[]))
+        named = DeferredCall(request_id=request.id, deadline=request.deadline, **_call(request))
+        (tools.calls if request.kind is Kind.EXTERNAL_RESULT else tools.approvals).append(named)
+    return found
+
+
+def _call(request: InputRequest) -> dict[str, Any]:
+    return {name: request.details[name] for name in ("tool", "arguments")}
+
+
+async def go_on(parts: Parts, caller: Caller, conversation_id: str, wish: Message, once: Once) -> Turn:
+    """The session at work gets these answers; approvals that are left out are denied, calls have failed."""
+    if (before := await _before(parts, caller, once)) is not None:
+        return before
+    try:
+        return await _go_on(parts, caller, conversation_id, wish, once)
+    except Refusal:
+        # a repeat under way beside the first one finds its requests answered
+        if (before := await _before(parts, caller, once)) is not None:
+            return before
+        raise
+
+
+async def _before(parts: Parts, caller: Caller, once: Once) -> Turn | None:
+    known = await once.answered(parts.pool, caller.tenant)
+    return Turn(Handle.model_validate_json(known), replayed=True) if known is not None else None
+
+
+async def _go_on(parts: Parts, caller: Caller, conversation_id: str, wish: Message, once: Once) -> Turn:
+    await lookup.open_conversation(parts, caller, conversation_id)
+    assert wish.answers is not None
+    live = await sessions.live_of_thread(parts.pool, caller.tenant, conversation_id)
+    waiting = await input_requests.of_sessions(parts.pool, caller.tenant, [live.id]) if live else []
+    if live is None or not waiting:
+        raise Conflict("Nothing in this conversation waits for answers.", type="nothing-waits")
+    lookup.check_owner(caller, live)
+    given = [await _given(parts, caller, live, request_id, value) for request_id, value in wish.answers.items()]
+    rest = [(one, LEFT_OUT[one.kind]) for one in waiting if one.kind in DEFERRED and one.id not in wish.answers]
+    message_id = await _words(parts, caller, live, wish, once)
+    answer = handle(live.id, conversation_id, steered=message_id is not None)
+    late = await input_requests.answer_all(
+        parts.pool,
+        caller.tenant,
+        [answering.document(caller, live, request, value) for request, value in given],
+        [answering.document(caller, live, request, value) for request, value in rest],
+        once.record(answer.model_dump_json()),
+    )
+    if late is not None:
+        if message_id is not None and await _before(parts, caller, once) is None:  # else they are the first one's too
+            await conversations.drop_message(parts.pool, caller.tenant, message_id)
+        raise answering.settled(RequestStatus(late))
+    if message_id is not None:  # before the answers, so that both are read in one step
+        await words.tell(parts, caller, conversation_id, conversation_id, message_id, live.id)
+    for request, _ in (*given, *rest):
+        await answering.tell(parts, live.id, request.id)
+    return Turn(answer)
+
+
+async def _given(parts: Parts, caller: Caller, live: Session, request_id: str, value: Any) -> tuple[InputRequest, Any]:
+    request = await input_requests.get(parts.pool, caller.tenant, request_id)
+    if request is None or request.session_id != live.id:
+        raise answering.unknown(live)
+    answering.check(caller, request, value)
+    return request, value
+
+
+async def _words(parts: Parts, caller: Caller, live: Session, wish: Message, once: Once) -> str | None:
+    """The caller's own words, written down; nobody is told of them yet."""
+    if wish.input is None:
+        return None
+    task = await submit.check(parts, caller, wish.task(live.agent), schema=False, variables=live.variables)
+    prepared = submit.prepare(parts, caller, task, Place(live.conversation_id, live.workspace_id))
+    message_id = words.id_of(prepared.ref, once)
+    await words.write(parts, caller, live.conversation_id, live.thread_id, message_id, prepared)
+    return message_id

@@ -1,0 +1,160 @@
+"""Firing: the mailbox and the caller's words become one continuation, or nothing happens at all."""
+
+import asyncio
+import json
+
+from api.auth import Caller
+from api.conversations import run
+from api.conversations.run import Turn
+from api.http import lookup
+from api.http.idempotency import Once, reused
+from api.schemas.conversation_bodies import FireBody
+from api.schemas.conversations import Handle, handle
+from api.services import Parts
+from api.submission import accept as submit
+from domain import notification
+from domain.conversations.requests import Fire
+from domain.errors import Invalid, Refusal, Unavailable
+from domain.ids import derive_id, new_id
+from domain.task import TaskSpec, opening
+from store import conversations, idempotency, mailbox, sessions
+from store.idempotency import Answered
+
+AGAIN = ("mailbox-changed", "mailbox-empty")  # the rows and the conversation may disagree for a moment
+PAUSE_SECONDS = 0.3
+TITLE = "Outcomes of subagents"
+# of what the task before was configured with
+KEPT = ("sandbox", "approval_required", "dry_run", "retention", "external_tools")
+
+
+async def fire(parts: Parts, caller: Caller, conversation_id: str, wish: FireBody, once: Once) -> Turn:
+    if (before := await _fired_before(parts, caller, once)) is not None:
+        return before
+    try:
+        return await _fire(parts, caller, conversation_id, wish, once)
+    except Refusal:
+        # a repeat under way beside the first one finds the mailbox as that has left it: drained
+        if (before := await _fired_before(parts, caller, once)) is not None:
+            return before
+        raise
+
+
+async def _fired_before(parts: Parts, caller: Caller, once: Once) -> Turn | None:
+    """What an earlier request under this key has come to, if it made its session."""
+    known = await once.answered(parts.pool, caller.tenant)
+    if known is None:
+        return None
+    answer = Handle.model_validate_json(known)
+    made = await sessions.get(parts.pool, caller.tenant, answer.session_id)
+    return Turn(answer, replayed=True) if made is not None else None
+
+
+async def _fire(parts: Parts, caller: Caller, conversation_id: str, wish: FireBody, once: Once) -> Turn:
+    await lookup.open_conversation(parts, caller, conversation_id)
+    await _pending(parts, caller, conversation_id)
+    document = await _document(parts, caller, conversation_id, wish)
+    answer = handle(new_id(), conversation_id)
+    if once.key is not None:
+        # the id is written down first, so that a repeat means this very session, whatever became of the answer
+        record = Answered(digest=once.digest, status=202, response=answer.model_dump_json())
+        stands = await idempotency.reserve(parts.pool, caller.tenant, once.key, record)
+        if stands.digest != once.digest:
+            raise reused()
+        answer = Handle.model_validate_json(stands.response)
+    try:
+        await _twice(parts, caller, wish, document, answer)
+    except Refusal:
+        if once.key is not None and await sessions.get(parts.pool, caller.tenant, answer.session_id) is None:
+            await idempotency.forget(parts.pool, caller.tenant, once.key)
+        raise
+    except Unavailable:
+        # the conversation may have written the session down before nobody answered; then it will run
+        if await sessions.get(parts.pool, caller.tenant, answer.session_id) is None:
+            raise
+    made = await sessions.get(parts.pool, caller.tenant, answer.session_id)
+    waits = made is not None and not made.live and not made.status.terminal
+    return Turn(answer.model_copy(update={"queued": waits}))
+
+
+async def _pending(parts: Parts, caller: Caller, conversation_id: str) -> list[str]:
+    pending = await mailbox.pending_for_fire(parts.pool, caller.tenant, conversation_id)
+    if not pending:
+        raise Invalid("The mailbox is empty: there is nothing to fire.", type="mailbox-empty")
+    return pending
+
+
+async def _twice(parts: Parts, caller: Caller, wish: FireBody, document: str, answer: Handle) -> None:
+    pool, tenant, session_id = parts.pool, caller.tenant, answer.session_id
+    message_id = derive_id(session_id, "words") if wish.input is not None else None
+    if message_id is not None:
+        thread = answer.conversation_id
+        await conversations.add_message(
+            pool, tenant, thread, thread, message_id, _words(wish), author=caller.name, taken_by=session_id
+        )
+    try:
+        try:
+            await _ask(parts, caller, wish, document, answer, message_id, attempt=1)
+        except Refusal as refusal:
+            if refusal.type not in AGAIN:
+                raise
+            await asyncio.sleep(PAUSE_SECONDS)
+            await _ask(parts, caller, wish, document, answer, message_id, attempt=2)
+    except Refusal as refusal:
+        if message_id is not None:
+            await conversations.drop_message(pool, tenant, message_id, taken_by=session_id)
+        if refusal.type == "conversation-busy":
+            raise await run.busy(parts, caller, refusal.extra["active_session"]["session_id"]) from None
+        raise
+
+
+async def _ask(
+    parts: Parts,
+    caller: Caller,
+    wish: FireBody,
+    document: str,
+    answer: Handle,
+    message_id: str | None,
+    attempt: int,
+) -> None:
+    pending = await _pending(parts, caller, answer.conversation_id)
+    await parts.door.fire(
+        caller.tenant,
+        answer.conversation_id,
+        Fire(
+            request_id=f"{answer.session_id}/{attempt}",
+            session_id=answer.session_id,
+            document=document,
+            pending=pending,
+            input=message_id,
+            queue=wish.if_busy == "queue",
+            live_quota=submit.live_quota(parts, caller),
+        ),
+    )
+
+
+def _words(wish: FireBody) -> str:
+    assert wish.input is not None
+    return opening(TaskSpec.model_construct(agent="", input=wish.input), [])
+
+
+async def _document(parts: Parts, caller: Caller, conversation_id: str, wish: FireBody) -> str:
+    """The continuation's row, as far as the conversation does not decide it."""
+    latest = await run.latest_of(parts, caller, conversation_id)
+    config = latest.spec.get("config", {})
+    spec = TaskSpec.model_validate(
+        {
+            "agent": wish.agent or latest.agent,
+            "input": wish.input if wish.input is not None else TITLE,
+            "config": {name: config[name] for name in KEPT if config.get(name) is not None},
+            # what bound the task binds its continuation
+            **{name: latest.spec[name] for name in ("permissions", "boundary") if latest.spec.get(name)},
+        }
+    )
+    task = await submit.check(parts, caller, spec, schema=False, variables=latest.variables)
+    place = submit.Place(transport=wish.transport, await_children=False, trigger="fire")
+    row = submit.row(task, latest.title, place, caller.created_by)
+    said = {**json.loads(row["spec"]), "input": wish.input}
+    said["config"] |= {name: config[name] for name in notification.CONFIG if name in config}
+    return json.dumps(
+        {**row, "spec": json.dumps(said), "workspace_id": latest.workspace_id, "ttl_ms": task.limits.ttl_ms}
+    )

@@ -1,0 +1,44 @@
+"""How a turn is answered: with a handle, or with the event stream of its session."""
+
+from typing import Any
+
+from fastapi import Request, Response
+
+from api.auth import Caller
+from api.conversations.run import Turn
+from api.http.accept_header import chosen
+from api.openapi import problems
+from api.schemas.conversations import Handle
+from api.services import Parts
+from api.streams.feeds import Feed
+from api.streams.sse import streaming
+
+EXAMPLE = 'event: task_submitted\ndata: {"type": "task_submitted", "seq": 1, "agent": "assistant"}\nid: 1\n\n'
+
+
+def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a door that runs a turn."""
+    stream = {"text/event-stream": {"schema": {"type": "string"}, "example": EXAMPLE}}
+    return {
+        **problems(*statuses),
+        200: {"description": "transport=sse: the session's events, until it has ended", "content": stream},
+        202: {"description": "transport=stream, or the words wait or went to the session at work", "model": Handle},
+    }
+
+
+def check_accept(request: Request, transport: str) -> None:
+    """Before anything is created: can the caller read what it asks for?"""
+    if transport == "sse":
+        chosen(request, "text/event-stream", "application/json")
+    else:
+        chosen(request, "application/json")
+
+
+def answer(parts: Parts, caller: Caller, turn: Turn, transport: str) -> Response:
+    handle = turn.handle
+    headers = {"X-Session-Id": handle.session_id, "X-Conversation-Id": handle.conversation_id}
+    if turn.replayed:
+        headers["Idempotent-Replayed"] = "true"
+    if transport == "sse" and not handle.queued and not handle.steered:
+        return streaming(parts, caller, Feed(caller.tenant, handle.session_id), headers=headers)
+    return Response(handle.model_dump_json(), 202, headers, media_type="application/json")

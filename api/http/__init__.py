@@ -1,0 +1,1 @@
+"""HTTP mechanics: middleware, bodies, problems, idempotency, paging."""

@@ -1,0 +1,42 @@
+"""What a caller is willing to read: the Accept header against what a route can say."""
+
+import re
+
+from fastapi import Request
+
+from api.http.problems import Unreadable
+
+_WEIGHT = re.compile(r"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?")
+
+
+def chosen(request: Request, *offers: str) -> str:
+    """The offer the caller prefers; the first where it does not care. None of them is a 406."""
+    header = request.headers.get("accept", "").strip() or "*/*"
+    ranges = [_range(part) for part in header.split(",") if part.strip()]
+    weighed = [(_weight(ranges, offer), offer) for offer in offers]
+    best = max(weight for weight, _ in weighed)
+    if best <= 0:
+        raise Unreadable(406, "not-acceptable", "This can be had in other media types.", allowed=list(offers))
+    return next(offer for weight, offer in weighed if weight == best)
+
+
+def accepts_json(request: Request) -> None:
+    chosen(request, "application/json")
+
+
+def _range(part: str) -> tuple[str, float]:
+    kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
+    weight = 1.0
+    for parameter in parameters:
+        if parameter.startswith("q="):
+            weight = float(parameter[2:]) if _WEIGHT.fullmatch(parameter[2:]) else 0.0
+    return kind, weight
+
+
+def _weight(ranges: list[tuple[str, float]], offer: str) -> float:
+    """The most specific range that matches decides."""
+    for wanted in (offer, offer.split("/")[0] + "/*", "*/*"):
+        weights = [weight for kind, weight in ranges if kind == wanted]
+        if weights:
+            return max(weights)
+    return 0.0

@@ -1,0 +1,53 @@
+"""Requests that may be repeated: what an Idempotency-Key stands for, and what it was answered."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Header
+from pydantic import BaseModel
+
+from api.http.problems import Unreadable
+from domain.errors import Invalid
+from store import idempotency
+from store.accepting import IdempotencyRecord
+from store.database import Pool
+
+Key = Annotated[str | None, Header(description="1 to 255 printable ASCII characters; kept for a day at the least")]
+
+
+def reused() -> Invalid:
+    return Invalid("This Idempotency-Key came with another request before.", type="idempotency-key-reused")
+
+
+@dataclass(frozen=True)
+class Once:
+    """A request by its key and by what it says."""
+
+    key: str | None
+    digest: str
+
+    @classmethod
+    def of(cls, route: str, body: BaseModel, key: str | None) -> "Once":
+        text = json.dumps(body.model_dump(mode="json", exclude_unset=True), sort_keys=True)
+        return cls(check_key(key), hashlib.sha256(f"{route}\n{text}".encode()).hexdigest())
+
+    async def answered(self, pool: Pool, tenant: str) -> str | None:
+        """What was accepted once is answered again, also if it would be refused today."""
+        known = await idempotency.find(pool, tenant, self.key) if self.key is not None else None
+        if known is not None and known.digest != self.digest:
+            raise reused()
+        return known.response if known else None
+
+    def record(self, response: str) -> IdempotencyRecord | None:
+        if self.key is None:
+            return None
+        return IdempotencyRecord(key=self.key, digest=self.digest, status=202, response=response)
+
+
+def check_key(key: str | None) -> str | None:
+    if key is not None and not (1 <= len(key) <= 255 and key.isascii() and key.isprintable()):
+        detail = "An Idempotency-Key has 1 to 255 printable ASCII characters."
+        raise Unreadable(400, "idempotency-key-invalid", detail)
+    return key

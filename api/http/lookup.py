@@ -1,0 +1,69 @@
+"""What a path or a body names; unknown, malformed and foreign ids look the same."""
+
+from api.auth import ANONYMOUS, Caller
+from api.services import Parts
+from domain.errors import Conflict, Gone, NotAllowed, NotFound
+from domain.ids import is_id
+from store import conversations, sessions
+from store.conversations import Conversation
+from store.keys import Right
+from store.sessions import Session
+
+
+async def session_of(parts: Parts, caller: Caller, session_id: str) -> Session:
+    session = await sessions.get(parts.pool, caller.tenant, session_id) if is_id(session_id) else None
+    if session is None:
+        raise NotFound()
+    return session
+
+
+def check_kept(session: Session) -> None:
+    """Its content is still there."""
+    if session.content_removed_at is not None:
+        raise Gone(
+            "The content of this task was removed when it had been kept long enough; the task itself still says how it "
+            "ended.",
+            task_status=session.status,
+            reason=session.reason,
+            content_removed_at=session.content_removed_at.isoformat(),
+        )
+
+
+async def own_session(parts: Parts, caller: Caller, session_id: str) -> Session:
+    """One that the caller may act on."""
+    session = await session_of(parts, caller, session_id)
+    check_owner(caller, session)
+    return session
+
+
+def check_owner(caller: Caller, session: Session) -> None:
+    """What another key started is for supervisors; what was started without a key belongs to nobody."""
+    if session.created_by not in (caller.created_by, ANONYMOUS.created_by) and not caller.may(Right.SUPERVISE):
+        detail = "Another key started this; that needs a key with the right supervise."
+        raise NotAllowed(detail, needed=[Right.SUPERVISE])
+
+
+async def own_conversation(parts: Parts, caller: Caller, conversation_id: str) -> Conversation:
+    """One that the caller may stop: its first session decides."""
+    found = await conversation_of(parts, caller, conversation_id)
+    check_owner(caller, await session_of(parts, caller, conversation_id))
+    return found
+
+
+async def conversation_of(parts: Parts, caller: Caller, conversation_id: str) -> Conversation:
+    found = await conversations.get(parts.pool, caller.tenant, conversation_id) if is_id(conversation_id) else None
+    if found is None:
+        raise NotFound("There is no such conversation.", type="unknown-conversation")
+    return found
+
+
+async def open_conversation(parts: Parts, caller: Caller, conversation_id: str) -> Conversation:
+    """One that still takes requests."""
+    found = await conversation_of(parts, caller, conversation_id)
+    if found.status == "terminated":
+        raise terminated()
+    return found
+
+
+def terminated() -> Conflict:
+    return Conflict("The conversation was terminated.", type="conversation-terminated")

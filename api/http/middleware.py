@@ -1,0 +1,144 @@
+"""What every request passes: limits of its head, the caller's identity, and a problem for whatever goes wrong."""
+
+import logging
+import re
+import time
+from collections import defaultdict
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api import auth
+from api.http.problems import Unreadable, respond, type_name
+from api.services import Parts
+from domain.ids import new_id
+from domain.policy.addresses import is_loopback
+
+log = logging.getLogger("errand.access")
+
+MAX_URL = 4_096
+MAX_HEADERS = 16_384
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # probes carry no key, and learn only what is up
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+_CREDENTIAL = re.compile(r"(?:^|&)(?:key|api_?key|token|access_token|authorization)=|ek_[0-9a-z]{12}_", re.IGNORECASE)
+
+Headers = dict[str, list[str]]
+
+
+class Gate:
+    """The only middleware: plain ASGI, so that streams pass through unbuffered."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await (self._socket if scope["type"] == "websocket" else self._app)(scope, receive, send)
+            return
+        headers = _headers(scope)
+        visit = _Visit(scope, send, headers)
+        try:
+            check_head(scope, headers)
+            await self._admit(scope, headers)
+            await self._app(scope, receive, visit.send)
+        except ClientDisconnect:
+            visit.status = 499
+        except Exception as error:
+            if visit.begun:  # too late for a problem: the connection is cut, and a reader resumes
+                log.warning("%s: %s after the answer began", visit.request_id, type_name(error))
+                raise
+            await respond(error, visit.request_id)(scope, receive, visit.send)
+        finally:
+            visit.tell()
+
+    async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As a request: what is refused before the socket opens is answered with a problem."""
+        headers, opened = _headers(scope), False
+
+        async def watched(message: Message) -> None:
+            nonlocal opened
+            opened = opened or message["type"] == "websocket.accept"
+            await send(message)
+
+        try:
+            check_head(scope, headers)
+            await self._admit(scope, headers)
+            await self._app(scope, receive, watched)
+        except Exception as error:
+            if opened:
+                raise
+            await respond(error, new_id())(scope, receive, send)
+
+    async def _admit(self, scope: Scope, headers: Headers) -> None:
+        if scope["path"] in OPEN_PATHS:
+            return
+        parts: Parts = scope["app"].state.parts
+        settings = parts.settings
+        scope.setdefault("state", {})["caller"] = await auth.identify(
+            headers, parts.pool, open=is_loopback(settings.host), per_minute=settings.requests_per_minute
+        )
+
+
+def check_head(scope: Scope, headers: Headers) -> None:
+    """Whatever can be refused before anything is looked up."""
+    query: bytes = scope["query_string"]
+    if len(scope.get("raw_path") or scope["path"].encode()) + len(query) > MAX_URL:
+        raise Unreadable(414, "uri-too-long", f"A URL may have {MAX_URL} bytes.")
+    if sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > MAX_HEADERS:
+        raise Unreadable(431, "headers-too-large", f"All headers together may have {MAX_HEADERS} bytes.")
+    hosts = headers.get("host", [])
+    if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
+        raise Unreadable(400, "bad-request", "One valid Host header is needed.")
+    if "transfer-encoding" in headers and "content-length" in headers:
+        raise Unreadable(400, "bad-request", "Content-Length and Transfer-Encoding exclude each other.")
+    if any("\x00" in value for values in headers.values() for value in values):
+        raise Unreadable(400, "bad-request", "A header holds a NUL.")
+    if _CREDENTIAL.search(query.decode("latin-1")):
+        raise Unreadable(400, "credential-in-url", "Send a key in the Authorization header only; revoke this one.")
+
+
+def _headers(scope: Scope) -> Headers:
+    headers: Headers = defaultdict(list)
+    for name, value in scope["headers"]:
+        headers[name.decode("latin-1").lower()].append(value.decode("latin-1"))
+    return headers
+
+
+class _Visit:
+    """One request as the log and the metrics see it: never its query, its body or a secret."""
+
+    def __init__(self, scope: Scope, send: Send, headers: Headers) -> None:
+        sent = "".join(headers.get("x-request-id", []))
+        self.request_id = sent if _REQUEST_ID.fullmatch(sent) else new_id()
+        self.status = 500
+        self.begun = False
+        self._scope = scope
+        self._send = send
+        self._started = time.perf_counter()
+        self._seconds = 0.0
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.begun = True
+            self.status = message["status"]
+            self._seconds = time.perf_counter() - self._started
+            added = {b"x-request-id": self.request_id.encode(), b"x-content-type-options": b"nosniff"}
+            if not any(name == b"cache-control" for name, _ in message["headers"]):
+                added[b"cache-control"] = b"no-store"  # states change, and belong to one tenant
+            message["headers"] = [*message["headers"], *added.items()]
+        await self._send(message)
+
+    def tell(self) -> None:
+        # the route's pattern, not the path: a path may hold anything
+        route: str = getattr(self._scope.get("route"), "path", "(none)")
+        method: str = self._scope["method"]
+        method = method if method in _METHODS else "OTHER"
+        caller: auth.Caller | None = self._scope.get("state", {}).get("caller")
+        parts: Parts = self._scope["app"].state.parts
+        parts.metrics.answered(method, route, self.status, self._seconds)
+        who = caller.created_by if caller else "-"
+        log.info("%s %s %d %.0fms by %s %s", method, route, self.status, self._seconds * 1_000, who, self.request_id)
+
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

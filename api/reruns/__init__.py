@@ -1,0 +1,1 @@
+"""Reruns of a task from one of its steps."""

@@ -1,0 +1,1 @@
+"""Event feeds over server-sent events and WebSocket."""

@@ -1,0 +1,1 @@
+"""Accepting a task: validation first, then one transaction."""

@@ -1,0 +1,48 @@
+"""The budget that a whole conversation shares: what a task may ask for, and how it is written down."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from api.http.problems import finding
+from domain.errors import Invalid
+from domain.limits.budget import KINDS
+from domain.task import TaskConfig, TreeConfig
+from settings import Settings
+
+
+def check(config: TaskConfig, settings: Settings) -> None:
+    """A part cannot have more than the whole."""
+    whole = config.tree or TreeConfig()
+    beyond = [
+        finding(f"/config/tree/max_{kind}", "out_of_range", "beyond what this platform allows", [f"..{ceiling}"])
+        for kind, ceiling in ceilings(settings).items()
+        if (wanted := getattr(whole, f"max_{kind}")) is not None and wanted > ceiling
+    ]
+    if beyond:
+        raise Invalid("A limit is out of range.", errors=beyond)
+    over = [
+        finding(f"/config/{name}", "out_of_range", f"more than /config/tree/{name} allows", [f"..{most}"])
+        for name in ("ttl", "max_steps", "max_tokens", "max_cost_usd", "max_tool_calls")
+        if (most := getattr(whole, name)) is not None and (getattr(config, name) or 0) > most
+    ]
+    if over:
+        raise Invalid("A task cannot have more than it shares with its subagents.", errors=over)
+
+
+def ceilings(settings: Settings) -> dict[str, float]:
+    """What a whole conversation may use at the most, of each kind that the operator bounds."""
+    found = {kind: getattr(settings, f"max_tree_{kind}") for kind in KINDS}
+    return {kind: ceiling for kind, ceiling in found.items() if ceiling is not None}
+
+
+def budget(config: TaskConfig, now: datetime, settings: Settings) -> dict[str, Any] | None:
+    """The budget that the whole conversation shares, as it is written down."""
+    most = {f"max_{kind}": ceiling for kind, ceiling in ceilings(settings).items()}
+    if config.tree is None and not most:
+        return None
+    wanted = config.tree or TreeConfig()
+    limits = most | wanted.model_dump(exclude={"ttl"}, exclude_none=True)
+    ends = (now + timedelta(milliseconds=wanted.ttl)).isoformat() if wanted.ttl else None
+    # a conversation that has a budget keeps it unless a task brings another
+    standing = config.tree is None
+    return {**limits, "deadline": ends, "low_percent": settings.budget_low_percent, "standing": standing}

@@ -1,0 +1,223 @@
+"""What a submitted task must satisfy, one rule per function; each refusal says what would be allowed."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError, best_match
+from jsonschema.validators import validator_for
+
+from api.http.problems import Unreadable, finding
+from api.http.strict_json import join
+from api.submission import budgets as tree_rules
+from api.submission.file_names import check_name
+from domain.agents.definition import AgentDefinition, Mode
+from domain.agents.prices import PriceTable
+from domain.errors import Invalid
+from domain.policy.rules import Action
+from domain.sessions.input_request import OnExpiry
+from domain.sessions.session import AgentRef, Limits, SandboxMode
+from domain.task import TaskSpec, TreeConfig
+from settings import Settings
+from store import agents, files, sessions, workers
+from store.database import Pool
+from store.sessions import Session
+from store.workspaces import Manifest
+
+FILE_MODE = 0o644
+MAX_FINDINGS = 20
+
+
+def check_length(body: Any, limit: int) -> None:
+    """The input may be shorter than the body allows; this is told apart from fields that are wrong."""
+    value = body.get("input") if isinstance(body, dict) else None
+    if isinstance(value, str) and len(value) > limit:
+        raise Unreadable(413, "input-too-long", f"The input may have {limit} characters.", limit=limit)
+
+
+def supervision(spec: TaskSpec, definition: AgentDefinition) -> dict[str, Any]:
+    """The rules a session works under, and whether it may turn to people."""
+    layers = [spec.permissions, *(spec.boundary.layers() if spec.boundary else [])]
+    # whoever submits a task that wants approvals is there to give them
+    attended = spec.config.approval_required or any(rule.action is Action.ASK for rule in spec.permissions)
+    return {
+        "rules": json.dumps([[rule.model_dump(mode="json") for rule in layer] for layer in layers if layer]),
+        "may_ask": definition.may_ask or attended,
+        "approval_required": spec.config.approval_required,
+    }
+
+
+async def agent(pool: Pool, tenant: str, name: str) -> tuple[AgentRef, AgentDefinition]:
+    found = await agents.current(pool, tenant, name)
+    if found is not None and found[1].mode is not Mode.SUBAGENT:
+        return found
+    startable = [ref.name for ref, one in await agents.all_current(pool, tenant) if one.mode is not Mode.SUBAGENT]
+    if found is not None:
+        problem = finding("/agent", "subagent_only", "only other agents start this one", startable)
+        raise Invalid("This agent cannot be started by a caller.", type="invalid-spec", errors=[problem])
+    problem = finding("/agent", "unknown_agent", "there is no such agent", startable)
+    raise Invalid("There is no such agent.", type="unknown-agent", errors=[problem])
+
+
+def check_input(definition: AgentDefinition, value: object) -> None:
+    """The input against the agent's schema; messages quote the schema, never the input."""
+    schema = definition.input_schema
+    if schema is None:
+        return
+    if found := _misfits(schema, value):
+        raise Invalid("The input does not fit the agent's input schema.", errors=found)
+
+
+def check_answer(schema: dict[str, Any], value: object) -> None:
+    if found := _misfits(schema, value):
+        raise Invalid("The answer does not fit the request's answer schema.", errors=found)
+
+
+def as_json(value: object) -> str:
+    return json.dumps(value)
+
+
+def _misfits(schema: dict[str, Any], value: object) -> list[dict[str, Any]]:
+    validator = validator_for(schema, default=Draft202012Validator)(schema)
+    errors = (error for error, _ in zip(_decisive(validator, value), range(MAX_FINDINGS), strict=False))
+    found = {(entry["pointer"], entry["code"]): entry for error in errors for entry in _of_schema(error)}
+    return list(found.values())[:MAX_FINDINGS]
+
+
+def _decisive(validator: Any, value: object) -> Iterator[ValidationError]:
+    for error in validator.iter_errors(value):
+        yield best_match([error]) or error  # of several alternatives, the nearest one
+
+
+def _of_schema(error: ValidationError) -> list[dict[str, Any]]:
+    pointer = "/input"
+    for part in error.absolute_path:
+        pointer = join(pointer, str(part))
+    keyword = str(error.validator)
+    rule: Any = error.validator_value
+    given: Any = error.instance
+    if keyword == "not" and rule == {}:  # a field that the schema forbids in this place
+        return [finding(pointer, "excluded", "this does not go together with the rest")]
+    if keyword == "required":
+        return [finding(join(pointer, name), keyword, "this field is required") for name in rule if name not in given]
+    if keyword == "additionalProperties":
+        known = error.schema.get("properties", {}) if isinstance(error.schema, dict) else {}
+        strange = [name for name in given if name not in known]
+        return [
+            finding(join(pointer, name), "unknown_field", "there is no such field", sorted(known)) for name in strange
+        ]
+    if keyword in ("enum", "type", "const"):
+        return [finding(pointer, keyword, f"the {keyword} does not fit", rule if isinstance(rule, list) else [rule])]
+    bound = f" {rule}" if isinstance(rule, int | float | str) else ""
+    return [finding(pointer, keyword, f"must satisfy {keyword}{bound}"[:300])]
+
+
+def models(spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> list[str]:
+    """The task's model, else the agent's, else the default; then the fallbacks."""
+    first = spec.config.model or definition.model or settings.default_model
+    return list(dict.fromkeys([first, *definition.fallback_models]))
+
+
+def limits(spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> Limits:
+    """What the task asks for, else what the agent has, else the defaults; never beyond the platform's ceilings."""
+    wanted, own, default = spec.config, definition.limits, Limits()
+    over = [
+        finding(f"/config/{name}", "out_of_range", "beyond what this platform allows", [f"{low}..{ceiling}"])
+        for name, value, low, ceiling in (
+            ("ttl", wanted.ttl, 1_000, settings.max_ttl_ms),
+            ("max_steps", wanted.max_steps, 1, settings.max_steps),
+            ("max_tokens", wanted.max_tokens, 1, settings.max_tokens),
+            ("max_cost_usd", wanted.max_cost_usd, 0, settings.max_cost_usd),
+        )
+        if value is not None and value > ceiling
+    ]
+    if over:
+        raise Invalid("A limit is out of range.", errors=over)
+    tree_rules.check(wanted, settings)
+    ttl_ms = min(wanted.ttl or own.ttl_ms or default.ttl_ms, settings.max_ttl_ms)
+    check_waiting(spec, min(ttl_ms, (wanted.tree and wanted.tree.ttl) or ttl_ms))
+    cost = wanted.max_cost_usd if wanted.max_cost_usd is not None else own.cost_usd
+    return Limits(
+        ttl_ms=ttl_ms,
+        steps=min(wanted.max_steps or own.steps or default.steps, settings.max_steps),
+        tokens=min(wanted.max_tokens or own.tokens or settings.max_tokens, settings.max_tokens),
+        cost_usd=min(cost, settings.max_cost_usd) if cost is not None else None,
+        tool_calls=wanted.max_tool_calls or own.tool_calls,
+        repeats_warning=settings.loop_warning,
+        repeats=settings.loop_limit,
+        denied=settings.denied_limit or None,
+    )
+
+
+def check_waiting(spec: TaskSpec, ttl_ms: int) -> None:
+    """What is to happen when nobody answers must have a moment at which it can happen."""
+    wanted, then = spec.config.input_timeout, spec.config.on_input_timeout
+    if wanted is not None and wanted > ttl_ms:
+        problem = finding("/config/input_timeout", "out_of_range", "longer than the task lives", [f"1000..{ttl_ms}"])
+        raise Invalid("A question cannot wait longer than the task lives.", errors=[problem])
+    if then in (OnExpiry.DENY, OnExpiry.DEFAULT) and wanted is None:
+        problem = finding("/config/on_input_timeout", "needs", "this needs an input_timeout", ["cancel"])
+        raise Invalid("Without an input_timeout, a question waits until the task ends.", errors=[problem])
+
+
+def check_plan(spec: TaskSpec, definition: AgentDefinition) -> None:
+    """Whoever wants to approve a plan needs an agent that can submit one."""
+    if spec.config.approval_required and "update_plan" not in definition.tools:
+        problem = finding("/config/approval_required", "unavailable", "this agent has no update_plan", [False])
+        raise Invalid("This agent cannot submit a plan.", errors=[problem])
+
+
+def check_prices(
+    limits: Limits, tree: TreeConfig | None, models: list[str], prices: PriceTable, settings: Settings
+) -> None:
+    """A budget in money holds only where every model that may be asked has a price."""
+    shared = settings.max_tree_cost_usd is not None or (tree is not None and tree.max_cost_usd is not None)
+    if (limits.cost_usd is not None or shared) and any(prices.price(model) is None for model in models):
+        detail = "A cost budget needs a price for the model and for each of its fallbacks."
+        pointer = "/config/max_cost_usd" if limits.cost_usd is not None else "/config/tree/max_cost_usd"
+        problem = finding(pointer, "unpriced_model", detail, sorted(prices.models))
+        raise Invalid(detail, type="unpriced-model", errors=[problem])
+
+
+async def check_sandbox(pool: Pool, spec: TaskSpec) -> None:
+    if spec.config.sandbox is None:
+        return
+    seen = await workers.fresh(pool)
+    if any(sandbox != "none" for sandbox, _ in seen.values()):
+        return
+    why = "no worker on this platform has a sandbox" if seen else "no worker is up that could say which sandbox it has"
+    problem = finding("/config/sandbox", "unavailable", why, [])
+    modes = ", ".join(SandboxMode)
+    raise Invalid(f"The sandbox ({modes}) is not available: {why}.", type="not-available", errors=[problem])
+
+
+async def manifest(pool: Pool, tenant: str, spec: TaskSpec) -> Manifest:
+    """The files of the context as the workspace will hold them."""
+    found = await files.find(pool, tenant, spec.context.files) if spec.context.files else {}
+    result: Manifest = {}
+    for place, file_id in enumerate(spec.context.files):
+        pointer = f"/context/files/{place}"
+        file = found.get(file_id)
+        if file is None:
+            raise Invalid("A file does not exist.", errors=[finding(pointer, "not_found", "there is no such file")])
+        if file.name in result:
+            raise Invalid("Two files have one name.", errors=[finding(pointer, "duplicate_name", "names must differ")])
+        check_name(file.name, pointer)
+        result[file.name] = {"sha256": file.sha256, "size": file.size, "mode": FILE_MODE}
+    return result
+
+
+async def previous(pool: Pool, tenant: str, spec: TaskSpec) -> Session | None:
+    """The finished session whose knowledge this one continues from."""
+    wanted = spec.context.history_session
+    if wanted is None:
+        return None
+    found = await sessions.get(pool, tenant, wanted)
+    pointer = "/context/history_session"
+    if found is None:
+        raise Invalid("A session does not exist.", errors=[finding(pointer, "not_found", "there is no such session")])
+    if not found.status.terminal:
+        problem = finding(pointer, "not_terminal", "only a session that has ended can be continued from")
+        raise Invalid("A session has not ended.", errors=[problem])
+    return found

@@ -1,0 +1,53 @@
+"""What a task brings along: tools that its caller answers, and values for the variables of its agent."""
+
+import json
+from typing import Any
+
+from api.http.problems import finding
+from api.submission import rules as submission_rules
+from domain.agents.definition import AgentDefinition
+from domain.errors import Invalid
+from domain.external_tool import ExternalTool, tool_problems
+from domain.task import TaskSpec
+from store import agents
+from store.database import Pool
+
+
+async def columns(pool: Pool, spec: TaskSpec, definition: AgentDefinition, before: dict[str, str]) -> dict[str, Any]:
+    """Of a session's row: rules, tools and variables; `before` are those that the thread knows already."""
+    supervision = submission_rules.supervision(spec, definition)
+    values, missing = variables(spec, definition, before, supervision["may_ask"])
+    return {
+        **supervision,
+        "external_tools": json.dumps([tool.model_dump() for tool in await _tools(pool, spec, definition)]),
+        "variables": json.dumps(values),
+        "missing": json.dumps(missing),
+    }
+
+
+async def _tools(pool: Pool, spec: TaskSpec, definition: AgentDefinition) -> list[ExternalTool]:
+    """The agent's, and the task's own, which may say more of one by the same name."""
+    given = spec.config.external_tools
+    if given and (found := tool_problems("config.external_tools", given, await agents.known_tools(pool))):
+        problems = [finding("/" + one.field.replace(".", "/"), "invalid", one.message, one.allowed) for one in found]
+        raise Invalid("An external tool cannot be used.", errors=problems[:50])
+    return list({tool.name: tool for tool in (*definition.external_tools, *given)}.values())
+
+
+def variables(
+    spec: TaskSpec, definition: AgentDefinition, before: dict[str, str], may_ask: bool
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The values there are, and the descriptions of those to be asked for; nobody to ask is a refusal."""
+    given, known = spec.context.variables, definition.variables
+    if unknown := [name for name in given if name not in known]:
+        problems = [
+            finding(f"/context/variables/{name}", "unknown_variable", "there is none", sorted(known))
+            for name in unknown
+        ]
+        raise Invalid("The agent has no such variables.", errors=problems)
+    values = {name: value for name, value in (before | given).items() if name in known}
+    missing = {name: one.description for name, one in known.items() if one.required and name not in values}
+    if missing and not may_ask:
+        problems = [finding(f"/context/variables/{name}", "missing", words) for name, words in missing.items()]
+        raise Invalid("The agent needs variables, and may not ask for them.", type="missing-variables", errors=problems)
+    return values, missing

@@ -1,0 +1,1 @@
+"""What reads return, put together from rows."""

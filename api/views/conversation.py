@@ -1,0 +1,71 @@
+"""A conversation as a whole: put together from its rows, without asking a worker."""
+
+from api.auth import Caller
+from api.schemas.conversations import (
+    ActiveSession,
+    ConversationRecord,
+    MailboxState,
+    ModelUsage,
+    SessionBranch,
+    kind_of,
+    stream_key,
+)
+from api.services import Parts
+from store import conversation_reads, input_requests, mailbox
+from store.conversation_reads import Branch
+from store.conversations import Conversation
+
+MOST = 1_000  # sessions, and threads
+
+
+async def whole(parts: Parts, caller: Caller, found: Conversation) -> ConversationRecord:
+    pool, tenant = parts.pool, caller.tenant
+    branches = await conversation_reads.branches(pool, tenant, found.id, MOST + 1)
+    threads = await conversation_reads.threads(pool, tenant, found.id, MOST + 1)
+    usage = await conversation_reads.usage_by_model(pool, tenant, found.id)
+    complete = len(branches) <= MOST and len(threads) <= MOST
+    branches = branches[-MOST:]
+    root = [branch for branch in branches if branch.thread_id == found.id]
+    active = next((branch for branch in root if branch.live), None)
+    return ConversationRecord(
+        conversation_id=found.id,
+        title=found.title,
+        status=found.status,
+        delivery=found.delivery,
+        metadata=found.metadata,
+        created_at=found.created_at,
+        updated_at=found.updated_at,
+        latest_session=root[-1].session_id if root else None,
+        active_session=_active(active) if active else None,
+        live_sessions=[branch.session_id for branch in branches if branch.live],
+        input_requests=await input_requests.find(pool, tenant, conversation_id=found.id),
+        mailbox=MailboxState(pending_count=await mailbox.pending_count(pool, tenant, found.id)),
+        usage={
+            model: ModelUsage(requests=used.llm_calls, **used.model_dump(exclude={"llm_calls", "tool_invocations"}))
+            for model, used in usage.items()
+        },
+        threads=threads[:MOST],
+        sessions=tree(branches),
+        complete=complete,
+    )
+
+
+def _active(branch: Branch) -> ActiveSession:
+    return ActiveSession(
+        session_id=branch.session_id, stream_key=stream_key(branch.session_id), transport=branch.transport
+    )
+
+
+def tree(branches: list[Branch]) -> list[SessionBranch]:
+    """Subagents under the session that started them; one whose starter is not shown stands at the top."""
+    nodes = {branch.session_id: _node(branch) for branch in branches}
+    top: list[SessionBranch] = []
+    for node in nodes.values():
+        spawner = nodes.get(node.spawned_by or "")
+        (spawner.children if spawner else top).append(node)
+    return top
+
+
+def _node(branch: Branch) -> SessionBranch:
+    kind = kind_of(branch.spawned_by, branch.blocking, branch.transport)
+    return SessionBranch(kind=kind, **branch.model_dump(exclude={"blocking", "delivery"}))

@@ -1,0 +1,105 @@
+"""What GET /tasks/{id}/result answers: what came of a task, what it did, and what it rests on."""
+
+import json
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from api.schemas.tasks import TaskError, task_error
+from domain.sessions.acceptance import CriterionVerdict
+from domain.sessions.effects import EffectRecord, Source
+from domain.sessions.session import Reason, Status
+from store.effects import Ledger
+from store.files import File
+from store.sessions import Session
+
+
+class Artifact(BaseModel):
+    type: str
+    name: str
+    url: str
+    size: int
+    media_type: str
+    file_id: str
+
+
+class ResultUsage(BaseModel):
+    duration_ms: int
+    llm_calls: int
+    tool_invocations: int
+    tokens_consumed: int
+    cost_usd: float | None = Field(description="null: unknown, because some model has no price")
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+
+
+class BasedOn(BaseModel):
+    """What a result rests on, and when each of it was read: so that it can be seen whether it is out of date."""
+
+    agent: str
+    agent_version: int
+    models: list[str] = Field(description="those that really answered")
+    sources: list[Source]
+
+
+class TaskResult(BaseModel):
+    task_id: str
+    status: Status
+    reason: Reason | None
+    partial: bool
+    output: Any = Field(description="text; JSON if the agent has an output schema and the task completed")
+    error: TaskError | None
+    acceptance: list[CriterionVerdict] | None = Field(
+        default=None, description="the newest verdict on each criterion; null: none was checked"
+    )
+    artifacts: list[Artifact]
+    effects: list[EffectRecord] = Field(description="what was really done; in a dry run, what would have been")
+    effects_complete: bool = Field(description="false: there are more of them")
+    based_on: BasedOn
+    audit_log: list[dict[str, Any]]
+    audit_log_complete: bool = Field(description="false: the log is longer; GET …/events has all of it")
+    usage: ResultUsage
+
+
+def task_result(
+    session: Session,
+    files: list[File],
+    ledger: Ledger,
+    based_on: BasedOn,
+    audit: list[dict[str, Any]],
+    complete: bool,
+) -> TaskResult:
+    usage, began = session.usage, session.started_at or session.created_at
+    taken = (session.ended_at or session.updated_at) - began
+    return TaskResult(
+        task_id=session.id,
+        status=session.status,
+        reason=session.reason,
+        partial=session.partial,
+        output=json.loads(session.output) if session.typed and session.output else session.output,
+        error=task_error(session),
+        artifacts=[artifact(file) for file in files],
+        effects=ledger.items,
+        effects_complete=ledger.complete,
+        based_on=based_on,
+        audit_log=audit,
+        audit_log_complete=complete,
+        usage=ResultUsage(
+            duration_ms=max(0, round(taken.total_seconds() * 1_000)),
+            tokens_consumed=usage.tokens,
+            **usage.model_dump(),
+        ),
+    )
+
+
+def artifact(file: File) -> Artifact:
+    return Artifact(
+        type=file.type,
+        name=file.name,
+        url=f"/files/{file.id}",
+        size=file.size,
+        media_type=file.media_type,
+        file_id=file.id,
+    )

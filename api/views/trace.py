@@ -1,0 +1,174 @@
+"""Traces: put together from a session's events, replies and tool calls, without asking a worker."""
+
+import json
+from collections import defaultdict
+from datetime import datetime
+from typing import Any
+
+from domain.events.events import Recorded
+from domain.ids import derive_id
+from domain.sessions.session import Usage
+from domain.sessions.trace import Mark, ModelSpan, StepTrace, ToolSpan, Trace
+from store import events, sessions, traces
+from store.database import Pool
+from store.sessions import Session
+from store.traces import CallRow, ReplyRow
+
+MOST_SESSIONS = 200
+MOST_EVENTS = 20_000
+NOT_RUN = "not_run"
+MARKS: dict[str, str] = {  # an event that is shown as a mark -> the field with its words
+    "replanning": "reason",
+    "progress": "message",
+    "model_retry": "reason",
+    "model_switched": "to_model",
+    "context_compacted": "summary",
+    "input_required": "question",
+    "input_reminder": "question",
+    "input_escalated": "to",
+    "input_received": "by",
+    "input_expired": "kind",
+    "message_received": "preview",
+    "artifact_saved": "name",
+    "cancel_requested": "reason",
+    "budget_low": "budget",
+    "subagent_budget_exceeded": "reason",
+    "anomaly": "kind",
+    "acceptance_checked": "passed",
+}
+
+
+class Tracer:
+    """One trace, with the traces of all subagents below it, as far as there is room for them."""
+
+    def __init__(self, pool: Pool, tenant: str, chars: int) -> None:
+        self._pool = pool
+        self._tenant = tenant
+        self._chars = chars
+        self._room = MOST_SESSIONS
+
+    async def trace(self, session: Session) -> Trace:
+        log = await events.audit(self._pool, self._tenant, session.id, MOST_EVENTS + 1)
+        replies = await traces.replies(self._pool, self._tenant, session.id, MOST_EVENTS)
+        calls = await traces.calls(self._pool, self._tenant, session.id, MOST_EVENTS)
+        children, whole = await self._children(session)
+        steps = self._steps(log, session.created_at)
+        self._add_tools(steps, replies, calls, children)
+        shared = {name: getattr(session, name) for name in Trace.model_fields if hasattr(session, name)}
+        return Trace(
+            **shared,
+            session_id=session.id,
+            name=session.subagent_name,
+            rerun_of=session.rerun,
+            steps=_nested(steps, {reply.step: reply.line for reply in replies}),
+            marks=[mark for event in log if (mark := self._mark(event))],
+            sessions=list(children.values()),
+            complete=whole and len(log) <= MOST_EVENTS and all(child.complete for child in children.values()),
+        )
+
+    async def _children(self, session: Session) -> tuple[dict[str, Trace], bool]:
+        found: dict[str, Trace] = {}
+        ids = await traces.spawned(self._pool, self._tenant, session.id, MOST_SESSIONS + 1)
+        for child_id in ids:
+            if self._room <= 0:
+                return found, False
+            self._room -= 1
+            child = await sessions.get(self._pool, self._tenant, child_id)
+            assert child is not None
+            found[child_id] = await self.trace(child)
+        return found, True
+
+    def _steps(self, log: list[Recorded], began: datetime) -> dict[int, StepTrace]:
+        """The steps with their model calls: each call ends with the event that says what it used."""
+        steps: dict[int, StepTrace] = {}
+        said: dict[int, dict[str, Any]] = defaultdict(dict)
+        for event in log:
+            data = event.data
+            if "step" not in data:
+                continue
+            number = data["step"]
+            step = steps.setdefault(number, StepTrace(step=number, started_at=event.at))
+            if event.type in ("thinking", "message", "context_compacted"):
+                kind = "thinking" if event.type == "thinking" else "text"
+                said[number][kind] = self._short(data.get("text") or data.get("summary") or "")
+            elif event.type == "attempt_reset":
+                said[number]["attempts"] = data["attempt"]
+            elif event.type == "usage_updated":
+                begun = step.models[-1].ended_at if step.models else step.started_at
+                step.models.append(
+                    ModelSpan(
+                        model=data["model"],
+                        started_at=begun,
+                        ended_at=event.at,
+                        usage=Usage(**data["call"]),
+                        **said.pop(number, {}),
+                    )
+                )
+        return steps
+
+    def _add_tools(
+        self,
+        steps: dict[int, StepTrace],
+        replies: list[ReplyRow],
+        calls: list[CallRow],
+        children: dict[str, Trace],
+    ) -> None:
+        made = {(call.node, call.call_index): call for call in calls}
+        for reply in replies:
+            if reply.step not in steps:
+                continue
+            step = steps[reply.step]
+            blocks = [block for block in json.loads(reply.body)["content"] if block["type"] == "tool_use"]
+            for index, block in enumerate(blocks):
+                span = self._tool(step, index, block, made.get((reply.id, index)))
+                if (child := children.pop(derive_id(reply.id, "child", index), None)) is not None:
+                    span.sessions.append(child)
+                step.tools.append(span)
+            _begin_after_tools(step)
+
+    def _tool(self, step: StepTrace, index: int, block: dict[str, Any], call: CallRow | None) -> ToolSpan:
+        asked_at = step.models[-1].ended_at if step.models else step.started_at
+        return ToolSpan(
+            index=index,
+            tool=block["name"],
+            arguments=self._short(json.dumps(block["input"], ensure_ascii=False)),
+            effect=call.effect if call else "",
+            state=call.state if call else NOT_RUN,
+            result=self._short(call.result) if call else "",
+            started_at=call.started_at if call else asked_at,
+            ended_at=call.ended_at if call else asked_at,
+        )
+
+    def _mark(self, event: Recorded) -> Mark | None:
+        if event.type == "plan_updated":
+            words = "; ".join(f"{step['title']} ({step['status']})" for step in event.data["steps"])
+            return Mark(at=event.at, type=event.type, text=self._short(words))
+        if event.type not in MARKS:
+            return None
+        return Mark(at=event.at, type=event.type, text=self._short(str(event.data.get(MARKS[event.type], ""))))
+
+    def _short(self, text: str) -> str:
+        left = len(text) - self._chars
+        return text if left <= 0 else f"{text[: self._chars]}… [{left} more characters]"
+
+
+def _begin_after_tools(step: StepTrace) -> None:
+    """A further model call of a step, for instance a farewell, begins when the tools before it have ended."""
+    for span in step.models[1:]:
+        ends = [tool.ended_at for tool in step.tools if tool.ended_at and tool.ended_at <= span.ended_at]
+        span.started_at = max([span.started_at, *ends])
+
+
+def _nested(steps: dict[int, StepTrace], lines: dict[int, str]) -> list[StepTrace]:
+    """The steps of an inline line, `main/3.0`, stand inside the call that began it: the first of step 3."""
+    top: list[StepTrace] = []
+    for number, step in steps.items():
+        above, _, place = lines.get(number, "main").rpartition("/")
+        if not above:
+            top.append(step)
+            continue
+        outer, _, index = place.partition(".")
+        calls = steps[int(outer)].tools if int(outer) in steps else []
+        holder = next((call for call in calls if call.index == int(index)), None)
+        (holder.steps if holder else top).append(step)
+    return top

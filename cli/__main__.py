@@ -1,0 +1,7 @@
+"""Runs the command line: `python -m cli`, or `./errand` in the checkout."""
+
+from cli.main import errand
+from cli.render.output import PROGRAM
+
+if __name__ == "__main__":
+    errand(prog_name=PROGRAM)

@@ -1,0 +1,103 @@
+"""How a command ends when it does not end well: one exit code per cause, a sentence for people, JSON for scripts."""
+
+from enum import IntEnum
+from typing import IO, Any
+
+import click
+
+from cli.render.output import clean, emit, json_wanted
+from domain.sessions.session import Status
+
+
+class Exit(IntEnum):
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    CANCELLED = 3
+    NOT_FOUND = 4
+    REFUSED = 5
+    UNREACHABLE = 6
+    NOT_FINISHED = 7
+    DETACHED = 130
+
+
+EXIT_CODES = """\b
+Exit codes:
+  0    done; the task completed
+  1    the task failed, or the stack could not do it
+  2    the command was not understood
+  3    the task was cancelled
+  4    there is nothing by that id or name
+  5    the server refused the request
+  6    the server cannot be reached
+  7    the task has not finished yet
+  130  detached with Ctrl-C; the task goes on"""
+
+_OF_STATUS: dict[str, Exit] = {Status.COMPLETED: Exit.OK, Status.FAILED: Exit.FAILED, Status.CANCELLED: Exit.CANCELLED}
+
+
+def exit_of(status: str) -> Exit:
+    """The exit code that tells how a task stands."""
+    return _OF_STATUS.get(status, Exit.NOT_FINISHED)
+
+
+class CliError(click.ClickException):
+    """Something to tell on stderr; `status` and `body` are the server's, where it was the server that refused."""
+
+    exit_code = Exit.FAILED
+
+    def __init__(self, message: str, *, status: int = 0, body: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = body or {}
+        self._as_json = json_wanted()
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        if self._as_json:
+            emit({"detail": self.message, **self.body, "exit_code": int(self.exit_code)}, err=True)
+        else:
+            click.echo(click.style("Error: ", fg="red") + clean(self.message), err=True)
+
+
+class NotFound(CliError):
+    exit_code = Exit.NOT_FOUND
+
+
+class Refused(CliError):
+    exit_code = Exit.REFUSED
+
+
+class Unreachable(CliError):
+    exit_code = Exit.UNREACHABLE
+
+
+class NotFinished(CliError):
+    exit_code = Exit.NOT_FINISHED
+
+
+def refusal(status: int, body: dict[str, Any], retry_after: str | None = None) -> CliError:
+    """The server's no, a problem of RFC 9457, as an error for people."""
+    kind = NotFound if status == 404 else Refused
+    return kind(_sentence(status, body, retry_after), status=status, body=body)
+
+
+def _sentence(status: int, body: dict[str, Any], retry_after: str | None) -> str:
+    lines = [str(body.get("detail") or body.get("title") or "the server gave no reason")]
+    for error in body.get("errors") or []:
+        lines.append("  " + _one(error))
+    if status == 401:
+        lines.append("Give a key with --key or ERRAND_API_KEY; `keys create NAME` makes one.")
+    if retry_after:
+        lines.append(f"Try again in {retry_after} s.")
+    kind = str(body.get("type") or "").rsplit("/", 1)[-1].rsplit(":", 1)[-1]
+    lines[0] += f" ({status} {kind})" if kind and kind != "blank" else f" ({status})"
+    return "\n".join(lines)
+
+
+def _one(error: Any) -> str:
+    if not isinstance(error, dict):
+        return str(error)
+    place = error.get("pointer") or "request"
+    text = f"{place}: {error.get('message') or error.get('code') or 'not valid'}"
+    allowed = error.get("allowed")
+    return text + (f" (allowed: {', '.join(map(str, allowed))})" if allowed else "")

@@ -1,0 +1,48 @@
+"""Temporal, as the commands that read histories reach it: the given address, else the running stack's."""
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn, ParamSpec
+
+import click
+from temporalio.client import Client
+from temporalio.runtime import Runtime, TelemetryConfig
+
+from cli.client.errors import Unreachable
+from cli.options import settings
+from deploy import local
+from workflows import client as door
+
+P = ParamSpec("P")
+
+
+def leaving(command: Callable[P, int]) -> Callable[P, NoReturn]:
+    """End the process at once with the command's code: the SDK's own threads can crash an interpreter that shuts down
+    around them."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> NoReturn:
+        Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=None)))  # it would log to our standard output
+        try:
+            code = command(*args, **kwargs)
+        except click.ClickException as error:
+            error.show()
+            code = error.exit_code
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+    return run
+
+
+async def temporal() -> Client:
+    known = settings()
+    address = known.temporal_address
+    if address is None and (running := local.status(known)) is not None:
+        address = running.temporal_address
+    try:
+        return await door.connect(address=address)
+    except RuntimeError:
+        raise Unreachable(f"Temporal does not answer at {address or 'its default address'}") from None

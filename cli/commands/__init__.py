@@ -1,0 +1,1 @@
+"""The commands of `errand`, one file each."""

@@ -1,0 +1,27 @@
+"""`errand attach`: watch a task that runs already."""
+
+import click
+
+from cli.client.api import Api
+from cli.options import patience_option, remote
+from cli.render.watch import watch
+
+
+@click.command()
+@click.argument("task_id")
+@click.option("--after", type=click.IntRange(min=0), default=0, help="Only events after this number.  [default: all]")
+@patience_option
+@remote
+def attach(api: Api, task_id: str, after: int, patience: int, as_json: bool) -> None:
+    """Watch a task from its first event, or after event N, until it ends.
+
+    Any number of viewers may watch. Ctrl-C detaches and changes nothing for the task.
+
+    \b
+    Examples:
+      ./errand attach ID
+      ./errand attach ID --after 120
+      ./errand attach ID --json | jq -r 'select(.type == "tool_called") | .tool'
+    """
+    api.task(task_id)  # an unknown id, or no server, is told at once
+    watch(api, task_id, after=after, patience_ms=patience, as_json=as_json)

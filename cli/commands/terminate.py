@@ -1,0 +1,28 @@
+"""`errand terminate`: end a conversation for good."""
+
+import click
+
+from cli.client.api import Api, part
+from cli.options import remote
+from cli.render.output import emit, note
+
+
+@click.command()
+@click.argument("conversation_id")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@remote
+def terminate(api: Api, conversation_id: str, yes: bool, as_json: bool) -> None:
+    """End a conversation: everything in it stops, and nothing new is accepted. What was said stays readable.
+
+    \b
+    Examples:
+      ./errand terminate ID
+      ./errand terminate ID --yes --json
+    """
+    if not yes and not as_json:
+        click.confirm(f"End conversation {conversation_id} for good?", abort=True, err=True)
+    answer = api.post(f"/conversations/{part(conversation_id)}/terminate", {})
+    if as_json:
+        emit(answer)
+    else:
+        note("Terminated.")

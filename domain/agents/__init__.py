@@ -1,0 +1,1 @@
+"""Agent definitions: what people edit, the system prompt, prices and typed output."""

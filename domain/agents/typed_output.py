@@ -1,0 +1,54 @@
+"""Typed output: the final answer of an agent that has an output schema, and what to say when it does not fit."""
+
+import json
+import re
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+from jsonschema.validators import validator_for
+
+from domain.sessions.step import preview
+
+MISFITS = 3  # answers that may fail to fit before the session does
+_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
+
+
+class Misfit(ValueError):
+    """An answer that is not what the schema asks for; the words are for the model."""
+
+
+def instruction(schema: dict[str, Any]) -> str:
+    return (
+        "Your final answer must be one JSON value and nothing else. It must fit this JSON schema:\n"
+        f"```json\n{json.dumps(schema, ensure_ascii=False)}\n```"
+    )
+
+
+def typed(schema: dict[str, Any], text: str) -> Any:
+    """The value that an answer holds: all of it, or its last block of code."""
+    value = _parsed(text)
+    error = best_match(validator_for(schema, default=Draft202012Validator)(schema).iter_errors(value))
+    if error is not None:
+        place = "/".join(map(str, error.absolute_path)) or "(the whole value)"
+        raise Misfit(f"Your answer does not fit the output schema, at {place}: {preview(error.message, 500)}")
+    return value
+
+
+def send_back(misfit: str) -> str:
+    return f"{misfit}\nAnswer again: one JSON value that fits, and nothing else."
+
+
+def _parsed(text: str) -> Any:
+    blocks: list[str] = _FENCED.findall(text)
+    problem = ""
+    for candidate in (text, *blocks[-1:]):
+        try:
+            return json.loads(candidate, parse_constant=_refuse)
+        except (ValueError, RecursionError) as error:
+            problem = str(error)
+    raise Misfit(f"Your answer is not JSON: {preview(problem, 200)}")
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")

@@ -1,0 +1,1 @@
+"""Conversations: requests to the workflow, its state, the mailbox and delegation."""

@@ -1,0 +1,69 @@
+"""Delegation: one mechanism behind several tools; what crosses between a session, its activities and its children."""
+
+from enum import StrEnum
+
+from pydantic import BaseModel, Field
+
+from domain.sessions.session import AgentRef, SessionRef
+from domain.sessions.step import ToolOutcome
+
+
+class Door(StrEnum):
+    """The tools through which a model hands work on, or waits for it."""
+
+    DELEGATE = "delegate"  # inline: a line of the parent's own session
+    TASK = "task"  # a session of its own; the parent waits
+    ASYNC_DELEGATE = "async_delegate"  # resumed by name; the outcome is held for a fire
+    ASYNC_TASK = "async_task"  # pulled with async_task_result or gather, else held
+    GATHER = "gather"  # waits for several, a bounded time
+
+
+STARTS_SESSION = (Door.TASK, Door.ASYNC_DELEGATE, Door.ASYNC_TASK)
+
+
+class DelegationCall(BaseModel):
+    """The calls of one step that start or await subagents; their arguments stay in the assistant node."""
+
+    ref: SessionRef
+    agent: AgentRef
+    above: list[AgentRef] = Field(default_factory=list)
+    line: str
+    model: str  # the parent's current one, for children without their own
+    node: str
+    indexes: list[int]
+    step: int
+
+
+class Begun(BaseModel):
+    """What became of one delegation call: settled at once, a child to wait for, a line to run, or ids to gather."""
+
+    index: int
+    door: Door
+    settled: ToolOutcome | None = None
+    child: str | None = None
+    wakes: bool = False  # the child's outcome will come to this session by itself
+    agent: AgentRef | None = None
+    models: list[str] = Field(default_factory=list)
+    ids: list[str] = Field(default_factory=list)  # to gather, and not ended when the call began
+    any_of: bool = False
+    timeout_s: float = 0
+
+
+class BegunBatch(BaseModel):
+    calls: list[Begun]
+
+
+class Settle(BaseModel):
+    """A delegation call that had to wait can be answered now."""
+
+    ref: SessionRef
+    node: str
+    index: int
+    door: Door
+    step: int
+    child: str | None = None
+    promoted: bool = False
+    head: str | None = None  # of an inline line
+    failed: str | None = None  # why an inline line ended without an answer
+    previous: str | None = None  # what its last step came to
+    previous_step: int = 0

@@ -1,0 +1,72 @@
+"""The exact words in which delegation speaks to a model; each door keeps its own form."""
+
+from domain.conversations.mailbox import Outcome
+from domain.sessions.session import Status
+
+
+def dispatched(name: str, session_id: str) -> str:
+    return f"Task dispatched to '{name}' (session: {session_id})"
+
+
+def launched(session_id: str, agent: str, description: str) -> str:
+    return (
+        f"task_id: {session_id}\nagent: {agent}\ndescription: {description}\nstatus: launched\n\n"
+        "Use async_task_result with this task_id to retrieve the result when ready."
+    )
+
+
+def running(session_id: str, note: str = "") -> str:
+    words = "The task is still in progress. Try again shortly."
+    return f"status: running\ntask_id: {session_id}\n\n{words}" + (f"\n{note}" if note else "")
+
+
+def promoted(session_id: str) -> str:
+    words = "The task goes on in the background. Its outcome will come later; do not start it again."
+    return f"status: running\ntask_id: {session_id}\n\n{words}"
+
+
+def not_found(session_id: str) -> str:
+    words = "Session not found. The task_id may be invalid or the session was deleted."
+    return f"status: error\ntask_id: {session_id}\n\n{words}"
+
+
+def another_agent(session_id: str, agent: str, instead: str) -> str:
+    return (
+        f"This subagent (session: {session_id}) is the agent '{agent}' and stays it. "
+        f"Continue it with agent '{agent}', or {instead}. Nothing was started."
+    )
+
+
+def result(outcome: Outcome, error_type: str | None) -> str:
+    """Of a child that has ended."""
+    if outcome.failed:
+        kind = "MessageAbortedError" if outcome.status is Status.CANCELLED else error_name(error_type)
+        return f"status: error\ntask_id: {outcome.session_id}\nerror_type: {kind}\n\n{outcome.content()}"
+    return f"status: complete\ntask_id: {outcome.session_id}\n\n<task_result>\n{outcome.content()}\n</task_result>"
+
+
+def error_name(error_type: str | None) -> str:
+    """Our error types in the five names this door has always used."""
+    if error_type in ("authentication_error", "permission_error", "billing_error"):
+        return "ProviderAuthError"
+    if error_type in ("ContextTooLong", "max_tokens"):
+        return "MessageOutputLengthError"
+    return "ApiError" if error_type and error_type != "needs_input" else "UnknownError"
+
+
+def gathered(blocks: list[str], still_running: list[str]) -> str:
+    text = "\n\n".join(blocks)
+    if still_running:
+        text += "\n\n" if text else ""
+        text += "Still running (nothing was cancelled): " + ", ".join(still_running)
+    return text
+
+
+def unknown_subagent(name: str, available: list[str]) -> str:
+    listed = ", ".join(available) or "none"
+    return f"There is no subagent '{name}' for you. Available: {listed}. Nothing was started."
+
+
+def roster(entries: list[tuple[str, str]]) -> str:
+    """What is added to a delegation tool's description."""
+    return "\n\nAvailable subagents:\n" + "\n".join(f"- {name}: {description}" for name, description in entries)

@@ -1,0 +1,1 @@
+"""Events: what a watcher sees."""

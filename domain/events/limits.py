@@ -1,0 +1,38 @@
+"""What watchers are told of bounds: budgets that run low or are spent, anomalies, verdicts on acceptance criteria."""
+
+from domain.events.events import Event
+from domain.sessions.acceptance import CriterionVerdict
+from domain.sessions.session import Reason
+
+
+class BudgetLow(Event):
+    """Told once for each budget of a session, and once for each budget of a tree."""
+
+    type = "budget_low"
+    scope: str  # session | tree
+    budget: str  # steps | tokens | cost_usd | tool_calls | ttl | sessions
+    limit: float
+    left: float
+
+
+class SubagentBudgetExceeded(Event):
+    """Told in the parent's stream, before the outcome is delivered."""
+
+    type = "subagent_budget_exceeded"
+    child_session_id: str
+    reason: Reason
+    error: str | None = None
+
+
+class Anomaly(Event):
+    type = "anomaly"
+    kind: str  # error_rate | spend_rate | denied_calls
+    value: float
+    threshold: float
+
+
+class AcceptanceChecked(Event):
+    type = "acceptance_checked"
+    round: int
+    passed: bool
+    verdicts: list[CriterionVerdict]

@@ -1,0 +1,1 @@
+"""Limits: budgets, loop detection, stop rules and anomalies."""

@@ -1,0 +1,154 @@
+"""Budgets: what is left of a session's limits and of those it shares with its tree, in figures and in words."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict
+
+from domain.sessions.session import Limits, Usage
+
+LEAST_REPLY = 256  # tokens; a budget that leaves no room for so many is spent
+TTL = "ttl"
+KINDS = {"steps": "steps", "tokens": "tokens", "cost_usd": "money", "tool_calls": "tool calls", "sessions": "sessions"}
+
+
+class TreeBudget(BaseModel):
+    """What all sessions of a conversation may use together, and what they have used; None: without that limit."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    deadline: datetime | None = None
+    max_steps: int | None = None
+    max_tokens: int | None = None
+    max_cost_usd: float | None = None
+    max_tool_calls: int | None = None
+    max_sessions: int | None = None
+    steps: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    tool_calls: int = 0
+    sessions: int = 0
+
+    def shares(self) -> "list[Share]":
+        figures = [(kind, getattr(self, f"max_{kind}"), getattr(self, kind)) for kind in KINDS]
+        return [Share(kind=kind, limit=limit, used=used) for kind, limit, used in figures if limit is not None]
+
+    def spent(self, now: datetime) -> str | None:
+        """What another session would lack, if anything; tool calls are not needed to begin."""
+        if self.deadline is not None and self.deadline <= now:
+            return "time"
+        return next((KINDS[one.kind] for one in self.shares() if one.kind != "tool_calls" and one.left <= 0), None)
+
+
+class Share(BaseModel):
+    """One limit and what was used of it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: str
+    limit: float
+    used: float
+
+    @property
+    def left(self) -> float:
+        return max(0.0, self.limit - self.used)
+
+    def low(self, percent: int) -> bool:
+        return self.left <= self.limit * percent / 100
+
+
+def time_of(limits: Limits, created_at: datetime | None, deadline: datetime, now: datetime) -> Share:
+    """The time of one session: its own, or what was left to its tree when it began."""
+    given = (deadline - created_at).total_seconds() * 1_000 if created_at else limits.ttl_ms
+    span = limits.ttl_ms if given > limits.ttl_ms - 1_000 else round(given)  # it was written down a moment later
+    left = max(0.0, (deadline - now).total_seconds() * 1_000)
+    return Share(kind=TTL, limit=span, used=max(0.0, span - left))
+
+
+def shares(limits: Limits, steps: int, usage: Usage, time: Share | None = None) -> list[Share]:
+    """Of one session; a cost that is unknown counts as spent."""
+    cost = usage.cost_usd if usage.cost_usd is not None else limits.cost_usd
+    figures = (
+        ("steps", limits.steps, steps),
+        ("tokens", limits.tokens, usage.tokens),
+        ("cost_usd", limits.cost_usd, cost),
+        ("tool_calls", limits.tool_calls, usage.tool_invocations),
+    )
+    found = [Share(kind=kind, limit=limit, used=used or 0) for kind, limit, used in figures if limit is not None]
+    return found if time is None else [*found, time]
+
+
+def words(own: Sequence[Share], tree: Sequence[Share]) -> str:
+    """What the agent is told before each step."""
+    text = "Left to this session: " + ", ".join(map(_left, own)) + "."
+    if tree:
+        text += " Left to you and all subagents together: " + ", ".join(map(_left, tree)) + "."
+    return f"<budget>{text}</budget>"
+
+
+def _left(share: Share) -> str:
+    left = figure(share.kind, share.left)
+    return left if share.kind in ("cost_usd", TTL) else f"{left} {KINDS[share.kind]}"
+
+
+def figure(kind: str, value: float) -> str:
+    """So much of one budget, as people and models read it."""
+    if kind == "cost_usd":
+        return f"${value:.4f}"
+    return f"{value / 60_000:.1f} minutes" if kind == TTL else f"{value:,.0f}"
+
+
+class Wish(BaseModel):
+    """What a model call may use at the most; a cost of None is unknown."""
+
+    input_tokens: int
+    output_tokens: int
+    input_usd: float | None = 0.0
+    output_usd: float | None = 0.0  # of all output tokens
+
+
+class Held(BaseModel):
+    """What other calls of the tree may still use."""
+
+    calls: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+
+
+class Grant(BaseModel):
+    """How long the reply may be; or why there is none: a budget is spent, or others may give back what they hold."""
+
+    output_tokens: int = 0
+    wait: bool = False
+    spent: str | None = None  # of KINDS
+
+    @property
+    def given(self) -> bool:
+        return self.output_tokens > 0
+
+
+def grant(budget: TreeBudget, held: Held, wish: Wish) -> Grant:
+    """All that is wished for, or, once nobody else holds anything, as much as is left."""
+    free = _room(budget, Held(), wish)
+    for kind, tokens in free.items():
+        if tokens < min(LEAST_REPLY, wish.output_tokens):
+            return Grant(spent=KINDS[kind])
+    now = min(_room(budget, held, wish).values(), default=wish.output_tokens)
+    if now >= wish.output_tokens:
+        return Grant(output_tokens=wish.output_tokens)
+    return Grant(wait=True) if held.calls else Grant(output_tokens=now)
+
+
+def _room(budget: TreeBudget, held: Held, wish: Wish) -> dict[str, int]:
+    """Tokens of a reply that each limit allows."""
+    room: dict[str, int] = {}
+    if budget.max_steps is not None:
+        room["steps"] = wish.output_tokens if budget.steps + held.calls < budget.max_steps else 0
+    if budget.max_tokens is not None:
+        room["tokens"] = max(0, budget.max_tokens - budget.tokens - held.tokens - wish.input_tokens)
+    if budget.max_cost_usd is not None:
+        left = budget.max_cost_usd - budget.cost_usd - held.cost_usd - (wish.input_usd or 0)
+        known = wish.input_usd is not None and wish.output_usd is not None
+        share = 1.0 if not wish.output_usd else left / wish.output_usd
+        room["cost_usd"] = max(0, int(wish.output_tokens * min(1.0, share))) if known and left > 0 else 0
+    return room

@@ -1,0 +1,42 @@
+"""What follows from a model reply: act on its tool calls, go on, or stop; checked in this order."""
+
+from enum import StrEnum
+
+from pydantic import BaseModel
+
+from domain.sessions.session import Reason
+from domain.sessions.step import ModelReply
+
+
+class Next(StrEnum):
+    ACT = "act"  # run the tool calls, then ask again
+    GO_ON = "go_on"  # nothing to run, but the reply is not the end: ask again
+    COMPACT = "compact"  # the context no longer fits
+    STOP = "stop"
+
+
+class Decision(BaseModel):
+    next: Next
+    reason: Reason | None = None
+    error_type: str | None = None
+    error: str | None = None
+
+
+CUT_OFF = "Your last reply was cut off at the length limit of one reply. Go on from there, in smaller pieces."
+
+
+def decide(reply: ModelReply) -> Decision:
+    if reply.stop_reason == "refusal":
+        return Decision(
+            next=Next.STOP,
+            reason=Reason.ERROR,
+            error_type="refusal",
+            error="The model declined to go on with this task.",
+        )
+    if reply.calls:
+        return Decision(next=Next.ACT)
+    if reply.stop_reason == "model_context_window_exceeded":
+        return Decision(next=Next.COMPACT)
+    if reply.stop_reason in ("max_tokens", "pause_turn"):
+        return Decision(next=Next.GO_ON)
+    return Decision(next=Next.STOP, reason=Reason.GOAL_REACHED)

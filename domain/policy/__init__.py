@@ -1,0 +1,1 @@
+"""Policy: permission rules, what they apply to, and which addresses may be reached."""

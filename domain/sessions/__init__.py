@@ -1,0 +1,1 @@
+"""Sessions: states, steps, input requests, effects and traces."""

@@ -1,0 +1,149 @@
+"""Input requests: the one mechanism by which a session waits for people, whatever it waits for."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from domain.sessions.session import AgentRef, SessionRef
+
+
+class Kind(StrEnum):
+    CLARIFICATION = "clarification"
+    TOOL_APPROVAL = "tool_approval"
+    PLAN_APPROVAL = "plan_approval"
+    EXTERNAL_RESULT = "external_result"
+    MISSING_VARIABLES = "missing_variables"
+
+
+APPROVALS = frozenset({Kind.TOOL_APPROVAL, Kind.PLAN_APPROVAL})
+DEFERRED = frozenset({Kind.TOOL_APPROVAL, Kind.EXTERNAL_RESULT})  # tool calls that wait for somebody outside
+
+
+class OnExpiry(StrEnum):
+    """What happens when nobody answers in time; nothing goes on silently."""
+
+    CANCEL = "cancel"
+    DENY = "deny"
+    DEFAULT = "default"
+
+
+class RequestStatus(StrEnum):
+    OPEN = "open"
+    ANSWERED = "answered"
+    EXPIRED = "expired"
+    WITHDRAWN = "withdrawn"
+
+
+class InputRequest(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    conversation_id: str
+    session_id: str
+    kind: Kind
+    question: str
+    details: dict[str, Any] = Field(default_factory=dict)
+    answer_schema: dict[str, Any] | None = None
+    status: RequestStatus = RequestStatus.OPEN
+    answer: Any = None
+    answered_by: str | None = None
+    answered_at: datetime | None = None
+    deadline: datetime
+    on_expiry: OnExpiry
+    default_answer: Any = None
+    created_at: datetime
+    gate: dict[str, Any] | None = Field(default=None, exclude=True)  # of a call: the rules that bind changes to it
+
+
+PLAN_SCHEMA: dict[str, Any] = {
+    "type": "array",
+    "minItems": 1,
+    "maxItems": 50,
+    "items": {"type": "string", "minLength": 1, "maxLength": 300},
+    "description": "the steps as they should be instead",
+}
+
+
+def approval_schema(**changes: dict[str, Any]) -> dict[str, Any]:
+    """Yes or no, with notes; `changes` are what may be given instead of what was asked for, and only with a yes."""
+    return {
+        "type": "object",
+        "properties": {
+            "approved": {"type": "boolean"},
+            "notes": {"type": "string", "maxLength": 5_000},
+            **changes,
+        },
+        "required": ["approved"],
+        "additionalProperties": False,
+        "if": {"properties": {"approved": {"const": False}}},
+        "then": {"properties": dict.fromkeys(changes, {"not": {}})},
+    }
+
+
+class OpenRequest(BaseModel):
+    """What a session asks for; the words stay in the tool call or the plan."""
+
+    ref: SessionRef
+    id: str
+    kind: Kind
+    node: str
+    index: int = 0
+    deadline: datetime  # of the session; the request's own may be sooner
+    agents: list[AgentRef] = Field(default_factory=list)  # of a call: from the session's own to the one that makes it
+
+
+class OpenedRequest(BaseModel):
+    deadline: datetime
+    settled: bool = False  # answered before the session began to wait
+    refused: bool = False  # nobody is asked; the model is told why
+    described: bool = False  # nobody is asked: a dry run, and the model is told what would have been
+    remind_at: datetime | None = None
+    escalate_at: datetime | None = None
+
+    def nudges(self) -> list[tuple[datetime, bool]]:
+        """When people are reminded of it, and whether that is an escalation, in their order."""
+        moments = [(self.remind_at, False), (self.escalate_at, True)]
+        return sorted((at, escalate) for at, escalate in moments if at is not None and at < self.deadline)
+
+
+class RemindRequest(BaseModel):
+    ref: SessionRef
+    id: str
+    escalate: bool = False
+
+
+class SettleRequest(BaseModel):
+    ref: SessionRef
+    agents: list[AgentRef]  # from the session's own to the one that asked
+    id: str
+    kind: Kind
+    node: str
+    index: int = 0
+
+
+class SettledRequest(BaseModel):
+    status: RequestStatus
+    approved: bool = False
+    cancel: bool = False  # nobody answered, and that ends the session
+    note: str = ""  # for the model
+    preview: str = ""
+
+
+class DeferredCall(BaseModel):
+    request_id: str = Field(description="what to name as `response_to`")
+    tool: str
+    arguments: dict[str, Any]
+    deadline: datetime
+
+
+class DeferredTools(BaseModel):
+    calls: list[DeferredCall] = Field(description="of external tools, which the caller answers")
+    approvals: list[DeferredCall] = Field(description="of tools that a rule gates")
+
+
+class Answered(BaseModel):
+    """A session is told that one of its requests has an answer; the answer is in the row."""
+
+    id: str

@@ -1,0 +1,162 @@
+"""What crosses the boundary between the session's loop and its activities: ids, counters and short previews."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from domain.policy.rules import Rule
+from domain.sessions.session import AgentRef, Reason, SandboxMode, SessionRef, Status, Usage
+
+PREVIEW = 300  # characters of text that history may carry beside a reference
+
+
+def preview(text: str, limit: int = PREVIEW) -> str:
+    """One bounded line for the Temporal Web UI."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+class Effect(StrEnum):
+    """What repeating a tool call would do; it decides what happens after an interrupted attempt."""
+
+    READ = "read"  # changes nothing: repeated freely
+    IDEMPOTENT = "idempotent"  # the same call leaves the same world: repeated freely
+    ONCE = "once"  # never silently repeated: an interrupted attempt is told to the model as "outcome unknown"
+
+
+class Purpose(StrEnum):
+    TURN = "turn"  # think and choose tools
+    SUMMARY = "summary"  # the one last call before a limit ends the session; no tools offered
+    COMPACT = "compact"  # replace a context that grew too long by a checkpoint
+
+
+class ModelCall(BaseModel):
+    ref: SessionRef
+    agent: AgentRef
+    line: str = "main"
+    above: list[AgentRef] = Field(default_factory=list)  # whose tools and rules bound an inline line's
+    step: int
+    version: int  # of the session's projection; rises with every write
+    head: str | None
+    model: str
+    purpose: Purpose = Purpose.TURN
+    take: list[str] = Field(default_factory=list)  # inbox messages that enter the context with this call
+    opening: str | None = None  # "node/index" of the tool call whose prompt opens an inline line
+    note: str | None = None  # a sentence of the platform for the model, for instance which limit was reached
+    switched_from: str | None = None
+    switch_reason: str | None = None
+    last_model: bool = True  # no fallback is left: retry until the deadline
+    deadline: datetime
+    usage: Usage  # spent before this call
+    doing: str = ""  # what the step is about, in a few words
+    begins: bool = False  # the first call of its step: watchers learn that the step began
+    previous: str | None = None  # what the line's step before this one came to
+    previous_step: int = 0
+    failed_calls: int = 0  # of the session so far, as the next
+    denied_calls: int = 0
+
+
+class ToolCall(BaseModel):
+    """One tool call the model asked for; its arguments stay in the assistant node."""
+
+    index: int
+    name: str
+    activity: str  # the registered activity that runs it
+    effect: Effect
+    timeout_s: float
+    preview: str = ""
+    ask: bool = False  # a rule wants a person's approval first
+    refusal: str | None = None  # why it may not run
+    quick: bool = Field(default=False, exclude_if=lambda value: not value)  # done within the workflow task
+    denied: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule
+    rule: Rule | None = Field(default=None, exclude_if=lambda value: value is None)  # the one that denied it
+
+
+class ModelReply(BaseModel):
+    head: str
+    stop_reason: str
+    calls: list[ToolCall] = Field(default_factory=list)
+    usage: Usage
+    full: bool = False  # the context nearly fills the model's window
+    preview: str = ""
+    interrupted: bool = False
+    # the rest is rare, and costs no byte of history where it is not there:
+    # why it is not the answer that the agent's output schema asks for
+    misfit: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    # of a recorded answer: what it used when it was given, for the limits alone; and whether the original heard more
+    recorded: Usage | None = Field(default=None, exclude_if=lambda value: value is None)
+    goes_on: bool = Field(default=False, exclude_if=lambda value: not value)
+
+
+class ToolRequest(BaseModel):
+    ref: SessionRef
+    agent: AgentRef
+    step: int
+    node: str  # the assistant node that holds the call
+    index: int
+    name: str
+    effect: Effect
+    preview: str = ""
+    workspace_id: str
+    sandbox: SandboxMode | None = None
+    above: list[AgentRef] = Field(default_factory=list)
+    refusal: str | None = None
+    approval: str | None = None  # the input request that allows this very call
+    rule: Rule | None = None  # that refuses it
+
+
+class ToolOutcome(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    index: int
+    name: str
+    state: Literal["ok", "failed", "unknown", "cancelled"] = "ok"
+    preview: str = ""
+    doing: str | None = None  # the plan's current step, when the call changed the plan
+    replanned: bool = Field(default=False, exclude_if=lambda value: not value)  # its steps are others than before
+    digest: str | None = None  # of the call and its result; None: doing it again is no sign of a loop
+    denied: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule or a person
+    forbidden: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule
+    # refused: the tree's budget of tool calls is spent
+    spent: bool = Field(default=False, exclude_if=lambda value: not value)
+
+
+class Finish(BaseModel):
+    """How a session ended; the one ending activity writes it."""
+
+    ref: SessionRef
+    agent: AgentRef
+    reason: Reason
+    head: str | None
+    step: int
+    version: int
+    usage: Usage
+    error_type: str | None = None
+    error: str | None = None
+    by: str | None = None
+    previous: str | None = None
+    previous_step: int = 0
+    spawned_by: str | None = None
+    taken: list[str] = Field(default_factory=list)  # messages that entered its context
+
+
+class Finished(BaseModel):
+    status: Status
+    reason: Reason
+    partial: bool
+    head: str | None
+    committed: bool = False
+    mail: str | None = None  # the mailbox message that carries the outcome to the spawner
+    given_back: list[str] = Field(default_factory=list)  # outcomes it had and did not commit
+    held: bool = False  # its outcome wakes nobody: the tree was cancelled
+    preview: str = ""
+    told: bool = Field(default=False, exclude_if=lambda value: not value)  # its conversation knows, if any
+
+
+class StopRequest(BaseModel):
+    reason: Reason
+    by: str
+    note: str = ""
+    grace_ms: int = 0  # so long the tools that run may take to finish; 0: they are stopped at once

@@ -1,0 +1,75 @@
+"""A trace: what a session thought, did and saw, step by step, with times and costs; its subagents' traces inside it."""
+
+from datetime import datetime
+
+from pydantic import BaseModel, Field
+
+from domain.sessions.rerun import Rerun
+from domain.sessions.session import Reason, Status, Usage
+
+
+class ModelSpan(BaseModel):
+    """One call of the model."""
+
+    model: str
+    started_at: datetime
+    ended_at: datetime
+    attempts: int = 1
+    thinking: str = Field(default="", description="its thinking, as the model summarised it")
+    text: str = Field(default="", description="what it said; before tool calls, why it makes them")
+    usage: Usage
+
+
+class ToolSpan(BaseModel):
+    """One tool call; what was done inside it stands in `steps` or `sessions`."""
+
+    index: int
+    tool: str
+    arguments: str = Field(description="JSON")
+    effect: str
+    state: str = Field(description="started, ok, failed, unknown or cancelled")
+    result: str
+    started_at: datetime
+    ended_at: datetime | None
+    steps: list["StepTrace"] = Field(default_factory=list, description="of a subagent that ran inside this session")
+    sessions: list["Trace"] = Field(default_factory=list, description="of subagents with a session of their own")
+
+
+class StepTrace(BaseModel):
+    """Plan, act, observe: what the model said, the calls it made and what they brought."""
+
+    step: int
+    started_at: datetime
+    models: list[ModelSpan] = Field(default_factory=list)
+    tools: list[ToolSpan] = Field(default_factory=list)
+
+
+class Mark(BaseModel):
+    """Something that happened beside the calls: a new plan, a wait for people, a retry, a message."""
+
+    at: datetime
+    type: str
+    text: str
+
+
+class Trace(BaseModel):
+    session_id: str
+    conversation_id: str
+    agent: str
+    agent_version: int
+    name: str | None = Field(description="of a subagent: how its parent calls it")
+    title: str
+    status: Status
+    reason: Reason | None
+    partial: bool
+    error: str | None
+    output: str | None
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    usage: Usage
+    rerun_of: Rerun | None = None
+    steps: list[StepTrace] = Field(default_factory=list)
+    marks: list[Mark] = Field(default_factory=list)
+    sessions: list["Trace"] = Field(default_factory=list, description="of subagents that no call of a step started")
+    complete: bool = Field(default=True, description="false: there is more than a trace shows")

@@ -1,0 +1,252 @@
+"""Each activity call: its name, its types, its patience. The workflows call activities through here only."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+
+from domain.conversations.delegation import BegunBatch, DelegationCall, Settle
+from domain.conversations.requests import ConversationRef, Delivered, Nothing, OpenBatch, OpenedBatch
+from domain.conversations.state import ConversationState
+from domain.notification import DeliveryAttempt, DeliveryOutcome
+from domain.sessions.acceptance import AcceptanceVerdict, CheckAcceptance
+from domain.sessions.input_request import OpenedRequest, OpenRequest, RemindRequest, SettledRequest, SettleRequest
+from domain.sessions.step import (
+    Finish,
+    Finished,
+    ModelCall,
+    ModelReply,
+    Purpose,
+    ToolCall,
+    ToolOutcome,
+    ToolRequest,
+    preview,
+)
+
+In = TypeVar("In", bound=BaseModel)
+Out = TypeVar("Out", bound=BaseModel)
+
+NEVER = ["PayloadsTooLarge"]  # an oversized result would otherwise be retried for ever
+
+# how soon a retry takes over from a worker that died with an activity in its hands
+BEATS_WITHIN = timedelta(seconds=8)
+
+# an older worker, beside ours in an upgrade, does not know what is done on the spot: what it decided stays decided
+ON_THE_SPOT = "on the spot"
+
+# a workflow task that takes longer is kept alive by events in the history
+HERE_WITHIN = timedelta(seconds=2)
+
+# for what must get through: short pauses, no end
+PERSISTENT = RetryPolicy(
+    initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10), non_retryable_error_types=NEVER
+)
+
+
+@dataclass(frozen=True)
+class Step(Generic[In, Out]):
+    """An activity as the workflows know it."""
+
+    name: str
+    takes: type[In]
+    gives: type[Out]
+
+    def start(self, argument: In, *, name: str | None = None, **patience: Any) -> "workflow.ActivityHandle[Out]":
+        patience.setdefault("heartbeat_timeout", BEATS_WITHIN)
+        return workflow.start_activity(
+            name or self.name,
+            # what equals its default is left out: history stays small, and the activity fills it in again
+            argument.model_dump(mode="json", exclude_defaults=True),
+            result_type=self.gives,
+            # the activity commits its partial work before the workflow goes on; the caller checks the stop flag after
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            **patience,
+        )
+
+    def start_here(self, argument: In, *, name: str | None = None, summary: str) -> "workflow.ActivityHandle[Out]":
+        """Within the workflow task, without a way through the server: one short try of what changes nothing twice."""
+        return workflow.start_local_activity(
+            name or self.name,
+            argument.model_dump(mode="json", exclude_defaults=True),
+            result_type=self.gives,
+            start_to_close_timeout=HERE_WITHIN,
+            retry_policy=RetryPolicy(maximum_attempts=1),
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            summary=summary,
+        )
+
+
+CALL_MODEL = Step("call_model", ModelCall, ModelReply)
+RUN_TOOL = Step("tool.*", ToolRequest, ToolOutcome)  # one registered activity per tool: tool.bash, tool.read_file, …
+FINISH_SESSION = Step("finish_session", Finish, Finished)
+BEGIN_DELEGATIONS = Step("begin_delegations", DelegationCall, BegunBatch)
+SETTLE_DELEGATION = Step("settle_delegation", Settle, ToolOutcome)
+OPEN_SESSIONS = Step("open_sessions", OpenBatch, OpenedBatch)
+RECORD_DELIVERY = Step("record_delivery", Delivered, Nothing)
+LOAD_CONVERSATION = Step("load_conversation", ConversationRef, ConversationState)
+OPEN_REQUEST = Step("open_request", OpenRequest, OpenedRequest)
+SETTLE_REQUEST = Step("settle_request", SettleRequest, SettledRequest)
+REMIND_REQUEST = Step("remind_request", RemindRequest, Nothing)
+DELIVER = Step("deliver", DeliveryAttempt, DeliveryOutcome)
+CHECK_ACCEPTANCE = Step("check_acceptance", CheckAcceptance, AcceptanceVerdict)
+
+ALL: list[Step[Any, Any]] = [
+    CALL_MODEL,
+    RUN_TOOL,
+    FINISH_SESSION,
+    BEGIN_DELEGATIONS,
+    SETTLE_DELEGATION,
+    OPEN_SESSIONS,
+    RECORD_DELIVERY,
+    LOAD_CONVERSATION,
+    OPEN_REQUEST,
+    SETTLE_REQUEST,
+    REMIND_REQUEST,
+    DELIVER,
+    CHECK_ACCEPTANCE,
+]
+
+FAREWELL_SECONDS = 45
+
+
+def call_model(call: ModelCall) -> "workflow.ActivityHandle[ModelReply]":
+    """One model call. Retried until the deadline: only errors that cannot heal end it sooner."""
+    left = call.deadline - workflow.now() + timedelta(seconds=60)
+    patience: dict[str, Any] = {
+        "start_to_close_timeout": timedelta(minutes=10),
+        "schedule_to_close_timeout": max(left, timedelta(seconds=60)),
+    }
+    if call.purpose is Purpose.SUMMARY:  # the session is over already: one short try, not the whole patience
+        patience = {"schedule_to_close_timeout": timedelta(seconds=FAREWELL_SECONDS)}
+    return CALL_MODEL.start(
+        call,
+        heartbeat_timeout=timedelta(seconds=10),
+        retry_policy=RetryPolicy(
+            initial_interval=timedelta(seconds=1),
+            maximum_interval=timedelta(seconds=60),
+            non_retryable_error_types=NEVER,
+        ),
+        summary=preview(f"{call.purpose} {call.step} · {call.model}", 200),
+        **patience,
+    )
+
+
+def run_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[ToolOutcome]":
+    """One tool call. A retry is safe for every effect: the claim in the store decides whether the deed is repeated."""
+    return RUN_TOOL.start(
+        request,
+        name=call.activity,
+        start_to_close_timeout=timedelta(seconds=call.timeout_s + 30),
+        retry_policy=PERSISTENT,
+        summary=preview(call.preview, 200),
+    )
+
+
+def run_quick_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[ToolOutcome]":
+    """One try on the spot; if it does not come to a result, the call is made like any other."""
+    return RUN_TOOL.start_here(request, name=call.activity, summary=preview(call.preview, 200))
+
+
+def finish_session(finish: Finish) -> "workflow.ActivityHandle[Finished]":
+    """The one ending; it must get through, so it is retried for as long as it takes."""
+    return FINISH_SESSION.start(
+        finish,
+        start_to_close_timeout=timedelta(seconds=30),
+        retry_policy=PERSISTENT,
+        summary=f"{finish.reason.status} · {finish.reason}",
+    )
+
+
+def begin_delegations(call: DelegationCall, words: str) -> "workflow.ActivityHandle[BegunBatch]":
+    """Ask the conversation for the children of one step; ids derive from the calls, so a retry asks for the same."""
+    return BEGIN_DELEGATIONS.start(
+        call,
+        start_to_close_timeout=timedelta(minutes=2),
+        heartbeat_timeout=timedelta(seconds=10),
+        retry_policy=PERSISTENT,
+        summary=preview(words, 200),
+    )
+
+
+def settle_delegation(settle: Settle) -> "workflow.ActivityHandle[ToolOutcome]":
+    return SETTLE_DELEGATION.start(
+        settle,
+        start_to_close_timeout=timedelta(seconds=30),
+        retry_policy=PERSISTENT,
+        summary=f"result of {settle.door}",
+    )
+
+
+def open_sessions(batch: OpenBatch) -> "workflow.ActivityHandle[OpenedBatch]":
+    return OPEN_SESSIONS.start(
+        batch,
+        start_to_close_timeout=timedelta(seconds=60),
+        retry_policy=PERSISTENT,
+        summary=f"write down {len(batch.sessions)} session(s)",
+    )
+
+
+def record_delivery(delivered: Delivered) -> "workflow.ActivityHandle[Nothing]":
+    return RECORD_DELIVERY.start(
+        delivered, start_to_close_timeout=timedelta(seconds=30), retry_policy=PERSISTENT, summary="record delivery"
+    )
+
+
+def load_conversation(ref: ConversationRef) -> "workflow.ActivityHandle[ConversationState]":
+    return LOAD_CONVERSATION.start(
+        ref, start_to_close_timeout=timedelta(seconds=30), retry_policy=PERSISTENT, summary="what the store knows"
+    )
+
+
+def open_request(request: OpenRequest, words: str) -> "workflow.ActivityHandle[OpenedRequest]":
+    return OPEN_REQUEST.start(
+        request, start_to_close_timeout=timedelta(seconds=30), retry_policy=PERSISTENT, summary=preview(words, 200)
+    )
+
+
+def settle_request(settle: SettleRequest) -> "workflow.ActivityHandle[SettledRequest]":
+    return SETTLE_REQUEST.start(
+        settle,
+        start_to_close_timeout=timedelta(seconds=30),
+        retry_policy=PERSISTENT,
+        summary=f"answer to {settle.kind}",
+    )
+
+
+def remind_request(remind: RemindRequest) -> "workflow.ActivityHandle[Nothing]":
+    return REMIND_REQUEST.start(
+        remind,
+        start_to_close_timeout=timedelta(seconds=30),
+        retry_policy=PERSISTENT,
+        summary="escalation" if remind.escalate else "reminder",
+    )
+
+
+def deliver(attempt: DeliveryAttempt) -> "workflow.ActivityHandle[DeliveryOutcome]":
+    """One attempt; that the other side did not take it is a result, and when to try again the workflow's business."""
+    return DELIVER.start(
+        attempt,
+        start_to_close_timeout=timedelta(seconds=90),
+        heartbeat_timeout=timedelta(seconds=5),
+        retry_policy=PERSISTENT,
+        summary="the last attempt" if attempt.pause_s is None else "attempt",
+    )
+
+
+def check_acceptance(check: CheckAcceptance, deadline: datetime) -> "workflow.ActivityHandle[AcceptanceVerdict]":
+    """Commands and a judging model call; retried like a model call, until the session's deadline."""
+    return CHECK_ACCEPTANCE.start(
+        check,
+        start_to_close_timeout=timedelta(minutes=30),
+        schedule_to_close_timeout=max(deadline - workflow.now() + timedelta(seconds=60), timedelta(seconds=60)),
+        heartbeat_timeout=timedelta(seconds=10),
+        retry_policy=RetryPolicy(
+            initial_interval=timedelta(seconds=1),
+            maximum_interval=timedelta(seconds=60),
+            non_retryable_error_types=NEVER,
+        ),
+        summary=f"acceptance criteria, round {check.round}",
+    )

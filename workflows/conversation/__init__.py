@@ -1,0 +1,1 @@
+"""The Conversation workflow: starts sessions and delivers outcomes."""

@@ -1,0 +1,1 @@
+"""The Session workflow: the reasoning loop of one task."""

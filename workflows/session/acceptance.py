@@ -1,0 +1,41 @@
+"""Acceptance: a session that says it is done is checked against its criteria, and sent back if it is not."""
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from domain.sessions.acceptance import CheckAcceptance
+from domain.sessions.session import Line, Reason
+from workflows import activity_calls as steps
+from workflows.session.context import Ending, Running, cause
+
+
+async def met(session: Running, line: Line) -> bool:
+    """Whether the session may complete; if not, what is missing waits in its inbox. It has a few chances."""
+    state = session.state
+    state.acceptance_round += 1
+    check = CheckAcceptance(
+        ref=session.start.ref,
+        agent=line.agent,
+        model=line.model,
+        head=line.head,
+        step=line.step,
+        round=state.acceptance_round,
+        version=session.next_version(),
+        usage=state.usage,
+        workspace_id=session.start.workspace_id,
+        sandbox=session.start.sandbox,
+    )
+    try:
+        verdict = await session.wait(steps.check_acceptance(check, session.start.deadline))
+    except ActivityError as error:
+        session.check()
+        raise Ending(Reason.ERROR, *cause(error)) from error
+    state.usage = state.usage.plus(verdict.usage)
+    session.check()
+    if verdict.passed:
+        return True
+    if verdict.message is None:
+        raise Ending(Reason.ACCEPTANCE_FAILED, "acceptance_failed", verdict.preview)
+    workflow.logger.info("sent back: %s", verdict.preview)
+    state.inbox.append(verdict.message)
+    return False

@@ -1,0 +1,118 @@
+"""Delegation inside a session: inline lines, children that are waited for, and waits for several of them."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from domain.conversations.delegation import Begun, DelegationCall, Door, Settle
+from domain.sessions.session import Line
+from domain.sessions.step import ModelReply, ToolCall, ToolOutcome
+from workflows import activity_calls as steps
+from workflows.session.context import Ending, Running, all_of, cause
+
+DOORS = frozenset(Door)
+
+
+def is_delegation(call: ToolCall) -> bool:
+    return call.activity == steps.BEGIN_DELEGATIONS.name
+
+
+# handed in: importing each other would, in the workflow sandbox, bring in a second copy of the loop and its exceptions
+RunLine = Callable[[Running, Line], Awaitable[Ending | None]]
+
+
+async def delegate(
+    session: Running, line: Line, reply: ModelReply, calls: list[ToolCall], run_line: RunLine
+) -> list[ToolOutcome]:
+    """One activity begins all delegations of a step, then each is waited for as its door demands."""
+    call = DelegationCall(
+        ref=session.start.ref,
+        agent=line.agent,
+        above=line.above,
+        line=line.path,
+        model=line.model,
+        node=reply.head,
+        indexes=[call.index for call in calls],
+        step=line.step,
+    )
+    try:
+        batch = await session.wait(steps.begin_delegations(call, ", ".join(call.preview for call in calls)))
+    except ActivityError as error:
+        session.check()
+        return [
+            ToolOutcome(index=call.index, name=call.name, state="unknown", preview=cause(error)[1][:160])
+            for call in calls
+        ]
+    session.check()
+    return await all_of([_follow(session, line, reply.head, begun, run_line) for begun in batch.calls])
+
+
+async def _follow(session: Running, line: Line, node: str, begun: Begun, run_line: RunLine) -> ToolOutcome:
+    if begun.wakes and begun.child and begun.child not in session.state.ended:  # it may have been quick
+        session.state.waking.append(begun.child)
+    if begun.settled is not None:
+        return begun.settled
+    settle = Settle(
+        ref=session.start.ref,
+        node=node,
+        index=begun.index,
+        door=begun.door,
+        step=line.step,
+        child=begun.child,
+    )
+    if begun.door is Door.DELEGATE:
+        settle = await _run_inline(session, line, begun, settle, run_line)
+    elif begun.door is Door.TASK and begun.child is not None:
+        child = begun.child
+        await workflow.wait_condition(
+            lambda: child in session.state.ended or child in session.promoted or session.stopping is not None
+        )
+        settle.promoted = child not in session.state.ended
+    elif begun.ids:
+        await _gather(session, begun)
+    session.check()
+    try:
+        return await session.wait(steps.settle_delegation(settle))
+    except ActivityError as error:
+        session.check()
+        return ToolOutcome(index=begun.index, name=begun.door, state="unknown", preview=cause(error)[1][:160])
+
+
+async def _run_inline(session: Running, line: Line, begun: Begun, settle: Settle, run_line: RunLine) -> Settle:
+    """The same loop, over a line of its own: its calls are activities of this session and count on its limits."""
+    assert begun.agent is not None
+    inner = Line(
+        path=f"{line.path}/{line.step}.{begun.index}",
+        agent=begun.agent,
+        above=[*line.above, line.agent],
+        models=begun.models,
+        opening=f"{settle.node}/{begun.index}",
+        doing=f"{begun.agent.name} at work",
+    )
+    try:
+        ending = await run_line(session, inner)
+    except Ending as end:
+        ending = end
+    if ending is not None and ending.reason.status.value != "completed":
+        settle.failed = ending.error or f"it ended with {ending.reason}"
+    settle.head, settle.previous, settle.previous_step = inner.head, inner.previous, inner.previous_step
+    return settle
+
+
+async def _gather(session: Running, begun: Begun) -> None:
+    """A bounded wait; when it runs out nothing is cancelled, and the answer lists what still runs."""
+
+    def enough() -> bool:
+        ended = [child for child in begun.ids if child in session.state.ended]
+        return len(ended) == len(begun.ids) or (begun.any_of and bool(ended)) or session.stopping is not None
+
+    try:
+        await workflow.wait_condition(
+            enough,
+            timeout=timedelta(seconds=begun.timeout_s),
+            timeout_summary=f"gather {len(begun.ids)} subagents",
+        )
+    except TimeoutError:
+        return

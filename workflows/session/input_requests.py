@@ -1,0 +1,128 @@
+"""Asking: a session waits for people. It holds nothing while it waits, and no wait is without an end."""
+
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from domain.ids import derive_id
+from domain.sessions.input_request import (
+    Kind,
+    OpenedRequest,
+    OpenRequest,
+    RemindRequest,
+    RequestStatus,
+    SettledRequest,
+    SettleRequest,
+)
+from domain.sessions.session import Line, Reason
+from domain.sessions.step import StopRequest, ToolCall, ToolOutcome
+from workflows import activity_calls as steps
+from workflows.session.context import Ending, Running, Stopped, cause
+
+T = TypeVar("T")
+
+
+async def ask(session: Running, line: Line, kind: Kind, node: str, index: int, words: str) -> SettledRequest | None:
+    """Open a request, wait for its answer or its deadline, and settle it. None: nobody was asked, as the model is told.
+
+    If the session is stopped meanwhile, its end withdraws the request.
+    """
+    # the id derives from the very call or plan it is about: an old approval can never serve a new attempt
+    request_id = derive_id(node, kind, index)
+    agents = [*line.above, line.agent]
+    request = OpenRequest(
+        ref=session.start.ref,
+        id=request_id,
+        kind=kind,
+        node=node,
+        index=index,
+        deadline=session.start.deadline,
+        agents=agents if kind is Kind.TOOL_APPROVAL else [],
+    )
+    opened = await _done(session, steps.open_request(request, words))
+    if opened.refused:
+        return None
+    if opened.described:
+        return SettledRequest(status=RequestStatus.WITHDRAWN, approved=True, preview="dry run")
+    session.waiting += 1
+    try:
+        if not opened.settled:
+            await _answered(session, request_id, opened, kind)
+        session.check()
+        settle = SettleRequest(ref=session.start.ref, agents=agents, id=request_id, kind=kind, node=node, index=index)
+        settled = await _done(session, steps.settle_request(settle))
+    finally:
+        session.waiting -= 1
+    if settled.cancel:
+        # not an ending of this line alone: whatever else the session does or waits for stops with it
+        session.halt(StopRequest(reason=Reason.INPUT_TIMEOUT, by="errand"))
+        raise Stopped
+    return settled
+
+
+async def _done(session: Running, handle: "workflow.ActivityHandle[T]") -> T:
+    try:
+        result = await session.wait(handle)
+    except ActivityError as error:
+        session.check()
+        raise Ending(Reason.ERROR, *cause(error)) from error
+    session.check()
+    return result
+
+
+async def _answered(session: Running, request_id: str, opened: OpenedRequest, kind: Kind) -> None:
+    for moment, escalate in opened.nudges():
+        if await _heard(session, request_id, moment, f"{'escalation' if escalate else 'reminder'} · {kind}"):
+            return
+        remind = RemindRequest(ref=session.start.ref, id=request_id, escalate=escalate)
+        await _done(session, steps.remind_request(remind))
+    await _heard(session, request_id, opened.deadline, f"input deadline · {kind}")
+
+
+async def _heard(session: Running, request_id: str, until: datetime, summary: str) -> bool:
+    """False: it was not answered in time. At the deadline, settling finds it open and lets it expire."""
+    try:
+        await workflow.wait_condition(
+            lambda: request_id in session.state.answered or session.stopping is not None,
+            timeout=max(until - workflow.now(), timedelta()),
+            timeout_summary=summary,
+        )
+    except TimeoutError:
+        return False
+    return True
+
+
+async def answer_call(session: Running, line: Line, node: str, call: ToolCall, kind: Kind) -> ToolOutcome:
+    """A call whose result comes from outside: the answer to a question, or what an external tool returned."""
+    settled = await ask(session, line, kind, node, call.index, call.preview)
+    if settled is None:
+        return ToolOutcome(index=call.index, name=call.name, state="failed", preview="nobody was asked")
+    state = "ok" if settled.approved else "failed"
+    return ToolOutcome.model_validate(
+        {"index": call.index, "name": call.name, "state": state, "preview": settled.preview}
+    )
+
+
+async def approve_tool(session: Running, line: Line, node: str, call: ToolCall) -> str | None:
+    """The id of the approval with which the call may run; None: it was denied, and the model is told why."""
+    settled = await ask(session, line, Kind.TOOL_APPROVAL, node, call.index, f"approve {call.name}: {call.preview}")
+    return derive_id(node, Kind.TOOL_APPROVAL, call.index) if settled and settled.approved else None
+
+
+async def ask_variables(session: Running, line: Line) -> None:
+    """Before the first step, all values at once that the agent cannot begin without."""
+    node = session.start.ref.session_id  # there is no message yet that it could be about
+    settled = await ask(session, line, Kind.MISSING_VARIABLES, node, 0, "missing variables")
+    if settled is None:
+        return
+    line.note = "\n\n".join(note for note in (line.note, settled.note) if note) or None
+
+
+async def approve_plan(session: Running, line: Line, node: str) -> None:
+    """Nothing with an effect runs before this; a rejection leads to another plan."""
+    settled = await ask(session, line, Kind.PLAN_APPROVAL, node, 0, "approve the plan")
+    assert settled is not None  # only questions are refused
+    session.state.plan_approved = settled.approved
+    line.note = settled.note

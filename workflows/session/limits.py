@@ -1,0 +1,52 @@
+"""Bounds of a step: how many tool calls there may be, what is counted, and whether the line goes in circles."""
+
+from datetime import timedelta
+
+from domain.limits import loops as loop_detection
+from domain.sessions.session import Line, Reason
+from domain.sessions.step import Effect, ToolCall, ToolOutcome
+from workflows.session.context import Ending, Running
+
+OVER_LIMIT = "This session may not make so many tool calls. This one was not run."
+DENIED = "The rules of this task denied {} calls; whoever goes on trying is not going to get further."
+TREE_SPENT = "The budget of tool calls that this session shares with its tree is spent."
+
+
+def refused(call: ToolCall, why: str) -> ToolCall:
+    """The same call, answered with a refusal instead of being run."""
+    return call.model_copy(
+        update={"activity": "tool.refuse", "effect": Effect.READ, "refusal": why, "ask": False, "timeout_s": 10}
+    )
+
+
+def within_limit(session: Running, calls: list[ToolCall]) -> list[ToolCall]:
+    """What the limit of tool calls does not allow is refused, and the session ends after this step."""
+    most = session.start.limits.tool_calls
+    if most is None:
+        return calls
+    left = max(0, most - session.state.usage.tool_invocations - session.calling)
+    if len(calls) > left:
+        session.spent = Ending(Reason.TOOL_LIMIT)
+    return [*calls[:left], *(refused(call, OVER_LIMIT) for call in calls[left:])]
+
+
+def count(session: Running, outcomes: list[ToolOutcome], calls: list[ToolCall]) -> None:
+    state, over = session.state, sum(call.refusal == OVER_LIMIT for call in calls)
+    state.usage.tool_invocations += len(outcomes) - over
+    state.failed_calls += sum(outcome.state != "ok" for outcome in outcomes) - over
+    state.denied_calls += sum(outcome.denied for outcome in outcomes)
+    state.forbidden_calls += sum(outcome.forbidden for outcome in outcomes)
+    most = session.start.limits.denied
+    if most is not None and state.forbidden_calls >= most:
+        session.spent = Ending(Reason.POLICY_DENIED, "policy_denied", DENIED.format(state.forbidden_calls))
+    if any(outcome.spent for outcome in outcomes):
+        session.spent = Ending(Reason.TREE_BUDGET, "tree_budget", TREE_SPENT)
+
+
+def goes_in_circles(session: Running, line: Line, outcomes: list[ToolOutcome], took: timedelta) -> bool:
+    limits = session.start.limits
+    line.trail = loop_detection.extended(line.trail, outcomes, took.total_seconds(), limits.repeats)
+    verdict = loop_detection.judge(line.trail, limits.repeats_warning, limits.repeats)
+    if verdict is loop_detection.Verdict.WARN:
+        line.note = "\n\n".join(filter(None, [line.note, loop_detection.WARNING]))
+    return verdict is loop_detection.Verdict.BREAK

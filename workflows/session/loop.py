@@ -1,0 +1,243 @@
+"""The loop: think, act, observe, again. One function over a line, so that an inline delegate can nest it."""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError
+
+from domain.agents.typed_output import MISFITS, send_back
+from domain.limits.limits import reached
+from domain.limits.stop_rules import CUT_OFF, Next, decide
+from domain.policy.rules import TALKING
+from domain.sessions.input_request import Kind
+from domain.sessions.session import Line, Reason, Usage
+from domain.sessions.step import Effect, ModelCall, ModelReply, Purpose, StopRequest, ToolCall, ToolOutcome, ToolRequest
+from workflows import activity_calls as steps
+from workflows.session import acceptance, delegation
+from workflows.session import input_requests as asking
+from workflows.session import limits as bounds
+from workflows.session.context import Ending, Running, Stopped, all_of, cause
+from workflows.ui import current_details, step_result
+
+NOT_APPROVED = (
+    "Nothing with an effect may run before your plan is approved. Look around, then submit the plan with update_plan."
+)
+
+
+async def run_line(session: Running, line: Line) -> Ending | None:
+    """Runs until the line must end; None means: continue as new at this quiet point."""
+    state = session.state
+    while True:
+        if session.spent:
+            return session.spent
+        if limit := reached(session.start.limits, state.step, state.usage.plus(state.recorded)):
+            return Ending(limit)
+        if line.is_main and workflow.info().is_continue_as_new_suggested():
+            return None
+        state.step += 1
+        line.step = state.step
+        note, line.note = line.note, None
+        reply = await think(session, line, Purpose.TURN, session.take(line), note)
+        decision = decide(reply)
+        line.note = CUT_OFF if decision.next is Next.GO_ON else None
+        if decision.next is Next.STOP:
+            assert decision.reason is not None
+            line.previous, line.previous_step = step_result(reply, []), line.step
+            if decision.reason is Reason.GOAL_REACHED and reply.misfit is not None:
+                line.misfits += 1
+                if line.misfits >= MISFITS:
+                    return Ending(Reason.ERROR, "output_schema", reply.misfit)
+                line.note = send_back(reply.misfit)
+                continue
+            if decision.reason is Reason.GOAL_REACHED and not await _done(session, line, reply):
+                continue
+            return Ending(decision.reason, decision.error_type, decision.error)
+        began = workflow.now()
+        outcomes = await act(session, line, reply)
+        line.previous, line.previous_step = step_result(reply, outcomes), line.step
+        if reply.calls and bounds.goes_in_circles(session, line, outcomes, workflow.now() - began):
+            return Ending(Reason.LOOP_DETECTED)
+        if reply.full or decision.next is Next.COMPACT:
+            await think(session, line, Purpose.COMPACT)
+        workflow.set_current_details(current_details(session.start, state, outcomes))
+
+
+async def _done(session: Running, line: Line, reply: ModelReply) -> bool:
+    """An answer is the end once nothing is left to hear, and what was asked for holds; of a line inside, at once."""
+    if reply.goes_on:
+        return False
+    if not line.is_main:
+        return True
+    if await session.more_to_hear():
+        return False
+    return not session.start.acceptance or await acceptance.met(session, line)
+
+
+async def think(
+    session: Running, line: Line, purpose: Purpose, take: list[str] | None = None, note: str | None = None
+) -> ModelReply:
+    """Ask the model; a context that no longer fits is compacted, a model that is away gives way to its fallback."""
+    compacted = purpose is not Purpose.TURN
+    extra: dict[str, Any] = {}
+    if purpose is Purpose.TURN:
+        extra = {"begins": True, "previous": line.previous, "previous_step": line.previous_step}
+        line.previous = None
+    while True:
+        call = model_call(session, line, purpose, take=take or [], note=note, **extra)
+        extra = {}
+        try:
+            reply = await session.wait(steps.call_model(call))
+        except ActivityError as error:
+            session.untake(take)  # nothing was committed: whoever asks next brings these messages again
+            session.check()
+            kind, message = cause(error)
+            if kind == "ContextTooLong" and not compacted:
+                compacted = True
+                await think(session, line, Purpose.COMPACT)
+            elif kind == "ModelUnavailable" and not line.last_model:
+                extra = {"switched_from": call.model, "switch_reason": message}
+                line.model_index += 1
+            elif kind == "BudgetSpent":
+                raise Ending(Reason.TREE_BUDGET, "tree_budget", message) from error
+            elif kind == "CancelRequested":  # the row knew of a cancel whose message never reached this workflow
+                session.halt(StopRequest(reason=_wish(error), by=message))
+                raise Stopped from error
+            else:
+                raise Ending(Reason.ERROR, kind, message) from error
+            take = session.take(line)
+            continue
+        line.head = reply.head  # of an interrupted call too: it has committed what it had
+        session.state.usage = session.state.usage.plus(reply.usage)
+        session.state.recorded = session.state.recorded.plus(reply.recorded or Usage())
+        session.check()
+        return reply
+
+
+def model_call(session: Running, line: Line, purpose: Purpose, **extra: Any) -> ModelCall:
+    return ModelCall(
+        ref=session.start.ref,
+        agent=line.agent,
+        line=line.path,
+        above=line.above,
+        step=line.step,
+        version=session.next_version(2),  # one for the beginning of the call, one for its commit
+        head=line.head,
+        opening=line.opening if line.head is None else None,
+        model=line.model,
+        last_model=line.last_model,
+        purpose=purpose,
+        deadline=session.start.deadline,
+        usage=session.state.usage,
+        failed_calls=session.state.failed_calls,
+        denied_calls=session.state.denied_calls,
+        doing=line.doing,
+        **extra,
+    )
+
+
+async def act(session: Running, line: Line, reply: ModelReply) -> list[ToolOutcome]:
+    """Run the calls of one reply side by side; their results wait in the store for the next model call."""
+    if blocked := next((call for call in reply.calls if call.name == "ask_user" and call.refusal), None):
+        raise Ending(Reason.NEEDS_INPUT, "needs_input", blocked.preview)
+    reply = reply.model_copy(update={"calls": bounds.within_limit(session, reply.calls)})
+    session.calling += len(reply.calls)
+    try:
+        outcomes = await _outcomes(session, line, reply)
+    finally:
+        session.calling -= len(reply.calls)
+    bounds.count(session, outcomes, reply.calls)
+    for outcome in outcomes:
+        line.doing = outcome.doing or line.doing
+    session.check()
+    if any(one.replanned for one in outcomes):
+        session.state.plan_approved = False  # what was approved is not what it means to do now
+    if session.plan_awaits_approval and any(one.name == "update_plan" and one.state == "ok" for one in outcomes):
+        await asking.approve_plan(session, line, reply.head)
+    return sorted(outcomes, key=lambda outcome: outcome.index)
+
+
+async def _outcomes(session: Running, line: Line, reply: ModelReply) -> list[ToolOutcome]:
+    deeds = [
+        _listed(run_tool(session, line, reply.head, call)) for call in reply.calls if not delegation.is_delegation(call)
+    ]
+    return [outcome for part in await all_of([*deeds, _hand_on(session, line, reply)]) for outcome in part]
+
+
+async def _listed(deed: Coroutine[Any, Any, ToolOutcome]) -> list[ToolOutcome]:
+    return [await deed]
+
+
+def _withheld(session: Running, call: ToolCall) -> bool:
+    return session.plan_awaits_approval and call.effect is not Effect.READ and call.name not in TALKING
+
+
+async def _hand_on(session: Running, line: Line, reply: ModelReply) -> list[ToolOutcome]:
+    """The delegations of a reply begin together, as far as they may begin at all."""
+    calls = [call for call in reply.calls if delegation.is_delegation(call)]
+    refused = [call for call in calls if _withheld(session, call)]
+    outcomes = await all_of([run_tool(session, line, reply.head, call) for call in refused])
+    asked = [call for call in calls if call.ask and call not in refused]
+    approvals = await all_of([asking.approve_tool(session, line, reply.head, call) for call in asked])
+    denied = [call for call, approval in zip(asked, approvals, strict=True) if approval is None]
+    begun = [call for call in calls if call not in refused and call not in denied]
+    outcomes += [_denied(call) for call in denied]
+    return outcomes + (await delegation.delegate(session, line, reply, begun, run_line) if begun else [])
+
+
+def _denied(call: ToolCall) -> ToolOutcome:
+    return ToolOutcome(index=call.index, name=call.name, state="failed", preview="denied by a person", denied=True)
+
+
+async def run_tool(session: Running, line: Line, node: str, call: ToolCall) -> ToolOutcome:
+    approval = None
+    if call.name == "ask_user" and call.activity == steps.OPEN_REQUEST.name:
+        return await asking.answer_call(session, line, node, call, Kind.CLARIFICATION)
+    if _withheld(session, call):
+        call = bounds.refused(call, NOT_APPROVED)
+    if call.ask:
+        approval = await asking.approve_tool(session, line, node, call)
+        if approval is None:
+            return _denied(call)
+    if call.activity == steps.OPEN_REQUEST.name:
+        return await asking.answer_call(session, line, node, call, Kind.EXTERNAL_RESULT)
+    request = ToolRequest(
+        above=line.above,
+        refusal=call.refusal,
+        rule=call.rule,
+        approval=approval,
+        ref=session.start.ref,
+        agent=line.agent,
+        step=line.step,
+        node=node,
+        index=call.index,
+        name=call.name,
+        effect=call.effect,
+        preview=call.preview,
+        workspace_id=session.start.workspace_id,
+        sandbox=session.start.sandbox,
+    )
+    try:
+        outcome = await _called(session, request, call)
+        return outcome.model_copy(update={"denied": True, "forbidden": True}) if call.denied else outcome
+    except ActivityError as error:
+        session.check()
+        # the store has no result for this call, and the next model call says so to the model
+        return ToolOutcome(index=call.index, name=call.name, state="unknown", preview=cause(error)[1][:160])
+
+
+async def _called(session: Running, request: ToolRequest, call: ToolCall) -> ToolOutcome:
+    if call.quick and workflow.patched(steps.ON_THE_SPOT):
+        try:
+            return await session.wait(steps.run_quick_tool(request, call), tool=True)
+        except FailureError as error:  # slow after all, or the database is away; a local activity's is not wrapped
+            session.check()
+            workflow.logger.info("%s takes the long way: %s", call.name, error.message)
+    return await session.wait(steps.run_tool(request, call), tool=True)
+
+
+def _wish(error: ActivityError) -> Reason:
+    """The reason that stands in the row."""
+    inner = error.cause
+    details = inner.details if isinstance(inner, ApplicationError) else ()
+    return Reason(details[0]) if details else Reason.CALLER_CANCEL
