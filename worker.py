@@ -49,7 +49,7 @@ from agents.problems import AgentFileError
 from domain.limits.anomalies import Thresholds
 from settings import MISCONFIGURED, Settings, SettingsError
 from store import agents, workers
-from store.database import AWAY, Pool, connect, patiently
+from store.database import TRANSIENT_ERRORS, Pool, connect, patiently
 from workflows import client as door
 from workflows.registry import WORKFLOWS, workflow_runner
 from workflows.schedules import ensure_swept
@@ -73,7 +73,7 @@ async def build(
     bounds = Bounds(pool, model, settings.budget_low_percent, thresholds)
     attempts = settings.attempts_before_fallback
     call_model = CallModel(pool, model, events, contexts, definitions, toolbox, bounds, attempts)
-    conversations = door.Door(client, settings.task_queue)
+    conversations = door.WorkflowClient(client, settings.task_queue)
     subagents, rulebook = Subagents(pool, conversations), Rulebook(pool, definitions)
     workspaces = Workspaces(pool, settings.workspaces_dir)
     run_tool = RunTool(
@@ -177,7 +177,7 @@ async def run(settings: Settings) -> None:
             beating.cancel()
             dispatching.cancel()
             looking.cancel()
-        with contextlib.suppress(*AWAY):
+        with contextlib.suppress(*TRANSIENT_ERRORS):
             await workers.leave(pool, name)
 
 
@@ -195,7 +195,7 @@ async def _look(sweep: Sweep) -> None:
 async def _beat(pool: Pool, name: str, sandbox: str, tools: Collection[str]) -> None:
     while True:
         try:
-            with contextlib.suppress(*AWAY):
+            with contextlib.suppress(*TRANSIENT_ERRORS):
                 await workers.beat(pool, name, sandbox, tools)
             if buried := await asyncio.to_thread(bury_orphans):
                 log.warning("ended %d sandboxes whose worker was killed", buried)

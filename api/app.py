@@ -19,9 +19,9 @@ from starlette.routing import Match
 
 from agents.loader import load_prices
 from api import openapi
-from api.control.retry_queue import Later
+from api.control.retry_queue import RetryQueue
 from api.http.metrics import Metrics
-from api.http.middleware import Gate
+from api.http.middleware import RequestMiddleware
 from api.routes import (
     agents,
     budgets,
@@ -43,9 +43,9 @@ from api.routes import (
     tasks,
     traces,
 )
-from api.services import Parts
+from api.services import Services
 from api.streams.feeds import Pages
-from api.streams.listener import Wake
+from api.streams.listener import EventListener
 from domain.policy.addresses import is_loopback
 from settings import Settings, SettingsError
 from store import database
@@ -80,7 +80,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     for router in ROUTERS:
         app.include_router(router)
-    app.add_middleware(Gate)
+    app.add_middleware(RequestMiddleware)
     openapi.install(app)
     return app
 
@@ -102,7 +102,7 @@ def _methods(request: Request) -> list[str]:
 
 
 @contextlib.asynccontextmanager
-async def _running(settings: Settings) -> AsyncIterator[Parts]:
+async def _running(settings: Settings) -> AsyncIterator[Services]:
     _logging()
     url = settings.database_url
     if not url:
@@ -110,13 +110,13 @@ async def _running(settings: Settings) -> AsyncIterator[Parts]:
     if not is_loopback(settings.host):
         log.warning("bound to %s: every request needs a key; make one with `errand keys create NAME`", settings.host)
     pool = await database.connect(url, min_size=0, max_size=20)  # none at first: the database may be away
-    wake = Wake(url)
+    wake = EventListener(url)
     temporal = await client.connect(lazy=True, telemetry=settings.otel_exporter_otlp_endpoint)
-    parts = Parts(
+    parts = Services(
         settings=settings,
         pool=pool,
-        door=client.Door(temporal, settings.task_queue),
-        later=Later(),
+        door=client.WorkflowClient(temporal, settings.task_queue),
+        later=RetryQueue(),
         wake=wake,
         pages=Pages(pool),
         prices=load_prices(settings.prices_file),
@@ -139,7 +139,7 @@ async def _running(settings: Settings) -> AsyncIterator[Parts]:
 
 
 @contextlib.contextmanager
-def _draining(wake: Wake) -> Iterator[None]:
+def _draining(wake: EventListener) -> Iterator[None]:
     """End open streams at the first signal: the server itself would wait for them before it tells us anything."""
     if threading.current_thread() is not threading.main_thread():
         yield

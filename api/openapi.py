@@ -7,7 +7,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
 from api.reruns.body import RerunBody
-from api.schemas.conversation_bodies import Change, FireBody, ForkBody, Message, Run
+from api.schemas.conversation_bodies import ConversationChange, FireBody, ForkBody, MessageBody, Run
 from api.schemas.subscriptions import NewSubscription
 from api.schemas.tasks import EventPage, Problem
 from domain.agents.definition import AgentDefinition
@@ -18,7 +18,7 @@ _DESCRIPTION = """Submit a task, hang up, come back to the result.
 Every refusal is an RFC 9457 problem (`application/problem+json`); a refused request changes nothing.
 Lists have cursors. A POST that starts something takes an `Idempotency-Key`: the same key with the same body gives the
 same session."""
-_MODELS = (TaskSpec, AgentDefinition, Problem, EventPage, Run, Message, FireBody, ForkBody, Change,
+_MODELS = (TaskSpec, AgentDefinition, Problem, EventPage, Run, MessageBody, FireBody, ForkBody, ConversationChange,
            NewSubscription, RerunBody)  # fmt: skip
 _WORDS = {
     400: "The request cannot be read",

@@ -5,31 +5,31 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from api.control.retry_queue import Later
+from api.control.retry_queue import RetryQueue
 from api.http.metrics import Metrics
 from api.streams.feeds import Pages
-from api.streams.listener import Wake
+from api.streams.listener import EventListener
 from domain.agents.prices import PriceTable
 from settings import Settings
 from store.database import Pool
-from workflows.client import Door
+from workflows.client import WorkflowClient
 
 
 @dataclass(frozen=True)
-class Parts:
+class Services:
     settings: Settings
     pool: Pool
-    door: Door
-    later: Later
-    wake: Wake
+    door: WorkflowClient
+    later: RetryQueue
+    wake: EventListener
     pages: Pages
     prices: PriceTable
     metrics: Metrics
 
 
-def parts_of(request: Request) -> Parts:
-    parts: Parts = request.app.state.parts
+def services_of(request: Request) -> Services:
+    parts: Services = request.app.state.parts
     return parts
 
 
-PartsDep = Annotated[Parts, Depends(parts_of)]
+ServicesDep = Annotated[Services, Depends(services_of)]

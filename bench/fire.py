@@ -8,7 +8,7 @@ from typing import Any
 from bench.lab import Lab
 from bench.ours import PATIENCE
 from bench.table import Row
-from domain.conversations.mailbox import Delivery
+from domain.conversations.mailbox import DeliveryMode
 from domain.ids import derive_id, new_id
 from domain.sessions.session import Reason, Status
 from store import endings, sessions
@@ -43,7 +43,7 @@ async def _mailbox(lab: Lab, size: int) -> str:
     return conversation_id
 
 
-def _row(root: sessions.Session, child: str) -> dict[str, Any]:
+def _row(root: sessions.SessionRow, child: str) -> dict[str, Any]:
     same = ("conversation_id", "workspace_id", "agent_owner", "agent", "agent_version", "models", "created_by")
     return {name: getattr(root, name) for name in same} | {
         "id": child,
@@ -59,7 +59,7 @@ def _row(root: sessions.Session, child: str) -> dict[str, Any]:
         "limits": root.limits.model_dump_json(),
         "deadline": root.deadline.isoformat(),
         "subagent_name": "researcher",
-        "delivery": Delivery.HOLD,
+        "delivery": DeliveryMode.HOLD,
     }
 
 

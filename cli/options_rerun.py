@@ -22,7 +22,7 @@ class Permission(click.ParamType[dict[str, Any], Any]):
         return {"permission": tool, "action": action} | ({"pattern": pattern} if pattern else {})
 
 
-class Change(click.ParamType[dict[str, Any], Any]):
+class ResultChange(click.ParamType[dict[str, Any], Any]):
     """0=the new result"""
 
     name = "result"

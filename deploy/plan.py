@@ -12,7 +12,7 @@ OFFLINE_MODEL = "offline"  # priced at nothing, which is what it costs
 
 
 @dataclass(frozen=True)
-class Plan:
+class StackPlan:
     """A port is None where the address was given: that part is not ours."""
 
     settings: Settings  # with every address filled in, except that of a database yet to be made
@@ -26,7 +26,7 @@ class Plan:
         return self.settings.temporal_address or ""
 
 
-def make_plan(settings: Settings, ports: Ports) -> Plan:
+def make_plan(settings: Settings, ports: Ports) -> StackPlan:
     asked_for = settings.port not in (0, Settings.port)
     port = ports.choose("the API", settings.port, host=settings.host, variable="ERRAND_PORT" if asked_for else None)
     temporal_port = ui_port = postgres_port = offline_port = None
@@ -44,7 +44,7 @@ def make_plan(settings: Settings, ports: Ports) -> Plan:
         filled = replace(filled, anthropic_base_url=model, anthropic_api_key=OFFLINE_KEY)
         if settings.default_model == Settings.default_model:
             filled = replace(filled, default_model=OFFLINE_MODEL)
-    return Plan(filled, postgres_port, temporal_port, ui_port, offline_port)
+    return StackPlan(filled, postgres_port, temporal_port, ui_port, offline_port)
 
 
 def _given_temporal(settings: Settings) -> str | None:

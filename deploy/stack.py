@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deploy import place, state
 from deploy.child import Part
-from deploy.plan import Plan
+from deploy.plan import StackPlan
 from deploy.postgres import Postgres, url_of
 from deploy.services import Services, local_url
 from deploy.state import StackInfo, started_at, without_password
@@ -21,7 +21,7 @@ MakeServices = Callable[[Settings, dict[str, str], int | None], Services]
 
 
 class Stack:
-    def __init__(self, plan: Plan, home: Path, *, log: Callable[[str], None], make_services: MakeServices) -> None:
+    def __init__(self, plan: StackPlan, home: Path, *, log: Callable[[str], None], make_services: MakeServices) -> None:
         self._plan = plan
         self._home = home
         self._make_services = make_services

@@ -19,7 +19,7 @@ STOP_WITHIN = 6.0
 
 
 @dataclass(eq=False)
-class Kept:
+class SupervisedPart:
     """A part and the process that is it at the moment."""
 
     part: Part
@@ -51,7 +51,7 @@ class Supervisor:
         self._logs = logs
         self._log = log
         self._changed = changed
-        self._groups: list[list[Kept]] = []
+        self._groups: list[list[SupervisedPart]] = []
         self._once: set[Process] = set()
         self._stopping = False
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -61,7 +61,7 @@ class Supervisor:
 
     async def start(self, *parts: Part) -> None:
         """Start these together and wait until all are ready. They are stopped together, before any started earlier."""
-        group = [Kept(part, self._log_of(part)) for part in parts]
+        group = [SupervisedPart(part, self._log_of(part)) for part in parts]
         self._groups.append(group)
         for kept in group:
             kept.keeper = asyncio.create_task(self._keep(kept))
@@ -106,7 +106,7 @@ class Supervisor:
             if process and process.returncode is None:
                 kill_group(process.pid)
 
-    async def _keep(self, kept: Kept) -> None:
+    async def _keep(self, kept: SupervisedPart) -> None:
         try:
             failures = 0
             while not self._stopping:
@@ -125,7 +125,7 @@ class Supervisor:
             if not self._failure.done():
                 self._failure.set_exception(error)
 
-    async def _live(self, kept: Kept) -> tuple[int, bool]:
+    async def _live(self, kept: SupervisedPart) -> tuple[int, bool]:
         """One life of the part, from its start to its end: how it ended, and whether it was ready before."""
         if kept.part.prepare:
             await asyncio.to_thread(kept.part.prepare)
@@ -141,7 +141,7 @@ class Supervisor:
             kill_group(process.pid)
             self._changed()
 
-    async def _watch_readiness(self, kept: Kept, pid: int) -> None:
+    async def _watch_readiness(self, kept: SupervisedPart, pid: int) -> None:
         part = kept.part
         while True:
             ready = part.ready is None or await asyncio.to_thread(part.ready, pid)
@@ -151,7 +151,7 @@ class Supervisor:
                 return
             await asyncio.sleep(0.03)
 
-    async def _stop(self, kept: Kept) -> None:
+    async def _stop(self, kept: SupervisedPart) -> None:
         process = kept.process
         if process and process.returncode is None:
             with contextlib.suppress(ProcessLookupError):

@@ -14,7 +14,7 @@ SEAL = "seal"
 MISSING = "it is missing"
 
 
-class Entry(BaseModel):
+class AuditEntry(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     tenant: str
@@ -48,7 +48,7 @@ class Break(BaseModel):
     problem: str
 
 
-def link(entry: Entry) -> str:
+def link(entry: AuditEntry) -> str:
     """The hash of an entry, which stands in the next one; each part is told with its length, so that none can shift."""
     at = entry.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     parts = [entry.previous, entry.tenant, entry.chain, str(entry.seq), at, entry.actor, entry.action]
@@ -56,7 +56,7 @@ def link(entry: Entry) -> str:
     return hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode()).hexdigest()
 
 
-def sealed(entry: Entry) -> list[Head]:
+def sealed(entry: AuditEntry) -> list[Head]:
     """The heads that an entry of the tenant's own chain vouches for."""
     if entry.chain != TENANT or entry.action != SEAL:
         return []
@@ -70,10 +70,10 @@ class Verifier:
     def __init__(self, expected: str | None = None) -> None:
         self.entries = 0
         self._expected = expected  # a head that was noted elsewhere
-        self._last: dict[str, Entry] = {}
+        self._last: dict[str, AuditEntry] = {}
         self._vouched: dict[tuple[str, int], str] = {}
 
-    def read(self, entries: Iterable[Entry]) -> Break | None:
+    def read(self, entries: Iterable[AuditEntry]) -> Break | None:
         for entry in entries:
             if (found := self._break(entry)) is not None:
                 return found
@@ -84,7 +84,7 @@ class Verifier:
             self.entries += 1
         return None
 
-    def _break(self, entry: Entry) -> Break | None:
+    def _break(self, entry: AuditEntry) -> Break | None:
         before = self._last.get(entry.chain)
         expected, previous = (before.seq + 1, before.hash) if before else (1, "")
         seq, problem = entry.seq, ""

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from domain.json_schema import Problem, has_patterns, schema_problems
+from domain.json_schema import SchemaProblem, has_patterns, schema_problems
 
 MOST_TOOLS = 32
 
@@ -27,21 +27,23 @@ class ExternalTool(BaseModel):
     input_schema: dict[str, Any]
 
 
-def tool_problems(where: str, declared: Sequence[ExternalTool], known: Collection[str]) -> list[Problem]:
+def tool_problems(where: str, declared: Sequence[ExternalTool], known: Collection[str]) -> list[SchemaProblem]:
     """What speaks against these tools; `known` are the platform's own, which none may hide."""
-    found: list[Problem] = []
+    found: list[SchemaProblem] = []
     names = [tool.name for tool in declared]
     for place, tool in enumerate(declared):
         field = f"{where}.{place}"
         if tool.name in known:
-            found.append(Problem(f"{field}.name", "there is already a tool by this name"))
+            found.append(SchemaProblem(f"{field}.name", "there is already a tool by this name"))
         elif tool.name in names[:place]:
-            found.append(Problem(f"{field}.name", "it is listed twice"))
+            found.append(SchemaProblem(f"{field}.name", "it is listed twice"))
         schema = tool.input_schema
         if schema.get("type") != "object":
-            found.append(Problem(f"{field}.input_schema.type", "the arguments of a tool are an object", ("object",)))
+            found.append(
+                SchemaProblem(f"{field}.input_schema.type", "the arguments of a tool are an object", ("object",))
+            )
         elif has_patterns(schema):
-            found.append(Problem(f"{field}.input_schema", "it may have no regular expressions"))
+            found.append(SchemaProblem(f"{field}.input_schema", "it may have no regular expressions"))
         else:
             found += schema_problems(f"{field}.input_schema", schema)
     return found

@@ -12,7 +12,7 @@ MAX_BYTES = 65_536
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
-class Problem(NamedTuple):
+class SchemaProblem(NamedTuple):
     field: str
     message: str
     allowed: tuple[str, ...] = ()
@@ -22,16 +22,16 @@ def fits(schema: dict[str, Any], value: Any) -> bool:
     return validator_for(schema, default=Draft202012Validator)(schema).is_valid(value)
 
 
-def schema_problems(name: str, schema: dict[str, Any]) -> list[Problem]:
+def schema_problems(name: str, schema: dict[str, Any]) -> list[SchemaProblem]:
     """What speaks against a schema; `name` is where it stands."""
     size = len(json.dumps(schema).encode())
     if size > MAX_BYTES:
-        return [Problem(name, f"{size} bytes of JSON; at most {MAX_BYTES} are allowed")]
+        return [SchemaProblem(name, f"{size} bytes of JSON; at most {MAX_BYTES} are allowed")]
     validator = validator_for(schema, default=Draft202012Validator)
     try:
         validator.check_schema(schema)
     except SchemaError as error:
-        return [Problem(".".join([name, *map(str, error.absolute_path)]), error.message)]
+        return [SchemaProblem(".".join([name, *map(str, error.absolute_path)]), error.message)]
     found = [problem for path, node in _objects(name, schema) for problem in _node_problems(path, node)]
     return found or _probe(name, validator(schema))
 
@@ -44,11 +44,11 @@ def has_patterns(schema: dict[str, Any]) -> bool:
     )
 
 
-def _node_problems(path: str, node: dict[str, Any]) -> Iterator[Problem]:
+def _node_problems(path: str, node: dict[str, Any]) -> Iterator[SchemaProblem]:
     for key in _REFERENCES:
         reference = node.get(key)
         if isinstance(reference, str) and not reference.startswith("#"):
-            yield Problem(f"{path}.{key}", f"{reference!r} points outside this schema", ("#/...",))
+            yield SchemaProblem(f"{path}.{key}", f"{reference!r} points outside this schema", ("#/...",))
 
 
 def _objects(path: str, value: object) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -61,14 +61,14 @@ def _objects(path: str, value: object) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from _objects(f"{path}.{index}", child)
 
 
-def _probe(name: str, validator: Any) -> list[Problem]:
+def _probe(name: str, validator: Any) -> list[SchemaProblem]:
     # a reference to nowhere, or to itself, shows only when something is validated
     try:
         samples: tuple[object, ...] = ({}, [], "", 0)
         for sample in samples:
             list(validator.iter_errors(sample))
     except RecursionError:
-        return [Problem(name, "refers to itself without end")]
+        return [SchemaProblem(name, "refers to itself without end")]
     except Exception as error:  # the library raises many kinds, and none of them may reach a submission
-        return [Problem(name, f"cannot be used: {error}")]
+        return [SchemaProblem(name, f"cannot be used: {error}")]
     return []

@@ -40,7 +40,7 @@ def escalates_to(config: Mapping[str, Any], kind: str) -> str | None:
     return to.get(kind) if isinstance(to, dict) else to
 
 
-class Subject(StrEnum):
+class NotificationSubject(StrEnum):
     """What a subscription can be about. Reminders come with input_required; an escalation goes to whom it names."""
 
     TASK_COMPLETED = "task_completed"
@@ -52,7 +52,7 @@ class Subject(StrEnum):
     SUBSCRIPTION_DISABLED = "subscription_disabled"
 
 
-class Channel(StrEnum):
+class ChannelName(StrEnum):
     WEBHOOK = "webhook"
     SLACK = "slack"
     EMAIL = "email"
@@ -77,7 +77,7 @@ class Subscription(BaseModel):
 
     id: str
     name: str
-    channel: Channel
+    channel: ChannelName
     target: str
     events: list[str]
     every_task: bool

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from domain.audit import Break, Entry, Head, Verifier
+from domain.audit import AuditEntry, Break, Head, Verifier
 from store.database import Connection, Pool
 
 _COLUMNS = "tenant, chain, seq, at, actor, action, session_id, subject, digest, previous, hash"
@@ -11,11 +11,11 @@ BATCH = 2_000
 SEALED_AT_ONCE = 200  # heads in one entry
 
 
-class Listed(Entry):
+class Listed(AuditEntry):
     number: int
 
 
-class Verdict(Verifier):
+class AuditVerdict(Verifier):
     """A verification that came to its end."""
 
     found: Break | None = None
@@ -63,7 +63,7 @@ async def find(
     return [Listed(**row) for row in rows]
 
 
-async def verify(pool: Pool, tenant: str, expected: str | None = None) -> Verdict:
+async def verify(pool: Pool, tenant: str, expected: str | None = None) -> AuditVerdict:
     """All chains of a tenant, and the one that concerns everybody, in one consistent look."""
     async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
         verdict = await _verify(connection, tenant, expected)
@@ -72,8 +72,8 @@ async def verify(pool: Pool, tenant: str, expected: str | None = None) -> Verdic
     return verdict
 
 
-async def _verify(connection: Connection, tenant: str, expected: str | None = None) -> Verdict:
-    verdict = Verdict(expected)
+async def _verify(connection: Connection, tenant: str, expected: str | None = None) -> AuditVerdict:
+    verdict = AuditVerdict(expected)
     last: tuple[str, int] = ("", 0)
     while verdict.found is None:
         rows = await connection.fetch(
@@ -83,7 +83,7 @@ async def _verify(connection: Connection, tenant: str, expected: str | None = No
             *last,
             BATCH,
         )
-        verdict.found = verdict.read(Entry(**row) for row in rows)
+        verdict.found = verdict.read(AuditEntry(**row) for row in rows)
         if len(rows) < BATCH:
             break
         last = (rows[-1]["chain"], rows[-1]["seq"])

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from domain.conversations.mailbox import Delivery
+from domain.conversations.mailbox import DeliveryMode
 from domain.sessions.session import Reason, Status, Usage
 from store.database import Pool
 
@@ -27,7 +27,7 @@ class Branch(BaseModel):
     partial: bool
     live: bool
     blocking: bool
-    delivery: Delivery | None
+    delivery: DeliveryMode | None
     transport: str
     created_at: datetime
     ended_at: datetime | None
@@ -42,7 +42,7 @@ class ThreadRow(BaseModel):
     created_at: datetime
 
 
-class Turn(BaseModel):
+class TurnRow(BaseModel):
     """What was said to the agent, and what it came to."""
 
     session_id: str
@@ -127,7 +127,7 @@ async def usage_by_model(pool: Pool, tenant: str, conversation_id: str) -> dict[
     return {row["model"]: Usage(**{key: value for key, value in row.items() if key != "model"}) for row in rows}
 
 
-async def turns(pool: Pool, tenant: str, conversation_id: str, after_id: str | None, limit: int) -> list[Turn]:
+async def turns(pool: Pool, tenant: str, conversation_id: str, after_id: str | None, limit: int) -> list[TurnRow]:
     """The root thread's sessions in their order; what opened one is its task, the words it was opened with, or what it
     heard at its first step: the outcomes that woke it are rendered only then.
     The order is not that of ids: the id of one that was woken derives from its cause, which may be old."""
@@ -154,8 +154,8 @@ async def turns(pool: Pool, tenant: str, conversation_id: str, after_id: str | N
     return [_turn(dict(row)) for row in rows]
 
 
-def _turn(row: dict[str, Any]) -> Turn:
+def _turn(row: dict[str, Any]) -> TurnRow:
     asked, parts, heard = row.pop("asked"), row.pop("parts"), row.pop("heard")
     said = [part for body in heard for part in json.loads(body)["parts"]] if heard else json.loads(parts or "[]")
     words = "\n\n".join(part["text"] for part in said)
-    return Turn(**row, input=json.loads(asked) if asked else words or None)
+    return TurnRow(**row, input=json.loads(asked) if asked else words or None)

@@ -1,7 +1,7 @@
 """What a reopened Conversation workflow must know of its tree."""
 
-from domain.conversations.mailbox import Delivery
-from domain.conversations.state import ConversationState, Live, Thread, Waiting
+from domain.conversations.mailbox import DeliveryMode
+from domain.conversations.state import ConversationState, Live, Thread, WaitingMessage
 from domain.sessions.step import preview
 from store.database import Pool
 from store.mailbox import pending_for_fire
@@ -65,12 +65,12 @@ async def load_state(pool: Pool, tenant: str, conversation_id: str) -> Conversat
             spawned_by=row["spawned_by"],
             spawner=row["spawner"],
             blocking=row["blocking"],
-            delivery=row["delivery"] or Delivery.HOLD,
+            delivery=row["delivery"] or DeliveryMode.HOLD,
         )
     for row in ended:
         state.threads[row["thread_id"]].ended.append(row["id"])
     for row in inbox:
-        waiting = Waiting(id=row["id"], outcome=row["source"] is not None)
+        waiting = WaitingMessage(id=row["id"], outcome=row["source"] is not None)
         state.threads[row["thread_id"]].inbox.append(waiting)
     return state
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from domain.conversations.mailbox import Delivery
+from domain.conversations.mailbox import DeliveryMode
 from store import audit, workspaces
 from store.database import Pool
 from store.workspaces import Manifest
@@ -16,13 +16,13 @@ from store.workspaces import Manifest
 TELLING = timedelta(seconds=20)  # whoever wrote words down has told of them by then, or will not
 
 
-class Conversation(BaseModel):
+class ConversationRow(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     id: str
     title: str
     status: str
-    delivery: Delivery | None
+    delivery: DeliveryMode | None
     metadata: dict[str, Any]
     created_at: datetime
     updated_at: datetime
@@ -31,18 +31,18 @@ class Conversation(BaseModel):
 _COLUMNS = "id, title, status, delivery, metadata::text AS metadata, created_at, updated_at"
 
 
-def _read(row: Any) -> Conversation:
-    return Conversation(**{**row, "metadata": json.loads(row["metadata"])})
+def _read(row: Any) -> ConversationRow:
+    return ConversationRow(**{**row, "metadata": json.loads(row["metadata"])})
 
 
-async def get(pool: Pool, tenant: str, conversation_id: str) -> Conversation | None:
+async def get(pool: Pool, tenant: str, conversation_id: str) -> ConversationRow | None:
     row = await pool.fetchrow(
         f"SELECT {_COLUMNS} FROM conversations WHERE tenant = $1 AND id = $2", tenant, conversation_id
     )
     return _read(row) if row else None
 
 
-class Found(Conversation):
+class Found(ConversationRow):
     """An entry of a list: where the words were found, and what waits."""
 
     match_source: list[str]
@@ -96,7 +96,7 @@ async def change(
     *,
     metadata: dict[str, Any] | None = None,
     **columns: str | None,
-) -> Conversation | None:
+) -> ConversationRow | None:
     """Set title or delivery, and keys of the metadata; a null removes a key."""
     changes = metadata or {}
     async with pool.acquire() as connection, connection.transaction():

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 # What a server that died, restarts or dropped us looks like; asyncpg raises InternalClientError for some of it. And
 # what undid a transaction for reasons of the server's own: asked again, it goes through.
-AWAY: tuple[type[BaseException], ...] = (
+TRANSIENT_ERRORS: tuple[type[BaseException], ...] = (
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,  # it shuts down, starts, crashed; somebody cancelled the statement
     asyncpg.InsufficientResourcesError,  # too many connections, no memory, no room
@@ -54,7 +54,7 @@ async def patiently(deed: Callable[[], Awaitable[T]], *, seconds: float, pause: 
     while True:
         try:
             return await deed()
-        except AWAY:
+        except TRANSIENT_ERRORS:
             if asyncio.get_running_loop().time() + pause > give_up:
                 raise
             await asyncio.sleep(pause)

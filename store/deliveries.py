@@ -9,7 +9,7 @@ import asyncpg
 from pydantic import BaseModel, Field
 
 from domain.ids import new_id
-from domain.notification import Channel, Delivery, DeliveryStatus, Notice, SubscriptionStatus
+from domain.notification import ChannelName, Delivery, DeliveryStatus, Notice, SubscriptionStatus
 from store.database import Pool, call
 
 CHANNEL = "deliveries"  # NOTIFY without a payload: there is something to dispatch
@@ -22,12 +22,12 @@ class Job(BaseModel):
     status: DeliveryStatus
     body: str
     subscription: SubscriptionStatus | None  # None: it was removed
-    channel: Channel | None
+    channel: ChannelName | None
     target: str = Field(default="", repr=False)
     signing: list[str] = Field(default_factory=list, repr=False)  # the secrets that are good now
 
 
-class Waiting(BaseModel):
+class WaitingDelivery(BaseModel):
     """A delivery that needs its workflow."""
 
     tenant: str
@@ -57,25 +57,25 @@ async def record(pool: Pool, document: dict[str, Any]) -> DeliveryStatus:
     return DeliveryStatus(await call(pool, "record_attempt", json.dumps(document)))
 
 
-async def undispatched(pool: Pool, limit: int = 100) -> list[Waiting]:
+async def undispatched(pool: Pool, limit: int = 100) -> list[WaitingDelivery]:
     return await _waiting(pool, "NOT d.dispatched", limit)
 
 
-async def stranded(pool: Pool, seconds: float, limit: int = 500) -> list[Waiting]:
+async def stranded(pool: Pool, seconds: float, limit: int = 500) -> list[WaitingDelivery]:
     """Deliveries whose next attempt is overdue: their workflow may be gone."""
     return await _waiting(
         pool, f"d.dispatched AND coalesce(d.next_at, d.begun_at) < now() - make_interval(secs => {seconds:f})", limit
     )
 
 
-async def _waiting(pool: Pool, condition: str, limit: int) -> list[Waiting]:
+async def _waiting(pool: Pool, condition: str, limit: int) -> list[WaitingDelivery]:
     rows = await pool.fetch(
         f"""SELECT d.tenant, d.id, d.event, coalesce(s.name, '') AS name
               FROM deliveries d LEFT JOIN subscriptions s ON s.tenant = d.tenant AND s.id = d.subscription_id
              WHERE d.status = 'pending' AND {condition} ORDER BY d.created_at LIMIT $1""",
         limit,
     )
-    return [Waiting(**dict(row)) for row in rows]
+    return [WaitingDelivery(**dict(row)) for row in rows]
 
 
 async def mark_dispatched(pool: Pool, tenant: str, delivery_id: str) -> None:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from domain.sessions.effects import EffectRecord, Source, state_of
 from domain.sessions.session import Status
 from store.database import Pool
-from store.sessions import Session
+from store.sessions import SessionRow
 
 MOST = 5_000
 
@@ -40,7 +40,7 @@ async def ledger(pool: Pool, tenant: str, session_id: str) -> Ledger:
     return Ledger(items=found, complete=len(rows) <= MOST)
 
 
-async def sources(pool: Pool, session: Session) -> list[Source]:
+async def sources(pool: Pool, session: SessionRow) -> list[Source]:
     """What entered a session's context and when: messages, answers, files, pages, and the session it went on from."""
     rows = await pool.fetch(
         """SELECT 'message' AS kind, id AS name, created_at AS at,
@@ -73,7 +73,7 @@ async def sources(pool: Pool, session: Session) -> list[Source]:
     return found + [Source(**source) for row in read for source in json.loads(row["sources"])]
 
 
-async def models_used(pool: Pool, session: Session) -> list[str]:
+async def models_used(pool: Pool, session: SessionRow) -> list[str]:
     """The models that really answered, in the order of their first word."""
     rows = await pool.fetch(
         """SELECT data::jsonb ->> 'model' AS model, min(seq) AS first FROM events

@@ -7,20 +7,20 @@ from store.database import Connection, Pool
 KEPT_HOURS = 24
 
 
-class Answered(BaseModel):
+class StoredResponse(BaseModel):
     digest: str
     status: int
     response: str
 
 
-async def find(pool: "Pool | Connection", tenant: str, key: str) -> Answered | None:
+async def find(pool: "Pool | Connection", tenant: str, key: str) -> StoredResponse | None:
     row = await pool.fetchrow(
         "SELECT digest, status, response FROM idempotency WHERE tenant = $1 AND key = $2", tenant, key
     )
-    return Answered(**dict(row)) if row else None
+    return StoredResponse(**dict(row)) if row else None
 
 
-async def reserve(pool: "Pool | Connection", tenant: str, key: str, answered: Answered) -> Answered:
+async def reserve(pool: "Pool | Connection", tenant: str, key: str, answered: StoredResponse) -> StoredResponse:
     """Write down the answer before the deed; answers what stands, which is an earlier request's if there was one."""
     await pool.execute(
         """INSERT INTO idempotency (tenant, key, digest, status, response) VALUES ($1, $2, $3, $4, $5)

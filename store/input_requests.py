@@ -11,7 +11,7 @@ from domain.sessions.session import SessionRef
 from store import idempotency
 from store.accepting import IdempotencyRecord
 from store.database import Pool, call
-from store.idempotency import Answered
+from store.idempotency import StoredResponse
 
 _COLUMNS = """id, conversation_id, session_id, kind, question, details, answer_schema, status, answer, answered_by,
               answered_at, deadline, on_expiry, default_answer, created_at, gate"""
@@ -58,7 +58,7 @@ async def answer_all(
             for document in rest:
                 await connection.execute(_ANSWER, json.dumps(document))
             if record is not None:
-                answered = Answered(digest=record.digest, status=record.status, response=record.response)
+                answered = StoredResponse(digest=record.digest, status=record.status, response=record.response)
                 await idempotency.reserve(connection, tenant, record.key, answered)
     except _Late as late:
         return str(late)

@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 from pydantic import ConfigDict
 
-from domain.conversations.mailbox import Delivery
+from domain.conversations.mailbox import DeliveryMode
 from domain.external_tool import ExternalTool
 from domain.plan import Plan
 from domain.policy.rules import Rule
@@ -17,7 +17,7 @@ from store.database import Pool, call
 from store.session_record import Kept
 
 
-class Session(Kept):
+class SessionRow(Kept):
     """One row, read."""
 
     model_config = ConfigDict(frozen=True)
@@ -59,7 +59,7 @@ class Session(Kept):
     live: bool
     committed: bool
     depth: int
-    delivery: Delivery | None
+    delivery: DeliveryMode | None
     blocking: bool
     await_children: bool
     subagent_name: str | None
@@ -107,21 +107,21 @@ class Session(Kept):
 
 # a page of a listing shows none of these, and each may be long
 _LONG = {"spec": "'{}' AS spec", "output": "NULL AS output", "external_tools": "'[]' AS external_tools"}
-_LISTED = ", ".join(_LONG.get(name, name) for name in Session.model_fields)
+_LISTED = ", ".join(_LONG.get(name, name) for name in SessionRow.model_fields)
 _DECLARED = ("external_tools", "variables", "missing")
 _JSON = ("spec", "limits", "plan", "retry", "usage", "cancel_requested", "rules", "rerun") + _DECLARED
 
 
-def _read(row: asyncpg.Record) -> Session:
-    return Session(**{key: json.loads(value) if key in _JSON and value else value for key, value in row.items()})
+def _read(row: asyncpg.Record) -> SessionRow:
+    return SessionRow(**{key: json.loads(value) if key in _JSON and value else value for key, value in row.items()})
 
 
-async def get(pool: Pool, tenant: str, session_id: str) -> Session | None:
+async def get(pool: Pool, tenant: str, session_id: str) -> SessionRow | None:
     row = await pool.fetchrow("SELECT * FROM sessions WHERE tenant = $1 AND id = $2", tenant, session_id)
     return _read(row) if row else None
 
 
-async def by_ids(pool: Pool, tenant: str, session_ids: list[str]) -> dict[str, Session]:
+async def by_ids(pool: Pool, tenant: str, session_ids: list[str]) -> dict[str, SessionRow]:
     rows = await pool.fetch("SELECT * FROM sessions WHERE tenant = $1 AND id = ANY($2::text[])", tenant, session_ids)
     return {row["id"]: _read(row) for row in rows}
 
@@ -133,7 +133,7 @@ async def begin_queued(pool: Pool, tenant: str, session_id: str, take: list[str]
     return busy
 
 
-async def newest_of_thread(pool: Pool, tenant: str, thread_id: str) -> Session | None:
+async def newest_of_thread(pool: Pool, tenant: str, thread_id: str) -> SessionRow | None:
     row = await pool.fetchrow(
         """SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND status <> 'submitted'
             ORDER BY id DESC LIMIT 1""",
@@ -143,7 +143,7 @@ async def newest_of_thread(pool: Pool, tenant: str, thread_id: str) -> Session |
     return _read(row) if row else None
 
 
-async def live_of_thread(pool: Pool, tenant: str, thread_id: str) -> Session | None:
+async def live_of_thread(pool: Pool, tenant: str, thread_id: str) -> SessionRow | None:
     row = await pool.fetchrow("SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND live", tenant, thread_id)
     return _read(row) if row else None
 
@@ -159,7 +159,7 @@ async def find(
     created_before: datetime | None = None,
     before_id: str | None = None,
     limit: int = 50,
-) -> list[Session]:
+) -> list[SessionRow]:
     """Newest first; ids sort by time, so the last id of a page is the cursor of the next."""
     rows = await pool.fetch(
         f"""SELECT {_LISTED} FROM sessions
@@ -217,7 +217,7 @@ async def set_variables(pool: Pool, ref: SessionRef, values: dict[str, str]) -> 
     )
 
 
-async def unsettled(pool: Pool, silent_s: float, starting_s: float, limit: int = 500) -> list[Session]:
+async def unsettled(pool: Pool, silent_s: float, starting_s: float, limit: int = 500) -> list[SessionRow]:
     """Sessions of all tenants that are not terminal and silent for a while. Those that should begin come first, those
     that wait for people last; else at random, so that many that live do not hide the one that is lost."""
     rows = await pool.fetch(

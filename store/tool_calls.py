@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from store.database import Pool, call
 
 
-class Claim(BaseModel):
+class ToolClaimResult(BaseModel):
     go: bool
     dry: bool = False  # to be described, not done
     told: bool = False  # of a read: watchers know of the call
@@ -20,8 +20,8 @@ class Claim(BaseModel):
     spent: bool = False  # the tree's budget of tool calls does not allow it
 
 
-async def claim(pool: Pool, document: dict[str, Any]) -> Claim:
-    return Claim.model_validate_json(await call(pool, "claim_tool", json.dumps(document)))
+async def claim(pool: Pool, document: dict[str, Any]) -> ToolClaimResult:
+    return ToolClaimResult.model_validate_json(await call(pool, "claim_tool", json.dumps(document)))
 
 
 async def commit(pool: Pool, document: dict[str, Any]) -> bool:

@@ -47,7 +47,7 @@ PERSISTENT = RetryPolicy(
 
 
 @dataclass(frozen=True)
-class Step(Generic[In, Out]):
+class ActivityCall(Generic[In, Out]):
     """An activity as the workflows know it."""
 
     name: str
@@ -79,21 +79,23 @@ class Step(Generic[In, Out]):
         )
 
 
-CALL_MODEL = Step("call_model", ModelCall, ModelReply)
-RUN_TOOL = Step("tool.*", ToolRequest, ToolOutcome)  # one registered activity per tool: tool.bash, tool.read_file, …
-FINISH_SESSION = Step("finish_session", Finish, Finished)
-BEGIN_DELEGATIONS = Step("begin_delegations", DelegationCall, BegunBatch)
-SETTLE_DELEGATION = Step("settle_delegation", Settle, ToolOutcome)
-OPEN_SESSIONS = Step("open_sessions", OpenBatch, OpenedBatch)
-RECORD_DELIVERY = Step("record_delivery", Delivered, Nothing)
-LOAD_CONVERSATION = Step("load_conversation", ConversationRef, ConversationState)
-OPEN_REQUEST = Step("open_request", OpenRequest, OpenedRequest)
-SETTLE_REQUEST = Step("settle_request", SettleRequest, SettledRequest)
-REMIND_REQUEST = Step("remind_request", RemindRequest, Nothing)
-DELIVER = Step("deliver", DeliveryAttempt, DeliveryOutcome)
-CHECK_ACCEPTANCE = Step("check_acceptance", CheckAcceptance, AcceptanceVerdict)
+CALL_MODEL = ActivityCall("call_model", ModelCall, ModelReply)
+RUN_TOOL = ActivityCall(
+    "tool.*", ToolRequest, ToolOutcome
+)  # one registered activity per tool: tool.bash, tool.read_file, …
+FINISH_SESSION = ActivityCall("finish_session", Finish, Finished)
+BEGIN_DELEGATIONS = ActivityCall("begin_delegations", DelegationCall, BegunBatch)
+SETTLE_DELEGATION = ActivityCall("settle_delegation", Settle, ToolOutcome)
+OPEN_SESSIONS = ActivityCall("open_sessions", OpenBatch, OpenedBatch)
+RECORD_DELIVERY = ActivityCall("record_delivery", Delivered, Nothing)
+LOAD_CONVERSATION = ActivityCall("load_conversation", ConversationRef, ConversationState)
+OPEN_REQUEST = ActivityCall("open_request", OpenRequest, OpenedRequest)
+SETTLE_REQUEST = ActivityCall("settle_request", SettleRequest, SettledRequest)
+REMIND_REQUEST = ActivityCall("remind_request", RemindRequest, Nothing)
+DELIVER = ActivityCall("deliver", DeliveryAttempt, DeliveryOutcome)
+CHECK_ACCEPTANCE = ActivityCall("check_acceptance", CheckAcceptance, AcceptanceVerdict)
 
-ALL: list[Step[Any, Any]] = [
+ALL: list[ActivityCall[Any, Any]] = [
     CALL_MODEL,
     RUN_TOOL,
     FINISH_SESSION,

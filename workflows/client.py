@@ -23,7 +23,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from domain.conversations.requests import (
-    Claim,
+    ClaimOutcomes,
     ConversationInput,
     Fire,
     Fired,
@@ -38,7 +38,7 @@ from domain.conversations.requests import (
 )
 from domain.errors import Unavailable
 from domain.ids import new_id
-from domain.sessions.input_request import Answered
+from domain.sessions.input_request import RequestAnswered
 from domain.sessions.session import SessionInput
 from domain.sessions.step import StopRequest
 from workflows.appearance import appearance
@@ -74,7 +74,7 @@ async def connect(
     return await Client.connect(**config, **extra, data_converter=pydantic_data_converter, lazy=lazy)
 
 
-class Door:
+class WorkflowClient:
     """What may be asked of the workflows."""
 
     def __init__(self, client: Client, task_queue: str) -> None:
@@ -133,7 +133,7 @@ class Door:
     async def spawn(self, tenant: str, conversation_id: str, spawn: Spawn) -> SpawnAnswers:
         return await self._ask(tenant, conversation_id, "spawn", spawn, SpawnAnswers)
 
-    async def claim(self, tenant: str, conversation_id: str, claim: Claim) -> None:
+    async def claim(self, tenant: str, conversation_id: str, claim: ClaimOutcomes) -> None:
         await self._ask(tenant, conversation_id, "claim", claim, None)
 
     async def fire(self, tenant: str, conversation_id: str, fire: Fire) -> Fired:
@@ -162,7 +162,7 @@ class Door:
 
     async def answered(self, session_id: str, request_id: str) -> bool:
         """Tell a session that a request of it has an answer."""
-        return await self._tell(session_workflow_id(session_id), "answered", Answered(id=request_id))
+        return await self._tell(session_workflow_id(session_id), "answered", RequestAnswered(id=request_id))
 
     async def tell_terminated(self, conversation_id: str) -> bool:
         """Let a conversation close although outcomes wait in it."""

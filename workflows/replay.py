@@ -26,7 +26,7 @@ _EVENT = re.compile(r"HistoryEvent\(id: (?P<id>\d+)")
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ReplayResult:
     """What a replay came to; without a difference the last three are empty."""
 
     workflow_id: str
@@ -38,14 +38,14 @@ class Verdict:
     reason: str | None = None
 
 
-async def replay(history: WorkflowHistory) -> Verdict:
+async def replay(history: WorkflowHistory) -> ReplayResult:
     run_id = history.events[0].workflow_execution_started_event_attributes.original_execution_run_id
     failure = await _failure(history, len(history.events))
     if failure is None:
-        return Verdict(history.workflow_id, run_id, len(history.events), same=True)
+        return ReplayResult(history.workflow_id, run_id, len(history.events), same=True)
     reason = _REASON.search(failure)
     event = await _parting(history, failure)
-    return Verdict(
+    return ReplayResult(
         history.workflow_id,
         run_id,
         len(history.events),

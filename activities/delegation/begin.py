@@ -7,12 +7,12 @@ from typing import Any
 from pydantic import ValidationError
 from temporalio import activity
 
-from activities.delegation.child_plan import ChildPlanner, Planned, Refusal
+from activities.delegation.child_plan import ChildPlanner, ChildRefused, Planned
 from activities.delegation.record import DelegationRecord
 from activities.delegation.subagents import Subagents
 from activities.runtime.heartbeat import heartbeating
 from activities.tools.tool import Tool
-from domain.conversations.delegation import STARTS_SESSION, Begun, BegunBatch, DelegationCall, Door
+from domain.conversations.delegation import STARTS_SESSION, Begun, BegunBatch, DelegationCall, DelegationTool
 from domain.conversations.requests import CallRef, Spawn, SpawnAnswer, SpawnChild
 from domain.conversations.subagent_texts import dispatched, launched, not_found
 from domain.events import events as ev
@@ -21,7 +21,7 @@ from domain.messages import calls_of
 from domain.policy.rules import Rule
 from store import children, messages
 from store.database import Pool
-from workflows.client import Door as Conversations
+from workflows.client import WorkflowClient
 
 DEAD_ON_ARRIVAL_SECONDS = 2.0  # so long a child's first words are waited for, lest its id be that of a dead session
 
@@ -31,7 +31,7 @@ class Wanted:
     """One call with its checked arguments."""
 
     index: int
-    door: Door
+    door: DelegationTool
     arguments: Any
     planned: Planned | None = None
 
@@ -40,7 +40,7 @@ class BeginDelegations:
     def __init__(
         self,
         pool: Pool,
-        conversations: Conversations,
+        conversations: WorkflowClient,
         tools: dict[str, Tool],
         planner: ChildPlanner,
         subagents: Subagents,
@@ -62,7 +62,7 @@ class BeginDelegations:
             begun: dict[int, Begun] = {}
             wanted: list[Wanted] = []
             for index in call.indexes:
-                door = Door(blocks[index]["name"])
+                door = DelegationTool(blocks[index]["name"])
                 tool = self._tools[door]
                 known = await record.claim(index, door, tool.call_summary(blocks[index]["input"]), tool.kind)
                 if known is not None:
@@ -82,14 +82,14 @@ class BeginDelegations:
         """Everything that can be refused is refused before an id exists."""
         for one in wanted:
             try:
-                if one.door is Door.GATHER:
+                if one.door is DelegationTool.GATHER:
                     begun[one.index] = await self._gather(call, record, one)
                     continue
                 one.planned = await self._planner.plan(call, one.door, one.arguments)
-            except Refusal as refusal:
+            except ChildRefused as refusal:
                 begun[one.index] = await self._refuse(record, one.index, one.door, str(refusal), refusal.rule)
                 continue
-            if one.door is Door.DELEGATE:
+            if one.door is DelegationTool.DELEGATE:
                 begun[one.index] = Begun(
                     index=one.index, door=one.door, agent=one.planned.agent, models=one.planned.models
                 )
@@ -121,7 +121,7 @@ class BeginDelegations:
         child = said.session_id
         if said.error is not None:
             return await self._refuse(record, one.index, one.door, said.error)
-        if child in dead and one.door is not Door.TASK:
+        if child in dead and one.door is not DelegationTool.TASK:
             await self._subagents.claim(call.ref, [child], f"{call.node}:{one.index}")
             return await self._refuse(record, one.index, one.door, f"The launch failed: {dead[child]}.")
         started = ev.SubagentStarted(
@@ -130,11 +130,11 @@ class BeginDelegations:
             agent=one.planned.agent.name,
             description=one.planned.description,
         )
-        if one.door is Door.TASK:
+        if one.door is DelegationTool.TASK:
             await record.tell(one.index, started)
             return Begun(index=one.index, door=one.door, child=child)
         text = dispatched(one.planned.name, child)
-        if one.door is Door.ASYNC_TASK:
+        if one.door is DelegationTool.ASYNC_TASK:
             text = launched(child, one.planned.agent.name, one.planned.description)
         settled = await record.settle(one.index, one.door, "ok", text, [started])
         return Begun(index=one.index, door=one.door, settled=settled, child=child, wakes=said.delivery == "wake")
@@ -154,7 +154,7 @@ class BeginDelegations:
     async def _gather(self, call: DelegationCall, record: DelegationRecord, one: Wanted) -> Begun:
         found = {task_id: await self._subagents.child(call.ref, task_id) for task_id in one.arguments.task_ids}
         if foreign := [task_id for task_id, child in found.items() if child is None]:
-            raise Refusal("\n\n".join(not_found(task_id) for task_id in foreign))
+            raise ChildRefused("\n\n".join(not_found(task_id) for task_id in foreign))
         running = [task_id for task_id, child in found.items() if child is not None and child.live]
         ended = len(running) < len(found)
         waits = bool(running) and not (one.arguments.wait_for == "any" and ended)
@@ -167,7 +167,7 @@ class BeginDelegations:
         )
 
     async def _refuse(
-        self, record: DelegationRecord, index: int, door: Door, text: str, rule: Rule | None = None
+        self, record: DelegationRecord, index: int, door: DelegationTool, text: str, rule: Rule | None = None
     ) -> Begun:
         return Begun(index=index, door=door, settled=await record.settle(index, door, "failed", text, [], rule))
 

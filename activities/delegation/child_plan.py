@@ -12,10 +12,10 @@ from activities.runtime.definitions import Definitions
 from activities.tools.offered import line_tools
 from domain import notification
 from domain.agents.definition import AgentDefinition, Mode, SubagentRef
-from domain.conversations.delegation import DelegationCall, Door
-from domain.conversations.mailbox import Delivery
+from domain.conversations.delegation import DelegationCall, DelegationTool
+from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.subagent_texts import another_agent, not_found, unknown_subagent
-from domain.policy.rules import Action, Rule, Verdict, tools_of, verdict
+from domain.policy.rules import Action, Rule, RuleVerdict, tools_of, verdict
 from domain.sessions.session import AgentRef, Limits, SessionRef
 from store import agents, budgets, children, conversations, sessions
 from store.database import Pool
@@ -23,7 +23,7 @@ from store.database import Pool
 SHARED_CONFIG = ("sandbox", "input_timeout", "on_input_timeout", *notification.CONFIG)  # what holds for a whole tree
 
 
-class Refusal(Exception):
+class ChildRefused(Exception):
     """A child may not be; the words are for the model."""
 
     def __init__(self, words: str, rule: Rule | None = None) -> None:
@@ -38,7 +38,7 @@ class Planned:
     name: str
     description: str
     thread: str | None
-    delivery: Delivery
+    delivery: DeliveryMode
     document: str
 
 
@@ -52,7 +52,7 @@ class ChildPlanner:
         self._subagents = subagents
         self._default_depth = default_depth
 
-    async def parent(self, ref: SessionRef) -> sessions.Session:
+    async def parent(self, ref: SessionRef) -> sessions.SessionRow:
         session = await sessions.get(self._pool, ref.tenant, ref.session_id)
         assert session is not None
         return session
@@ -65,27 +65,27 @@ class ChildPlanner:
         limited = [(depth, (await self._definitions.load(agent)).max_depth) for depth, agent in path]
         return min([root, *(depth + below for depth, below in limited if below)])
 
-    async def plan(self, call: DelegationCall, door: Door, arguments: Any) -> Planned:
+    async def plan(self, call: DelegationCall, door: DelegationTool, arguments: Any) -> Planned:
         parent = await self.parent(call.ref)
         agents = [await self._definitions.load(agent) for agent in (*call.above, call.agent)]
         definition = agents[-1]
-        name = arguments.name if door is Door.ASYNC_DELEGATE else arguments.agent
-        wanted = (arguments.agent or arguments.name) if door is Door.ASYNC_DELEGATE else arguments.agent
+        name = arguments.name if door is DelegationTool.ASYNC_DELEGATE else arguments.agent
+        wanted = (arguments.agent or arguments.name) if door is DelegationTool.ASYNC_DELEGATE else arguments.agent
         layers = [*(agent.permissions for agent in agents), *parent.rules]
         agent, child = await self._target(call, definition, wanted, lambda name: verdict(layers, door, [name]))
         models = [child.model or call.model, *child.fallback_models]
         if problem := await self._models.problem(models[0]):
-            raise Refusal(f"The launch failed: {problem} Nothing was started.")
+            raise ChildRefused(f"The launch failed: {problem} Nothing was started.")
         tree = await budgets.get(self._pool, call.ref.tenant, call.ref.conversation_id)
-        if door is not Door.DELEGATE and tree is not None and (lacking := tree.spent(datetime.now(UTC))):
-            raise Refusal(f"The budget of {lacking} shared with all subagents is spent; nothing was started.")
+        if door is not DelegationTool.DELEGATE and tree is not None and (lacking := tree.spent(datetime.now(UTC))):
+            raise ChildRefused(f"The budget of {lacking} shared with all subagents is spent; nothing was started.")
         thread = await self._continued(call, parent.thread_id, door, arguments, wanted)
         reference = definition.subagent(wanted)
         conversation = await conversations.get(self._pool, call.ref.tenant, call.ref.conversation_id)
         delivery = (
             (reference.delivery if reference else None)
             or (conversation.delivery if conversation else None)
-            or Delivery.HOLD
+            or DeliveryMode.HOLD
         )
         description = getattr(arguments, "description", "")
         tools = tools_of(
@@ -109,7 +109,7 @@ class ChildPlanner:
         )
 
     async def _target(
-        self, call: DelegationCall, definition: AgentDefinition, wanted: str, judge: Callable[[str], Verdict]
+        self, call: DelegationCall, definition: AgentDefinition, wanted: str, judge: Callable[[str], RuleVerdict]
     ) -> tuple[AgentRef, AgentDefinition]:
         """A permitted subagent, by name; anything else is answered with the names that are."""
         found: dict[str, tuple[AgentRef, AgentDefinition]] = {}
@@ -121,29 +121,29 @@ class ChildPlanner:
         if wanted not in found:
             words, judged = unknown_subagent(wanted, sorted(found)), judge(wanted)
             if definition.subagent(wanted) is None or judged.action is not Action.DENY:
-                raise Refusal(words)
-            raise Refusal(f"{words} A rule forbids it: {judged.because}.", judged.rule)
+                raise ChildRefused(words)
+            raise ChildRefused(f"{words} A rule forbids it: {judged.because}.", judged.rule)
         return found[wanted]
 
     async def _continued(
-        self, call: DelegationCall, parent_thread: str, door: Door, arguments: Any, wanted: str
+        self, call: DelegationCall, parent_thread: str, door: DelegationTool, arguments: Any, wanted: str
     ) -> str | None:
         """The thread that goes on, which stays the agent it was; a name's thread is the conversation's to find."""
-        if door is Door.ASYNC_DELEGATE:
+        if door is DelegationTool.ASYNC_DELEGATE:
             named = await children.by_name(self._pool, call.ref.tenant, parent_thread, arguments.name)
             if named is not None and named.agent != wanted:
-                raise Refusal(another_agent(named.session_id, named.agent, "use another name for a new one"))
-        if door is not Door.TASK or arguments.task_id is None:
+                raise ChildRefused(another_agent(named.session_id, named.agent, "use another name for a new one"))
+        if door is not DelegationTool.TASK or arguments.task_id is None:
             return None
         child = await self._subagents.child(call.ref, arguments.task_id)
         if child is None:
-            raise Refusal(not_found(arguments.task_id))
+            raise ChildRefused(not_found(arguments.task_id))
         if child.agent != wanted:
-            raise Refusal(another_agent(child.session_id, child.agent, "leave task_id out for a new one"))
+            raise ChildRefused(another_agent(child.session_id, child.agent, "leave task_id out for a new one"))
         return child.thread_id
 
 
-def _limits(parent: sessions.Session, child: AgentDefinition) -> Limits:
+def _limits(parent: sessions.SessionRow, child: AgentDefinition) -> Limits:
     """The child's own, and never more than the parent has left."""
     given = {key: value for key, value in child.limits.model_dump().items() if value is not None}
     own = Limits(**given, **{name: getattr(parent.limits, name) for name in ("repeats", "repeats_warning", "denied")})
@@ -158,19 +158,19 @@ def _limits(parent: sessions.Session, child: AgentDefinition) -> Limits:
         unused = parent.limits.tool_calls - parent.usage.tool_invocations
         calls = min(calls or unused, unused)
     if any(one is not None and one <= 0 for one in (tokens, cost, calls)):
-        raise Refusal("The budget is spent; nothing was started.")
+        raise ChildRefused("The budget is spent; nothing was started.")
     return own.model_copy(update={"tokens": tokens, "cost_usd": cost, "tool_calls": calls})
 
 
 def _document(
-    parent: sessions.Session,
+    parent: sessions.SessionRow,
     agent: AgentRef,
     models: list[str],
     tools: list[str],
     limits: Limits,
     name: str,
     description: str,
-    door: Door,
+    door: DelegationTool,
 ) -> dict[str, Any]:
     """The child's row, as far as its parent decides it."""
     label, config = description or name, parent.spec.get("config", {})
@@ -188,7 +188,7 @@ def _document(
         "limits": limits.model_dump_json(),
         "ttl_ms": limits.ttl_ms,
         "created_by": parent.created_by,
-        "blocking": door is Door.TASK,
+        "blocking": door is DelegationTool.TASK,
         "await_children": True,
         "dry_run": parent.dry_run,
         "retention_ms": parent.retention_ms,
@@ -206,16 +206,18 @@ def _supervision(layers: list[list[Rule]], child: AgentDefinition, reference: Su
 
 
 def _declared(
-    parent: sessions.Session, child: AgentDefinition, reference: SubagentRef | None, door: Door
+    parent: sessions.SessionRow, child: AgentDefinition, reference: SubagentRef | None, door: DelegationTool
 ) -> dict[str, Any]:
     """External tools and variables of a child. It waits for nobody outside unless its parent's definition says so; an
     inline one waits for nobody at all."""
-    waits = reference is not None and reference.may_ask and door is not Door.DELEGATE
+    waits = reference is not None and reference.may_ask and door is not DelegationTool.DELEGATE
     values = {name: value for name, value in parent.variables.items() if name in child.variables}
     missing = {name: one.description for name, one in child.variables.items() if one.required and name not in values}
     if missing and not (waits and child.may_ask):
         names = ", ".join(f"{name} ({words})" for name, words in missing.items())
-        raise Refusal(f"'{child.name}' needs variables that nobody can be asked for: {names}. Nothing was started.")
+        raise ChildRefused(
+            f"'{child.name}' needs variables that nobody can be asked for: {names}. Nothing was started."
+        )
     return {
         "external_tools": json.dumps([tool.model_dump() for tool in child.external_tools] if waits else []),
         "variables": json.dumps(values),

@@ -7,7 +7,7 @@ from activities.delegation.subagents import Subagents
 from activities.model import recorded as recording
 from activities.runtime.heartbeat import beating
 from activities.tools.builtin.gather import Input as GatherInput
-from domain.conversations.delegation import Door, Settle
+from domain.conversations.delegation import DelegationTool, Settle
 from domain.conversations.subagent_texts import gathered, promoted, result
 from domain.events import events as ev
 from domain.messages import ASSISTANT, calls_of, text_of
@@ -25,11 +25,11 @@ class SettleDelegation:
     @beating
     async def settle_delegation(self, settle: Settle) -> ToolOutcome:
         told: list[ev.Event] = []
-        if settle.door is Door.DELEGATE:
+        if settle.door is DelegationTool.DELEGATE:
             state, text = await self._inline(settle)
             if settle.previous is not None:
                 told = [ev.StepCompleted(step=settle.previous_step, result=settle.previous)]
-        elif settle.door is Door.GATHER:
+        elif settle.door is DelegationTool.GATHER:
             state, text = "ok", await self._gather(settle)
         elif settle.promoted:
             assert settle.child is not None

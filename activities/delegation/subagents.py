@@ -1,7 +1,7 @@
 """Subagents: what a session may ask about, and do with, the children of its thread."""
 
 from domain.conversations.mailbox import page
-from domain.conversations.requests import Claim, Steer
+from domain.conversations.requests import ClaimOutcomes, Steer
 from domain.conversations.subagent_texts import not_found, result, running
 from domain.errors import NotFound
 from domain.ids import derive_id, is_id
@@ -10,11 +10,11 @@ from domain.sessions.step import StopRequest
 from store import children, conversations, mailbox, sessions
 from store.children import Child
 from store.database import Pool
-from workflows.client import Door
+from workflows.client import WorkflowClient
 
 
 class Subagents:
-    def __init__(self, pool: Pool, door: Door) -> None:
+    def __init__(self, pool: Pool, door: WorkflowClient) -> None:
         self._pool = pool
         self._door = door
 
@@ -45,7 +45,9 @@ class Subagents:
         pending = [message.message_id for message in mail if message is not None and message.delivered_to is None]
         if pending:
             # a retry may find that more have ended: then it is another request, not a repeat of the first
-            claim = Claim(request_id=derive_id(ref.session_id, "claim", key, *pending), by=ref.session_id, mail=pending)
+            claim = ClaimOutcomes(
+                request_id=derive_id(ref.session_id, "claim", key, *pending), by=ref.session_id, mail=pending
+            )
             await self._door.claim(ref.tenant, ref.conversation_id, claim)
 
     async def steer(self, ref: SessionRef, session_id: str, text: str, key: str) -> tuple[str, bool]:

@@ -15,7 +15,7 @@ from domain.sessions.session import Usage
 
 
 @dataclass
-class Turn:
+class ModelResponse:
     """What one request brought, whole or interrupted."""
 
     content: list[dict[str, Any]] = field(default_factory=list)
@@ -35,7 +35,11 @@ class Model:
         self._prices = prices
 
     async def ask(
-        self, request: dict[str, Any], turn: Turn, on_text: Callable[[str], None], on_thinking: Callable[[str], None]
+        self,
+        request: dict[str, Any],
+        turn: ModelResponse,
+        on_text: Callable[[str], None],
+        on_thinking: Callable[[str], None],
     ) -> None:
         """Fills `turn` as the stream goes, so that an interrupted call still knows what it had.
 
@@ -106,7 +110,7 @@ def _tokens(so_far: dict[str, int], usage: Any) -> dict[str, int]:
 def _grow(
     block: dict[str, Any],
     delta: Any,
-    turn: Turn,
+    turn: ModelResponse,
     on_text: Callable[[str], None],
     on_thinking: Callable[[str], None],
 ) -> None:

@@ -15,7 +15,7 @@ from domain.limits.budget import TTL, Grant, Share, Wish, shares, time_of, words
 from domain.sessions.session import Limits, Usage
 from domain.sessions.step import ModelCall, Purpose
 from store import budgets
-from store.database import AWAY, Pool, patiently
+from store.database import TRANSIENT_ERRORS, Pool, patiently
 from store.events import to_row
 from store.messages import StepFacts
 
@@ -52,7 +52,7 @@ class Bounds:
     async def release(self, call: ModelCall, facts: StepFacts) -> None:
         """A call that failed holds nothing while it waits for its next attempt, or for ever."""
         if facts.tree is not None:
-            with contextlib.suppress(*AWAY):
+            with contextlib.suppress(*TRANSIENT_ERRORS):
                 await budgets.release(self._pool, call.ref, call.line)
 
     async def _reserved(self, call: ModelCall, wish: Wish) -> Grant:

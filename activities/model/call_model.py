@@ -10,7 +10,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.model import recorded as recording
 from activities.model import response as turn_record
-from activities.model.anthropic import Model, Turn
+from activities.model.anthropic import Model, ModelResponse
 from activities.model.budget import Bounds
 from activities.model.contexts import Contexts
 from activities.model.errors import UNAVAILABLE, ModelFailure, backoff, classify
@@ -26,7 +26,7 @@ from domain.events import events as ev
 from domain.messages import Node, mark_cacheable, render, shorten_results
 from domain.sessions.step import ModelCall, ModelReply, Purpose, ToolCall, preview
 from store import messages
-from store.database import AWAY, Pool, patiently
+from store.database import TRANSIENT_ERRORS, Pool, patiently
 from store.events import to_row
 from store.messages import StepFacts
 
@@ -73,12 +73,12 @@ class CallModel:
                 opening = await self._contexts.prompt(call.ref, call.opening) if call.opening else ""
                 layers = [*(one.permissions for one in agents), *RULES.validate_json(facts.rules)]
                 tools = await self._toolbox.offered(call, agents, layers, facts)
-            except AWAY as error:
+            except TRANSIENT_ERRORS as error:
                 raise ApplicationError(
                     "The database is away.", type="DatabaseAway", next_retry_delay=timedelta(seconds=1)
                 ) from error
             prelude = turn_record.prelude(call, context, facts, opening)
-            turn = Turn()
+            turn = ModelResponse()
             if (rerun := recording.rerun_of(facts)) is not None:
                 played = await recording.play(self._pool, call, rerun)
                 nodes = prelude + recording.nodes(call, agent.name, context + prelude, played)
@@ -101,7 +101,13 @@ class CallModel:
             return await self._commit(call, idem, context, nodes, calls, once, turn, misfit=misfit)
 
     async def _ask(
-        self, call: ModelCall, agent: AgentDefinition, nodes: list[Node], tools: Offered, facts: StepFacts, turn: Turn
+        self,
+        call: ModelCall,
+        agent: AgentDefinition,
+        nodes: list[Node],
+        tools: Offered,
+        facts: StepFacts,
+        turn: ModelResponse,
     ) -> None:
         system = system_prompt(agent, facts.variables)
         request: dict[str, Any] = {
@@ -140,7 +146,7 @@ class CallModel:
         nodes: list[Node],
         calls: list[ToolCall],
         once: list[dict[str, Any]],
-        turn: Turn,
+        turn: ModelResponse,
         **more: Any,
     ) -> ModelReply:
         """Prelude and reply enter the tree, with the events that tell of them, in one statement."""
@@ -186,6 +192,6 @@ class CallModel:
         }
         try:
             await messages.note_retry(self._pool, document)
-        except AWAY:
+        except TRANSIENT_ERRORS:
             activity.logger.warning("the retry could not be shown: the database is away")
         return ApplicationError(failure.message, type=failure.type, next_retry_delay=wait)

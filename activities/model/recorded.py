@@ -7,7 +7,7 @@ from typing import Any
 from temporalio.exceptions import ApplicationError
 
 from activities.model import response as turn_record
-from activities.model.anthropic import Turn
+from activities.model.anthropic import ModelResponse
 from activities.tools import rules as tool_rules
 from activities.tools.offered import Offered
 from activities.tools.tool import ToolResult
@@ -31,7 +31,7 @@ WOULD_ASK = "This call would have waited for a person's approval. It was not run
 class Played:
     """An answer once more, with what was said before it and what it used when it was given."""
 
-    turn: Turn
+    turn: ModelResponse
     words: list[turn_record.Body]
     body: dict[str, Any]
     usage: Usage
@@ -47,7 +47,7 @@ def rerun_of(facts: StepFacts) -> Rerun | None:
 
 async def play(pool: Pool, call: ModelCall, rerun: Rerun) -> Played:
     if call.purpose is Purpose.COMPACT:  # nobody reads the context
-        return Played(Turn(stop_reason="end_turn"), [], {}, Usage())
+        return Played(ModelResponse(stop_reason="end_turn"), [], {}, Usage())
     tenant, source = call.ref.tenant, rerun.session_id
     found = place = None
     if call.purpose is Purpose.TURN:
@@ -59,7 +59,7 @@ async def play(pool: Pool, call: ModelCall, rerun: Rerun) -> Played:
         raise ApplicationError(ENDED, type="RecordingEnded", non_retryable=True)
     said = await reruns.recorded_words(pool, tenant, source, place.line, found.step) if place.number > 1 else []
     body = json.loads(found.body)
-    turn = Turn(
+    turn = ModelResponse(
         content=body["content"],
         stop_reason=body["stop_reason"],
         thinking="\n\n".join(block["thinking"] for block in body["content"] if block["type"] == "thinking"),

@@ -4,7 +4,7 @@ import json
 import time
 from typing import Any
 
-from activities.model.anthropic import Turn
+from activities.model.anthropic import ModelResponse
 from activities.tools.support.output import clean
 from domain.agents.definition import AgentDefinition
 from domain.agents.typed_output import Misfit, typed
@@ -90,7 +90,7 @@ def chain(call: ModelCall, parent: str | None, bodies: list[Body]) -> list[Node]
     return nodes
 
 
-def reply_nodes(call: ModelCall, author: str, before: list[Node], turn: Turn, facts: StepFacts) -> list[Node]:
+def reply_nodes(call: ModelCall, author: str, before: list[Node], turn: ModelResponse, facts: StepFacts) -> list[Node]:
     """The reply itself, or the checkpoint that replaces the context; nothing if the model had said nothing yet."""
     if not turn.content:
         return []
@@ -115,13 +115,13 @@ def at_work(facts: StepFacts) -> str:
 INTERRUPTED = "interrupted"
 
 
-def interrupt(turn: Turn) -> None:
+def interrupt(turn: ModelResponse) -> None:
     """Make a reply of what had arrived; tool calls that were still being spelled out are dropped."""
     turn.content = [{"type": "text", "text": clean(turn.text)}] if turn.text.strip() else []
     turn.stop_reason = INTERRUPTED
 
 
-def misfit(agent: AgentDefinition, call: ModelCall, turn: Turn) -> str | None:
+def misfit(agent: AgentDefinition, call: ModelCall, turn: ModelResponse) -> str | None:
     """Why a final answer does not fit the agent's output schema, if it has one."""
     final = call.purpose is Purpose.TURN and not any(block["type"] == "tool_use" for block in turn.content)
     if agent.output_schema is None or not final:
@@ -133,7 +133,7 @@ def misfit(agent: AgentDefinition, call: ModelCall, turn: Turn) -> str | None:
     return None
 
 
-def commit(call: ModelCall, idem: str, nodes: list[Node], reply: ModelReply, turn: Turn) -> dict[str, Any]:
+def commit(call: ModelCall, idem: str, nodes: list[Node], reply: ModelReply, turn: ModelResponse) -> dict[str, Any]:
     """The last write of a call, without the deltas that go before it."""
     total = call.usage.plus(turn.usage)
     answer = reply.model_dump_json()
@@ -166,7 +166,7 @@ def commit(call: ModelCall, idem: str, nodes: list[Node], reply: ModelReply, tur
     }
 
 
-def _told(call: ModelCall, turn: Turn, total: Usage) -> list[ev.Event]:
+def _told(call: ModelCall, turn: ModelResponse, total: Usage) -> list[ev.Event]:
     events: list[ev.Event] = []
     text = turn.words()
     if call.purpose is Purpose.COMPACT:

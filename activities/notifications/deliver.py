@@ -4,14 +4,20 @@ from temporalio import activity
 
 from activities.notifications.channels.channel import Channel, Envelope, SendError
 from activities.runtime.heartbeat import heartbeating
-from domain.notification import MOST_PATIENCE, DeliveryAttempt, DeliveryOutcome, DeliveryStatus, SubscriptionStatus
-from domain.notification import Channel as Kind
+from domain.notification import (
+    MOST_PATIENCE,
+    ChannelName,
+    DeliveryAttempt,
+    DeliveryOutcome,
+    DeliveryStatus,
+    SubscriptionStatus,
+)
 from store import deliveries
 from store.database import Pool
 
 
 class Deliver:
-    def __init__(self, pool: Pool, channels: dict[Kind, Channel]) -> None:
+    def __init__(self, pool: Pool, channels: dict[ChannelName, Channel]) -> None:
         self._pool = pool
         self._channels = channels
 

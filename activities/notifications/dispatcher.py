@@ -10,8 +10,8 @@ from temporalio.service import RPCError
 
 from domain.notification import DeliveryInput
 from store import deliveries
-from store.database import AWAY, Pool
-from store.deliveries import Waiting
+from store.database import TRANSIENT_ERRORS, Pool
+from store.deliveries import WaitingDelivery
 
 log = logging.getLogger("errand.worker")
 
@@ -38,7 +38,7 @@ class Dispatcher:
         while True:
             try:
                 await deliveries.listen(url, self._bell.set)
-            except AWAY:
+            except TRANSIENT_ERRORS:
                 pass
             except Exception:  # whatever it is, it must not end the worker's only way to notice
                 log.exception("cannot listen for deliveries")
@@ -50,7 +50,7 @@ class Dispatcher:
             self._bell.clear()
             try:
                 done = await self.dispatch()
-            except AWAY:
+            except TRANSIENT_ERRORS:
                 done = False
             except Exception:
                 log.exception("could not dispatch")
@@ -74,7 +74,7 @@ class Dispatcher:
             for one in await deliveries.stranded(self._pool, OVERDUE_SECONDS):
                 await self._start(one)
 
-    async def _start(self, one: Waiting, *, now: bool = False) -> bool:
+    async def _start(self, one: WaitingDelivery, *, now: bool = False) -> bool:
         """One that is under way goes on, `now` with its next attempt: somebody wants it sent again."""
         try:
             await self._client.start_workflow(

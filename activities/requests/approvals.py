@@ -9,11 +9,11 @@ from activities.requests.file_diff import diff_of
 from activities.tools.rulebook import Rulebook
 from activities.tools.rules import verdict_on
 from activities.tools.tool import Tool
-from domain.policy.approval_rules import Gate
+from domain.policy.approval_rules import ApprovalRules
 from domain.policy.rules import DELEGATION_TOOLS, about
 from domain.sessions.input_request import OpenRequest, approval_schema
 from store.database import Pool
-from store.sessions import Session
+from store.sessions import SessionRow
 
 
 class ApprovalWords:
@@ -22,14 +22,14 @@ class ApprovalWords:
         self._rulebook = rulebook
 
     async def of(
-        self, request: OpenRequest, session: Session, tool: Tool, arguments: dict[str, Any], spent: dict[str, Any]
+        self, request: OpenRequest, session: SessionRow, tool: Tool, arguments: dict[str, Any], spent: dict[str, Any]
     ) -> dict[str, Any]:
         """Columns of the request's row."""
         details: dict[str, Any] = {"tool": tool.name, "arguments": arguments, "so_far": spent}
         gate = None
         if request.agents:
             layers = about(await self._rulebook.layers(request.ref, request.agents), tool.name)
-            gate = Gate(subject=tool.subject, layers=layers).model_dump_json()
+            gate = ApprovalRules(subject=tool.subject, layers=layers).model_dump_json()
             rule = verdict_on(tool, arguments, layers).rule
             details |= {"rule": rule.model_dump(mode="json")} if rule else {}
         return {
@@ -39,7 +39,7 @@ class ApprovalWords:
             "gate": gate,
         }
 
-    async def _change(self, session: Session, tool: Tool, arguments: dict[str, Any]) -> dict[str, str]:
+    async def _change(self, session: SessionRow, tool: Tool, arguments: dict[str, Any]) -> dict[str, str]:
         if tool.change is None:
             return {}
         try:

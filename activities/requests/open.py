@@ -83,7 +83,7 @@ class InputRequests:
             escalate_at=_later(config.get("escalate_after")) if escalates_to(config, request.kind) else None,
         )
 
-    async def _session(self, request: OpenRequest | SettleRequest) -> sessions.Session:
+    async def _session(self, request: OpenRequest | SettleRequest) -> sessions.SessionRow:
         session = await sessions.get(self._pool, request.ref.tenant, request.ref.session_id)
         assert session is not None
         return session

@@ -20,7 +20,7 @@ from domain.sessions.input_request import PLAN_SCHEMA, Kind, OpenRequest, approv
 from domain.sessions.step import preview
 from store import input_requests, messages
 from store.database import Pool
-from store.sessions import Session
+from store.sessions import SessionRow
 
 
 class RequestWords:
@@ -29,13 +29,13 @@ class RequestWords:
         self._tools = tools
         self._approvals = ApprovalWords(pool, rulebook)
 
-    def tool(self, session: Session, name: str) -> Tool:
+    def tool(self, session: SessionRow, name: str) -> Tool:
         """One of the platform's, or one that the caller declared."""
         if name in self._tools:
             return self._tools[name]
         return next(callers_tool(declared) for declared in session.external_tools if declared.name == name)
 
-    async def of(self, request: OpenRequest, session: Session) -> dict[str, Any]:
+    async def of(self, request: OpenRequest, session: SessionRow) -> dict[str, Any]:
         """Columns of the request's row; Unaskable if nobody could answer it."""
         spent = {"cost_usd": session.usage.cost_usd, "tokens": session.usage.tokens, "steps": session.step}
         if request.kind is Kind.MISSING_VARIABLES:

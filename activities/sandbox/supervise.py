@@ -15,7 +15,7 @@ _GRACE_S = 5.0  # for the kernel to bury what was killed
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProcessExit:
     exit_code: int | None
     output: str
     timed_out: bool
@@ -30,7 +30,7 @@ async def supervise(
     pass_fds: Sequence[int] = (),
     info_fd: int | None = None,
     stop_signal: signal.Signals = signal.SIGKILL,
-) -> Ended:
+) -> ProcessExit:
     """`info_fd`: where bwrap tells the pid of its namespace's init. Whatever happens here, cancellation included, that
     init and so every process of the namespace is dead on return. Closes all the descriptors it is given."""
     try:
@@ -65,7 +65,7 @@ async def supervise(
         ending = asyncio.create_task(tree.ended(reading))
         await asyncio.shield(ending)
     code = None if timed_out or output.flooded else process.returncode
-    return Ended(code, output.text(), timed_out, output.dropped > 0)
+    return ProcessExit(code, output.text(), timed_out, output.dropped > 0)
 
 
 def memory_file(content: bytes) -> int:

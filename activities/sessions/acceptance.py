@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.model.anthropic import Model, Turn
+from activities.model.anthropic import Model, ModelResponse
 from activities.model.contexts import Contexts
 from activities.model.errors import classify
 from activities.runtime.definitions import Definitions
@@ -109,7 +109,7 @@ class AcceptanceChecks:
             "tools": [rules.VERDICT_TOOL],
             "tool_choice": {"type": "tool", "name": rules.VERDICT_TOOL["name"]},
         }
-        turn = Turn()
+        turn = ModelResponse()
         try:
             await self._model.ask(request, turn, on_text=lambda _: None, on_thinking=lambda _: None)
         except Exception as error:

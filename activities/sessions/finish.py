@@ -23,12 +23,12 @@ from domain.sessions.step import Finish, Finished, preview
 from store import endings, tool_calls
 from store.database import Pool
 from store.events import to_row
-from workflows.client import Door
+from workflows.client import WorkflowClient
 
 
 class FinishSession:
     def __init__(
-        self, pool: Pool, door: Door, definitions: Definitions, events: EventWriter, contexts: Contexts
+        self, pool: Pool, door: WorkflowClient, definitions: Definitions, events: EventWriter, contexts: Contexts
     ) -> None:
         self._pool = pool
         self._door = door

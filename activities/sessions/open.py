@@ -7,7 +7,7 @@ from typing import Any
 from temporalio import activity
 
 from activities.runtime.heartbeat import beating
-from domain.conversations.mailbox import Delivery, render
+from domain.conversations.mailbox import DeliveryMode, render
 from domain.conversations.requests import OpenBatch, Opened, OpenedBatch, OpenSession
 from domain.events import events as ev
 from domain.ids import derive_id
@@ -18,7 +18,7 @@ from store import accepting, conversations, mailbox, messages, sessions
 from store.accepting import NewMessage
 from store.database import Pool
 from store.events import to_row
-from store.sessions import Session
+from store.sessions import SessionRow
 
 WOKEN = "async_subagent_result"
 
@@ -179,7 +179,7 @@ class OpenSessions:
         return []
 
 
-def _opened(session: Session, mail: list[str]) -> Opened:
+def _opened(session: SessionRow, mail: list[str]) -> Opened:
     if not session.live:
         return Opened(session_id=session.id, mail=mail, over=session.status.terminal)
     return Opened(
@@ -187,7 +187,7 @@ def _opened(session: Session, mail: list[str]) -> Opened:
         start=session.workflow_input(),
         spawned_by=session.spawned_by,
         blocking=session.blocking,
-        delivery=session.delivery or Delivery.HOLD,
+        delivery=session.delivery or DeliveryMode.HOLD,
         mail=mail,
     )
 

@@ -30,7 +30,7 @@ from store import (
     workers,
 )
 from store.database import Pool
-from workflows.client import Door, session_workflow_id
+from workflows.client import WorkflowClient, session_workflow_id
 
 log = logging.getLogger("errand.worker")
 
@@ -56,7 +56,7 @@ class Sweep:
         self,
         pool: Pool,
         client: Client,
-        door: Door,
+        door: WorkflowClient,
         finish: FinishSession,
         workspaces: Workspaces,
         dispatcher: Dispatcher,
@@ -73,7 +73,7 @@ class Sweep:
         """Whether what is to go on does; a worker that comes does not wait for the next sweep with this."""
         gate = asyncio.Semaphore(AT_ONCE)
 
-        async def one(session: sessions.Session) -> None:
+        async def one(session: sessions.SessionRow) -> None:
             async with gate:
                 await self._look_at(session, swept)
 
@@ -113,7 +113,7 @@ class Sweep:
         await deliveries.forget_old(self._pool, NOTICE_DAYS)
         await notices.forget_old(self._pool, NOTICE_DAYS)
 
-    async def _look_at(self, session: sessions.Session, swept: Swept) -> None:
+    async def _look_at(self, session: sessions.SessionRow, swept: Swept) -> None:
         swept.looked_at += 1
         running = await self._running(session.id)
         if running is None:
@@ -141,7 +141,7 @@ class Sweep:
             self._tidied = time.monotonic()
         return removed
 
-    async def _start(self, session: sessions.Session) -> bool:
+    async def _start(self, session: sessions.SessionRow) -> bool:
         """By asking its conversation, a root session's too: it may be open already, for a word that came since, and
         has to know what begins."""
         return await self._door.submit(session.workflow_input(), session.id, session.thread_id, queued=not session.live)
@@ -157,7 +157,7 @@ class Sweep:
             raise
         return description.status is WorkflowExecutionStatus.RUNNING
 
-    async def _close(self, session: sessions.Session) -> None:
+    async def _close(self, session: sessions.SessionRow) -> None:
         """Its workflow is gone and wrote no ending: terminated from outside, or timed out."""
         await self._finish.finish_session(
             Finish(

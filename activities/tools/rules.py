@@ -4,10 +4,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from activities.model.anthropic import Turn
+from activities.model.anthropic import ModelResponse
 from activities.tools.offered import ASK_USER, Offered
 from activities.tools.tool import Tool
-from domain.policy.rules import STARTERS, Action, Rule, Verdict, barring, verdict
+from domain.policy.rules import STARTERS, Action, Rule, RuleVerdict, barring, verdict
 from domain.sessions.step import Effect, ToolCall
 
 RULES = TypeAdapter(list[list[Rule]])
@@ -15,7 +15,7 @@ FORBIDDEN = "The rules of this task forbid this call of {}: {}. It was not run."
 QUESTION = 2_000  # characters of a question that ends a session
 
 
-def tool_calls(tools: Offered, turn: Turn, layers: list[list[Rule]], may_ask: bool) -> list[ToolCall]:
+def tool_calls(tools: Offered, turn: ModelResponse, layers: list[list[Rule]], may_ask: bool) -> list[ToolCall]:
     blocks = [block for block in turn.content if block["type"] == "tool_use"]
     return [_call(index, block, tools, layers, may_ask) for index, block in enumerate(blocks)]
 
@@ -24,7 +24,7 @@ def _call(index: int, block: dict[str, Any], tools: Offered, layers: list[list[R
     name = block["name"][:64]
     tool, _ = tools.get(block["name"], (None, None))
     if tool is None and name != ASK_USER and (rule := barring(layers, name)):
-        return _denied(index, name, Verdict(Action.DENY, rule), f"denied tool {name}")
+        return _denied(index, name, RuleVerdict(Action.DENY, rule), f"denied tool {name}")
     if tool is None:
         question = str(block["input"].get("question", ""))[:QUESTION] if name == ASK_USER else ""
         refusal = f"There is no tool {name!r}. You have: {', '.join(tools) or 'none'}."
@@ -49,15 +49,15 @@ def _call(index: int, block: dict[str, Any], tools: Offered, layers: list[list[R
     )
 
 
-def verdict_on(tool: Tool, arguments: Any, layers: list[list[Rule]]) -> Verdict:
+def verdict_on(tool: Tool, arguments: Any, layers: list[list[Rule]]) -> RuleVerdict:
     subjects = tool.call_subjects(arguments)
     if subjects is None:  # nothing of it will run, so nobody need be asked
         found = verdict(layers, tool.name)
-        return found if found.action is Action.DENY else Verdict(Action.ALLOW)
+        return found if found.action is Action.DENY else RuleVerdict(Action.ALLOW)
     return verdict(layers, tool.name, subjects)
 
 
-def _denied(index: int, name: str, found: Verdict, words: str) -> ToolCall:
+def _denied(index: int, name: str, found: RuleVerdict, words: str) -> ToolCall:
     refused = _refused(index, name, FORBIDDEN.format(name, found.because), words)
     return refused.model_copy(update={"denied": True, "rule": found.rule})
 

@@ -28,7 +28,7 @@ from activities.tools.saved_file import SavedFile
 from activities.tools.support.egress import Fetcher
 from activities.tools.support.output import bounded, clean
 from activities.tools.support.paths import Workspace
-from activities.tools.tool import Artifact, Tool, ToolContext, ToolResult
+from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult
 from domain.events import events as ev
 from domain.ids import derive_id
 from domain.plan import Plan
@@ -38,7 +38,7 @@ from domain.sessions.input_request import Kind
 from domain.sessions.session import SandboxMode
 from domain.sessions.step import Effect, ToolOutcome, ToolRequest, preview
 from store import files, input_requests, tool_calls
-from store.database import AWAY, Pool, patiently
+from store.database import TRANSIENT_ERRORS, Pool, patiently
 from store.events import to_row
 
 COMMIT_PATIENCE = 300.0  # seconds: a deed that was done is not forgotten because the database restarts
@@ -79,7 +79,7 @@ class RunTool:
             async with heartbeating():
                 try:
                     return tool_called(request, await self._run(request, self._tools.get(name)))
-                except AWAY as error:
+                except TRANSIENT_ERRORS as error:
                     raise ApplicationError(
                         "The database is away.", type="DatabaseAway", next_retry_delay=timedelta(seconds=1)
                     ) from error
@@ -111,7 +111,7 @@ class RunTool:
         outcome = await self._commit(attempt, state, result, done)
         return outcome.model_copy(update={"digest": digest_of(request, tool, claim.body or "", state, result.text)})
 
-    async def _do(self, attempt: Attempt, tool: Tool | None, claim: tool_calls.Claim) -> ToolResult:
+    async def _do(self, attempt: Attempt, tool: Tool | None, claim: tool_calls.ToolClaimResult) -> ToolResult:
         """The deed. Whatever goes wrong in it is a result for the model, never a failed activity."""
         request = attempt.request
         agent = await self._definitions.load(request.agent)
@@ -210,7 +210,7 @@ class RunTool:
         replanned = any(isinstance(event, ev.Replanning) for event in result.events)
         return outcome.model_copy(update={"doing": _doing(result.plan), "replanned": replanned})
 
-    async def _save(self, request: ToolRequest, artifacts: list[Artifact]) -> list[SavedFile]:
+    async def _save(self, request: ToolRequest, artifacts: list[ArtifactFile]) -> list[SavedFile]:
         """Bytes first, outside the transaction: kept by content, so a repeat keeps nothing twice."""
         digests = await files.put_blobs(self._pool, request.ref.tenant, [artifact.content for artifact in artifacts])
         return [

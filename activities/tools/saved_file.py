@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
-from activities.tools.tool import Artifact
+from activities.tools.tool import ArtifactFile
 
 
 @dataclass(frozen=True)
 class SavedFile:
     id: str
     sha256: str
-    artifact: Artifact
+    artifact: ArtifactFile
 
     @property
     def row(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ ASK_PEOPLE = "open_request"  # the activity that opens an input request
 
 
 @dataclass(frozen=True)
-class Artifact:
+class ArtifactFile:
     """Bytes a session hands to its caller."""
 
     name: str
@@ -46,7 +46,7 @@ class ToolResult:
     events: list[Event] = field(default_factory=list)
     progress: str | None = None
     plan: Plan | None = None
-    artifacts: list[Artifact] = field(default_factory=list)
+    artifacts: list[ArtifactFile] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)  # what it read, and in which state
 
 

@@ -4,16 +4,16 @@ from typing import Any
 
 from api.auth import Caller
 from api.http.problems import finding
-from api.services import Parts
+from api.services import Services
 from api.submission import rules as submission_rules
 from domain.errors import Conflict, Invalid, NotAllowed
 from domain.events.input_requests import InputReceived
-from domain.policy.approval_rules import Gate
+from domain.policy.approval_rules import ApprovalRules
 from domain.policy.rules import Action
 from domain.sessions.input_request import APPROVALS, InputRequest, RequestStatus
 from store import events
 from store.keys import Right
-from store.sessions import Session
+from store.sessions import SessionRow
 
 
 def check(caller: Caller, request: InputRequest, value: Any) -> None:
@@ -25,10 +25,10 @@ def check(caller: Caller, request: InputRequest, value: Any) -> None:
     if request.answer_schema is not None:
         submission_rules.check_answer(request.answer_schema, value)
     if request.gate is not None and "arguments" in value:
-        _check_change(Gate.model_validate(request.gate), request.details["tool"], value["arguments"])
+        _check_change(ApprovalRules.model_validate(request.gate), request.details["tool"], value["arguments"])
 
 
-def _check_change(gate: Gate, tool: str, arguments: dict[str, Any]) -> None:
+def _check_change(gate: ApprovalRules, tool: str, arguments: dict[str, Any]) -> None:
     """Whoever approves may change a call, but not to what a rule denies to everybody; the request stays open."""
     found = gate.verdict(tool, arguments)
     if found.action is not Action.DENY or found.rule is None:
@@ -38,7 +38,7 @@ def _check_change(gate: Gate, tool: str, arguments: dict[str, Any]) -> None:
     raise Invalid("The rules of the task forbid this call.", type="denied-by-rule", rule=rule, errors=[denied])
 
 
-def document(caller: Caller, session: Session, request: InputRequest, value: Any) -> dict[str, Any]:
+def document(caller: Caller, session: SessionRow, request: InputRequest, value: Any) -> dict[str, Any]:
     """As the store takes it."""
     told = InputReceived(request_id=request.id, kind=request.kind, by=caller.name)
     return {
@@ -52,7 +52,7 @@ def document(caller: Caller, session: Session, request: InputRequest, value: Any
     }
 
 
-def unknown(session: Session) -> Conflict:
+def unknown(session: SessionRow) -> Conflict:
     return Conflict("The task has no such request.", type="unknown-request", task_status=session.status)
 
 
@@ -65,7 +65,7 @@ def settled(status: RequestStatus) -> Conflict:
     return Conflict(words[status], type="request-settled", request_status=status)
 
 
-async def tell(parts: Parts, session_id: str, request_id: str) -> None:
+async def tell(parts: Services, session_id: str, request_id: str) -> None:
     """The answer stands in its row; the session is told that it is there."""
     if not await parts.door.answered(session_id, request_id):
         parts.later.add(f"the answer to {request_id}", lambda: parts.door.answered(session_id, request_id))

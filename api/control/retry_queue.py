@@ -19,7 +19,7 @@ AT_ONCE = 8  # so many are tried together: a few that nobody answers do not hold
 MOST = 10_000  # remembered; beyond that it is the sweeper's
 
 
-class Later:
+class RetryQueue:
     def __init__(self, pause_s: float = PAUSE_SECONDS) -> None:
         self._pause_s = pause_s
         self._waiting: dict[str, Deed] = {}

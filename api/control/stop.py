@@ -8,13 +8,13 @@ from typing import Any
 
 from api.auth import Caller
 from api.http.problems import type_name
-from api.services import Parts
+from api.services import Services
 from domain.events.events import CancelRequested, TaskCancelled
 from domain.ids import derive_id
 from domain.sessions.session import Reason
 from domain.sessions.step import StopRequest
 from store import endings, events, sessions
-from store.sessions import Session
+from store.sessions import SessionRow
 
 log = logging.getLogger("errand.api")
 
@@ -31,7 +31,7 @@ class Stop:
     tree: bool = False  # nothing new begins below it from here on
 
 
-async def stop(parts: Parts, caller: Caller, session: Session, how: Stop, key: str = "") -> None:
+async def stop(parts: Services, caller: Caller, session: SessionRow, how: Stop, key: str = "") -> None:
     if session.status.terminal:
         return
     request = StopRequest(reason=how.reason, by=caller.name, note=how.note, grace_ms=how.grace_ms)
@@ -53,12 +53,12 @@ async def stop(parts: Parts, caller: Caller, session: Session, how: Stop, key: s
         parts.later.add(f"the stop of {session.id}", lambda: _stopped(parts, session, request))
 
 
-async def _stopped(parts: Parts, session: Session, request: StopRequest) -> bool:
+async def _stopped(parts: Services, session: SessionRow, request: StopRequest) -> bool:
     now = await sessions.get(parts.pool, session.tenant, session.id)
     return now is None or now.status.terminal or await parts.door.stop(session.id, request)
 
 
-async def stop_all(parts: Parts, caller: Caller, session_ids: list[str], how: Stop) -> None:
+async def stop_all(parts: Services, caller: Caller, session_ids: list[str], how: Stop) -> None:
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(session_id: str) -> None:
@@ -70,7 +70,7 @@ async def stop_all(parts: Parts, caller: Caller, session_ids: list[str], how: St
     await asyncio.gather(*(one(session_id) for session_id in session_ids))
 
 
-def _ending(session: Session, reason: Reason) -> dict[str, Any]:
+def _ending(session: SessionRow, reason: Reason) -> dict[str, Any]:
     """Of a session that never began."""
     ended = TaskCancelled(status=reason.status, reason=reason, partial=False, usage=session.usage)
     return {

@@ -6,19 +6,19 @@ from typing import Any
 from api.auth import Caller
 from api.control import answer as answering
 from api.conversations import steer as words
-from api.conversations.run import Turn
+from api.conversations.run import NewTurn
 from api.http import lookup
-from api.http.idempotency import Once
-from api.schemas.conversation_bodies import Message
+from api.http.idempotency import IdempotencyKey
+from api.schemas.conversation_bodies import MessageBody
 from api.schemas.conversations import Handle, handle
-from api.services import Parts
+from api.services import Services
 from api.submission import accept as submit
-from api.submission.accept import Place
+from api.submission.accept import SessionPlace
 from domain.errors import Conflict, Refusal
 from domain.sessions.input_request import DEFERRED, DeferredCall, DeferredTools, InputRequest, Kind, RequestStatus
 from domain.sessions.session import Status
 from store import conversations, input_requests, sessions
-from store.sessions import Session
+from store.sessions import SessionRow
 
 # what becomes of those that were left out when the conversation went on
 LEFT_OUT: dict[Kind, dict[str, Any]] = {
@@ -27,7 +27,7 @@ LEFT_OUT: dict[Kind, dict[str, Any]] = {
 }
 
 
-async def shown(parts: Parts, caller: Caller, listed: Sequence[Session]) -> dict[str, DeferredTools]:
+async def shown(parts: Services, caller: Caller, listed: Sequence[SessionRow]) -> dict[str, DeferredTools]:
     """For each of these sessions that waits for tool results or approvals: which."""
     waiting = [session.id for session in listed if session.status is Status.INPUT_REQUIRED]
     found: dict[str, DeferredTools] = {}
@@ -44,7 +44,9 @@ def _call(request: InputRequest) -> dict[str, Any]:
     return {name: request.details[name] for name in ("tool", "arguments")}
 
 
-async def go_on(parts: Parts, caller: Caller, conversation_id: str, wish: Message, once: Once) -> Turn:
+async def go_on(
+    parts: Services, caller: Caller, conversation_id: str, wish: MessageBody, once: IdempotencyKey
+) -> NewTurn:
     """The session at work gets these answers; approvals that are left out are denied, calls have failed."""
     if (before := await _before(parts, caller, once)) is not None:
         return before
@@ -57,12 +59,14 @@ async def go_on(parts: Parts, caller: Caller, conversation_id: str, wish: Messag
         raise
 
 
-async def _before(parts: Parts, caller: Caller, once: Once) -> Turn | None:
+async def _before(parts: Services, caller: Caller, once: IdempotencyKey) -> NewTurn | None:
     known = await once.answered(parts.pool, caller.tenant)
-    return Turn(Handle.model_validate_json(known), replayed=True) if known is not None else None
+    return NewTurn(Handle.model_validate_json(known), replayed=True) if known is not None else None
 
 
-async def _go_on(parts: Parts, caller: Caller, conversation_id: str, wish: Message, once: Once) -> Turn:
+async def _go_on(
+    parts: Services, caller: Caller, conversation_id: str, wish: MessageBody, once: IdempotencyKey
+) -> NewTurn:
     await lookup.open_conversation(parts, caller, conversation_id)
     assert wish.answers is not None
     live = await sessions.live_of_thread(parts.pool, caller.tenant, conversation_id)
@@ -89,10 +93,12 @@ async def _go_on(parts: Parts, caller: Caller, conversation_id: str, wish: Messa
         await words.tell(parts, caller, conversation_id, conversation_id, message_id, live.id)
     for request, _ in (*given, *rest):
         await answering.tell(parts, live.id, request.id)
-    return Turn(answer)
+    return NewTurn(answer)
 
 
-async def _given(parts: Parts, caller: Caller, live: Session, request_id: str, value: Any) -> tuple[InputRequest, Any]:
+async def _given(
+    parts: Services, caller: Caller, live: SessionRow, request_id: str, value: Any
+) -> tuple[InputRequest, Any]:
     request = await input_requests.get(parts.pool, caller.tenant, request_id)
     if request is None or request.session_id != live.id:
         raise answering.unknown(live)
@@ -100,12 +106,14 @@ async def _given(parts: Parts, caller: Caller, live: Session, request_id: str, v
     return request, value
 
 
-async def _words(parts: Parts, caller: Caller, live: Session, wish: Message, once: Once) -> str | None:
+async def _words(
+    parts: Services, caller: Caller, live: SessionRow, wish: MessageBody, once: IdempotencyKey
+) -> str | None:
     """The caller's own words, written down; nobody is told of them yet."""
     if wish.input is None:
         return None
     task = await submit.check(parts, caller, wish.task(live.agent), schema=False, variables=live.variables)
-    prepared = submit.prepare(parts, caller, task, Place(live.conversation_id, live.workspace_id))
+    prepared = submit.prepare(parts, caller, task, SessionPlace(live.conversation_id, live.workspace_id))
     message_id = words.id_of(prepared.ref, once)
     await words.write(parts, caller, live.conversation_id, live.thread_id, message_id, prepared)
     return message_id

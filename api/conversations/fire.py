@@ -5,12 +5,12 @@ import json
 
 from api.auth import Caller
 from api.conversations import run
-from api.conversations.run import Turn
+from api.conversations.run import NewTurn
 from api.http import lookup
-from api.http.idempotency import Once, reused
+from api.http.idempotency import IdempotencyKey, reused
 from api.schemas.conversation_bodies import FireBody
 from api.schemas.conversations import Handle, handle
-from api.services import Parts
+from api.services import Services
 from api.submission import accept as submit
 from domain import notification
 from domain.conversations.requests import Fire
@@ -18,7 +18,7 @@ from domain.errors import Invalid, Refusal, Unavailable
 from domain.ids import derive_id, new_id
 from domain.task import TaskSpec, opening
 from store import conversations, idempotency, mailbox, sessions
-from store.idempotency import Answered
+from store.idempotency import StoredResponse
 
 AGAIN = ("mailbox-changed", "mailbox-empty")  # the rows and the conversation may disagree for a moment
 PAUSE_SECONDS = 0.3
@@ -27,7 +27,7 @@ TITLE = "Outcomes of subagents"
 KEPT = ("sandbox", "approval_required", "dry_run", "retention", "external_tools")
 
 
-async def fire(parts: Parts, caller: Caller, conversation_id: str, wish: FireBody, once: Once) -> Turn:
+async def fire(parts: Services, caller: Caller, conversation_id: str, wish: FireBody, once: IdempotencyKey) -> NewTurn:
     if (before := await _fired_before(parts, caller, once)) is not None:
         return before
     try:
@@ -39,24 +39,24 @@ async def fire(parts: Parts, caller: Caller, conversation_id: str, wish: FireBod
         raise
 
 
-async def _fired_before(parts: Parts, caller: Caller, once: Once) -> Turn | None:
+async def _fired_before(parts: Services, caller: Caller, once: IdempotencyKey) -> NewTurn | None:
     """What an earlier request under this key has come to, if it made its session."""
     known = await once.answered(parts.pool, caller.tenant)
     if known is None:
         return None
     answer = Handle.model_validate_json(known)
     made = await sessions.get(parts.pool, caller.tenant, answer.session_id)
-    return Turn(answer, replayed=True) if made is not None else None
+    return NewTurn(answer, replayed=True) if made is not None else None
 
 
-async def _fire(parts: Parts, caller: Caller, conversation_id: str, wish: FireBody, once: Once) -> Turn:
+async def _fire(parts: Services, caller: Caller, conversation_id: str, wish: FireBody, once: IdempotencyKey) -> NewTurn:
     await lookup.open_conversation(parts, caller, conversation_id)
     await _pending(parts, caller, conversation_id)
     document = await _document(parts, caller, conversation_id, wish)
     answer = handle(new_id(), conversation_id)
     if once.key is not None:
         # the id is written down first, so that a repeat means this very session, whatever became of the answer
-        record = Answered(digest=once.digest, status=202, response=answer.model_dump_json())
+        record = StoredResponse(digest=once.digest, status=202, response=answer.model_dump_json())
         stands = await idempotency.reserve(parts.pool, caller.tenant, once.key, record)
         if stands.digest != once.digest:
             raise reused()
@@ -73,17 +73,17 @@ async def _fire(parts: Parts, caller: Caller, conversation_id: str, wish: FireBo
             raise
     made = await sessions.get(parts.pool, caller.tenant, answer.session_id)
     waits = made is not None and not made.live and not made.status.terminal
-    return Turn(answer.model_copy(update={"queued": waits}))
+    return NewTurn(answer.model_copy(update={"queued": waits}))
 
 
-async def _pending(parts: Parts, caller: Caller, conversation_id: str) -> list[str]:
+async def _pending(parts: Services, caller: Caller, conversation_id: str) -> list[str]:
     pending = await mailbox.pending_for_fire(parts.pool, caller.tenant, conversation_id)
     if not pending:
         raise Invalid("The mailbox is empty: there is nothing to fire.", type="mailbox-empty")
     return pending
 
 
-async def _twice(parts: Parts, caller: Caller, wish: FireBody, document: str, answer: Handle) -> None:
+async def _twice(parts: Services, caller: Caller, wish: FireBody, document: str, answer: Handle) -> None:
     pool, tenant, session_id = parts.pool, caller.tenant, answer.session_id
     message_id = derive_id(session_id, "words") if wish.input is not None else None
     if message_id is not None:
@@ -108,7 +108,7 @@ async def _twice(parts: Parts, caller: Caller, wish: FireBody, document: str, an
 
 
 async def _ask(
-    parts: Parts,
+    parts: Services,
     caller: Caller,
     wish: FireBody,
     document: str,
@@ -137,7 +137,7 @@ def _words(wish: FireBody) -> str:
     return opening(TaskSpec.model_construct(agent="", input=wish.input), [])
 
 
-async def _document(parts: Parts, caller: Caller, conversation_id: str, wish: FireBody) -> str:
+async def _document(parts: Services, caller: Caller, conversation_id: str, wish: FireBody) -> str:
     """The continuation's row, as far as the conversation does not decide it."""
     latest = await run.latest_of(parts, caller, conversation_id)
     config = latest.spec.get("config", {})
@@ -151,7 +151,7 @@ async def _document(parts: Parts, caller: Caller, conversation_id: str, wish: Fi
         }
     )
     task = await submit.check(parts, caller, spec, schema=False, variables=latest.variables)
-    place = submit.Place(transport=wish.transport, await_children=False, trigger="fire")
+    place = submit.SessionPlace(transport=wish.transport, await_children=False, trigger="fire")
     row = submit.row(task, latest.title, place, caller.created_by)
     said = {**json.loads(row["spec"]), "input": wish.input}
     said["config"] |= {name: config[name] for name in notification.CONFIG if name in config}

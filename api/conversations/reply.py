@@ -5,11 +5,11 @@ from typing import Any
 from fastapi import Request, Response
 
 from api.auth import Caller
-from api.conversations.run import Turn
+from api.conversations.run import NewTurn
 from api.http.accept_header import chosen
 from api.openapi import problems
 from api.schemas.conversations import Handle
-from api.services import Parts
+from api.services import Services
 from api.streams.feeds import Feed
 from api.streams.sse import streaming
 
@@ -34,7 +34,7 @@ def check_accept(request: Request, transport: str) -> None:
         chosen(request, "application/json")
 
 
-def answer(parts: Parts, caller: Caller, turn: Turn, transport: str) -> Response:
+def answer(parts: Services, caller: Caller, turn: NewTurn, transport: str) -> Response:
     handle = turn.handle
     headers = {"X-Session-Id": handle.session_id, "X-Conversation-Id": handle.conversation_id}
     if turn.replayed:

@@ -6,36 +6,36 @@ from dataclasses import dataclass
 from api.auth import Caller
 from api.conversations import steer as words
 from api.http import lookup
-from api.http.idempotency import Once
+from api.http.idempotency import IdempotencyKey
 from api.http.problems import finding
-from api.schemas.conversation_bodies import Message, Run
+from api.schemas.conversation_bodies import MessageBody, Run
 from api.schemas.conversations import Handle, handle, stream_key
-from api.services import Parts
+from api.services import Services
 from api.submission import accept as submit
 from api.submission import rules
 from api.submission import start as starting
-from api.submission.accept import Place, Prepared
+from api.submission.accept import Prepared, SessionPlace
 from domain.errors import Conflict, Invalid, NotFound
 from store import conversations, idempotency, sessions, workspaces
 from store.accepting import Accepted
-from store.idempotency import Answered
-from store.sessions import Session
+from store.idempotency import StoredResponse
+from store.sessions import SessionRow
 
 TRIES = 4  # a live session may end between two looks at it
 PAUSE_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
-class Turn:
+class NewTurn:
     """What a run came to."""
 
     handle: Handle
     replayed: bool = False
 
 
-async def run(parts: Parts, caller: Caller, wish: Run, once: Once) -> Turn:
+async def run(parts: Services, caller: Caller, wish: Run, once: IdempotencyKey) -> NewTurn:
     if (known := await once.answered(parts.pool, caller.tenant)) is not None:
-        return Turn(Handle.model_validate_json(known), replayed=True)
+        return NewTurn(Handle.model_validate_json(known), replayed=True)
     if wish.context.history_session and (wish.conversation_id or wish.fork_from):
         problem = finding("/context/history_session", "excluded", "the conversation already has its history")
         raise Invalid("A turn has one history.", errors=[problem])
@@ -49,18 +49,20 @@ async def run(parts: Parts, caller: Caller, wish: Run, once: Once) -> Turn:
         raise Invalid("A new conversation needs an agent.", errors=[problem])
     task = await submit.check(parts, caller, wish.task(wish.agent))
     previous = await rules.previous(parts.pool, caller.tenant, task.spec)
-    place = Place(parent=previous, transport=wish.transport, await_children=False)
+    place = SessionPlace(parent=previous, transport=wish.transport, await_children=False)
     return await _own(parts, caller, wish, submit.prepare(parts, caller, task, place), once)
 
 
-async def further(parts: Parts, caller: Caller, conversation_id: str, wish: Message, once: Once) -> Turn:
+async def further(
+    parts: Services, caller: Caller, conversation_id: str, wish: MessageBody, once: IdempotencyKey
+) -> NewTurn:
     """A turn of a conversation that exists."""
     if (known := await once.answered(parts.pool, caller.tenant)) is not None:
-        return Turn(Handle.model_validate_json(known), replayed=True)
+        return NewTurn(Handle.model_validate_json(known), replayed=True)
     await lookup.open_conversation(parts, caller, conversation_id)
     latest = await latest_of(parts, caller, conversation_id)
     task = await submit.check(parts, caller, wish.task(wish.agent or latest.agent), variables=latest.variables)
-    place = Place(conversation_id, latest.workspace_id, transport=wish.transport, await_children=False)
+    place = SessionPlace(conversation_id, latest.workspace_id, transport=wish.transport, await_children=False)
     turn = await _continue(parts, caller, wish, submit.prepare(parts, caller, task, place), once)
     if (wish.delivery is not None or wish.metadata is not None) and not turn.replayed:
         given = {"delivery": wish.delivery} if wish.delivery is not None else {}
@@ -68,14 +70,16 @@ async def further(parts: Parts, caller: Caller, conversation_id: str, wish: Mess
     return turn
 
 
-async def fork(parts: Parts, caller: Caller, wish: Message, source: Session, once: Once) -> Turn:
+async def fork(parts: Services, caller: Caller, wish: MessageBody, source: SessionRow, once: IdempotencyKey) -> NewTurn:
     task = await submit.check(parts, caller, wish.task(wish.agent or source.agent), variables=source.variables)
     _, manifest = await workspaces.get(parts.pool, caller.tenant, source.workspace_id)
-    place = Place(parent=source, manifest=manifest, transport=wish.transport, await_children=False)
+    place = SessionPlace(parent=source, manifest=manifest, transport=wish.transport, await_children=False)
     return await _own(parts, caller, wish, submit.prepare(parts, caller, task, place), once)
 
 
-async def fork_source(parts: Parts, caller: Caller, session_id: str, conversation_id: str | None = None) -> Session:
+async def fork_source(
+    parts: Services, caller: Caller, session_id: str, conversation_id: str | None = None
+) -> SessionRow:
     """A session that can be gone on from: the caller's own, ended, with something said."""
     try:
         source = await lookup.session_of(parts, caller, session_id)
@@ -92,19 +96,19 @@ async def fork_source(parts: Parts, caller: Caller, session_id: str, conversatio
     return source
 
 
-async def latest_of(parts: Parts, caller: Caller, conversation_id: str) -> Session:
+async def latest_of(parts: Services, caller: Caller, conversation_id: str) -> SessionRow:
     """The root thread's newest session, also if it has yet to begin."""
     found = await sessions.newest_of_thread(parts.pool, caller.tenant, conversation_id)
     return found or await lookup.session_of(parts, caller, conversation_id)
 
 
-async def active_session(parts: Parts, caller: Caller, session_id: str) -> dict[str, str]:
+async def active_session(parts: Services, caller: Caller, session_id: str) -> dict[str, str]:
     live = await sessions.get(parts.pool, caller.tenant, session_id)
     transport = live.spec.get("transport", "stream") if live else "stream"
     return {"session_id": session_id, "stream_key": stream_key(session_id), "transport": transport}
 
 
-async def busy(parts: Parts, caller: Caller, session_id: str) -> Conflict:
+async def busy(parts: Services, caller: Caller, session_id: str) -> Conflict:
     return Conflict(
         "The conversation is at work on another session.",
         type="conversation-busy",
@@ -112,7 +116,7 @@ async def busy(parts: Parts, caller: Caller, session_id: str) -> Conflict:
     )
 
 
-async def _own(parts: Parts, caller: Caller, wish: Message, prepared: Prepared, once: Once) -> Turn:
+async def _own(parts: Services, caller: Caller, wish: MessageBody, prepared: Prepared, once: IdempotencyKey) -> NewTurn:
     """A session in a conversation of its own."""
     ref = prepared.ref
     answer = handle(ref.session_id, ref.conversation_id)
@@ -126,17 +130,19 @@ async def _own(parts: Parts, caller: Caller, wish: Message, prepared: Prepared, 
         metadata=wish.metadata or {},
     )
     if accepted.replay:
-        return Turn(Handle.model_validate_json(accepted.replay["response"]), replayed=True)
+        return NewTurn(Handle.model_validate_json(accepted.replay["response"]), replayed=True)
     await starting.start(parts, ref)
-    return Turn(answer)
+    return NewTurn(answer)
 
 
-async def _continue(parts: Parts, caller: Caller, wish: Message, prepared: Prepared, once: Once) -> Turn:
+async def _continue(
+    parts: Services, caller: Caller, wish: MessageBody, prepared: Prepared, once: IdempotencyKey
+) -> NewTurn:
     """At once if the thread is at rest; else as the caller wishes."""
     ref = prepared.ref
     live = ""
     if wish.if_busy == "steer" and (before := await _steered_before(parts, caller, prepared, once)) is not None:
-        return Turn(before)
+        return NewTurn(before)
     for attempt in range(TRIES):
         queue = wish.if_busy == "queue" and attempt > 0
         answer = handle(ref.session_id, ref.conversation_id, queued=queue)
@@ -145,17 +151,17 @@ async def _continue(parts: Parts, caller: Caller, wish: Message, prepared: Prepa
         )
         _refuse(accepted)
         if accepted.replay:
-            return Turn(Handle.model_validate_json(accepted.replay["response"]), replayed=True)
+            return NewTurn(Handle.model_validate_json(accepted.replay["response"]), replayed=True)
         if accepted.busy is None:
             await starting.start(parts, ref)
-            return Turn(answer)
+            return NewTurn(answer)
         live = accepted.busy
         if wish.if_busy == "reject":
             break
         if wish.if_busy == "steer":
             lookup.check_owner(caller, await lookup.session_of(parts, caller, live))
             if (steered := await _steer(parts, caller, prepared, once, attempt, live)) is not None:
-                return Turn(steered)
+                return NewTurn(steered)
             await asyncio.sleep(PAUSE_SECONDS)
     raise await busy(parts, caller, live)
 
@@ -168,7 +174,7 @@ def _refuse(accepted: Accepted) -> None:
 
 
 async def _steer(
-    parts: Parts, caller: Caller, prepared: Prepared, once: Once, attempt: int, live: str
+    parts: Services, caller: Caller, prepared: Prepared, once: IdempotencyKey, attempt: int, live: str
 ) -> Handle | None:
     """The words go to the session at work; None if there is none any more."""
     ref = prepared.ref
@@ -182,7 +188,7 @@ async def _steer(
     return answer
 
 
-async def _steered_before(parts: Parts, caller: Caller, prepared: Prepared, once: Once) -> Handle | None:
+async def _steered_before(parts: Services, caller: Caller, prepared: Prepared, once: IdempotencyKey) -> Handle | None:
     """A repetition whose first answer was lost: its words are written down, and may have been heard."""
     ref = prepared.ref
     written = await conversations.message_taken(parts.pool, caller.tenant, words.id_of(ref, once)) if once.key else None
@@ -201,7 +207,7 @@ async def _steered_before(parts: Parts, caller: Caller, prepared: Prepared, once
     return answer
 
 
-async def remember(parts: Parts, caller: Caller, once: Once, answer: Handle) -> None:
+async def remember(parts: Services, caller: Caller, once: IdempotencyKey, answer: Handle) -> None:
     if once.key is not None:
-        record = Answered(digest=once.digest, status=202, response=answer.model_dump_json())
+        record = StoredResponse(digest=once.digest, status=202, response=answer.model_dump_json())
         await idempotency.reserve(parts.pool, caller.tenant, once.key, record)

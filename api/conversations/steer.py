@@ -1,8 +1,8 @@
 """Words for a session at work: written down first, so that they stand; then whoever is at work hears of them."""
 
 from api.auth import Caller
-from api.http.idempotency import Once
-from api.services import Parts
+from api.http.idempotency import IdempotencyKey
+from api.services import Services
 from api.submission.accept import Prepared
 from domain.conversations.requests import Steer
 from domain.errors import NotFound, Refusal, Unavailable
@@ -11,13 +11,13 @@ from domain.sessions.session import SessionRef
 from store import conversations
 
 
-def id_of(ref: SessionRef, once: Once) -> str:
+def id_of(ref: SessionRef, once: IdempotencyKey) -> str:
     """The same for every repetition under one key, so that the words are heard once."""
     return derive_id(ref.conversation_id, "words", once.key) if once.key else derive_id(ref.session_id, "words")
 
 
 async def write(
-    parts: Parts, caller: Caller, conversation_id: str, thread_id: str, message_id: str, prepared: Prepared
+    parts: Services, caller: Caller, conversation_id: str, thread_id: str, message_id: str, prepared: Prepared
 ) -> None:
     """Words for a thread and the files they speak of, before anybody is told of them."""
     await conversations.add_message(
@@ -34,7 +34,7 @@ async def write(
 
 
 async def tell(
-    parts: Parts, caller: Caller, conversation_id: str, thread_id: str, message_id: str, live: str, attempt: int = 0
+    parts: Services, caller: Caller, conversation_id: str, thread_id: str, message_id: str, live: str, attempt: int = 0
 ) -> str | None:
     """Let the session at work hear words that were written down: its id, or None if nothing is at work; then nothing
     is left behind. If nobody answers the words stand, and the conversation is told to look for them later."""
@@ -53,7 +53,7 @@ async def tell(
     return heard.session_id
 
 
-async def _told(parts: Parts, tenant: str, conversation_id: str, message_id: str) -> bool:
+async def _told(parts: Services, tenant: str, conversation_id: str, message_id: str) -> bool:
     await parts.door.reopen(tenant, conversation_id, look=True)
     await conversations.told(parts.pool, tenant, message_id)
     return True

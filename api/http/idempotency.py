@@ -22,14 +22,14 @@ def reused() -> Invalid:
 
 
 @dataclass(frozen=True)
-class Once:
+class IdempotencyKey:
     """A request by its key and by what it says."""
 
     key: str | None
     digest: str
 
     @classmethod
-    def of(cls, route: str, body: BaseModel, key: str | None) -> "Once":
+    def of(cls, route: str, body: BaseModel, key: str | None) -> "IdempotencyKey":
         text = json.dumps(body.model_dump(mode="json", exclude_unset=True), sort_keys=True)
         return cls(check_key(key), hashlib.sha256(f"{route}\n{text}".encode()).hexdigest())
 

@@ -1,23 +1,23 @@
 """What a path or a body names; unknown, malformed and foreign ids look the same."""
 
 from api.auth import ANONYMOUS, Caller
-from api.services import Parts
+from api.services import Services
 from domain.errors import Conflict, Gone, NotAllowed, NotFound
 from domain.ids import is_id
 from store import conversations, sessions
-from store.conversations import Conversation
+from store.conversations import ConversationRow
 from store.keys import Right
-from store.sessions import Session
+from store.sessions import SessionRow
 
 
-async def session_of(parts: Parts, caller: Caller, session_id: str) -> Session:
+async def session_of(parts: Services, caller: Caller, session_id: str) -> SessionRow:
     session = await sessions.get(parts.pool, caller.tenant, session_id) if is_id(session_id) else None
     if session is None:
         raise NotFound()
     return session
 
 
-def check_kept(session: Session) -> None:
+def check_kept(session: SessionRow) -> None:
     """Its content is still there."""
     if session.content_removed_at is not None:
         raise Gone(
@@ -29,35 +29,35 @@ def check_kept(session: Session) -> None:
         )
 
 
-async def own_session(parts: Parts, caller: Caller, session_id: str) -> Session:
+async def own_session(parts: Services, caller: Caller, session_id: str) -> SessionRow:
     """One that the caller may act on."""
     session = await session_of(parts, caller, session_id)
     check_owner(caller, session)
     return session
 
 
-def check_owner(caller: Caller, session: Session) -> None:
+def check_owner(caller: Caller, session: SessionRow) -> None:
     """What another key started is for supervisors; what was started without a key belongs to nobody."""
     if session.created_by not in (caller.created_by, ANONYMOUS.created_by) and not caller.may(Right.SUPERVISE):
         detail = "Another key started this; that needs a key with the right supervise."
         raise NotAllowed(detail, needed=[Right.SUPERVISE])
 
 
-async def own_conversation(parts: Parts, caller: Caller, conversation_id: str) -> Conversation:
+async def own_conversation(parts: Services, caller: Caller, conversation_id: str) -> ConversationRow:
     """One that the caller may stop: its first session decides."""
     found = await conversation_of(parts, caller, conversation_id)
     check_owner(caller, await session_of(parts, caller, conversation_id))
     return found
 
 
-async def conversation_of(parts: Parts, caller: Caller, conversation_id: str) -> Conversation:
+async def conversation_of(parts: Services, caller: Caller, conversation_id: str) -> ConversationRow:
     found = await conversations.get(parts.pool, caller.tenant, conversation_id) if is_id(conversation_id) else None
     if found is None:
         raise NotFound("There is no such conversation.", type="unknown-conversation")
     return found
 
 
-async def open_conversation(parts: Parts, caller: Caller, conversation_id: str) -> Conversation:
+async def open_conversation(parts: Services, caller: Caller, conversation_id: str) -> ConversationRow:
     """One that still takes requests."""
     found = await conversation_of(parts, caller, conversation_id)
     if found.status == "terminated":

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import auth
 from api.http.problems import Unreadable, respond, type_name
-from api.services import Parts
+from api.services import Services
 from domain.ids import new_id
 from domain.policy.addresses import is_loopback
 
@@ -26,7 +26,7 @@ _CREDENTIAL = re.compile(r"(?:^|&)(?:key|api_?key|token|access_token|authorizati
 Headers = dict[str, list[str]]
 
 
-class Gate:
+class RequestMiddleware:
     """The only middleware: plain ASGI, so that streams pass through unbuffered."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -73,7 +73,7 @@ class Gate:
     async def _admit(self, scope: Scope, headers: Headers) -> None:
         if scope["path"] in OPEN_PATHS:
             return
-        parts: Parts = scope["app"].state.parts
+        parts: Services = scope["app"].state.parts
         settings = parts.settings
         scope.setdefault("state", {})["caller"] = await auth.identify(
             headers, parts.pool, open=is_loopback(settings.host), per_minute=settings.requests_per_minute
@@ -135,7 +135,7 @@ class _Visit:
         method: str = self._scope["method"]
         method = method if method in _METHODS else "OTHER"
         caller: auth.Caller | None = self._scope.get("state", {}).get("caller")
-        parts: Parts = self._scope["app"].state.parts
+        parts: Services = self._scope["app"].state.parts
         parts.metrics.answered(method, route, self.status, self._seconds)
         who = caller.created_by if caller else "-"
         log.info("%s %s %d %.0fms by %s %s", method, route, self.status, self._seconds * 1_000, who, self.request_id)

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from domain.errors import ErrandError, Invalid, Refusal, Unavailable
-from store.database import AWAY
+from store.database import TRANSIENT_ERRORS
 
 log = logging.getLogger("errand.api")
 
@@ -141,7 +141,9 @@ def respond(error: Exception, request_id: str) -> Response:
         return problem(error.status_code, type, detail or TITLES[type], request_id, error.headers)
     if isinstance(error, asyncpg.UndefinedTableError | asyncpg.UndefinedFunctionError):
         return _of_ours(Unavailable("The database has no schema yet: run `python -m store.migrate`."), request_id)
-    if isinstance(error, AWAY) and not isinstance(error, ValueError):  # a value asyncpg cannot send is a bug
+    if isinstance(error, TRANSIENT_ERRORS) and not isinstance(
+        error, ValueError
+    ):  # a value asyncpg cannot send is a bug
         log.warning("%s: the database is away (%s)", request_id, type_name(error))
         return _of_ours(Unavailable("The database is away or overloaded; try again shortly."), request_id)
     # the message itself may hold what a caller sent, so only the place is logged

@@ -5,16 +5,16 @@ from functools import partial
 from typing import Any
 
 from api.auth import Caller
-from api.http.idempotency import Once
+from api.http.idempotency import IdempotencyKey
 from api.http.problems import finding
 from api.reruns import origin as rerun_beginning
 from api.reruns.body import RerunBody
-from api.services import Parts
+from api.services import Services
 from api.submission import accept as submit
 from api.submission import rule_names, rules
 from api.submission import start as starting
 from api.submission import tools_and_variables as declared
-from api.submission.accept import Answer, Checked, Place, Prepared
+from api.submission.accept import AcceptedResponse, Checked, Prepared, SessionPlace
 from domain.agents.definition import AgentDefinition
 from domain.errors import Conflict, Invalid
 from domain.policy.rules import Action
@@ -22,7 +22,7 @@ from domain.sessions.rerun import Rerun
 from domain.sessions.session import AgentRef, Limits
 from domain.task import TaskConfig, TaskSpec
 from store import agents, reruns, workspaces
-from store.sessions import Session
+from store.sessions import SessionRow
 from store.workspaces import Manifest
 
 PRIVATE = "rerun"  # owner of definitions that belong to one rerun
@@ -30,14 +30,16 @@ CHANGES = ("input", "prompt", "model", "tool_results", "agent_version", "permiss
 ANSWERED_ALREADY = ("input", "prompt", "model", "tool_results")  # what could only change the model's answers
 
 
-async def rerun(parts: Parts, caller: Caller, source: Session, wish: RerunBody, once: Once) -> Answer:
+async def rerun(
+    parts: Services, caller: Caller, source: SessionRow, wish: RerunBody, once: IdempotencyKey
+) -> AcceptedResponse:
     """A new task in a conversation of its own; of the original nothing is touched."""
     if (known := await once.answered(parts.pool, caller.tenant)) is not None:
-        return Answer(known, replayed=True)
+        return AcceptedResponse(known, replayed=True)
     _check(source, wish)
     task = await _task(parts, caller, source, wish)
     beginning = await rerun_beginning.find(parts.pool, source, wish, task)
-    place = Place(
+    place = SessionPlace(
         parent=source,
         manifest=await _manifest(parts, source, wish.from_step),
         trigger="rerun",
@@ -61,12 +63,12 @@ async def rerun(parts: Parts, caller: Caller, source: Session, wish: RerunBody, 
         parts, caller, Prepared(prepared.ref, document, [], {}, prepared.tree), once, response, by=accepting
     )
     if accepted.replay:
-        return Answer(accepted.replay["response"], replayed=True)
+        return AcceptedResponse(accepted.replay["response"], replayed=True)
     await starting.start(parts, prepared.ref)
-    return Answer(response)
+    return AcceptedResponse(response)
 
 
-def _check(source: Session, wish: RerunBody) -> None:
+def _check(source: SessionRow, wish: RerunBody) -> None:
     if not source.status.terminal:
         detail = "Only a task that has ended can be run again; cancel it first, or wait."
         raise Conflict(detail, type="not-terminal", task_status=source.status)
@@ -85,7 +87,7 @@ def _given(wish: RerunBody) -> list[str]:
     return [name for name in CHANGES if getattr(wish, name) != getattr(unchanged, name)]
 
 
-async def _task(parts: Parts, caller: Caller, source: Session, wish: RerunBody) -> Checked:
+async def _task(parts: Services, caller: Caller, source: SessionRow, wish: RerunBody) -> Checked:
     ref, definition = await _agent(parts, caller, source, wish)
     if wish.prompt is not None:
         definition = definition.model_copy(update={"prompt": wish.prompt})
@@ -106,7 +108,9 @@ async def _task(parts: Parts, caller: Caller, source: Session, wish: RerunBody) 
     return Checked(spec, ref, definition, models, limits, files, retention, columns)
 
 
-async def _agent(parts: Parts, caller: Caller, source: Session, wish: RerunBody) -> tuple[AgentRef, AgentDefinition]:
+async def _agent(
+    parts: Services, caller: Caller, source: SessionRow, wish: RerunBody
+) -> tuple[AgentRef, AgentDefinition]:
     if wish.agent_version is None:
         own = source.agent_ref
         return own, await agents.load(parts.pool, own)
@@ -118,7 +122,7 @@ async def _agent(parts: Parts, caller: Caller, source: Session, wish: RerunBody)
     return found
 
 
-def _spec(source: Session, wish: RerunBody) -> TaskSpec:
+def _spec(source: SessionRow, wish: RerunBody) -> TaskSpec:
     """The task as it was submitted, with the new input; of a subagent, what its parent decided."""
     known = {name: value for name, value in source.spec.items() if name in TaskSpec.model_fields}
     spec = TaskSpec.model_validate_json(
@@ -132,11 +136,11 @@ def _spec(source: Session, wish: RerunBody) -> TaskSpec:
     return spec
 
 
-def _title(source: Session) -> str:
+def _title(source: SessionRow) -> str:
     return f"{source.title.removesuffix(' (rerun)')[:190]} (rerun)"
 
 
-def _limits(parts: Parts, source: Session, wish: RerunBody, definition: AgentDefinition) -> Limits:
+def _limits(parts: Services, source: SessionRow, wish: RerunBody, definition: AgentDefinition) -> Limits:
     wanted = wish.config
     asked = TaskSpec(agent=source.agent, input="-", config=TaskConfig(**wanted.model_dump()))
     rules.limits(asked, definition, parts.settings)  # refuses what is beyond the platform's ceilings
@@ -150,7 +154,7 @@ def _limits(parts: Parts, source: Session, wish: RerunBody, definition: AgentDef
     return source.limits.model_copy(update={name: value for name, value in given.items() if value is not None})
 
 
-def _models(parts: Parts, source: Session, wish: RerunBody, definition: AgentDefinition) -> list[str]:
+def _models(parts: Services, source: SessionRow, wish: RerunBody, definition: AgentDefinition) -> list[str]:
     if wish.model is not None:
         return list(dict.fromkeys([wish.model, *definition.fallback_models]))
     if wish.agent_version is not None:
@@ -158,7 +162,7 @@ def _models(parts: Parts, source: Session, wish: RerunBody, definition: AgentDef
     return source.models
 
 
-async def _manifest(parts: Parts, source: Session, step: int) -> Manifest:
+async def _manifest(parts: Services, source: SessionRow, step: int) -> Manifest:
     """The workspace as it was before any tool of the step ran."""
     moment = await reruns.replied_at(parts.pool, source.tenant, source.id, step)
     if moment is not None:
@@ -166,7 +170,7 @@ async def _manifest(parts: Parts, source: Session, step: int) -> Manifest:
     return (await workspaces.get(parts.pool, source.tenant, source.workspace_id))[1]
 
 
-def _kept(source: Session, wish: RerunBody, agent: AgentRef) -> dict[str, Any]:
+def _kept(source: SessionRow, wish: RerunBody, agent: AgentRef) -> dict[str, Any]:
     """What the rerun has from the original's row, and the rules it works under."""
     layers = [*source.rules, *([wish.permissions] if wish.permissions else [])]
     return {
@@ -179,7 +183,7 @@ def _kept(source: Session, wish: RerunBody, agent: AgentRef) -> dict[str, Any]:
     }
 
 
-def _origin(source: Session, wish: RerunBody) -> Rerun:
+def _origin(source: SessionRow, wish: RerunBody) -> Rerun:
     return Rerun(
         session_id=source.id,
         from_step=wish.from_step,

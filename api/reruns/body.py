@@ -6,7 +6,7 @@ from fastapi import Request
 from pydantic import Field, StringConstraints
 
 from api.http import body
-from api.services import PartsDep
+from api.services import ServicesDep
 from api.submission import rules as submission_rules
 from domain.policy.rules import Rule
 from domain.task import Strict, Text
@@ -50,7 +50,7 @@ class RerunBody(Strict):
     )
 
 
-async def rerun_body(request: Request, parts: PartsDep) -> RerunBody:
+async def rerun_body(request: Request, parts: ServicesDep) -> RerunBody:
     value, raw = await body.read_json(request, parts.settings.max_body_bytes, optional=True)
     submission_rules.check_length(value, parts.settings.max_input_chars)
     return body.check(RerunBody, value, raw)

@@ -14,7 +14,7 @@ from domain.messages import ASSISTANT, SUMMARY, TOOL_RESULTS, USER, Node, answer
 from domain.task import opening
 from store import conversations, tool_calls
 from store.database import Pool
-from store.sessions import Session
+from store.sessions import SessionRow
 
 Words = tuple[str, str, dict[str, Any]]  # kind, author, content
 
@@ -41,7 +41,7 @@ class Beginning:
         return nodes
 
 
-async def find(pool: Pool, source: Session, wish: RerunBody, task: Checked) -> Beginning:
+async def find(pool: Pool, source: SessionRow, wish: RerunBody, task: Checked) -> Beginning:
     """Of a source that is a rerun itself, the words it began with count too."""
     own = await own_nodes(pool, source)
     step = wish.from_step
@@ -65,7 +65,7 @@ async def find(pool: Pool, source: Session, wish: RerunBody, task: Checked) -> B
     return Beginning(head, words)
 
 
-def _check_step(source: Session, own: list[Node], step: int) -> None:
+def _check_step(source: SessionRow, own: list[Node], step: int) -> None:
     steps = sorted({node.step for node in own if _is_reply(node)})
     if not steps or source.step > steps[-1]:
         steps.append(max(1, source.step))  # the one that it ended in, without an answer
@@ -89,7 +89,7 @@ def _found(own: list[Node], step: int) -> list[Words]:
     return words
 
 
-async def _inbox(pool: Pool, source: Session) -> list[tuple[str, str, list[dict[str, Any]]]]:
+async def _inbox(pool: Pool, source: SessionRow) -> list[tuple[str, str, list[dict[str, Any]]]]:
     """The words that opened a task which never got an answer."""
     texts = [await conversations.message_text(pool, source.tenant, message_id) for message_id in source.inbox]
     return [(USER, "", [{"type": "text", "text": text}]) for text in texts if text]

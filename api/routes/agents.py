@@ -13,7 +13,7 @@ from api.http.accept_header import accepts_json, chosen
 from api.http.problems import Unreadable, finding
 from api.openapi import BODY, problems, ref, request_body
 from api.schemas.tasks import AgentPage, AgentRecord, agent_record
-from api.services import PartsDep
+from api.services import ServicesDep
 from domain.agents.definition import AgentDefinition
 from domain.errors import Invalid, NotFound
 from store import agents
@@ -27,7 +27,7 @@ _EXAMPLE = "---\nname: greeter\ndescription: Greets.\ntools: [write_file]\n---\n
 @router.get(
     "/agents", responses=problems(), dependencies=[Depends(accepts_json)], summary="List the agents that can be used"
 )
-async def list_agents(caller: Viewer, parts: PartsDep) -> AgentPage:
+async def list_agents(caller: Viewer, parts: ServicesDep) -> AgentPage:
     found = await agents.all_current(parts.pool, caller.tenant)
     return AgentPage(items=[agent_record(ref, definition) for ref, definition in found])
 
@@ -38,7 +38,7 @@ async def list_agents(caller: Viewer, parts: PartsDep) -> AgentPage:
     responses={**problems(404), 200: {"content": {_MARKDOWN: {"schema": {"type": "string"}}}}},
     summary="Show an agent",
 )
-async def show_agent(request: Request, caller: Viewer, parts: PartsDep, name: str) -> AgentRecord | Response:
+async def show_agent(request: Request, caller: Viewer, parts: ServicesDep, name: str) -> AgentRecord | Response:
     """With `Accept: text/markdown`, the file that PUT takes."""
     form = chosen(request, "application/json", _MARKDOWN)
     found = await agents.current(parts.pool, caller.tenant, name) if _nameable(name) else None
@@ -53,7 +53,7 @@ def _nameable(name: str) -> bool:
     return len(name) <= 63 and name.isascii() and name.isprintable()
 
 
-async def _sent(request: Request, parts: PartsDep) -> str:
+async def _sent(request: Request, parts: ServicesDep) -> str:
     """The definition as the Markdown it was sent in, or that says the same as the JSON."""
     kind = body.media_type(request)
     if kind == _MARKDOWN:
@@ -82,7 +82,7 @@ async def _sent(request: Request, parts: PartsDep) -> str:
     summary="Define an agent, or a new version of it",
 )
 async def put_agent(
-    caller: Admin, parts: PartsDep, name: str, text: Annotated[str, Depends(_sent)], response: Response
+    caller: Admin, parts: ServicesDep, name: str, text: Annotated[str, Depends(_sent)], response: Response
 ) -> AgentRecord:
     """Running tasks keep the version they began with. The same definition again makes no new version."""
     known = {ref.name: definition for ref, definition in await agents.all_current(parts.pool, caller.tenant)}

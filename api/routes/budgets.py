@@ -10,18 +10,18 @@ from api.auth import Reader
 from api.http.accept_header import accepts_json
 from api.http.lookup import session_of
 from api.openapi import problems
-from api.services import PartsDep
+from api.services import ServicesDep
 from domain.limits.budget import Held, Share, shares, time_of
 from domain.sessions.session import Status
 from store import budgets, children
-from store.sessions import Session, get
+from store.sessions import SessionRow, get
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 
 Kind = Annotated[str, Field(description="steps, tokens, cost_usd, tool_calls, ttl (milliseconds) or sessions")]
 
 
-class Line(BaseModel):
+class BudgetLine(BaseModel):
     """One limit; without a limit there is no line."""
 
     budget: Kind
@@ -34,7 +34,7 @@ class SessionBudget(BaseModel):
     task_id: str
     name: str
     status: Status
-    budgets: list[Line]
+    budgets: list[BudgetLine]
 
 
 class Reserved(BaseModel):
@@ -45,20 +45,20 @@ class Reserved(BaseModel):
     cost_usd: float
 
 
-class TreeBudget(BaseModel):
+class TreeBudgetRecord(BaseModel):
     conversation_id: str
     deadline: datetime | None
-    budgets: list[Line]
+    budgets: list[BudgetLine]
     reserved: Reserved
 
 
 class TaskBudget(SessionBudget):
     children: list[SessionBudget] = Field(description="of the subagents it started, oldest first")
-    tree: TreeBudget | None = Field(description="shared by the whole conversation; null: there is none")
+    tree: TreeBudgetRecord | None = Field(description="shared by the whole conversation; null: there is none")
 
 
 @router.get("/tasks/{task_id}/budget", responses=problems(404), summary="What a task may still use")
-async def show_budget(caller: Reader, parts: PartsDep, task_id: str) -> TaskBudget:
+async def show_budget(caller: Reader, parts: ServicesDep, task_id: str) -> TaskBudget:
     session = await session_of(parts, caller, task_id)
     below = [
         await get(parts.pool, caller.tenant, child.session_id)
@@ -69,7 +69,7 @@ async def show_budget(caller: Reader, parts: PartsDep, task_id: str) -> TaskBudg
     return TaskBudget(
         **_own(session),
         children=[SessionBudget(**_own(child)) for child in below if child is not None],
-        tree=TreeBudget(
+        tree=TreeBudgetRecord(
             conversation_id=session.conversation_id,
             deadline=tree.deadline,
             budgets=_lines(tree.shares()),
@@ -80,7 +80,7 @@ async def show_budget(caller: Reader, parts: PartsDep, task_id: str) -> TaskBudg
     )
 
 
-def _own(session: Session) -> dict[str, Any]:
+def _own(session: SessionRow) -> dict[str, Any]:
     time = time_of(session.limits, session.created_at, session.deadline, session.ended_at or datetime.now(UTC))
     return {
         "task_id": session.id,
@@ -90,5 +90,5 @@ def _own(session: Session) -> dict[str, Any]:
     }
 
 
-def _lines(found: list[Share]) -> list[Line]:
-    return [Line(budget=one.kind, limit=one.limit, used=one.used, left=one.left) for one in found]
+def _lines(found: list[Share]) -> list[BudgetLine]:
+    return [BudgetLine(budget=one.kind, limit=one.limit, used=one.used, left=one.left) for one in found]

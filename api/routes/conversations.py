@@ -10,19 +10,19 @@ from api.conversations import deferred, run
 from api.conversations.reply import answer, answers, check_accept
 from api.http import strict_json
 from api.http.accept_header import accepts_json
-from api.http.idempotency import Key, Once
+from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import conversation_of, session_of
 from api.http.paging import cursor, position
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
-from api.schemas.conversation_bodies import Change, Message, Run, change_body, message_body, run_body
+from api.schemas.conversation_bodies import ConversationChange, MessageBody, Run, change_body, message_body, run_body
 from api.schemas.conversations import ConversationPage, ConversationRecord, ConversationSummary, TurnPage, TurnRecord
-from api.services import PartsDep
+from api.services import ServicesDep
 from api.views.conversation import whole
 from api.views.messages import display_messages
 from domain.errors import Invalid, Refusal
 from store import conversation_reads, conversations
-from store.conversations import Conversation
+from store.conversations import ConversationRow
 
 router = APIRouter(tags=["conversations"])
 _json = [Depends(accepts_json)]
@@ -63,14 +63,14 @@ _RUNS = {
 async def run_turn(
     request: Request,
     caller: Submitter,
-    parts: PartsDep,
+    parts: ServicesDep,
     wish: Annotated[Run, Depends(run_body)],
     idempotency_key: Key = None,
 ) -> Response:
     """`transport=sse` answers with the session's events, `transport=stream` with a handle; nothing else differs, and a
     reader who vanishes changes nothing. At most one session is at work on a conversation: see `if_busy`."""
     check_accept(request, wish.transport)
-    once = Once.of("POST /conversations/run", wish, idempotency_key)
+    once = IdempotencyKey.of("POST /conversations/run", wish, idempotency_key)
     if wish.answers is not None and wish.conversation_id is not None:
         turn = await deferred.go_on(parts, caller, wish.conversation_id, wish, once)
     else:
@@ -83,20 +83,20 @@ async def run_turn(
     response_class=Response,
     responses=answers(404, 409, *BODY),
     openapi_extra=request_body(
-        {"application/json": {"schema": ref(Message), "example": {"input": "And which file is the largest?"}}}
+        {"application/json": {"schema": ref(MessageBody), "example": {"input": "And which file is the largest?"}}}
     ),
     summary="Say something further; it waits if a session is at work",
 )
 async def further_turn(
     request: Request,
     caller: Submitter,
-    parts: PartsDep,
+    parts: ServicesDep,
     conversation_id: str,
-    wish: Annotated[Message, Depends(message_body)],
+    wish: Annotated[MessageBody, Depends(message_body)],
     idempotency_key: Key = None,
 ) -> Response:
     check_accept(request, wish.transport)
-    once = Once.of(f"POST /conversations/{conversation_id}/messages", wish, idempotency_key)
+    once = IdempotencyKey.of(f"POST /conversations/{conversation_id}/messages", wish, idempotency_key)
     go_on = run.further if wish.answers is None else deferred.go_on
     return answer(parts, caller, await go_on(parts, caller, conversation_id, wish, once), wish.transport)
 
@@ -114,7 +114,7 @@ class ConversationQuery(BaseModel):
     "/conversations", responses=problems(422), dependencies=_json, summary="List conversations, the newest first"
 )
 async def list_conversations(
-    caller: Reader, parts: PartsDep, query: Annotated[ConversationQuery, Query()]
+    caller: Reader, parts: ServicesDep, query: Annotated[ConversationQuery, Query()]
 ) -> ConversationPage:
     """A search looks at titles, inputs and final messages; `match_source` says where words were found."""
     filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
@@ -136,7 +136,7 @@ async def list_conversations(
     )
 
 
-def _summary(found: Conversation, **more: Any) -> ConversationSummary:
+def _summary(found: ConversationRow, **more: Any) -> ConversationSummary:
     same = ("title", "status", "delivery", "metadata", "created_at", "updated_at")
     return ConversationSummary(conversation_id=found.id, **{name: getattr(found, name) for name in same}, **more)
 
@@ -164,7 +164,7 @@ def _metadata(given: str | None) -> dict[str, Any] | None:
 @router.get(
     "/conversations/{conversation_id}", responses=problems(404), dependencies=_json, summary="Look at a conversation"
 )
-async def show_conversation(caller: Reader, parts: PartsDep, conversation_id: str) -> ConversationRecord:
+async def show_conversation(caller: Reader, parts: ServicesDep, conversation_id: str) -> ConversationRecord:
     """Its threads, its sessions as a tree, who is at work, what waits in the mailbox, what each model was used for."""
     return await whole(parts, caller, await conversation_of(parts, caller, conversation_id))
 
@@ -184,7 +184,7 @@ class TurnQuery(BaseModel):
     summary="Read its turns: what was said, and the final answer",
 )
 async def show_turns(
-    caller: Reader, parts: PartsDep, conversation_id: str, query: Annotated[TurnQuery, Query()]
+    caller: Reader, parts: ServicesDep, conversation_id: str, query: Annotated[TurnQuery, Query()]
 ) -> TurnPage:
     await conversation_of(parts, caller, conversation_id)
     filters = {"turns": conversation_id}
@@ -203,12 +203,20 @@ async def show_turns(
     responses=problems(404, *BODY),
     dependencies=_json,
     openapi_extra=request_body(
-        {"application/json": {"schema": ref(Change), "example": {"metadata": {"ticket": None}, "title": "Parser"}}}
+        {
+            "application/json": {
+                "schema": ref(ConversationChange),
+                "example": {"metadata": {"ticket": None}, "title": "Parser"},
+            }
+        }
     ),
     summary="Change title, delivery or metadata",
 )
 async def change_conversation(
-    caller: Submitter, parts: PartsDep, conversation_id: str, wish: Annotated[Change, Depends(change_body)]
+    caller: Submitter,
+    parts: ServicesDep,
+    conversation_id: str,
+    wish: Annotated[ConversationChange, Depends(change_body)],
 ) -> ConversationRecord:
     await conversation_of(parts, caller, conversation_id)
     given: dict[str, str | None] = {}

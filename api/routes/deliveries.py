@@ -10,7 +10,7 @@ from api.auth import Caller, Reader, needs
 from api.http.accept_header import accepts_json
 from api.http.paging import cursor, position
 from api.openapi import problems
-from api.services import PartsDep
+from api.services import ServicesDep
 from domain.errors import Conflict, NotFound
 from domain.ids import is_id
 from domain.notification import Delivery, DeliveryStatus
@@ -54,7 +54,7 @@ def delivery_record(one: Delivery) -> DeliveryRecord:
 
 
 @router.get("/deliveries", responses=problems(422), summary="List deliveries, the newest first")
-async def list_deliveries(caller: Reader, parts: PartsDep, query: Annotated[DeliveryQuery, Query()]) -> DeliveryPage:
+async def list_deliveries(caller: Reader, parts: ServicesDep, query: Annotated[DeliveryQuery, Query()]) -> DeliveryPage:
     filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
     found = await deliveries.find(
         parts.pool,
@@ -73,7 +73,7 @@ async def list_deliveries(caller: Reader, parts: PartsDep, query: Annotated[Deli
 
 
 @router.get("/deliveries/{delivery_id}", responses=problems(404), summary="Look at a delivery")
-async def show_delivery(caller: Reader, parts: PartsDep, delivery_id: str) -> DeliveryRecord:
+async def show_delivery(caller: Reader, parts: ServicesDep, delivery_id: str) -> DeliveryRecord:
     found = await deliveries.get(parts.pool, caller.tenant, delivery_id) if is_id(delivery_id) else None
     if found is None:
         raise NotFound()
@@ -87,7 +87,7 @@ async def show_delivery(caller: Reader, parts: PartsDep, delivery_id: str) -> De
     summary="Send it again, with the same id",
 )
 async def resend(
-    caller: Annotated[Caller, needs(Right.SUPERVISE)], parts: PartsDep, delivery_id: str
+    caller: Annotated[Caller, needs(Right.SUPERVISE)], parts: ServicesDep, delivery_id: str
 ) -> DeliveryRecord:
     """One that is waiting for its next attempt is tried at once."""
     if not is_id(delivery_id) or await deliveries.get(parts.pool, caller.tenant, delivery_id) is None:

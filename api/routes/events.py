@@ -12,7 +12,7 @@ from api.http.lookup import check_kept, conversation_of, session_of
 from api.http.problems import Unreadable
 from api.openapi import problems, ref
 from api.schemas.tasks import EventPage
-from api.services import Parts, PartsDep
+from api.services import Services, ServicesDep
 from api.streams.feeds import Feed
 from api.streams.sse import streaming
 from domain.errors import Conflict, NotFound
@@ -53,7 +53,7 @@ class EventQuery(BaseModel):
 async def task_events(
     request: Request,
     caller: Reader,
-    parts: PartsDep,
+    parts: ServicesDep,
     task_id: str,
     query: Annotated[EventQuery, Query()],
     last_event_id: LastEventId = None,
@@ -87,7 +87,7 @@ async def task_events(
 async def conversation_events(
     request: Request,
     caller: Reader,
-    parts: PartsDep,
+    parts: ServicesDep,
     conversation_id: str,
     query: Annotated[EventQuery, Query()],
     last_event_id: LastEventId = None,
@@ -115,7 +115,7 @@ def _position(given: str | None, last: int) -> int:
     return int(text)
 
 
-async def _page(parts: Parts, feed: Feed, after: int, limit: int, closed: bool) -> Response:
+async def _page(parts: Services, feed: Feed, after: int, limit: int, closed: bool) -> Response:
     found = await feed.read(parts.pool, after, limit)
     next_after = feed.number(found[-1]) if found else after
     page = EventPage(items=[feed.show(event) for event in found], next_after=next_after, closed=closed)

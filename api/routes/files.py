@@ -13,7 +13,7 @@ from api.http.accept_header import accepts_json
 from api.http.problems import Unreadable, finding
 from api.openapi import BODY, problems, request_body
 from api.schemas.tasks import FileRecord, file_record
-from api.services import PartsDep
+from api.services import ServicesDep
 from api.submission.file_names import check_name
 from domain.errors import Invalid, NotFound
 from domain.ids import is_id
@@ -42,7 +42,7 @@ class FileQuery(BaseModel):
     summary="Upload a file",
 )
 async def upload(
-    request: Request, caller: Submitter, parts: PartsDep, query: Annotated[FileQuery, Query()]
+    request: Request, caller: Submitter, parts: ServicesDep, query: Annotated[FileQuery, Query()]
 ) -> FileRecord:
     """The body is the file. Its id goes into a task's `context.files`."""
     name = check_name(query.name)
@@ -63,7 +63,7 @@ async def upload(
     responses={**problems(404), 200: {"description": "The bytes", "content": {"*/*": _BINARY}}},
     summary="Download a file",
 )
-async def download(caller: Reader, parts: PartsDep, file_id: str) -> Response:
+async def download(caller: Reader, parts: ServicesDep, file_id: str) -> Response:
     found = await files.content(parts.pool, caller.tenant, file_id) if is_id(file_id) else None
     if found is None:
         raise NotFound()
@@ -84,7 +84,7 @@ async def download(caller: Reader, parts: PartsDep, file_id: str) -> Response:
     dependencies=[Depends(accepts_json)],
     summary="Name, size and digest of a file",
 )
-async def describe(caller: Reader, parts: PartsDep, file_id: str) -> FileRecord:
+async def describe(caller: Reader, parts: ServicesDep, file_id: str) -> FileRecord:
     found = await files.get(parts.pool, caller.tenant, file_id) if is_id(file_id) else None
     if found is None:
         raise NotFound()

@@ -7,21 +7,21 @@ from fastapi import APIRouter, Depends, Request, Response
 from api.auth import Caller, Submitter
 from api.conversations import run
 from api.conversations.reply import answer, answers, check_accept
-from api.conversations.run import Turn
-from api.http.idempotency import Key, Once, reused
+from api.conversations.run import NewTurn
+from api.http.idempotency import IdempotencyKey, Key, reused
 from api.http.lookup import conversation_of, session_of
 from api.http.problems import finding
 from api.openapi import BODY, ref, request_body
-from api.schemas.conversation_bodies import ForkBody, Message, fork_body
+from api.schemas.conversation_bodies import ForkBody, MessageBody, fork_body
 from api.schemas.conversations import Handle, handle
-from api.services import Parts, PartsDep
+from api.services import Services, ServicesDep
 from api.submission import accept as submit
 from domain.errors import Conflict, Invalid
 from domain.events.events import TaskCompleted, TaskSubmitted
 from domain.ids import derive_id
 from domain.sessions.session import Reason, Usage
 from store import conversation_reads, endings, events, workspaces
-from store.sessions import Session
+from store.sessions import SessionRow
 
 router = APIRouter(tags=["conversations"])
 
@@ -39,7 +39,7 @@ router = APIRouter(tags=["conversations"])
 async def fork_conversation(
     request: Request,
     caller: Submitter,
-    parts: PartsDep,
+    parts: ServicesDep,
     conversation_id: str,
     wish: Annotated[ForkBody, Depends(fork_body)],
     idempotency_key: Key = None,
@@ -47,9 +47,9 @@ async def fork_conversation(
     """The new conversation has a copy of the history and of the workspace. Without `execute` nothing runs: the next
     message to the new conversation goes on from there."""
     check_accept(request, wish.transport)
-    once = Once.of(f"POST /conversations/{conversation_id}/fork", wish, idempotency_key)
+    once = IdempotencyKey.of(f"POST /conversations/{conversation_id}/fork", wish, idempotency_key)
     if (known := await once.answered(parts.pool, caller.tenant)) is not None:
-        turn = Turn(Handle.model_validate_json(known), replayed=True)
+        turn = NewTurn(Handle.model_validate_json(known), replayed=True)
         return answer(parts, caller, turn, wish.transport)
     source = await _source(parts, caller, conversation_id, wish)
     if wish.execute:
@@ -59,7 +59,7 @@ async def fork_conversation(
     return answer(parts, caller, turn, wish.transport)
 
 
-async def _source(parts: Parts, caller: Caller, conversation_id: str, wish: ForkBody) -> Session:
+async def _source(parts: Services, caller: Caller, conversation_id: str, wish: ForkBody) -> SessionRow:
     await conversation_of(parts, caller, conversation_id)
     if wish.from_session is not None:
         return await run.fork_source(parts, caller, wish.from_session, conversation_id)
@@ -69,20 +69,22 @@ async def _source(parts: Parts, caller: Caller, conversation_id: str, wish: Fork
     return await session_of(parts, caller, latest)
 
 
-def _message(wish: ForkBody) -> Message:
+def _message(wish: ForkBody) -> MessageBody:
     if wish.input is None:
         problem = finding("/input", "missing", "executing needs an input")
         raise Invalid("Executing needs an input.", errors=[problem])
     shared = wish.model_dump(include={"agent", "input", "title", "transport", "metadata"})
-    return Message.model_construct(**shared)
+    return MessageBody.model_construct(**shared)
 
 
-async def _prepare(parts: Parts, caller: Caller, wish: ForkBody, source: Session, once: Once) -> Turn:
+async def _prepare(
+    parts: Services, caller: Caller, wish: ForkBody, source: SessionRow, once: IdempotencyKey
+) -> NewTurn:
     """A session that stands for the copied state: it ended where its source did, and nothing was executed."""
-    spec = Message(input=wish.input if wish.input is not None else "Fork").task(wish.agent or source.agent)
+    spec = MessageBody(input=wish.input if wish.input is not None else "Fork").task(wish.agent or source.agent)
     task = await submit.check(parts, caller, spec, schema=False, variables=source.variables)
     _, manifest = await workspaces.get(parts.pool, caller.tenant, source.workspace_id)
-    place = submit.Place(parent=source, manifest=manifest, trigger="fork", await_children=False)
+    place = submit.SessionPlace(parent=source, manifest=manifest, trigger="fork", await_children=False)
     prepared = submit.prepare(parts, caller, task, place)
     title = wish.title or f"{source.title[:190]} (fork)"
     document = {**prepared.document, "title": title, "spec": submit.spec_of(source.spec, place)}
@@ -101,11 +103,11 @@ async def _prepare(parts: Parts, caller: Caller, wish: ForkBody, source: Session
     if accepted.reused:
         raise reused()
     if accepted.replay:
-        return Turn(Handle.model_validate_json(accepted.replay["response"]), replayed=True)
-    return Turn(made)
+        return NewTurn(Handle.model_validate_json(accepted.replay["response"]), replayed=True)
+    return NewTurn(made)
 
 
-def _ending(source: Session, prepared: submit.Prepared) -> dict[str, Any]:
+def _ending(source: SessionRow, prepared: submit.Prepared) -> dict[str, Any]:
     ref, reason = prepared.ref, Reason.GOAL_REACHED
     ended = TaskCompleted(status=reason.status, reason=reason, partial=False, usage=Usage(), output=source.output)
     return {

@@ -12,7 +12,7 @@ from api.http.accept_header import accepts_json
 from api.http.lookup import own_session, session_of
 from api.http.paging import cursor, position
 from api.openapi import BODY, problems, request_body
-from api.services import PartsDep
+from api.services import ServicesDep
 from domain.errors import Conflict
 from domain.sessions.input_request import InputRequest, RequestStatus
 from domain.task import Id, Strict
@@ -42,20 +42,20 @@ class AnswerBody(Strict):
     input: Any = Field(description="fits the request's answer_schema")
 
 
-class Answer(BaseModel):
+class AnswerAccepted(BaseModel):
     task_id: str
     response_to: str
     status: RequestStatus
 
 
-async def _answer_body(request: Request, parts: PartsDep) -> AnswerBody:
+async def _answer_body(request: Request, parts: ServicesDep) -> AnswerBody:
     value, raw = await body.read_json(request, parts.settings.max_body_bytes)
     return body.check(AnswerBody, value, raw)
 
 
 @router.get("/input-requests", responses=problems(422), summary="What waits for people, over all tasks")
 async def list_input_requests(
-    caller: Reader, parts: PartsDep, query: Annotated[RequestQuery, Query()]
+    caller: Reader, parts: ServicesDep, query: Annotated[RequestQuery, Query()]
 ) -> InputRequestPage:
     filters = {"status": query.status, "conversation_id": query.conversation_id}
     items = await input_requests.find(
@@ -72,7 +72,7 @@ async def list_input_requests(
 
 
 @router.get("/tasks/{task_id}/input-requests", responses=problems(404), summary="What a task asked people, ever")
-async def list_task_requests(caller: Reader, parts: PartsDep, task_id: str) -> InputRequestPage:
+async def list_task_requests(caller: Reader, parts: ServicesDep, task_id: str) -> InputRequestPage:
     session = await session_of(parts, caller, task_id)
     items = await input_requests.find(parts.pool, caller.tenant, status=None, session_id=session.id, limit=200)
     return InputRequestPage(items=items, next_cursor=None)
@@ -86,8 +86,8 @@ async def list_task_requests(caller: Reader, parts: PartsDep, task_id: str) -> I
     summary="Answer what a task waits for",
 )
 async def answer_task(
-    caller: Answerer, parts: PartsDep, task_id: str, answer: Annotated[AnswerBody, Depends(_answer_body)]
-) -> Answer:
+    caller: Answerer, parts: ServicesDep, task_id: str, answer: Annotated[AnswerBody, Depends(_answer_body)]
+) -> AnswerAccepted:
     """One named request is answered, once; others of the task stay open."""
     session = await own_session(parts, caller, task_id)
     if session.status.terminal:
@@ -100,4 +100,4 @@ async def answer_task(
     if "status" in said:
         raise answering.settled(RequestStatus(said["status"]))
     await answering.tell(parts, session.id, request.id)
-    return Answer(task_id=session.id, response_to=request.id, status=RequestStatus.ANSWERED)
+    return AnswerAccepted(task_id=session.id, response_to=request.id, status=RequestStatus.ANSWERED)

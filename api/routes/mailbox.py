@@ -9,13 +9,13 @@ from api.auth import Reader, Submitter
 from api.conversations import fire
 from api.conversations.reply import answer, answers, check_accept
 from api.http.accept_header import accepts_json
-from api.http.idempotency import Key, Once
+from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import conversation_of
 from api.http.paging import cursor, position
 from api.openapi import BODY, problems, ref, request_body
 from api.schemas.conversation_bodies import FireBody, fire_body
 from api.schemas.conversations import MailboxPage
-from api.services import PartsDep
+from api.services import ServicesDep
 from store import mailbox
 
 router = APIRouter(tags=["conversations"])
@@ -37,7 +37,7 @@ class MailboxQuery(BaseModel):
     summary="Look into the mailbox",
 )
 async def show_mailbox(
-    caller: Reader, parts: PartsDep, conversation_id: str, query: Annotated[MailboxQuery, Query()]
+    caller: Reader, parts: ServicesDep, conversation_id: str, query: Annotated[MailboxQuery, Query()]
 ) -> MailboxPage:
     """The outcomes that wait, in the order they came. Looking consumes nothing."""
     await conversation_of(parts, caller, conversation_id)
@@ -76,7 +76,7 @@ async def show_mailbox(
 async def fire_mailbox(
     request: Request,
     caller: Submitter,
-    parts: PartsDep,
+    parts: ServicesDep,
     conversation_id: str,
     wish: Annotated[FireBody, Depends(fire_body)],
     idempotency_key: Key = None,
@@ -84,6 +84,6 @@ async def fire_mailbox(
     """All pending outcomes and your own words become one session, which goes on from the latest that committed. An
     empty mailbox is 422 and nothing is created. A session that ends without a commit gives its messages back."""
     check_accept(request, wish.transport)
-    once = Once.of(f"POST /conversations/{conversation_id}/fire", wish, idempotency_key)
+    once = IdempotencyKey.of(f"POST /conversations/{conversation_id}/fire", wish, idempotency_key)
     turn = await fire.fire(parts, caller, conversation_id, wish, once)
     return answer(parts, caller, turn, wish.transport)

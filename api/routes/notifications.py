@@ -15,12 +15,12 @@ from api.http.accept_header import chosen
 from api.openapi import problems, ref
 from api.routes.events import LastEventId
 from api.schemas.tasks import EventPage
-from api.services import Parts, PartsDep
+from api.services import Services, ServicesDep
 from api.streams.feeds import LOOK_SECONDS
 from api.streams.sse import still_allowed, streaming
 from api.streams.tenant_feed import TenantFeed, feed_of, position, show
 from domain.errors import NotAllowed
-from store.database import AWAY
+from store.database import TRANSIENT_ERRORS
 from store.keys import Right
 
 router = APIRouter(tags=["notifications"])
@@ -56,7 +56,7 @@ class FeedQuery(BaseModel):
 async def notifications(
     request: Request,
     caller: Reader,
-    parts: PartsDep,
+    parts: ServicesDep,
     query: Annotated[FeedQuery, Query()],
     last_event_id: LastEventId = None,
 ) -> Response:
@@ -76,7 +76,7 @@ async def notifications(
 @router.websocket("/notifications")
 async def notifications_socket(websocket: WebSocket) -> None:
     """The same feed, one JSON text per notice; `after` and `mine` as above. What the reader sends is not looked at."""
-    parts: Parts = websocket.app.state.parts
+    parts: Services = websocket.app.state.parts
     caller: Caller = websocket.state.caller
     if not caller.may(Right.READ):
         raise NotAllowed("This needs a key with the right read.", needed=[Right.READ])
@@ -98,11 +98,11 @@ async def _until_gone(websocket: WebSocket) -> None:
         pass
 
 
-async def _tell(websocket: WebSocket, parts: Parts, caller: Caller, feed: TenantFeed, after: int) -> None:
+async def _tell(websocket: WebSocket, parts: Services, caller: Caller, feed: TenantFeed, after: int) -> None:
     with parts.wake.watching(feed.tenant, feed.id) as bell:
         while not parts.wake.draining:
             bell.clear()  # before the read, so that news during it rings again
-            with contextlib.suppress(*AWAY):
+            with contextlib.suppress(*TRANSIENT_ERRORS):
                 while found := await feed.read(parts.pool, after):
                     for told in found:
                         await websocket.send_text(json.dumps(show(told)))
@@ -110,7 +110,7 @@ async def _tell(websocket: WebSocket, parts: Parts, caller: Caller, feed: Tenant
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(bell.wait(), LOOK_SECONDS)
                 continue
-            with contextlib.suppress(*AWAY):
+            with contextlib.suppress(*TRANSIENT_ERRORS):
                 if not await still_allowed(parts, caller):
                     break
     await websocket.close(1012 if parts.wake.draining else 1008)

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from api.auth import Reader
 from api.openapi import problems
-from api.services import Parts, PartsDep
+from api.services import Services, ServicesDep
 from store import figures, workers
 
 router = APIRouter(tags=["operations"])
@@ -36,21 +36,21 @@ async def healthz() -> Health:
     responses={**problems(), 503: {"description": "Some part is away", "model": Readiness}},
     summary="Every part is up",
 )
-async def readyz(parts: PartsDep, response: Response) -> Readiness:
+async def readyz(parts: ServicesDep, response: Response) -> Readiness:
     seen, temporal = await asyncio.gather(_workers(parts), _temporal(parts))
     ready = bool(seen) and temporal
     response.status_code = 200 if ready else 503
     return Readiness(ready=ready, postgres=seen is not None, temporal=temporal, worker=bool(seen), workers=seen or {})
 
 
-async def _workers(parts: Parts) -> dict[str, str] | None:
+async def _workers(parts: Services) -> dict[str, str] | None:
     try:
         return {name: sandbox for name, (sandbox, _) in (await workers.fresh(parts.pool)).items()}
     except Exception:  # whatever it is: not ready
         return None
 
 
-async def _temporal(parts: Parts) -> bool:
+async def _temporal(parts: Services) -> bool:
     try:
         return await parts.door.healthy()
     except Exception:
@@ -63,6 +63,6 @@ async def _temporal(parts: Parts) -> bool:
     responses={**problems(), 200: {"description": "Prometheus text", "content": {"text/plain": {}}}},
     summary="Metrics",
 )
-async def metrics(_: Reader, parts: PartsDep) -> Response:
+async def metrics(_: Reader, parts: ServicesDep) -> Response:
     counts = await figures.sessions_by_status(parts.pool)
     return Response(parts.metrics.page(counts, parts.wake.listening), media_type=CONTENT_TYPE_LATEST)

@@ -9,7 +9,7 @@ from api.auth import Auditor, Reader
 from api.http.accept_header import accepts_json
 from api.http.lookup import session_of
 from api.openapi import problems
-from api.services import PartsDep
+from api.services import ServicesDep
 from domain.audit import Break
 from domain.task import Id
 from store import audit, effects
@@ -19,7 +19,7 @@ from store.effects import Ledger
 router = APIRouter(tags=["record"], dependencies=[Depends(accepts_json)])
 
 
-class Place(BaseModel):
+class AuditPosition(BaseModel):
     """Unknown names are refused: whoever misspelt `head` would believe that it was looked for."""
 
     model_config = ConfigDict(extra="forbid")
@@ -28,7 +28,7 @@ class Place(BaseModel):
     limit: int = Field(default=200, ge=1, le=1_000)
 
 
-class AuditQuery(Place):
+class AuditQuery(AuditPosition):
     conversation_id: Id | None = None
 
 
@@ -54,14 +54,16 @@ class Verification(BaseModel):
 
 
 @router.get("/tasks/{task_id}/effects", responses=problems(404), summary="What a task has done so far")
-async def list_effects(caller: Reader, parts: PartsDep, task_id: str) -> Ledger:
+async def list_effects(caller: Reader, parts: ServicesDep, task_id: str) -> Ledger:
     """Its subagents' too. In a dry run, what would have been done."""
     session = await session_of(parts, caller, task_id)
     return await effects.ledger(parts.pool, caller.tenant, session.id)
 
 
 @router.get("/tasks/{task_id}/audit", responses=problems(404, 422), summary="The audit log of a task, newest first")
-async def list_task_audit(caller: Reader, parts: PartsDep, task_id: str, query: Annotated[Place, Query()]) -> AuditPage:
+async def list_task_audit(
+    caller: Reader, parts: ServicesDep, task_id: str, query: Annotated[AuditPosition, Query()]
+) -> AuditPage:
     session = await session_of(parts, caller, task_id)
     found = await audit.find(
         parts.pool, caller.tenant, session_id=session.id, before=query.before, limit=query.limit + 1
@@ -70,7 +72,7 @@ async def list_task_audit(caller: Reader, parts: PartsDep, task_id: str, query: 
 
 
 @router.get("/audit", responses=problems(422), summary="The audit log, newest first")
-async def list_audit(caller: Auditor, parts: PartsDep, query: Annotated[AuditQuery, Query()]) -> AuditPage:
+async def list_audit(caller: Auditor, parts: ServicesDep, query: Annotated[AuditQuery, Query()]) -> AuditPage:
     """Over all tasks, with what concerns keys and agents; or of one conversation, which is one chain."""
     found = await audit.find(
         parts.pool, caller.tenant, chain=query.conversation_id, before=query.before, limit=query.limit + 1
@@ -81,7 +83,7 @@ async def list_audit(caller: Auditor, parts: PartsDep, query: Annotated[AuditQue
 @router.get(
     "/audit/verify", responses=problems(422), summary="Verify that nothing in the audit log was changed or removed"
 )
-async def verify_audit(caller: Auditor, parts: PartsDep, query: Annotated[VerifyQuery, Query()]) -> Verification:
+async def verify_audit(caller: Auditor, parts: ServicesDep, query: Annotated[VerifyQuery, Query()]) -> Verification:
     verdict = await audit.verify(parts.pool, caller.tenant, query.head)
     return Verification(
         intact=verdict.found is None,

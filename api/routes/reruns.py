@@ -6,13 +6,13 @@ from fastapi import APIRouter, Depends, Response
 
 from api.auth import Submitter
 from api.http.accept_header import accepts_json
-from api.http.idempotency import Key, Once
+from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import check_kept, session_of
 from api.openapi import BODY, problems, ref, request_body
 from api.reruns import accept as rerun
 from api.reruns.body import RerunBody, rerun_body
 from api.schemas.tasks import TaskAccepted
-from api.services import PartsDep
+from api.services import ServicesDep
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 
@@ -42,7 +42,7 @@ _EXAMPLES = {
 )
 async def rerun_task(
     caller: Submitter,
-    parts: PartsDep,
+    parts: ServicesDep,
     task_id: str,
     wish: Annotated[RerunBody, Depends(rerun_body)],
     idempotency_key: Key = None,
@@ -52,7 +52,7 @@ async def rerun_task(
     original's, and only rules and limits are new."""
     source = await session_of(parts, caller, task_id)
     check_kept(source)
-    once = Once.of(f"POST /tasks/{task_id}/rerun", wish, idempotency_key)
+    once = IdempotencyKey.of(f"POST /tasks/{task_id}/rerun", wish, idempotency_key)
     answer = await rerun.rerun(parts, caller, source, wish, once)
     headers = {"Idempotent-Replayed": "true"} if answer.replayed else {}
     return Response(answer.body, 202, headers, media_type="application/json")

@@ -9,7 +9,7 @@ from api.http.lookup import session_of
 from api.openapi import problems
 from api.schemas.conversations import ChildRecord, SessionRecord, kind_of
 from api.schemas.tasks import task_record
-from api.services import PartsDep
+from api.services import ServicesDep
 from api.views.messages import display_messages
 from store import children, mailbox
 
@@ -17,7 +17,7 @@ router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 
 
 @router.get("/sessions/{session_id}", responses=problems(404), summary="Look at a session: the task, and what was said")
-async def show_session(caller: Reader, parts: PartsDep, session_id: str) -> SessionRecord:
+async def show_session(caller: Reader, parts: ServicesDep, session_id: str) -> SessionRecord:
     """The record of the task, its messages as people read them, its subagents, and who consumed its outcome."""
     session = await session_of(parts, caller, session_id)
     transport = session.spec.get("transport", "stream")

@@ -17,14 +17,14 @@ from api.http.problems import finding
 from api.openapi import BODY, problems, request_body
 from api.schemas.conversations import stream_key
 from api.schemas.tasks import TaskRecord, task_record
-from api.services import Parts, PartsDep
+from api.services import Services, ServicesDep
 from domain.conversations.requests import Promote
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import derive_id, new_id
 from domain.sessions.session import Reason
 from domain.task import Strict
 from store import children, conversations
-from store.sessions import Session
+from store.sessions import SessionRow
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 
@@ -60,7 +60,7 @@ class CancelBody(StopBody):
         return self.grace if self.mode == "graceful" else 0
 
 
-async def _steer_body(request: Request, parts: PartsDep) -> SteerBody:
+async def _steer_body(request: Request, parts: ServicesDep) -> SteerBody:
     value, raw = await body.read_json(request, parts.settings.max_body_bytes)
     wish = body.check(SteerBody, value, raw)
     if not wish.message.strip():
@@ -69,12 +69,12 @@ async def _steer_body(request: Request, parts: PartsDep) -> SteerBody:
     return wish
 
 
-async def _stop_body(request: Request, parts: PartsDep) -> StopBody:
+async def _stop_body(request: Request, parts: ServicesDep) -> StopBody:
     value, raw = await body.read_json(request, parts.settings.max_body_bytes, optional=True)
     return body.check(StopBody, value, raw)
 
 
-async def _cancel_body(request: Request, parts: PartsDep) -> CancelBody:
+async def _cancel_body(request: Request, parts: ServicesDep) -> CancelBody:
     value, raw = await body.read_json(request, parts.settings.max_body_bytes, optional=True)
     wish = body.check(CancelBody, value, raw)
     if "grace" in wish.model_fields_set and wish.mode == "hard":
@@ -94,7 +94,7 @@ async def _cancel_body(request: Request, parts: PartsDep) -> CancelBody:
 )
 async def steer_task(
     caller: Stopper,
-    parts: PartsDep,
+    parts: ServicesDep,
     task_id: str,
     wish: Annotated[SteerBody, Depends(_steer_body)],
     idempotency_key: Key = None,
@@ -117,7 +117,7 @@ async def steer_task(
     return Steering(session_id=heard, message_id=key, stream_key=stream_key(heard))
 
 
-def _check_running(session: Session) -> None:
+def _check_running(session: SessionRow) -> None:
     if session.status.terminal:
         raise NotFound("The task has ended.", type="not-running", task_status=session.status)
     if not session.live:
@@ -128,7 +128,7 @@ def _not_yet() -> Conflict:
     return Conflict("The task has yet to begin; try again once it has.", type="not-started")
 
 
-def _ended(session: Session) -> Conflict:
+def _ended(session: SessionRow) -> Conflict:
     return Conflict("The task has ended.", type="already-terminal", task_status=session.status)
 
 
@@ -150,7 +150,7 @@ def _ended(session: Session) -> Conflict:
 )
 async def cancel_task(
     caller: Stopper,
-    parts: PartsDep,
+    parts: ServicesDep,
     task_id: str,
     wish: Annotated[CancelBody, Depends(_cancel_body)],
     response: Response,
@@ -178,7 +178,7 @@ async def cancel_task(
 )
 async def interrupt_task(
     caller: Stopper,
-    parts: PartsDep,
+    parts: ServicesDep,
     task_id: str,
     wish: Annotated[StopBody, Depends(_stop_body)],
     response: Response,
@@ -194,7 +194,7 @@ async def interrupt_task(
 
 
 async def _stop(
-    parts: Parts, caller: Caller, session: Session, wish: Stop, key: str | None, response: Response
+    parts: Services, caller: Caller, session: SessionRow, wish: Stop, key: str | None, response: Response
 ) -> TaskRecord:
     """202 if the wish holds, 200 if the task had ended before."""
     response.status_code = 200
@@ -217,7 +217,7 @@ async def _stop(
     },
     summary="Let a subagent that is waited for go on in the background",
 )
-async def promote_task(caller: Stopper, parts: PartsDep, task_id: str, response: Response) -> TaskRecord:
+async def promote_task(caller: Stopper, parts: ServicesDep, task_id: str, response: Response) -> TaskRecord:
     """Its parent goes on at once; the outcome goes to the mailbox."""
     session = await own_session(parts, caller, task_id)
     if session.status.terminal:

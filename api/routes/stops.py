@@ -9,7 +9,7 @@ from api.http.accept_header import accepts_json
 from api.http.lookup import own_conversation
 from api.openapi import problems
 from api.schemas.conversations import Interrupted, Terminated
-from api.services import PartsDep
+from api.services import ServicesDep
 from domain.sessions.session import Reason
 from store import conversation_reads, conversations
 
@@ -22,7 +22,7 @@ router = APIRouter(tags=["conversations"], dependencies=[Depends(accepts_json)])
     responses=problems(403, 404),
     summary="Stop everything that is at work in a conversation",
 )
-async def interrupt_conversation(caller: Stopper, parts: PartsDep, conversation_id: str) -> Interrupted:
+async def interrupt_conversation(caller: Stopper, parts: ServicesDep, conversation_id: str) -> Interrupted:
     """Subagents too. Each keeps what it has; the conversation goes on with the next message. Nothing at work: 0."""
     await own_conversation(parts, caller, conversation_id)
     live = await conversation_reads.unfinished(parts.pool, caller.tenant, conversation_id)
@@ -36,7 +36,7 @@ async def interrupt_conversation(caller: Stopper, parts: PartsDep, conversation_
     responses=problems(403, 404),
     summary="End a conversation for good",
 )
-async def terminate_conversation(caller: Stopper, parts: PartsDep, conversation_id: str) -> Terminated:
+async def terminate_conversation(caller: Stopper, parts: ServicesDep, conversation_id: str) -> Terminated:
     """From here on nothing new is accepted; all that is at work or waits is stopped. It can still be read."""
     await own_conversation(parts, caller, conversation_id)
     await conversations.terminate(parts.pool, caller.tenant, conversation_id, caller.created_by)

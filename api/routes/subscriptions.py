@@ -14,11 +14,11 @@ from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
 from api.routes.deliveries import DeliveryRecord, delivery_record
 from api.schemas.subscriptions import NewSubscription
-from api.services import Parts, PartsDep
+from api.services import Services, ServicesDep
 from api.submission.notification_rules import check_target
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import is_id
-from domain.notification import TEST, Channel, Notice, Subscription, SubscriptionStatus, new_secret
+from domain.notification import TEST, ChannelName, Notice, Subscription, SubscriptionStatus, new_secret
 from store import deliveries, subscriptions
 from store.keys import Right
 
@@ -32,7 +32,7 @@ _EXAMPLE = {"name": "ops", "channel": "webhook", "target": "https://hooks.exampl
 class SubscriptionRecord(BaseModel):
     id: str
     name: str
-    channel: Channel
+    channel: ChannelName
     target: str = Field(description="of a URL only the host: the rest may be a secret")
     events: list[str]
     every_task: bool
@@ -52,7 +52,7 @@ class SubscriptionPage(BaseModel):
     items: list[SubscriptionRecord]
 
 
-async def _body(request: Request, parts: PartsDep) -> NewSubscription:
+async def _body(request: Request, parts: ServicesDep) -> NewSubscription:
     value, raw = await body.read_json(request, parts.settings.max_body_bytes)
     return body.check(NewSubscription, value, raw)
 
@@ -65,16 +65,16 @@ async def _body(request: Request, parts: PartsDep) -> NewSubscription:
     summary="Subscribe to what happens",
 )
 async def subscribe(
-    caller: Supervisor, parts: PartsDep, wish: Annotated[NewSubscription, Depends(_body)]
+    caller: Supervisor, parts: ServicesDep, wish: Annotated[NewSubscription, Depends(_body)]
 ) -> CreatedSubscription:
     check_target(wish.channel, wish.target, parts.settings)
     known = await subscriptions.listing(parts.pool, caller.tenant)
-    if wish.name in list(Channel):
+    if wish.name in list(ChannelName):
         taken = finding("/name", "reserved", "this means all subscriptions of that channel")
         raise Invalid("This name means all subscriptions of that channel; choose another.", errors=[taken])
     if len(known) >= MOST:
         raise Conflict(f"There are {MOST} subscriptions, as many as there may be.")
-    secret = new_secret() if wish.channel is Channel.WEBHOOK else None
+    secret = new_secret() if wish.channel is ChannelName.WEBHOOK else None
     made = await subscriptions.create(parts.pool, caller.tenant, wish.model_dump(), secret, caller.created_by)
     if made is None:
         raise Conflict("There is a subscription with this name.", type="name-taken")
@@ -82,19 +82,19 @@ async def subscribe(
 
 
 @router.get("/subscriptions", responses=problems(), summary="List the subscriptions")
-async def list_subscriptions(caller: Reader, parts: PartsDep) -> SubscriptionPage:
+async def list_subscriptions(caller: Reader, parts: ServicesDep) -> SubscriptionPage:
     return SubscriptionPage(items=[_record(one) for one in await subscriptions.listing(parts.pool, caller.tenant)])
 
 
 @router.get("/subscriptions/{subscription_id}", responses=problems(404), summary="Look at a subscription")
-async def show_subscription(caller: Reader, parts: PartsDep, subscription_id: str) -> SubscriptionRecord:
+async def show_subscription(caller: Reader, parts: ServicesDep, subscription_id: str) -> SubscriptionRecord:
     return _record(await _found(parts, caller, subscription_id))
 
 
 @router.delete(
     "/subscriptions/{subscription_id}", status_code=204, responses=problems(403, 404), summary="End a subscription"
 )
-async def unsubscribe(caller: Supervisor, parts: PartsDep, subscription_id: str) -> Response:
+async def unsubscribe(caller: Supervisor, parts: ServicesDep, subscription_id: str) -> Response:
     """What is still on its way to it is given up."""
     await _found(parts, caller, subscription_id)
     await subscriptions.remove(parts.pool, caller.tenant, subscription_id, caller.created_by)
@@ -106,7 +106,7 @@ async def unsubscribe(caller: Supervisor, parts: PartsDep, subscription_id: str)
     responses=problems(403, 404, 409),
     summary="Give a webhook a new secret",
 )
-async def rotate_secret(caller: Supervisor, parts: PartsDep, subscription_id: str) -> CreatedSubscription:
+async def rotate_secret(caller: Supervisor, parts: ServicesDep, subscription_id: str) -> CreatedSubscription:
     """For a day both secrets sign, so that a receiver can change over without missing anything."""
     await _found(parts, caller, subscription_id)
     secret = new_secret()
@@ -121,7 +121,7 @@ async def rotate_secret(caller: Supervisor, parts: PartsDep, subscription_id: st
     responses=problems(403, 404),
     summary="Switch a subscription on again",
 )
-async def enable_subscription(caller: Supervisor, parts: PartsDep, subscription_id: str) -> SubscriptionRecord:
+async def enable_subscription(caller: Supervisor, parts: ServicesDep, subscription_id: str) -> SubscriptionRecord:
     """One is switched off when nothing got through for long. What was given up meanwhile can be sent again."""
     await _found(parts, caller, subscription_id)
     made = await subscriptions.enable(parts.pool, caller.tenant, subscription_id, caller.created_by)
@@ -136,13 +136,13 @@ async def enable_subscription(caller: Supervisor, parts: PartsDep, subscription_
     responses=problems(403, 404),
     summary="Send a notice to see that it arrives",
 )
-async def send_test(caller: Supervisor, parts: PartsDep, subscription_id: str) -> DeliveryRecord:
+async def send_test(caller: Supervisor, parts: ServicesDep, subscription_id: str) -> DeliveryRecord:
     found = await _found(parts, caller, subscription_id)
     notice = Notice(type=TEST, timestamp=datetime.now(UTC).isoformat(), data={"name": found.name})
     return delivery_record(await deliveries.put(parts.pool, caller.tenant, found.id, notice))
 
 
-async def _found(parts: Parts, caller: Caller, subscription_id: str) -> Subscription:
+async def _found(parts: Services, caller: Caller, subscription_id: str) -> Subscription:
     found = await subscriptions.get(parts.pool, caller.tenant, subscription_id) if is_id(subscription_id) else None
     if found is None:
         raise NotFound()
@@ -159,5 +159,5 @@ def _with_secret(one: Subscription, secret: str | None) -> CreatedSubscription:
 
 def _shown(one: Subscription) -> dict[str, Any]:
     url = urlsplit(one.target)
-    target = one.target if one.channel is Channel.EMAIL else f"{url.scheme}://{url.netloc}/…"
+    target = one.target if one.channel is ChannelName.EMAIL else f"{url.scheme}://{url.netloc}/…"
     return {**one.model_dump(), "target": target, "old_secret_until": one.old_until}

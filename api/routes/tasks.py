@@ -11,13 +11,13 @@ from api.auth import Reader, Submitter
 from api.conversations import deferred
 from api.http import body
 from api.http.accept_header import accepts_json
-from api.http.idempotency import Key, Once
+from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import check_kept, session_of
 from api.http.paging import cursor, position
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
 from api.schemas.tasks import TaskAccepted, TaskPage, TaskRecord, task_record
-from api.services import PartsDep
+from api.services import ServicesDep
 from api.streams.feeds import public
 from api.submission import accept as submit
 from api.submission import rules as submission_rules
@@ -52,7 +52,7 @@ _EXAMPLES = {
 }
 
 
-async def _spec(request: Request, parts: PartsDep) -> TaskSpec:
+async def _spec(request: Request, parts: ServicesDep) -> TaskSpec:
     value, raw = await body.read_json(request, parts.settings.max_body_bytes)
     submission_rules.check_length(value, parts.settings.max_input_chars)
     return body.check(TaskSpec, value, raw)
@@ -68,12 +68,12 @@ async def _spec(request: Request, parts: PartsDep) -> TaskSpec:
 )
 async def submit_task(
     caller: Submitter,
-    parts: PartsDep,
+    parts: ServicesDep,
     spec: Annotated[TaskSpec, Depends(_spec)],
     idempotency_key: Key = None,
 ) -> Response:
     """Answers as soon as the task is durable: a GET on the handle already works, also while Temporal is away."""
-    answer = await submit.submit(parts, caller, spec, Once.of("POST /tasks", spec, idempotency_key))
+    answer = await submit.submit(parts, caller, spec, IdempotencyKey.of("POST /tasks", spec, idempotency_key))
     headers = {"Idempotent-Replayed": "true"} if answer.replayed else {}
     return Response(answer.body, 202, headers, media_type="application/json")
 
@@ -91,7 +91,7 @@ class TaskQuery(BaseModel):
 
 
 @router.get("/tasks", responses=problems(422), summary="List tasks, the newest first")
-async def list_tasks(caller: Reader, parts: PartsDep, query: Annotated[TaskQuery, Query()]) -> TaskPage:
+async def list_tasks(caller: Reader, parts: ServicesDep, query: Annotated[TaskQuery, Query()]) -> TaskPage:
     filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
     before_id = position(filters, query.cursor)
     page = await sessions.find(
@@ -121,7 +121,7 @@ def _moment(value: datetime | None, name: str) -> datetime | None:
 
 
 @router.get("/tasks/{task_id}", responses=problems(404), summary="Look at a task")
-async def show_task(caller: Reader, parts: PartsDep, task_id: str) -> TaskRecord:
+async def show_task(caller: Reader, parts: ServicesDep, task_id: str) -> TaskRecord:
     """Reads the projection; no worker is asked."""
     session = await session_of(parts, caller, task_id)
     waits = await deferred.shown(parts, caller, [session])
@@ -129,7 +129,7 @@ async def show_task(caller: Reader, parts: PartsDep, task_id: str) -> TaskRecord
 
 
 @router.get("/tasks/{task_id}/result", responses=problems(404, 409, 410), summary="Fetch what a task came to")
-async def show_result(caller: Reader, parts: PartsDep, task_id: str) -> TaskResult:
+async def show_result(caller: Reader, parts: ServicesDep, task_id: str) -> TaskResult:
     session = await session_of(parts, caller, task_id)
     if not session.status.terminal:
         hint = "The task has not ended; look again after poll_interval milliseconds, or follow its events."

@@ -7,9 +7,9 @@ from pydantic import Field, StringConstraints
 
 from api.http import body
 from api.http.problems import finding
-from api.services import PartsDep
+from api.services import ServicesDep
 from api.submission import rules as submission_rules
-from domain.conversations.mailbox import Delivery
+from domain.conversations.mailbox import DeliveryMode
 from domain.errors import Invalid
 from domain.policy.rules import Rule
 from domain.sessions.acceptance import Criterion
@@ -21,12 +21,12 @@ AgentName = Annotated[str, StringConstraints(min_length=1, max_length=63)]
 Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 Metadata = Annotated[dict[str, Any], Field(max_length=100, description="your own keys; found again by containment")]
 HowDelivered = Annotated[
-    Delivery | None,
+    DeliveryMode | None,
     Field(strict=False, description="of subagents' outcomes, instead of each door's own default"),
 ]
 
 
-class Message(Strict):
+class MessageBody(Strict):
     """The body of POST /conversations/{id}/messages: a further turn."""
 
     agent: AgentName | None = Field(default=None, description="without one, the conversation goes on with its latest")
@@ -56,7 +56,7 @@ class Message(Strict):
         return TaskSpec.model_construct(agent=agent, **shared)
 
 
-class Run(Message):
+class Run(MessageBody):
     """The body of POST /conversations/run: a new conversation, a further turn of one, or a fork of a session."""
 
     conversation_id: Id | None = Field(default=None, description="go on with this conversation")
@@ -88,7 +88,7 @@ class ForkBody(Strict):
     metadata: Metadata | None = None
 
 
-class Change(Strict):
+class ConversationChange(Strict):
     """The body of PATCH /conversations/{id}; what is left out stays."""
 
     title: Title | None = None
@@ -96,27 +96,27 @@ class Change(Strict):
     metadata: Metadata | None = Field(default=None, description="a null removes a key")
 
 
-async def run_body(request: Request, parts: PartsDep) -> Run:
+async def run_body(request: Request, parts: ServicesDep) -> Run:
     return await _read(Run, request, parts)
 
 
-async def message_body(request: Request, parts: PartsDep) -> Message:
-    return await _read(Message, request, parts)
+async def message_body(request: Request, parts: ServicesDep) -> MessageBody:
+    return await _read(MessageBody, request, parts)
 
 
-async def fire_body(request: Request, parts: PartsDep) -> FireBody:
+async def fire_body(request: Request, parts: ServicesDep) -> FireBody:
     return await _read(FireBody, request, parts, optional=True)
 
 
-async def fork_body(request: Request, parts: PartsDep) -> ForkBody:
+async def fork_body(request: Request, parts: ServicesDep) -> ForkBody:
     return await _read(ForkBody, request, parts, optional=True)
 
 
-async def change_body(request: Request, parts: PartsDep) -> Change:
-    return await _read(Change, request, parts)
+async def change_body(request: Request, parts: ServicesDep) -> ConversationChange:
+    return await _read(ConversationChange, request, parts)
 
 
-async def _read(model: type[body.M], request: Request, parts: PartsDep, *, optional: bool = False) -> body.M:
+async def _read(model: type[body.M], request: Request, parts: ServicesDep, *, optional: bool = False) -> body.M:
     value, raw = await body.read_json(request, parts.settings.max_body_bytes, optional=optional)
     submission_rules.check_length(value, parts.settings.max_input_chars)
     transport = value.get("transport", "sse") if isinstance(value, dict) else "sse"
@@ -124,12 +124,12 @@ async def _read(model: type[body.M], request: Request, parts: PartsDep, *, optio
         problem = finding("/transport", "unknown_transport", "there is no such transport", TRANSPORTS)
         raise Invalid("There is no such transport.", type="unknown-transport", errors=[problem])
     wish = body.check(model, value, raw)
-    if isinstance(wish, Message):
+    if isinstance(wish, MessageBody):
         _check_words(wish)
     return wish
 
 
-def _check_words(wish: Message) -> None:
+def _check_words(wish: MessageBody) -> None:
     if wish.input is None and wish.answers is None:
         raise Invalid(errors=[finding("/input", "missing", "this field is required")])
     if isinstance(wish, Run) and wish.answers is not None and (wish.conversation_id is None or wish.fork_from):

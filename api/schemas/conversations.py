@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from api.schemas.tasks import TaskRecord
-from domain.conversations.mailbox import Delivery, MailboxMessage
+from domain.conversations.mailbox import DeliveryMode, MailboxMessage
 from domain.sessions.input_request import InputRequest
 from domain.sessions.session import Reason, Status
 from store.conversation_reads import ThreadRow
@@ -39,7 +39,7 @@ class ConversationSummary(BaseModel):
     conversation_id: str
     title: str
     status: str = Field(description="open or terminated")
-    delivery: Delivery | None
+    delivery: DeliveryMode | None
     metadata: dict[str, Any]
     created_at: datetime
     updated_at: datetime
@@ -89,7 +89,7 @@ class ConversationRecord(BaseModel):
     conversation_id: str
     title: str
     status: str
-    delivery: Delivery | None
+    delivery: DeliveryMode | None
     metadata: dict[str, Any]
     created_at: datetime
     updated_at: datetime
@@ -164,7 +164,7 @@ class SessionRecord(TaskRecord):
     trigger: str
     spawned_by: str | None
     subagent_name: str | None
-    delivery: Delivery | None
+    delivery: DeliveryMode | None
     output: str | None
     outcome_message_id: str | None = Field(description="the mailbox message that brings its outcome")
     delivered_to: str | None = Field(description="the session that consumed its outcome; null: pending, or none")

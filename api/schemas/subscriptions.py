@@ -4,17 +4,17 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from domain.notification import Channel, Subject
+from domain.notification import ChannelName, NotificationSubject
 from domain.task import Strict
 
 
 class NewSubscription(Strict):
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
-    channel: Channel = Field(strict=False)
+    channel: ChannelName = Field(strict=False)
     target: Annotated[str, StringConstraints(min_length=1, max_length=2_048)] = Field(
         description="a URL, or for email an address"
     )
-    events: list[Annotated[Subject, Field(strict=False)]] = Field(
-        default_factory=lambda: list(Subject), min_length=1, max_length=20
+    events: list[Annotated[NotificationSubject, Field(strict=False)]] = Field(
+        default_factory=lambda: list(NotificationSubject), min_length=1, max_length=20
     )
     every_task: bool = Field(default=True, description="false: only of tasks that name it in config.notify")

@@ -11,7 +11,7 @@ from domain.sessions.input_request import DeferredTools
 from domain.sessions.rerun import Rerun
 from domain.sessions.session import AgentRef, Limits, Reason, Status, Usage
 from store.files import File
-from store.sessions import Session
+from store.sessions import SessionRow
 
 
 class Finding(BaseModel):
@@ -46,7 +46,7 @@ class TaskAccepted(BaseModel):
     conversation_id: str
 
 
-class Progress(BaseModel):
+class TaskProgress(BaseModel):
     step: int = Field(description="of the current plan; without a plan, the steps taken so far")
     total_steps: int | None = Field(description="steps of the current plan; null without one")
     message: str
@@ -76,7 +76,7 @@ class Retry(BaseModel):
 class TaskRecord(BaseModel):
     task_id: str
     status: Status
-    progress: Progress
+    progress: TaskProgress
     started_at: datetime | None
     updated_at: datetime
     reason: Reason | None = Field(description="why it ended; null before")
@@ -134,11 +134,11 @@ class FileRecord(BaseModel):
     created_at: datetime
 
 
-def task_record(session: Session, poll_interval: int, deferred: DeferredTools | None = None) -> TaskRecord:
+def task_record(session: SessionRow, poll_interval: int, deferred: DeferredTools | None = None) -> TaskRecord:
     plan, cancel = session.plan, session.cancel_requested
     return TaskRecord(
         task_id=session.id,
-        progress=Progress(
+        progress=TaskProgress(
             step=plan.current if plan else session.step,
             total_steps=len(plan.steps) if plan else None,
             message=session.progress,
@@ -160,7 +160,7 @@ _SAME = (
 )
 
 
-def task_error(session: Session) -> TaskError | None:
+def task_error(session: SessionRow) -> TaskError | None:
     if session.error is None and session.error_type is None:
         return None
     return TaskError(type=session.error_type or "error", message=session.error or "")

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
-from api.streams.listener import Wake
+from api.streams.listener import EventListener
 from domain.events.events import ENDED, Recorded
 from store import events
-from store.database import AWAY, Pool
+from store.database import TRANSIENT_ERRORS, Pool
 
 PAGE = 200
 LOOK_SECONDS = 5.0  # re-read without being woken, and see whether the key still holds
@@ -104,7 +104,7 @@ class Pages:
 
 
 async def follow(
-    pages: Pages, wake: Wake, feed: Readable, seq: int, still_allowed: Callable[[], Awaitable[bool]]
+    pages: Pages, wake: EventListener, feed: Readable, seq: int, still_allowed: Callable[[], Awaitable[bool]]
 ) -> AsyncIterator[bytes]:
     """Everything after `seq`, until the terminal event, the end of this process or of the key."""
     loop = asyncio.get_running_loop()
@@ -115,7 +115,7 @@ async def follow(
             bell.clear()  # before the read, so that news during it rings again
             try:
                 page = await pages.after(feed, seq)
-            except AWAY:
+            except TRANSIENT_ERRORS:
                 page = Page(b"", seq, False, False)
             if page.frames:
                 yield page.frames
@@ -143,5 +143,5 @@ async def _rung(bell: asyncio.Event) -> bool:
 async def _allowed(still_allowed: Callable[[], Awaitable[bool]]) -> bool:
     try:
         return await still_allowed()
-    except AWAY:
+    except TRANSIENT_ERRORS:
         return True  # the database will say when it is back

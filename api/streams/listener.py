@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from store import events
-from store.database import AWAY
+from store.database import TRANSIENT_ERRORS
 
 log = logging.getLogger("errand.api")
 
 RECONNECT_SECONDS = 1.0
 
 
-class Wake:
+class EventListener:
     """A wake-up is only a hint: readers re-read PostgreSQL on it, and now and then without it."""
 
     def __init__(self, url: str) -> None:
@@ -29,7 +29,7 @@ class Wake:
             try:
                 await events.listen(self._url, self._connected, self._notice)
                 log.warning("lost the connection that listens for events; reconnecting")
-            except AWAY:
+            except TRANSIENT_ERRORS:
                 pass
             except Exception:  # whatever it is, readers need somebody who listens
                 log.exception("cannot listen for events")

@@ -7,7 +7,7 @@ from fastapi import Response
 from fastapi.sse import EventSourceResponse
 
 from api.auth import Caller
-from api.services import Parts
+from api.services import Services
 from api.streams.feeds import Readable, follow
 from store import keys
 
@@ -15,16 +15,16 @@ _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
 def streaming(
-    parts: Parts, caller: Caller, feed: Readable, after: int = 0, headers: Mapping[str, str] | None = None
+    parts: Services, caller: Caller, feed: Readable, after: int = 0, headers: Mapping[str, str] | None = None
 ) -> Response:
     return EventSourceResponse(_counted(parts, caller, feed, after), headers={**_HEADERS, **(headers or {})})
 
 
-async def _counted(parts: Parts, caller: Caller, feed: Readable, after: int) -> AsyncIterator[bytes]:
+async def _counted(parts: Services, caller: Caller, feed: Readable, after: int) -> AsyncIterator[bytes]:
     with parts.metrics.streams.track_inprogress():
         async for chunk in follow(parts.pages, parts.wake, feed, after, partial(still_allowed, parts, caller)):
             yield chunk
 
 
-async def still_allowed(parts: Parts, caller: Caller) -> bool:
+async def still_allowed(parts: Services, caller: Caller) -> bool:
     return caller.key_id is None or await keys.valid(parts.pool, caller.tenant, caller.key_id)

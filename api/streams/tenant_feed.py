@@ -8,7 +8,7 @@ from fastapi.sse import format_sse_event
 
 from api.auth import Caller
 from api.http.problems import Unreadable
-from api.services import Parts
+from api.services import Services
 from api.streams.feeds import PAGE, Page
 from domain.errors import Conflict
 from store import notices
@@ -63,7 +63,7 @@ def _frame(told: Told) -> bytes:
     return format_sse_event(data_str=json.dumps(shown), event=shown["type"], id=str(told.number))
 
 
-async def position(parts: Parts, tenant: str, given: str | None) -> int:
+async def position(parts: Services, tenant: str, given: str | None) -> int:
     """Where a reader goes on; without a cursor, from now."""
     first, last = await notices.ends(parts.pool, tenant)
     text = (given or "").strip()

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from api.auth import Caller
-from api.http.idempotency import Once, reused
+from api.http.idempotency import IdempotencyKey, reused
 from api.schemas.tasks import TaskAccepted
-from api.services import Parts
+from api.services import Services
 from api.submission import budgets as tree_rules
 from api.submission import notification_rules, rule_names, rules
 from api.submission import start as starting
@@ -23,25 +23,25 @@ from domain.sessions.session import AgentRef, Limits, SessionRef, Status
 from domain.task import TaskSpec, opening, title_of
 from store import accepting, events
 from store.accepting import Accepted, NewMessage
-from store.sessions import Session
+from store.sessions import SessionRow
 from store.workspaces import Manifest
 
 TRY_AGAIN_SECONDS = 10  # until a live task may have ended
 
 
 @dataclass(frozen=True)
-class Answer:
+class AcceptedResponse:
     body: str
     replayed: bool = False
 
 
 @dataclass(frozen=True)
-class Place:
+class SessionPlace:
     """Where a session goes: into a conversation of its own, or on with another one."""
 
     conversation_id: str | None = None  # None: its own
     workspace_id: str | None = None
-    parent: Session | None = None  # what it goes on from, if the thread itself does not say
+    parent: SessionRow | None = None  # what it goes on from, if the thread itself does not say
     manifest: Manifest = field(default_factory=dict)  # what its workspace starts with
     transport: str = "stream"
     await_children: bool = True
@@ -79,7 +79,7 @@ class Prepared:
 
 
 async def check(
-    parts: Parts, caller: Caller, spec: TaskSpec, *, schema: bool = True, variables: dict[str, str] | None = None
+    parts: Services, caller: Caller, spec: TaskSpec, *, schema: bool = True, variables: dict[str, str] | None = None
 ) -> Checked:
     """Without `schema` the input is not the agent's first one, and need not have its form; `variables` are known."""
     settings, pool, tenant = parts.settings, parts.pool, caller.tenant
@@ -99,7 +99,9 @@ async def check(
     return Checked(spec, agent, definition, models, limits, files, retention, columns)
 
 
-def prepare(parts: Parts, caller: Caller, task: Checked, place: Place, session_id: str | None = None) -> Prepared:
+def prepare(
+    parts: Services, caller: Caller, task: Checked, place: SessionPlace, session_id: str | None = None
+) -> Prepared:
     now = datetime.now(UTC)
     session_id = session_id or new_id()
     own = place.conversation_id is None
@@ -121,7 +123,7 @@ def prepare(parts: Parts, caller: Caller, task: Checked, place: Place, session_i
     return Prepared(ref, document, inbox, {} if own else task.files, tree)
 
 
-def row(task: Checked, title: str, place: Place, created_by: str) -> dict[str, Any]:
+def row(task: Checked, title: str, place: SessionPlace, created_by: str) -> dict[str, Any]:
     """The columns that follow from the task itself."""
     waits = task.spec.config.await_children
     return {
@@ -143,15 +145,15 @@ def row(task: Checked, title: str, place: Place, created_by: str) -> dict[str, A
     }
 
 
-def spec_of(spec: dict[str, Any], place: Place) -> str:
+def spec_of(spec: dict[str, Any], place: SessionPlace) -> str:
     return json.dumps({**spec, "transport": place.transport})
 
 
 async def accept(
-    parts: Parts,
+    parts: Services,
     caller: Caller,
     prepared: Prepared,
-    once: Once,
+    once: IdempotencyKey,
     response: str,
     by: Callable[..., Awaitable[Accepted]] = accepting.accept,
     **more: Any,
@@ -183,26 +185,26 @@ async def accept(
     return accepted
 
 
-def live_quota(parts: Parts, caller: Caller) -> int | None:
+def live_quota(parts: Services, caller: Caller) -> int | None:
     return parts.settings.live_tasks if caller.key_id else None
 
 
-async def submit(parts: Parts, caller: Caller, spec: TaskSpec, once: Once) -> Answer:
+async def submit(parts: Services, caller: Caller, spec: TaskSpec, once: IdempotencyKey) -> AcceptedResponse:
     """The handle of a task, once a GET on it works; Temporal may be away."""
     if (known := await once.answered(parts.pool, caller.tenant)) is not None:
-        return Answer(known, replayed=True)
+        return AcceptedResponse(known, replayed=True)
     task = await check(parts, caller, spec)
     previous = await rules.previous(parts.pool, caller.tenant, spec)
-    prepared = prepare(parts, caller, task, Place(parent=previous))
+    prepared = prepare(parts, caller, task, SessionPlace(parent=previous))
     response = handle(parts, prepared)
     accepted = await accept(parts, caller, prepared, once, response)
     if accepted.replay:
-        return Answer(accepted.replay["response"], replayed=True)
+        return AcceptedResponse(accepted.replay["response"], replayed=True)
     await starting.start(parts, prepared.ref)
-    return Answer(response)
+    return AcceptedResponse(response)
 
 
-def handle(parts: Parts, prepared: Prepared) -> str:
+def handle(parts: Services, prepared: Prepared) -> str:
     return TaskAccepted(
         task_id=prepared.ref.session_id,
         status=Status.SUBMITTED,

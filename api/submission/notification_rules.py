@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from api.http.problems import finding
 from domain.errors import Invalid
-from domain.notification import Channel, SubscriptionStatus
+from domain.notification import ChannelName, SubscriptionStatus
 from domain.policy.addresses import public
 from domain.task import TaskConfig
 from settings import Settings
@@ -21,12 +21,12 @@ _HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*|[0-9a-f
 _LOCAL = ("localhost", "local", "internal", "localdomain", "home.arpa")
 
 
-def check_target(channel: Channel, target: str, settings: Settings) -> None:
+def check_target(channel: ChannelName, target: str, settings: Settings) -> None:
     """By its form and its literal address; where a name leads is looked at whenever something is sent."""
-    if channel is Channel.EMAIL:
+    if channel is ChannelName.EMAIL:
         if not settings.smtp_host:
             raise _refused(
-                "/channel", "not_available", "no mail server is set", [c for c in Channel if c is not channel]
+                "/channel", "not_available", "no mail server is set", [c for c in ChannelName if c is not channel]
             )
         if not _EMAIL.fullmatch(target) or len(target) > 254:
             raise _refused("/target", "invalid_address", "must be one e-mail address", ["name@example.org"])

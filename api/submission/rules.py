@@ -22,7 +22,7 @@ from domain.task import TaskSpec, TreeConfig
 from settings import Settings
 from store import agents, files, sessions, workers
 from store.database import Pool
-from store.sessions import Session
+from store.sessions import SessionRow
 from store.workspaces import Manifest
 
 FILE_MODE = 0o644
@@ -208,7 +208,7 @@ async def manifest(pool: Pool, tenant: str, spec: TaskSpec) -> Manifest:
     return result
 
 
-async def previous(pool: Pool, tenant: str, spec: TaskSpec) -> Session | None:
+async def previous(pool: Pool, tenant: str, spec: TaskSpec) -> SessionRow | None:
     """The finished session whose knowledge this one continues from."""
     wanted = spec.context.history_session
     if wanted is None:

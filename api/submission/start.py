@@ -3,14 +3,14 @@
 import logging
 
 from api.http.problems import type_name
-from api.services import Parts
+from api.services import Services
 from domain.sessions.session import SessionRef
 from store import sessions
 
 log = logging.getLogger("errand.api")
 
 
-async def start(parts: Parts, ref: SessionRef) -> None:
+async def start(parts: Services, ref: SessionRef) -> None:
     """Whatever goes wrong here, it is tried again, and in the end the sweeper starts it; by the same id."""
     try:
         if await _started(parts, ref):
@@ -21,7 +21,7 @@ async def start(parts: Parts, ref: SessionRef) -> None:
     parts.later.add(f"the start of {ref.session_id}", lambda: _started(parts, ref))
 
 
-async def _started(parts: Parts, ref: SessionRef) -> bool:
+async def _started(parts: Services, ref: SessionRef) -> bool:
     session = await sessions.get(parts.pool, ref.tenant, ref.session_id)
     assert session is not None
     if session.status.terminal:  # stopped while it waited

@@ -10,15 +10,15 @@ from api.schemas.conversations import (
     kind_of,
     stream_key,
 )
-from api.services import Parts
+from api.services import Services
 from store import conversation_reads, input_requests, mailbox
 from store.conversation_reads import Branch
-from store.conversations import Conversation
+from store.conversations import ConversationRow
 
 MOST = 1_000  # sessions, and threads
 
 
-async def whole(parts: Parts, caller: Caller, found: Conversation) -> ConversationRecord:
+async def whole(parts: Services, caller: Caller, found: ConversationRow) -> ConversationRecord:
     pool, tenant = parts.pool, caller.tenant
     branches = await conversation_reads.branches(pool, tenant, found.id, MOST + 1)
     threads = await conversation_reads.threads(pool, tenant, found.id, MOST + 1)

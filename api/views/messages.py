@@ -6,13 +6,13 @@ from typing import Any
 from domain.messages import ASSISTANT, NOTE, SUMMARY, TOOL_RESULTS, USER, Node, text_of
 from store import conversations, messages
 from store.database import Pool
-from store.sessions import Session
+from store.sessions import SessionRow
 
 PREVIEW = 2_000  # characters of a tool's arguments or result
 Shown = list[dict[str, Any]]
 
 
-async def display_messages(pool: Pool, session: Session) -> Shown:
+async def display_messages(pool: Pool, session: SessionRow) -> Shown:
     """Its own part of the history, oldest first; before its first reply, the words it was opened with."""
     if own := await own_nodes(pool, session):
         return render(own)
@@ -20,7 +20,7 @@ async def display_messages(pool: Pool, session: Session) -> Shown:
     return [{"type": "user", "text": text} for text in words if text]
 
 
-async def own_nodes(pool: Pool, session: Session) -> list[Node]:
+async def own_nodes(pool: Pool, session: SessionRow) -> list[Node]:
     """The nodes that a session added to the tree; a rerun also has those it began with, up to its base."""
     known = None if session.rerun else session.base_head
     nodes = await messages.path(pool, session.tenant, session.head, known)

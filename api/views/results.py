@@ -11,10 +11,10 @@ from domain.sessions.effects import EffectRecord, Source
 from domain.sessions.session import Reason, Status
 from store.effects import Ledger
 from store.files import File
-from store.sessions import Session
+from store.sessions import SessionRow
 
 
-class Artifact(BaseModel):
+class ArtifactRecord(BaseModel):
     type: str
     name: str
     url: str
@@ -54,7 +54,7 @@ class TaskResult(BaseModel):
     acceptance: list[CriterionVerdict] | None = Field(
         default=None, description="the newest verdict on each criterion; null: none was checked"
     )
-    artifacts: list[Artifact]
+    artifacts: list[ArtifactRecord]
     effects: list[EffectRecord] = Field(description="what was really done; in a dry run, what would have been")
     effects_complete: bool = Field(description="false: there are more of them")
     based_on: BasedOn
@@ -64,7 +64,7 @@ class TaskResult(BaseModel):
 
 
 def task_result(
-    session: Session,
+    session: SessionRow,
     files: list[File],
     ledger: Ledger,
     based_on: BasedOn,
@@ -94,8 +94,8 @@ def task_result(
     )
 
 
-def artifact(file: File) -> Artifact:
-    return Artifact(
+def artifact(file: File) -> ArtifactRecord:
+    return ArtifactRecord(
         type=file.type,
         name=file.name,
         url=f"/files/{file.id}",

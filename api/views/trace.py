@@ -11,7 +11,7 @@ from domain.sessions.session import Usage
 from domain.sessions.trace import Mark, ModelSpan, StepTrace, ToolSpan, Trace
 from store import events, sessions, traces
 from store.database import Pool
-from store.sessions import Session
+from store.sessions import SessionRow
 from store.traces import CallRow, ReplyRow
 
 MOST_SESSIONS = 200
@@ -47,7 +47,7 @@ class Tracer:
         self._chars = chars
         self._room = MOST_SESSIONS
 
-    async def trace(self, session: Session) -> Trace:
+    async def trace(self, session: SessionRow) -> Trace:
         log = await events.audit(self._pool, self._tenant, session.id, MOST_EVENTS + 1)
         replies = await traces.replies(self._pool, self._tenant, session.id, MOST_EVENTS)
         calls = await traces.calls(self._pool, self._tenant, session.id, MOST_EVENTS)
@@ -66,7 +66,7 @@ class Tracer:
             complete=whole and len(log) <= MOST_EVENTS and all(child.complete for child in children.values()),
         )
 
-    async def _children(self, session: Session) -> tuple[dict[str, Trace], bool]:
+    async def _children(self, session: SessionRow) -> tuple[dict[str, Trace], bool]:
         found: dict[str, Trace] = {}
         ids = await traces.spawned(self._pool, self._tenant, session.id, MOST_SESSIONS + 1)
         for child_id in ids:

@@ -11,7 +11,7 @@ from cli.render.story import Event, Story
 TELLING = ("update_plan", "report_progress")  # tools whose call is told by an event of its own
 
 
-class Answer(Story):
+class AnswerView(Story):
     """The story of an answer without its frame: in a chat only the words and deeds count."""
 
     def on_task_submitted(self, event: Event) -> None:
@@ -92,9 +92,9 @@ class ChatView:
     def __init__(self, terminal: bool) -> None:
         self._terminal = terminal
         self._prompted = False
-        self._answers: dict[str, Answer] = {}
+        self._answers: dict[str, AnswerView] = {}
         self._asides: dict[str, Aside] = {}
-        self._speaking: Answer | None = None
+        self._speaking: AnswerView | None = None
         self._held: list[str] = []  # lines of subagents that would fall into a sentence
 
     def prompt(self, waiting: int) -> None:
@@ -125,7 +125,7 @@ class ChatView:
         click.echo(dim(clean(text)), err=True)
 
     def answer(self, session_id: str, event: dict[str, Any]) -> None:
-        story = self._answers.setdefault(session_id, Answer(session_id))
+        story = self._answers.setdefault(session_id, AnswerView(session_id))
         if self._speaking is not story or self._prompted:
             self.clear()
         self._speaking = story

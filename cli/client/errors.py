@@ -59,7 +59,7 @@ class CliError(click.ClickException):
             click.echo(click.style("Error: ", fg="red") + clean(self.message), err=True)
 
 
-class NotFound(CliError):
+class NotFoundError(CliError):
     exit_code = Exit.NOT_FOUND
 
 
@@ -77,7 +77,7 @@ class NotFinished(CliError):
 
 def refusal(status: int, body: dict[str, Any], retry_after: str | None = None) -> CliError:
     """The server's no, a problem of RFC 9457, as an error for people."""
-    kind = NotFound if status == 404 else Refused
+    kind = NotFoundError if status == 404 else Refused
     return kind(_sentence(status, body, retry_after), status=status, body=body)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cli.client.api import Api, part
-from cli.client.errors import NotFound
+from cli.client.errors import NotFoundError
 from cli.client.temporal import leaving, temporal
 from cli.options import remote
 from cli.render.output import emit, note
@@ -35,7 +35,7 @@ def export(api: Api, task_id: str, output: Path | None, as_json: bool) -> int:
     session = api.get(f"/sessions/{part(task_id)}")
     histories = asyncio.run(_histories(task_id))
     if not histories:
-        raise NotFound("Temporal has no history of this session any more")
+        raise NotFoundError("Temporal has no history of this session any more")
     bundle = {
         "format": "errand-bundle-1",
         "session": session,

@@ -8,11 +8,11 @@ from typing import TypeVar
 import asyncpg
 import click
 
-from cli.client.errors import CliError, NotFound, Unreachable
+from cli.client.errors import CliError, NotFoundError, Unreachable
 from cli.options import Duration, json_option, settings
 from cli.render.output import emit, note, one_line, table
 from store import keys as store
-from store.database import AWAY, Pool, connect
+from store.database import TRANSIENT_ERRORS, Pool, connect
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ def list_keys(tenant: str | None, as_json: bool) -> None:
 def revoke(key_id: str, tenant: str, as_json: bool) -> None:
     """Make a key useless from now on."""
     if not _run(lambda pool: store.revoke(pool, tenant, key_id)):
-        raise NotFound(f"tenant {tenant} has no key {key_id}")
+        raise NotFoundError(f"tenant {tenant} has no key {key_id}")
     if as_json:
         emit({"id": key_id, "tenant": tenant, "revoked": True})
     else:
@@ -111,7 +111,7 @@ def _run(deed: Callable[[Pool], Awaitable[T]]) -> T:
         raise Unreachable(str(error)) from None
     except asyncpg.UndefinedTableError:
         raise CliError("the database has no schema yet; `python -m store.migrate` makes it") from None
-    except AWAY as error:
+    except TRANSIENT_ERRORS as error:
         raise Unreachable(f"cannot reach the database: {error}") from None
     except asyncpg.PostgresError as error:
         raise CliError(f"the database refused: {error}") from None

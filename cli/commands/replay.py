@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from temporalio.client import WorkflowHistory
 
-from cli.client.errors import CliError, NotFound
+from cli.client.errors import CliError, NotFoundError
 from cli.client.temporal import leaving, temporal
 from cli.options import Duration, json_option
 from cli.render.debugger import Watch
@@ -55,7 +55,7 @@ def replay(
         return asyncio.run(_debug(source, files, step or 1))
     verdicts = asyncio.run(_replay(source, files, timedelta(milliseconds=DAY_MS if since is None else since), as_json))
     if not verdicts:
-        raise NotFound("no history was found")
+        raise NotFoundError("no history was found")
     parted = sum(1 for verdict in verdicts if not verdict.same)
     if as_json:
         emit({"replayed": len(verdicts), "parted": parted, "verdicts": [asdict(verdict) for verdict in verdicts]})
@@ -66,7 +66,7 @@ def replay(
 
 async def _replay(
     source: str | None, files: list[WorkflowHistory] | None, since: timedelta, quiet: bool
-) -> list[replaying.Verdict]:
+) -> list[replaying.ReplayResult]:
     verdicts = []
     async for history in _histories(source, files, since):
         verdict = await replaying.replay(history)
@@ -82,7 +82,7 @@ async def _debug(source: str | None, files: list[WorkflowHistory] | None, step: 
         await replaying.debug(history, watch)
         if watch.reached:
             return 0
-    raise NotFound(f"no step {step} was found in it")
+    raise NotFoundError(f"no step {step} was found in it")
 
 
 async def _histories(
@@ -108,7 +108,7 @@ def _from_file(path: Path) -> list[WorkflowHistory]:
         raise CliError(f"{path.name} holds no history that can be read ({type(error).__name__})") from None
 
 
-def _show(verdict: replaying.Verdict) -> None:
+def _show(verdict: replaying.ReplayResult) -> None:
     if verdict.same:
         click.echo(f"same    {verdict.workflow_id}  ({verdict.events} events)")
         return

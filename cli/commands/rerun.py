@@ -12,7 +12,7 @@ from cli.client.api import Api, part
 from cli.client.errors import NotFinished, Refused
 from cli.commands.trace import WIDE, read_trace
 from cli.options import Duration, patience_option, remote
-from cli.options_rerun import Change, Permission
+from cli.options_rerun import Permission, ResultChange
 from cli.render.compare import sessions_below, stopped
 from cli.render.output import dim, emit, note, one_line, status_word
 from cli.render.watch import detached, watch
@@ -34,7 +34,7 @@ PAUSE_SECONDS = 0.2
     "--tool-result",
     "tool_results",
     multiple=True,
-    type=Change(),
+    type=ResultChange(),
     help="INDEX=TEXT: another result of a call of the step before, the first is 0. Repeatable.",
 )
 @click.option(

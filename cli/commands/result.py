@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from cli.client.api import Api, part
-from cli.client.errors import Exit, NotFinished, NotFound, Refused, exit_of
+from cli.client.errors import Exit, NotFinished, NotFoundError, Refused, exit_of
 from cli.client.follow import follow
 from cli.options import patience_option, remote
 from cli.render.output import PROGRAM, clean, emit, error_line, fetch_command, note, one_line, usage_line
@@ -95,7 +95,7 @@ def _choose(found: dict[str, Any], name: str) -> dict[str, Any]:
     chosen: dict[str, Any] | None = next((one for one in reversed(artifacts) if one.get("name") == name), None)
     if chosen is None:
         names = ", ".join(sorted({str(one.get("name")) for one in artifacts})) or "none"
-        raise NotFound(f"the task has no artifact {name!r}; it has: {names}")
+        raise NotFoundError(f"the task has no artifact {name!r}; it has: {names}")
     return chosen
 
 

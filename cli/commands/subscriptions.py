@@ -5,10 +5,10 @@ from typing import Any
 import click
 
 from cli.client.api import Api, part
-from cli.client.errors import NotFound
+from cli.client.errors import NotFoundError
 from cli.options import remote
 from cli.render.output import age, emit, note, one_line, table
-from domain.notification import ROTATION_HOURS, Channel, Subject
+from domain.notification import ROTATION_HOURS, ChannelName, NotificationSubject
 
 
 @click.group()
@@ -40,7 +40,7 @@ def list_subscriptions(api: Api, as_json: bool) -> None:
             one["channel"],
             click.style(one["status"], fg="green" if one["status"] == "active" else "red"),
             "every task" if one["every_task"] else "if named",
-            "all" if set(one["events"]) >= set(Subject) else ",".join(one["events"]),
+            "all" if set(one["events"]) >= set(NotificationSubject) else ",".join(one["events"]),
             one_line(one["target"]) + (f"  failing: {one_line(one['last_error'])}" if one["last_error"] else ""),
         ]
         for one in page["items"]
@@ -50,13 +50,13 @@ def list_subscriptions(api: Api, as_json: bool) -> None:
 
 @subscriptions.command()
 @click.argument("name")
-@click.argument("channel", type=click.Choice([channel.value for channel in Channel]))
+@click.argument("channel", type=click.Choice([channel.value for channel in ChannelName]))
 @click.argument("target")
 @click.option(
     "--event",
     "events",
     multiple=True,
-    type=click.Choice([subject.value for subject in Subject]),
+    type=click.Choice([subject.value for subject in NotificationSubject]),
     help="Only of this. Repeatable.  [default: all]",
 )
 @click.option("--only-named", is_flag=True, help="Only of tasks that name it with --notify.")
@@ -112,7 +112,7 @@ def named(api: Api, name: str) -> dict[str, Any]:
         if name in (one["name"], one["id"]):
             found: dict[str, Any] = one
             return found
-    raise NotFound(f"there is no subscription {name}")
+    raise NotFoundError(f"there is no subscription {name}")
 
 
 def _on(api: Api, name: str, method: str, verb: str) -> Any:

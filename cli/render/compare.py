@@ -21,7 +21,7 @@ class Parting:
 
 
 @dataclass(frozen=True)
-class Stopped:
+class StoppedCall:
     """A call that ran once and would not run now."""
 
     step: int  # of the original
@@ -90,12 +90,12 @@ def _gist(step: StepTrace | None) -> str:
     return _text(step) or ", ".join(_call(tool) for tool in step.tools)
 
 
-def stopped(original: Trace, recorded: Trace) -> list[Stopped]:
+def stopped(original: Trace, recorded: Trace) -> list[StoppedCall]:
     """In a recorded rerun every result is the original's, save those of calls that were stopped."""
     return [stop for step, again in aligned(original, recorded) for stop in _stopped(step, again)]
 
 
-def _stopped(step: StepTrace | None, again: StepTrace | None) -> Iterator[Stopped]:
+def _stopped(step: StepTrace | None, again: StepTrace | None) -> Iterator[StoppedCall]:
     """Of a call in which a subagent worked, the calls that were stopped inside it."""
     if step is None or again is None:
         return
@@ -104,7 +104,7 @@ def _stopped(step: StepTrace | None, again: StepTrace | None) -> Iterator[Stoppe
             for inner, inner_again in zip_longest(tool.steps, now.steps):
                 yield from _stopped(inner, inner_again)
         elif tool.result != now.result:
-            yield Stopped(step.step, tool.tool, tool.arguments, now.result)
+            yield StoppedCall(step.step, tool.tool, tool.arguments, now.result)
 
 
 def sessions_below(trace: Trace) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from domain.conversations.mailbox import Delivery
+from domain.conversations.mailbox import DeliveryMode
 from domain.external_tool import MOST_TOOLS, ExternalTool
 from domain.policy.rules import Rule
 
@@ -37,7 +37,7 @@ class SubagentRef(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     agent: AgentName
-    delivery: Delivery | None = None  # of its outcomes; None: as the tool that starts it says
+    delivery: DeliveryMode | None = None  # of its outcomes; None: as the tool that starts it says
     may_ask: bool = False  # may it ask people although nobody waits for it
 
 

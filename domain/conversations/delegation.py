@@ -8,7 +8,7 @@ from domain.sessions.session import AgentRef, SessionRef
 from domain.sessions.step import ToolOutcome
 
 
-class Door(StrEnum):
+class DelegationTool(StrEnum):
     """The tools through which a model hands work on, or waits for it."""
 
     DELEGATE = "delegate"  # inline: a line of the parent's own session
@@ -18,7 +18,7 @@ class Door(StrEnum):
     GATHER = "gather"  # waits for several, a bounded time
 
 
-STARTS_SESSION = (Door.TASK, Door.ASYNC_DELEGATE, Door.ASYNC_TASK)
+STARTS_SESSION = (DelegationTool.TASK, DelegationTool.ASYNC_DELEGATE, DelegationTool.ASYNC_TASK)
 
 
 class DelegationCall(BaseModel):
@@ -38,7 +38,7 @@ class Begun(BaseModel):
     """What became of one delegation call: settled at once, a child to wait for, a line to run, or ids to gather."""
 
     index: int
-    door: Door
+    door: DelegationTool
     settled: ToolOutcome | None = None
     child: str | None = None
     wakes: bool = False  # the child's outcome will come to this session by itself
@@ -59,7 +59,7 @@ class Settle(BaseModel):
     ref: SessionRef
     node: str
     index: int
-    door: Door
+    door: DelegationTool
     step: int
     child: str | None = None
     promoted: bool = False

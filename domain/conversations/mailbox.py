@@ -11,7 +11,7 @@ LONGEST = 8_000  # characters of one result in a prompt; the rest stands behind 
 ALTOGETHER = 200_000  # characters of all results of one fire, shared evenly; each keeps some of its own
 
 
-class Delivery(StrEnum):
+class DeliveryMode(StrEnum):
     HOLD = "hold"  # waits in the mailbox until it is fired
     WAKE = "wake"  # reaches the spawner at its next step, or starts it again
     EXPLICIT = "explicit"  # nothing is delivered by itself

@@ -2,8 +2,8 @@
 
 from pydantic import BaseModel, Field
 
-from domain.conversations.delegation import Door
-from domain.conversations.mailbox import Delivery
+from domain.conversations.delegation import DelegationTool
+from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.state import ConversationState
 from domain.sessions.session import SessionInput, Status, Usage
 from domain.sessions.step import Finish, Finished
@@ -66,12 +66,12 @@ class SpawnChild(BaseModel):
     """One child as its parent wants it. The id derives from the tool call, so a repeat means the same child."""
 
     session_id: str
-    door: Door
+    door: DelegationTool
     name: str
     thread: str | None = None  # continue this thread; None: by name, else a new one
     prompt: CallRef
     document: str  # JSON: the columns of its row that the conversation does not decide
-    delivery: Delivery = Delivery.HOLD
+    delivery: DeliveryMode = DeliveryMode.HOLD
 
 
 class Spawn(BaseModel):
@@ -86,14 +86,14 @@ class Spawn(BaseModel):
 class SpawnAnswer(BaseModel):
     session_id: str
     error: str | None = None
-    delivery: Delivery = Delivery.HOLD
+    delivery: DeliveryMode = DeliveryMode.HOLD
 
 
 class SpawnAnswers(BaseModel):
     answers: list[SpawnAnswer]
 
 
-class Claim(BaseModel):
+class ClaimOutcomes(BaseModel):
     """A session consumes outcomes by reading them; nobody else will be given them."""
 
     request_id: str
@@ -162,7 +162,7 @@ class OpenSession(BaseModel):
     prompt: CallRef | None = None
     take: list[str] = Field(default_factory=list)
     mail: list[str] | None = None
-    delivery: Delivery | None = None
+    delivery: DeliveryMode | None = None
     queued: bool = False  # to be written down only: the thread is at work
     live_quota: int | None = None
 
@@ -180,7 +180,7 @@ class Opened(BaseModel):
     start: SessionInput | None = None
     spawned_by: str | None = None
     blocking: bool = False
-    delivery: Delivery = Delivery.HOLD
+    delivery: DeliveryMode = DeliveryMode.HOLD
     busy: str | None = None
     refused: str | None = None
     mail: list[str] = Field(default_factory=list)  # the outcomes it was opened with: no longer pending

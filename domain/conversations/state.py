@@ -4,14 +4,14 @@ from datetime import datetime, timedelta
 
 from pydantic import BaseModel, Field
 
-from domain.conversations.mailbox import Delivery
+from domain.conversations.mailbox import DeliveryMode
 
 REMEMBERED = 500  # answers
 REMEMBERED_FOR = timedelta(hours=1)
 REMEMBERED_LENGTH = 200_000  # characters of all of them: they are carried from run to run
 
 
-class Waiting(BaseModel):
+class WaitingMessage(BaseModel):
     """A message in a thread's inbox, kept until a session has taken it."""
 
     id: str
@@ -25,7 +25,7 @@ class Thread(BaseModel):
     live: str | None = None
     last: str | None = None  # the session that ended last
     queue: list[str] = Field(default_factory=list)  # accepted sessions that wait for the live one
-    inbox: list[Waiting] = Field(default_factory=list)
+    inbox: list[WaitingMessage] = Field(default_factory=list)
     ended: list[str] = Field(default_factory=list)  # after a reload: children of the live session that have ended
 
     @property
@@ -40,7 +40,7 @@ class Live(BaseModel):
     spawned_by: str | None = None
     spawner: str | None = None  # the thread that gets the outcome: the one that spawned this very session
     blocking: bool = False
-    delivery: Delivery = Delivery.HOLD
+    delivery: DeliveryMode = DeliveryMode.HOLD
 
 
 class ConversationState(BaseModel):

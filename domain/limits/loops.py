@@ -23,7 +23,7 @@ WARNING = (
 )
 
 
-class Verdict(StrEnum):
+class LoopVerdict(StrEnum):
     FINE = "fine"
     WARN = "warn"
     BREAK = "break"
@@ -46,11 +46,11 @@ def extended(trail: list[str], outcomes: Sequence[ToolOutcome], waited: float, r
     return [*trail, token][-2 * STALE * repeats :]
 
 
-def judge(trail: Sequence[str], warning: int, repeats: int) -> Verdict:
+def judge(trail: Sequence[str], warning: int, repeats: int) -> LoopVerdict:
     seen = repetitions(trail)
     if seen >= repeats:
-        return Verdict.BREAK
-    return Verdict.WARN if seen >= warning > repetitions(trail[:-1]) else Verdict.FINE
+        return LoopVerdict.BREAK
+    return LoopVerdict.WARN if seen >= warning > repetitions(trail[:-1]) else LoopVerdict.FINE
 
 
 def repetitions(trail: Sequence[str]) -> int:

@@ -5,11 +5,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from domain.policy.rules import Rule, Verdict, verdict
+from domain.policy.rules import Rule, RuleVerdict, verdict
 from domain.policy.subjects import Subject, subjects_of
 
 
-class Gate(BaseModel):
+class ApprovalRules(BaseModel):
     """Kept with the request, because the rules of a line are those of several agents and of the task."""
 
     model_config = ConfigDict(frozen=True)
@@ -17,5 +17,5 @@ class Gate(BaseModel):
     subject: Subject | None = None
     layers: list[list[Rule]]
 
-    def verdict(self, tool: str, arguments: Mapping[str, Any]) -> Verdict:
+    def verdict(self, tool: str, arguments: Mapping[str, Any]) -> RuleVerdict:
         return verdict(self.layers, tool, subjects_of(self.subject, arguments))

@@ -27,7 +27,7 @@ class Rule(BaseModel):
         return f'{self.action} {self.permission} "{_short(self.pattern)}"'
 
 
-class Verdict(NamedTuple):
+class RuleVerdict(NamedTuple):
     """What the rules say of a call; where one of them decides, which, and about which part of the call."""
 
     action: Action
@@ -82,15 +82,15 @@ def _called(tool: str) -> tuple[str, ...]:
     return (tool, DELEGATION) if tool in STARTERS else (tool,)
 
 
-def verdict(layers: list[list[Rule]], tool: str, subjects: Sequence[str] = ("",)) -> Verdict:
+def verdict(layers: list[list[Rule]], tool: str, subjects: Sequence[str] = ("",)) -> RuleVerdict:
     """Agent, task and parents each have their own ordered rules; no layer can loosen another, nor one subject."""
     found = [
-        Verdict(rule.action, rule, subject)
+        RuleVerdict(rule.action, rule, subject)
         for rules in layers
         for subject in subjects
         if (rule := _deciding(rules, tool, subject)) is not None
     ]
-    return max(found, key=lambda one: _STRICTNESS.index(one.action), default=Verdict(Action.ALLOW))
+    return max(found, key=lambda one: _STRICTNESS.index(one.action), default=RuleVerdict(Action.ALLOW))
 
 
 def strictest(layers: list[list[Rule]], tool: str, subjects: Sequence[str] = ("",)) -> Action:

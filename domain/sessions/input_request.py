@@ -143,7 +143,7 @@ class DeferredTools(BaseModel):
     approvals: list[DeferredCall] = Field(description="of tools that a rule gates")
 
 
-class Answered(BaseModel):
+class RequestAnswered(BaseModel):
     """A session is told that one of its requests has an answer; the answer is in the row."""
 
     id: str

@@ -7,7 +7,7 @@ from domain.ids import new_id
 from domain.sessions.session import Reason, SessionRef
 from store import conversations, events, sessions
 from tests.stack import Stack, calls, eventually, of_type
-from workflows.client import Door
+from workflows.client import WorkflowClient
 
 HANGS = "[[script:say words=30]] [[fault:hang after=6 times=9]]"
 
@@ -15,7 +15,7 @@ HANGS = "[[script:say words=30]] [[fault:hang after=6 times=9]]"
 async def sweep_until(stack: Stack, task_id: str) -> dict[str, object]:
     async def look() -> dict[str, object] | None:
         await stack.age(task_id)  # each time: the call that was under way may still commit what it had
-        await Door(stack.client, "errand").sweep()
+        await WorkflowClient(stack.client, "errand").sweep()
         record = await stack.record(task_id)
         return record if record["ended_at"] else None
 
@@ -27,7 +27,7 @@ async def test_a_terminated_workflow_is_lost(stack: Stack) -> None:
     task_id, living = await stack.submit("[[script:count n=2]] [[fault:hang at=3]]"), await stack.submit(HANGS)
     await stack.seen(task_id, "step_started", step=3)
     await stack.seen(living, "message_delta")
-    await Door(stack.client, stack.settings.task_queue).reopen("default", task_id)
+    await WorkflowClient(stack.client, stack.settings.task_queue).reopen("default", task_id)
     await stack.session(task_id).terminate("from outside")
     await stack.age(living)  # silent for long, but its workflow lives
     record = await sweep_until(stack, task_id)
@@ -52,7 +52,7 @@ async def test_what_was_never_started_is_started_though_its_conversation_is_open
     with stack.frozen("temporal"):
         task_id = await stack.submit("[[script:say text=here]]")
         await stack.back("api", await stack.kill("api"))
-    await Door(stack.client, stack.settings.task_queue).reopen("default", task_id)
+    await WorkflowClient(stack.client, stack.settings.task_queue).reopen("default", task_id)
     await stack.age(task_id)
     assert (await sweep_until(stack, task_id))["status"] == "completed"
 
@@ -81,7 +81,7 @@ async def test_words_that_nobody_could_be_told_of_are_heard(stack: Stack) -> Non
     await conversations.add_message(stack.pool, "default", task_id, task_id, message_id, "Mind the gap.", untold=True)
     assert await conversations.untold(stack.pool) == []  # whoever wrote them may be about to tell
     await stack.pool.execute("UPDATE inbox SET created_at = now() - interval '1 minute' WHERE id = $1", message_id)
-    await Door(stack.client, "errand").sweep()
+    await WorkflowClient(stack.client, "errand").sweep()
 
     async def heard() -> bool:
         history = await stack.session(task_id).fetch_history()
@@ -107,7 +107,7 @@ async def test_one_that_cannot_be_looked_at_holds_up_nothing_else(stack: Stack) 
     message_id = new_id()
     await conversations.add_message(stack.pool, "default", talk, talk, message_id, "Mind the gap.", untold=True)
     await stack.pool.execute("UPDATE inbox SET created_at = now() - interval '1 minute' WHERE id = $1", message_id)
-    await Door(stack.client, "errand").sweep()
+    await WorkflowClient(stack.client, "errand").sweep()
     assert await conversations.untold(stack.pool) == []
     await stack.pool.execute("UPDATE sessions SET cancel_requested = NULL WHERE id = $1", broken)
     await stack.cancel(broken)

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from agents.loader import AgentFileError, load_agents, load_prices, parse_agent, to_markdown
 from domain.agents.definition import AgentDefinition, AgentLimits, Mode, SubagentRef
-from domain.conversations.mailbox import Delivery
+from domain.conversations.mailbox import DeliveryMode
 from domain.policy.rules import Action, Rule
 
 TOOLS = ["list_files", "read_file", "write_file", "edit_file", "search_files"]
@@ -201,7 +201,9 @@ _limits = st.builds(
     steps=st.none() | st.integers(1, 10**6),
     cost_usd=st.none() | st.floats(0, 10**6, exclude_min=True),
 )
-_subagents = st.builds(SubagentRef, agent=_names, delivery=st.none() | st.sampled_from(Delivery), may_ask=st.booleans())
+_subagents = st.builds(
+    SubagentRef, agent=_names, delivery=st.none() | st.sampled_from(DeliveryMode), may_ask=st.booleans()
+)
 _rules = st.builds(
     Rule,
     permission=st.sampled_from(["*", "delegation", "ba?h", *sorted(TOOLS)]),

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from api.control import retry_queue as later
-from api.control.retry_queue import Later
+from api.control.retry_queue import RetryQueue
 from tests.stack import eventually
 
 
 @pytest.fixture
-async def waiting() -> AsyncIterator[Later]:
-    made = Later(pause_s=0.01)
+async def waiting() -> AsyncIterator[RetryQueue]:
+    made = RetryQueue(pause_s=0.01)
     running = asyncio.create_task(made.run())
     yield made
     running.cancel()
@@ -31,14 +31,14 @@ class Deaf:
         return self.asked == self.hears_at
 
 
-async def empty(waiting: Later) -> None:
+async def empty(waiting: RetryQueue) -> None:
     async def look() -> bool:
         return not len(waiting)
 
     await eventually(look, seconds=10, pause=0.01, what="all was heard")
 
 
-async def test_it_is_tried_until_it_is_heard_and_no_longer(waiting: Later) -> None:
+async def test_it_is_tried_until_it_is_heard_and_no_longer(waiting: RetryQueue) -> None:
     deed, second = Deaf(3), Deaf(1)
     waiting.add("a start", deed)
     await empty(waiting)
@@ -47,7 +47,7 @@ async def test_it_is_tried_until_it_is_heard_and_no_longer(waiting: Later) -> No
     assert (deed.asked, second.asked) == (3, 1)
 
 
-async def test_those_that_nobody_answers_hold_up_nobody(waiting: Later) -> None:
+async def test_those_that_nobody_answers_hold_up_nobody(waiting: RetryQueue) -> None:
     for number in range(3 * later.AT_ONCE):
         waiting.add(f"deaf {number}", Deaf())
 
@@ -65,7 +65,7 @@ async def test_those_that_nobody_answers_hold_up_nobody(waiting: Later) -> None:
     assert len(waiting) == 3 * later.AT_ONCE + 1  # the others wait on, the broken one too
 
 
-async def test_only_so_many_are_remembered(waiting: Later, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_so_many_are_remembered(waiting: RetryQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(later, "MOST", 2)
     for name in ("a", "b", "c", "a"):
         waiting.add(name, Deaf())

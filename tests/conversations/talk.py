@@ -16,7 +16,7 @@ from domain.conversations.mailbox import MailboxMessage
 from domain.ids import new_id
 from offline.scripts.chain import BETWEEN
 from store import mailbox, sessions
-from store.sessions import Session
+from store.sessions import SessionRow
 from tests.launch import TESTER
 from tests.stack import Stack, eventually
 
@@ -172,7 +172,7 @@ class Talk:
         body = {**more, **({"input": input} if input else {})}
         return await self.stack.http.post(f"/conversations/{self.id}/fire", json=body)
 
-    async def fire(self, input: str | None = None, **more: Any) -> Session:
+    async def fire(self, input: str | None = None, **more: Any) -> SessionRow:
         """Fired, and ended."""
         answer = await self.try_fire(input, **more)
         assert answer.status_code == 202, answer.text
@@ -192,17 +192,17 @@ class Talk:
         """What the calls of a chain returned."""
         return (await self.output(session_id)).split(BETWEEN)
 
-    async def sessions(self) -> list[Session]:
+    async def sessions(self) -> list[SessionRow]:
         """All of them, oldest first."""
         rows = await sessions.find(self.stack.pool, "default", conversation_id=self.id, limit=500)
         return [row for short in reversed(rows) if (row := await self.session(short.id))]
 
-    async def session(self, session_id: str) -> Session:
+    async def session(self, session_id: str) -> SessionRow:
         row = await sessions.get(self.stack.pool, "default", session_id)
         assert row is not None
         return row
 
-    async def children(self, of: str | None = None) -> list[Session]:
+    async def children(self, of: str | None = None) -> list[SessionRow]:
         return [row for row in await self.sessions() if row.spawned_by and of in (None, row.spawned_by)]
 
     async def mail(self, *, pending_only: bool = False) -> list[MailboxMessage]:
@@ -225,17 +225,17 @@ class Talk:
 
         await eventually(look, what=f"{self.id} rests")
 
-    async def ended(self, session_id: str) -> Session:
-        async def look() -> Session | None:
+    async def ended(self, session_id: str) -> SessionRow:
+        async def look() -> SessionRow | None:
             row = await sessions.get(self.stack.pool, "default", session_id)
             return row if row and row.status.terminal else None
 
         return await eventually(look, what=f"{session_id} ended")
 
-    async def child(self, place: int = 0) -> Session:
+    async def child(self, place: int = 0) -> SessionRow:
         """The n-th subagent's session, once it is there."""
 
-        async def look() -> Session | None:
+        async def look() -> SessionRow | None:
             rows = await self.children()
             return rows[place] if len(rows) > place else None
 

@@ -9,7 +9,7 @@ import pytest
 
 from domain.policy.rules import DELEGATION_TOOLS
 from domain.sessions.session import Status
-from store.sessions import Session
+from store.sessions import SessionRow
 from tests.conversations.talk import (
     BROKEN,
     Call,
@@ -34,7 +34,7 @@ AVAILABLE = "Available: helper, lost, scribe. Nothing was started."
 @dataclass
 class Collected:
     talk: Talk
-    children: list[Session]
+    children: list[SessionRow]
     texts: list[str]
     events: list[dict[str, Any]]
 
@@ -210,7 +210,7 @@ async def test_a_cancelled_child_is_an_error_with_its_id(team: Stack) -> None:
 
 
 @scene
-async def impatient(stack: Stack) -> tuple[Talk, list[str], Session]:
+async def impatient(stack: Stack) -> tuple[Talk, list[str], SessionRow]:
     gate = Gate()
     steps: list[list[Call]] = [
         [async_task(gate.then("Late.")), async_task(say("Early."))],

@@ -7,7 +7,7 @@ import pytest
 
 from domain.conversations.mailbox import LONGEST, rest
 from domain.sessions.session import Status
-from store.sessions import Session
+from store.sessions import SessionRow
 from tests.conversations.talk import BROKEN, HANG, Call, Gate, Scenes, Talk, async_task, chain, gather, say, slow, task
 from tests.stack import Stack, eventually, of_type
 
@@ -50,7 +50,7 @@ async def test_an_inline_delegate_is_a_part_of_its_parents_session(team: Stack) 
 
 
 @scene
-async def waited(stack: Stack) -> tuple[Talk, list[str], list[Session]]:
+async def waited(stack: Stack) -> tuple[Talk, list[str], list[SessionRow]]:
     steps: list[list[Call]] = [
         [task(say("Red."), description="think of colours"), task(BROKEN, "scribe")],
         [task("And once more.", task_id="$0")],
@@ -82,7 +82,7 @@ async def test_a_child_without_a_model_has_its_parents(team: Stack) -> None:
 
 
 @scene
-async def cut_off(stack: Stack) -> tuple[Talk, list[Session], list[dict[str, Any]]]:
+async def cut_off(stack: Stack) -> tuple[Talk, list[SessionRow], list[dict[str, Any]]]:
     """The parent is interrupted while it waits for one child and another is in the background."""
     gate = Gate()
     talk = await Talk.begin(
@@ -143,7 +143,7 @@ async def test_a_stop_that_meets_the_result_of_a_subagent_is_an_end_like_any_oth
 
 
 @scene
-async def promoted(stack: Stack) -> tuple[Talk, str, Session, list[int]]:
+async def promoted(stack: Stack) -> tuple[Talk, str, SessionRow, list[int]]:
     gate = Gate()
     talk = await Talk.begin(stack, chain([task(gate.then("In the background."))]))
     child = await talk.child()
@@ -170,7 +170,7 @@ async def test_a_blocking_child_can_be_let_go(team: Stack) -> None:
 
 
 @scene
-async def steered(stack: Stack) -> tuple[Talk, list[str], Session]:
+async def steered(stack: Stack) -> tuple[Talk, list[str], SessionRow]:
     gate = Gate()
     steps: list[list[Call]] = [
         [async_task(chain([gate.call], last="First part."))],

@@ -13,17 +13,17 @@ from temporalio.client import WorkflowExecutionStatus
 
 from api.auth import ANONYMOUS
 from api.conversations.fire import fire as fire_now
-from api.http.idempotency import Once
+from api.http.idempotency import IdempotencyKey
 from api.schemas.conversation_bodies import FireBody
-from api.services import Parts
+from api.services import Services
 from domain.conversations.requests import Fire, Fired
 from domain.errors import TooMany, Unavailable
 from domain.ids import new_id
 from domain.sessions.session import Status
-from store.sessions import Session
+from store.sessions import SessionRow
 from tests.conversations.talk import Gate, Scenes, Talk, async_task, chain, say
 from tests.stack import Stack, eventually
-from workflows.client import Door
+from workflows.client import WorkflowClient
 
 scene = Scenes(at_once=4)
 PROBLEM = "urn:errand:problem:"
@@ -72,7 +72,7 @@ async def test_all_outcomes_land_in_one_continuation(team: Stack) -> None:
 
 
 @scene
-async def in_vain(stack: Stack) -> tuple[Talk, Session, list[Any], Session]:
+async def in_vain(stack: Stack) -> tuple[Talk, SessionRow, list[Any], SessionRow]:
     """The first continuation fails before it says a word."""
     talk = await with_outcomes(stack, 2)
     failed = await talk.fire("[[fault:400]]")
@@ -171,7 +171,7 @@ async def test_repeats_of_a_fire_that_overtake_its_answer_mean_the_same_session(
     assert len([row for row in await talk.sessions() if row.trigger == "fire"]) == 1
 
 
-class LostAnswer(Door):
+class LostAnswer(WorkflowClient):
     """The conversation decides, and then its answer is lost on the way."""
 
     async def fire(self, tenant: str, conversation_id: str, fire: Fire) -> Fired:
@@ -183,12 +183,12 @@ class LostAnswer(Door):
 async def test_a_fire_that_was_written_down_is_accepted_although_nobody_answered(team: Stack) -> None:
     talk = await with_outcomes(team, 1)
     parts = cast(
-        Parts,
+        Services,
         SimpleNamespace(
             settings=team.settings, pool=team.pool, prices=None, door=LostAnswer(team.client, team.settings.task_queue)
         ),
     )
-    turn = await fire_now(parts, ANONYMOUS, talk.id, FireBody(), Once(None, ""))
+    turn = await fire_now(parts, ANONYMOUS, talk.id, FireBody(), IdempotencyKey(None, ""))
     assert (await talk.ended(turn.handle.session_id)).status is Status.COMPLETED
     assert {message.delivered_to for message in await talk.mail()} == {turn.handle.session_id}
 
@@ -202,7 +202,7 @@ async def test_a_fire_counts_as_a_live_task_of_its_key(team: Stack) -> None:
         **{"agent_version": root.agent_version, "models": root.models, "title": "t", "spec": "{}", "limits": "{}"},
         **{"ttl_ms": 60_000, "created_by": "a key", "workspace_id": talk.id},
     }
-    door = Door(team.client, team.settings.task_queue)
+    door = WorkflowClient(team.client, team.settings.task_queue)
     fire = Fire(request_id=new_id(), session_id=new_id(), document=json.dumps(document), live_quota=0)
     with pytest.raises(TooMany):
         await door.fire("default", talk.id, fire)

@@ -6,7 +6,7 @@ import pytest
 
 from domain.conversations.mailbox import MailboxMessage
 from domain.sessions.session import Status
-from store.sessions import Session
+from store.sessions import SessionRow
 from tests.conversations.talk import BROKEN, HANG, MUTE, Gate, Scenes, Talk, async_delegate, async_task, chain, say
 from tests.stack import Stack, eventually
 
@@ -22,7 +22,7 @@ class Posted:
     talk: Talk
     mail: list[MailboxMessage]
     shown: list[dict[str, object]]
-    fired: Session
+    fired: SessionRow
     prompt: str
     later: list[MailboxMessage]
 
@@ -94,12 +94,12 @@ async def test_what_was_delivered_is_not_delivered_again(team: Stack) -> None:
 @dataclass
 class Ends:
     talk: Talk
-    rows: dict[str, Session]
+    rows: dict[str, SessionRow]
     types: dict[str, str]
     prompts: dict[str, str]
 
 
-async def stopped_child(stack: Stack, prompt: str) -> tuple[Talk, Session, str]:
+async def stopped_child(stack: Stack, prompt: str) -> tuple[Talk, SessionRow, str]:
     talk = await Talk.done(stack, chain([async_task(prompt)], last="Off."))
     child = await talk.child()
     await stack.seen(child.id, "message_delta" if prompt == HANG else "step_started")
@@ -111,12 +111,12 @@ async def stopped_child(stack: Stack, prompt: str) -> tuple[Talk, Session, str]:
 
 
 @scene
-async def interrupted_with_words(stack: Stack) -> tuple[Talk, Session, str]:
+async def interrupted_with_words(stack: Stack) -> tuple[Talk, SessionRow, str]:
     return await stopped_child(stack, HANG)
 
 
 @scene
-async def interrupted_mute(stack: Stack) -> tuple[Talk, Session, str]:
+async def interrupted_mute(stack: Stack) -> tuple[Talk, SessionRow, str]:
     return await stopped_child(stack, MUTE)
 
 
@@ -140,7 +140,7 @@ async def test_interrupted_without_a_word_has_failed(team: Stack) -> None:
 
 
 @scene
-async def orphaned(stack: Stack) -> tuple[Talk, Session, Session, Session]:
+async def orphaned(stack: Stack) -> tuple[Talk, SessionRow, SessionRow, SessionRow]:
     """The main agent fails after it dispatched, and is interrupted another time; its subagents go on."""
     gate = Gate()
     talk = await Talk.begin(stack, chain([async_task(gate.then())], [("wait_for", {"path": str(gate.path)})]))

@@ -13,7 +13,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import WorkflowHandle
 
-from domain.conversations.requests import Claim, ConversationInput, Fire
+from domain.conversations.requests import ClaimOutcomes, ConversationInput, Fire
 from domain.conversations.state import ConversationState
 from domain.errors import ErrandError, Unavailable
 from domain.ids import new_id
@@ -21,7 +21,7 @@ from domain.sessions.session import Status
 from tests.conversations.talk import AGENTS, Gate, Talk, async_task, chain, gather, say, task
 from tests.own_worker import platform
 from tests.stack import Stack, eventually
-from workflows.client import Door
+from workflows.client import WorkflowClient
 
 SUGGEST = {"limit.historyCount.suggestContinueAsNew": "60"}  # instead of 4,096 events
 
@@ -67,7 +67,7 @@ async def test_nothing_is_lost_when_it_continues_as_new(own: Stack) -> None:
 
 @pytest.mark.proves("S0-B50", "F-15")
 async def test_a_request_is_answered_once_over_all_runs(own: Stack) -> None:
-    door = Door(own.client, own.settings.task_queue)
+    door = WorkflowClient(own.client, own.settings.task_queue)
     gate = Gate()
     talk = await Talk.done(own, chain([async_task(say("Now.")), async_task(gate.then("Later."))], last="Off."))
     [first] = await talk.posted(1)
@@ -88,7 +88,7 @@ async def test_a_request_is_answered_once_over_all_runs(own: Stack) -> None:
 
 async def test_what_comes_up_is_not_kept_waiting_by_requests_without_end(own: Stack) -> None:
     """It is to be renewed, but there is always a request under way; a child's end reaches its parent all the same."""
-    gate, door = Gate(), Door(own.client, own.settings.task_queue)
+    gate, door = Gate(), WorkflowClient(own.client, own.settings.task_queue)
     talk = await Talk.begin(own, chain([async_task(gate.then("Through."))], [gather("$0", timeout_s=120)]))
     child = await talk.child()
     await own.seen(child.id, "tool_called")
@@ -97,7 +97,7 @@ async def test_what_comes_up_is_not_kept_waiting_by_requests_without_end(own: St
     async def ask() -> None:
         while going:
             with contextlib.suppress(Unavailable):  # the server takes so many at a time; who is refused asks again
-                await door.claim("default", talk.id, Claim(request_id=new_id(), by=talk.id, mail=[]))
+                await door.claim("default", talk.id, ClaimOutcomes(request_id=new_id(), by=talk.id, mail=[]))
 
     storm = [asyncio.create_task(ask()) for _ in range(12)]
     try:

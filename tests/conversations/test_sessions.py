@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from domain.sessions.session import Status
-from store.sessions import Session
+from store.sessions import SessionRow
 from tests.conversations.talk import Gate, Scenes, Talk, async_delegate, chain, say
 from tests.stack import Stack
 
@@ -19,11 +19,11 @@ class Line:
     """S1 dispatches S2 and commits; the caller goes on with S5; S2 commits; fired, S6 goes on from S5."""
 
     talk: Talk
-    s1: Session
-    s2: Session
-    s5: Session
-    s6: Session
-    s2_while_s5: Session
+    s1: SessionRow
+    s2: SessionRow
+    s5: SessionRow
+    s6: SessionRow
+    s2_while_s5: SessionRow
     before_fire: list[str]
 
 
@@ -42,7 +42,7 @@ async def line(stack: Stack) -> Line:
 
 
 @scene
-async def resumed(stack: Stack) -> tuple[Talk, list[Session]]:
+async def resumed(stack: Stack) -> tuple[Talk, list[SessionRow]]:
     talk = await Talk.done(stack, chain([async_delegate("helper", say("Remember blue."))], last="Off."))
     await talk.posted(1)
     second = await talk.say(chain([async_delegate("helper", "And which colour was it?")], last="Off again."))
@@ -52,7 +52,7 @@ async def resumed(stack: Stack) -> tuple[Talk, list[Session]]:
 
 
 @scene
-async def forked(stack: Stack) -> tuple[Session, Session, Session]:
+async def forked(stack: Stack) -> tuple[SessionRow, SessionRow, SessionRow]:
     talk = await Talk.done(stack, say("First."))
     second = await talk.ended(await talk.say(say("Second.")))
     answer = await stack.http.post(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from domain.sessions.session import Status
-from store.sessions import Session
+from store.sessions import SessionRow
 from tests.conversations.talk import (
     Call,
     Gate,
@@ -26,7 +26,7 @@ from tests.stack import Stack, eventually, of_type
 scene = Scenes(at_once=5)
 
 
-async def everyone_heard(talk: Talk) -> list[Session]:
+async def everyone_heard(talk: Talk) -> list[SessionRow]:
     """Waits until all outcomes are delivered, then checks that each was, once, and to its spawner's thread."""
 
     async def look() -> bool:
@@ -46,14 +46,14 @@ async def everyone_heard(talk: Talk) -> list[Session]:
 
 
 @scene
-async def inside_a_model_call(stack: Stack) -> list[Session]:
+async def inside_a_model_call(stack: Stack) -> list[SessionRow]:
     spawn: list[list[Call]] = [[async_task(say(f"Part {n}.")) for n in range(3)]]
     talk = await Talk.begin(stack, chain(*spawn, last=" ".join(["Speaking."] * 20), delay=0.1), "waker")
     return await everyone_heard(talk)
 
 
 @scene
-async def inside_a_tool(stack: Stack) -> list[Session]:
+async def inside_a_tool(stack: Stack) -> list[SessionRow]:
     gate = Gate()
     talk = await Talk.begin(stack, chain([async_task(say(f"Part {n}.")) for n in range(3)], [gate.call]), "waker")
     await talk.told(talk.id, "message", 3)
@@ -62,7 +62,7 @@ async def inside_a_tool(stack: Stack) -> list[Session]:
 
 
 @scene
-async def idle(stack: Stack) -> list[Session]:
+async def idle(stack: Stack) -> list[SessionRow]:
     gate = Gate()
     calls = [async_task(gate.then(f"Part {n}.")) for n in range(3)]
     talk = await Talk.done(stack, chain(calls, last="Off."), "waker")
@@ -71,7 +71,7 @@ async def idle(stack: Stack) -> list[Session]:
 
 
 @scene
-async def at_the_very_end(stack: Stack) -> list[Session]:
+async def at_the_very_end(stack: Stack) -> list[SessionRow]:
     """Children that end just when their parent does, each a little later than the one before."""
     calls = [async_task(slow(0.2 + 0.12 * n, words=4)) for n in range(8)]
     talk = await Talk.begin(stack, chain(calls, last="Off."), "waker")
@@ -147,7 +147,7 @@ async def test_a_task_with_children_at_work_is_not_completed(team: Stack) -> Non
 
 
 @scene
-async def deep(stack: Stack) -> tuple[Talk, list[Session]]:
+async def deep(stack: Stack) -> tuple[Talk, list[SessionRow]]:
     """first → second → third → helper, each in the background; then second is resumed and dispatches again."""
     third = chain([async_delegate("helper", say("From the bottom."))], last="Third off.")
     second = chain([async_delegate("third", third)], last="Second off.")
@@ -204,14 +204,14 @@ async def test_what_was_read_does_not_wake_anybody(team: Stack) -> None:
 
 
 @scene
-async def woken_in_vain(stack: Stack) -> tuple[Talk, Session, Session]:
+async def woken_in_vain(stack: Stack) -> tuple[Talk, SessionRow, SessionRow]:
     """The woken session cannot speak: its outcome waits in the mailbox, and nobody tries again by himself."""
     gate = Gate()
     talk = await Talk.done(stack, chain([async_task(gate.then("The words. [[fault:400]]"))], last="Off."), "waker")
     gate.open()
     await talk.posted(1)
 
-    async def woken() -> Session | None:
+    async def woken() -> SessionRow | None:
         return next((row for row in await talk.sessions() if row.trigger == "async_subagent_result"), None)
 
     failed = await talk.ended((await eventually(woken, what="the wake-up")).id)

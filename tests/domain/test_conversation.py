@@ -9,7 +9,7 @@ from domain.conversations.state import (
     ConversationState,
     Live,
     Thread,
-    Waiting,
+    WaitingMessage,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -21,7 +21,7 @@ def test_threads_on_which_nothing_goes_on_are_left_behind() -> None:
         "named": Thread(parent="root", name="writer"),
         "live": Thread(parent="root", name="live", live="s1"),
         "spawner": Thread(parent="root", name="spawner"),
-        "waits": Thread(parent="root", name="waits", inbox=[Waiting(id="m")]),
+        "waits": Thread(parent="root", name="waits", inbox=[WaitingMessage(id="m")]),
         "queued": Thread(parent="root", name="queued", queue=["s3"]),
         "told": Thread(parent="root", name="told", ended=["s4"]),
     }

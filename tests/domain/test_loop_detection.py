@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.limits.loops import WAITED_SECONDS, Verdict, call_digest, extended, judge, repetitions
+from domain.limits.loops import WAITED_SECONDS, LoopVerdict, call_digest, extended, judge, repetitions
 from domain.sessions.step import ToolOutcome
 
 WARNING, LIMIT = 4, 8
@@ -17,7 +17,7 @@ def outcome(tool: str, given: object = None, text: str = "same", state: str = "o
     return ToolOutcome(index=0, name=tool, digest=call_digest(tool, given, state, text))
 
 
-def walk(*steps: list[ToolOutcome], seconds: float = 0.1) -> list[Verdict]:
+def walk(*steps: list[ToolOutcome], seconds: float = 0.1) -> list[LoopVerdict]:
     """The verdict after each step, as the loop sees them."""
     trail: list[str] = []
     found = []
@@ -30,8 +30,8 @@ def walk(*steps: list[ToolOutcome], seconds: float = 0.1) -> list[Verdict]:
 @pytest.mark.proves("S1-72")
 def test_the_same_call_with_the_same_result_is_warned_then_stopped() -> None:
     found = walk(*[[outcome("bash", "ls")]] * 10)
-    assert found[:3] == [Verdict.FINE] * 3 and found[3] is Verdict.WARN
-    assert found[4:7] == [Verdict.FINE] * 3 and found[7] is Verdict.BREAK
+    assert found[:3] == [LoopVerdict.FINE] * 3 and found[3] is LoopVerdict.WARN
+    assert found[4:7] == [LoopVerdict.FINE] * 3 and found[7] is LoopVerdict.BREAK
 
 
 @pytest.mark.parametrize("period", [2, 3])
@@ -39,14 +39,14 @@ def test_the_same_call_with_the_same_result_is_warned_then_stopped() -> None:
 def test_steps_that_alternate_are_a_loop(period: int) -> None:
     steps = [[outcome("bash", number)] for number in range(period)]
     found = walk(*islice(cycle(steps), LIMIT * period))
-    assert found.count(Verdict.WARN) == 1
-    assert found[-1] is Verdict.BREAK and Verdict.BREAK not in found[:-1]
+    assert found.count(LoopVerdict.WARN) == 1
+    assert found[-1] is LoopVerdict.BREAK and LoopVerdict.BREAK not in found[:-1]
 
 
 def test_nothing_new_in_any_order_is_a_loop() -> None:
     order = [0, 1, 2, 3, 4] + [3, 1, 4, 0, 2, 2, 0, 4, 1, 3, 0, 3, 1, 2, 4, 2, 1, 0, 4, 3, 4, 0, 1, 3]
     found = walk(*[[outcome("read_file", number)] for number in order])
-    assert found[-1] is Verdict.BREAK and Verdict.WARN in found
+    assert found[-1] is LoopVerdict.BREAK and LoopVerdict.WARN in found
 
 
 @pytest.mark.proves("S1-72")
@@ -55,9 +55,9 @@ def test_polling_is_no_loop() -> None:
     waiting = [[outcome("bash", "sleep 30; status", "pending")]] * 40
     subagents = [[outcome("async_task_result", "id", "running")]] * 40
     others = [[ToolOutcome(index=0, name="gather")]] * 40
-    assert set(walk(*changing)) == {Verdict.FINE}
-    assert set(walk(*waiting, seconds=WAITED_SECONDS)) == {Verdict.FINE}
-    assert set(walk(*subagents)) == set(walk(*others)) == {Verdict.FINE}
+    assert set(walk(*changing)) == {LoopVerdict.FINE}
+    assert set(walk(*waiting, seconds=WAITED_SECONDS)) == {LoopVerdict.FINE}
+    assert set(walk(*subagents)) == set(walk(*others)) == {LoopVerdict.FINE}
 
 
 def test_a_look_between_two_waits_is_no_loop() -> None:
@@ -65,12 +65,12 @@ def test_a_look_between_two_waits_is_no_loop() -> None:
     for _ in range(30):
         trail = extended(trail, [outcome("bash", "sleep 30")], 30, LIMIT)
         trail = extended(trail, [outcome("read_file", "log", "pending")], 0.1, LIMIT)
-        assert judge(trail, WARNING, LIMIT) is Verdict.FINE
+        assert judge(trail, WARNING, LIMIT) is LoopVerdict.FINE
 
 
 def test_calls_side_by_side_are_one_step_in_any_order() -> None:
     first, second = outcome("bash", 1), outcome("bash", 2)
-    assert walk(*[[first, second], [second, first]] * 4)[-1] is Verdict.BREAK
+    assert walk(*[[first, second], [second, first]] * 4)[-1] is LoopVerdict.BREAK
 
 
 @given(TOKENS)

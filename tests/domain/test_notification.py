@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.notification import Notice, Subject, new_secret, pauses, signature
+from domain.notification import Notice, NotificationSubject, new_secret, pauses, signature
 
 # the example that libraries of the convention test themselves with
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -35,7 +35,7 @@ def test_three_days_are_about_a_dozen_attempts() -> None:
     assert 10 <= len(pauses(72 * 3_600)) <= 15
 
 
-@pytest.mark.parametrize("type", [*Subject, "input_reminder", "input_escalated", "test", "of tomorrow"])
+@pytest.mark.parametrize("type", [*NotificationSubject, "input_reminder", "input_escalated", "test", "of tomorrow"])
 def test_every_notice_has_words(type: str) -> None:
     notice = Notice(type=type, timestamp="now", data={"title": "Count\n files", "task_id": "t"})
     assert notice.subject.endswith(": Count files") and "\n" not in notice.subject and notice.text

@@ -10,7 +10,7 @@ from activities.notifications.channels import channels
 from activities.notifications.channels.channel import Envelope, SendError
 from activities.notifications.channels.email import Email, MailServer
 from activities.tools.support.egress import Fetcher
-from domain.notification import Channel, Notice
+from domain.notification import ChannelName, Notice
 from tests.launch import free_port
 from tests.notifications.receivers import Mail, Receiver, smtp_receiver
 from tests.notifications.subscribers import Told
@@ -31,7 +31,7 @@ def envelope(target: str, type: str = "task_completed", **data: str) -> Envelope
 
 
 def test_every_channel_has_a_file_and_a_line() -> None:
-    assert set(channels(Fetcher(), None)) == set(Channel)
+    assert set(channels(Fetcher(), None)) == set(ChannelName)
 
 
 @pytest.mark.proves("S1-27")
@@ -88,7 +88,7 @@ async def test_an_email_without_encryption_is_not_sent_where_it_was_promised(mai
 async def test_what_goes_wrong_names_neither_address_nor_secret(receiver: Receiver) -> None:
     receiver.answers["/canary"] = ["500 Oh"]
     fetcher = Fetcher(["127.0.0.1"])
-    for kind in (Channel.WEBHOOK, Channel.SLACK, Channel.PUSH):
+    for kind in (ChannelName.WEBHOOK, ChannelName.SLACK, ChannelName.PUSH):
         with pytest.raises(SendError) as caught:
             await channels(fetcher, None)[kind].send(envelope(f"{receiver.url}/canary", title="x"))
         assert str(caught.value) == "It answered 500."

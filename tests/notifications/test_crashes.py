@@ -14,7 +14,7 @@ from tests.notifications.receivers import Receiver
 from tests.notifications.subscribers import Told
 from tests.stack import Stack, calls
 from tests.supervision.people import agent, ask, waiting
-from workflows.client import Door
+from workflows.client import WorkflowClient
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -75,5 +75,5 @@ async def test_a_delivery_that_was_ended_from_outside_is_taken_up_again(
     await told.stack.pool.execute(
         "UPDATE deliveries SET next_at = now() - interval '1 hour' WHERE id = $1", delivery["id"]
     )
-    await Door(told.stack.client, "errand").sweep()
+    await WorkflowClient(told.stack.client, "errand").sweep()
     await told.delivery(made, status="delivered", attempts=2)

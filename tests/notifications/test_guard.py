@@ -7,7 +7,7 @@ import pytest
 from activities.notifications.channels import channels
 from activities.notifications.channels.channel import Envelope, SendError
 from activities.tools.support.egress import Fetcher
-from domain.notification import Channel, Notice, new_secret
+from domain.notification import ChannelName, Notice, new_secret
 from domain.sessions.input_request import Kind
 from store.keys import Right
 from tests.activities.tools.test_egress import LITERALS, Recording, names
@@ -81,9 +81,9 @@ async def test_a_name_is_given_once_and_is_not_a_channels(told: Told) -> None:
     assert (reserved.status_code, reserved.json()["errors"][0]["pointer"]) == (422, "/name")
 
 
-@pytest.mark.parametrize("kind", [Channel.WEBHOOK, Channel.SLACK, Channel.PUSH])
+@pytest.mark.parametrize("kind", [ChannelName.WEBHOOK, ChannelName.SLACK, ChannelName.PUSH])
 @pytest.mark.parametrize("addresses", [["10.0.0.1"], ["93.184.216.34", "169.254.169.254"], ["::1"]])
-async def test_a_name_that_leads_inside_is_refused_when_it_is_told(kind: Channel, addresses: list[str]) -> None:
+async def test_a_name_that_leads_inside_is_refused_when_it_is_told(kind: ChannelName, addresses: list[str]) -> None:
     backend = Recording()
     fetcher = Fetcher(backend=backend, resolve=names({"rebind.test": addresses}), setting="ERRAND_NOTIFY_PRIVATE_HOSTS")
     with pytest.raises(SendError, match="ERRAND_NOTIFY_PRIVATE_HOSTS"):
@@ -91,8 +91,8 @@ async def test_a_name_that_leads_inside_is_refused_when_it_is_told(kind: Channel
     assert backend.connected == []
 
 
-@pytest.mark.parametrize("kind", [Channel.WEBHOOK, Channel.SLACK, Channel.PUSH])
-async def test_a_redirect_is_not_followed(kind: Channel) -> None:
+@pytest.mark.parametrize("kind", [ChannelName.WEBHOOK, ChannelName.SLACK, ChannelName.PUSH])
+async def test_a_redirect_is_not_followed(kind: ChannelName) -> None:
     backend = Recording([b"HTTP/1.1 307 Here\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n"])
     fetcher = Fetcher(backend=backend, resolve=names({"hooks.test": ["93.184.216.34"]}))
     with pytest.raises(SendError, match=r"It answered 307\."):

@@ -6,7 +6,7 @@ import pytest_asyncio
 
 from tests.launch import TESTER
 from tests.stack import Stack, eventually
-from workflows.client import Door
+from workflows.client import WorkflowClient
 
 SCHEMA = {"type": "object", "properties": {"port": {"type": "integer"}}, "required": ["port"]}
 
@@ -36,7 +36,7 @@ async def swept(stack: Stack, task_id: str) -> dict[str, Any]:
     """The task's record, once its content was removed."""
 
     async def look() -> dict[str, Any] | None:
-        await Door(stack.client, "errand").sweep()
+        await WorkflowClient(stack.client, "errand").sweep()
         record = await stack.record(task_id)
         return record if record["content_removed_at"] else None
 

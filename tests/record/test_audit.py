@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from domain.audit import Entry, link
+from domain.audit import AuditEntry, link
 from domain.ids import new_id
 from store import audit, keys
 from tests.stack import Stack, calls, steps
-from workflows.client import Door
+from workflows.client import WorkflowClient
 
 WRITE = ("write_file", {"path": "a.txt", "content": "one\n"})
 
@@ -46,7 +46,7 @@ async def test_a_task_leaves_a_chain_of_who_did_what(recorded: Stack) -> None:
     ]
     assert found[-1]["subject"] == "completed goal_reached"
     assert [entry["hash"] for entry in found[:-1]] == [entry["previous"] for entry in found[1:]]
-    assert all(link(Entry(**entry)) == entry["hash"] for entry in found)  # ours is the database's
+    assert all(link(AuditEntry(**entry)) == entry["hash"] for entry in found)  # ours is the database's
     output = (await recorded.result(task_id))["output"]
     assert found[-1]["digest"] == hashlib.sha256(output.encode()).hexdigest()
     submitted = await recorded.pool.fetchval(
@@ -110,7 +110,7 @@ async def test_a_misspelt_question_gets_no_answer(recorded: Stack, path: str) ->
 @pytest.mark.proves("S1-65")
 async def test_concurrent_writers_leave_whole_chains_that_are_sealed(recorded: Stack) -> None:
     await asyncio.gather(*(recorded.run(calls(*[WRITE] * 3)) for _ in range(4)))
-    await Door(recorded.client, "errand").sweep()
+    await WorkflowClient(recorded.client, "errand").sweep()
     said = (await recorded.http.get("/audit/verify")).json()
     assert said["intact"] and said["broken"] is None and said["chains"] > 4, said
     unsealed = "SELECT count(*) FROM audit_heads WHERE seq > sealed AND chain <> '' AND tenant = 'default'"

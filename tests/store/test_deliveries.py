@@ -5,7 +5,7 @@ from typing import Any
 
 from domain.events.events import MailboxUpdated, TaskCompleted
 from domain.ids import is_id, new_id
-from domain.notification import Delivery, DeliveryStatus, Subject
+from domain.notification import Delivery, DeliveryStatus, NotificationSubject
 from domain.sessions.session import Reason, SessionRef, Status, Usage
 from store import deliveries, events, notices, subscriptions
 from store.database import Pool
@@ -17,7 +17,13 @@ DONE = TaskCompleted(
 
 
 async def subscribed(pool: Pool) -> str:
-    wish = {"name": new_id(), "channel": "webhook", "target": "x", "events": list(Subject), "every_task": True}
+    wish = {
+        "name": new_id(),
+        "channel": "webhook",
+        "target": "x",
+        "events": list(NotificationSubject),
+        "every_task": True,
+    }
     made = await subscriptions.create(pool, "default", wish, "whsec_", "")
     assert made is not None
     return made.id

@@ -9,7 +9,7 @@ from temporalio.testing import TimeSkipper
 
 from tests.stack import Stack, calls, eventually, steps
 from tests.supervision.people import answer, ask, bash, output, plan, waiting
-from workflows.client import Door
+from workflows.client import WorkflowClient
 
 DAY = 86_400_000
 
@@ -68,7 +68,7 @@ async def test_an_answer_while_temporal_is_away_arrives_later(people: Stack) -> 
     await people.age(task_id)
 
     async def swept() -> bool:
-        await Door(people.client, "errand").sweep()
+        await WorkflowClient(people.client, "errand").sweep()
         return bool((await people.record(task_id))["status"] == "completed")
 
     await eventually(swept, what="the sweeper told the session of its answer")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from domain.sessions.input_request import Answered
+from domain.sessions.input_request import RequestAnswered
 from store import input_requests
 from store.keys import Right
 from tests.stack import Stack, calls, eventually, of_type, steps
@@ -170,7 +170,7 @@ async def test_the_session_itself_refuses_what_is_denied(people: Stack) -> None:
     document = {"tenant": "default", "id": request["id"], "session_id": task_id, "by": "nobody", "events": []}
     past = {"approved": True, "arguments": {"command": "rm -rf . ; touch past"}}
     await input_requests.answer(people.pool, {**document, "answer": json.dumps(past)})
-    await people.session(task_id).signal("answered", Answered(id=request["id"]))
+    await people.session(task_id).signal("answered", RequestAnswered(id=request["id"]))
     assert (await people.wait(task_id))["reason"] == "goal_reached"
     assert 'which the rules of this task forbid: deny bash "*"' in await output(people, task_id)
     assert not await exists(people, task_id, "past")

@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from domain.conversations.mailbox import Delivery
+from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.requests import (
     ChildDone,
     ConversationInput,
@@ -15,9 +15,9 @@ from domain.conversations.requests import (
     SessionDone,
     Taken,
 )
-from domain.conversations.state import ConversationState, Live, Thread, Waiting
+from domain.conversations.state import ConversationState, Live, Thread, WaitingMessage
 from domain.sessions.session import AgentRef, Limits, SessionInput, SessionRef, Status
-from workflows.conversation.router import MailRoom
+from workflows.conversation.router import OutcomeRouter
 from workflows.conversation.starter import SessionStarter
 from workflows.conversation.workflow import Conversation
 
@@ -40,7 +40,7 @@ class Row:
     thread: str
     spawned_by: str | None = None
     spawner: str | None = None
-    delivery: Delivery = Delivery.HOLD
+    delivery: DeliveryMode = DeliveryMode.HOLD
     blocking: bool = False
     live: bool = True
     committed: bool = False
@@ -116,11 +116,11 @@ class Store:
                     back.append(name)
             row.context.clear()
         mine = None
-        if row.spawned_by and row.spawner and row.delivery is not Delivery.EXPLICIT:
+        if row.spawned_by and row.spawner and row.delivery is not DeliveryMode.EXPLICIT:
             mine = f"mail-{row.id}"
             assert mine not in self.mail, "an outcome was written twice"
             self.mail[mine] = Mail(row.id, row.spawner, row.spawned_by if row.blocking else None)
-            if row.delivery is Delivery.WAKE and not row.blocking:
+            if row.delivery is DeliveryMode.WAKE and not row.blocking:
                 self.inbox[mine] = None
         return SessionDone(
             session_id=row.id,
@@ -144,7 +144,7 @@ class Store:
         for name, taker in self.inbox.items():
             if taker is None:
                 thread = state.threads[self.mail[name].thread]
-                thread.inbox.append(Waiting(id=name, outcome=True))
+                thread.inbox.append(WaitingMessage(id=name, outcome=True))
         return state
 
 
@@ -190,7 +190,7 @@ class PretendStarter(SessionStarter):
             row.spawned_by, row.delivery = before[-1].spawned_by, before[-1].delivery
         elif opening.document:
             row.spawned_by = opening.document if opening.parent_thread_id else None
-            row.delivery, row.blocking = opening.delivery or Delivery.HOLD, self.blocking_next
+            row.delivery, row.blocking = opening.delivery or DeliveryMode.HOLD, self.blocking_next
         row.inbox = [*mail, *(name for name in take if name not in mail)]
         thread = self._state.threads[opening.thread_id]
         self.store.threads.setdefault(opening.thread_id, thread.model_copy(deep=True))
@@ -250,5 +250,5 @@ def conversation(store: Store, state: ConversationState) -> Conversation:
     start = ConversationInput(tenant="t", conversation_id=ROOT, carried=state)
     made = Conversation(start)
     made.starter = PretendStarter(start, made.state, store)
-    made.mail = MailRoom(start, made.state, made.starter)
+    made.mail = OutcomeRouter(start, made.state, made.starter)
     return made

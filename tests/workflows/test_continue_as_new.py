@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from tests.own_worker import platform
 from tests.stack import Stack, of_type
-from workflows.client import Door
+from workflows.client import WorkflowClient
 
 SUGGEST = {"limit.historyCount.suggestContinueAsNew": "100"}  # instead of 4,096 events
 
@@ -36,7 +36,7 @@ async def runs(own: Stack, task_id: str) -> list[int]:
 @pytest.mark.proves("S1-05", "D13")
 async def test_steps_go_on_where_they_were(own: Stack) -> None:
     task_id = await own.submit("[[script:count n=30]]")
-    await Door(own.client, own.settings.task_queue).reopen("default", task_id)
+    await WorkflowClient(own.client, own.settings.task_queue).reopen("default", task_id)
     record = await own.wait(task_id)
     usage = record["usage"]
     assert (record["reason"], record["progress"]["step"]) == ("goal_reached", 31)

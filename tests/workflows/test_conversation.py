@@ -12,7 +12,7 @@ from domain.sessions.session import Reason
 from domain.sessions.step import StopRequest
 from store import sessions
 from tests.stack import Stack, calls, eventually
-from workflows.client import Door
+from workflows.client import WorkflowClient
 
 
 async def status(stack: Stack, task_id: str) -> WorkflowExecutionStatus | None:
@@ -20,7 +20,7 @@ async def status(stack: Stack, task_id: str) -> WorkflowExecutionStatus | None:
 
 
 async def opened(stack: Stack, task_id: str) -> None:
-    await Door(stack.client, stack.settings.task_queue).reopen("default", task_id)
+    await WorkflowClient(stack.client, stack.settings.task_queue).reopen("default", task_id)
 
 
 async def closes(stack: Stack, task_id: str) -> None:
@@ -65,7 +65,7 @@ async def test_a_repeated_start_changes_nothing(stack: Stack) -> None:
     task_id = record["task_id"]
     row = await sessions.get(stack.pool, "default", task_id)
     assert row is not None
-    door = Door(stack.client, stack.settings.task_queue)
+    door = WorkflowClient(stack.client, stack.settings.task_queue)
     for _ in range(2):
         assert await door.start(row.workflow_input())
         assert await door.submit(row.workflow_input(), new_id(), task_id)

@@ -15,15 +15,17 @@ from hypothesis.stateful import (
 )
 from temporalio.exceptions import ApplicationError
 
-from domain.conversations.delegation import Door
-from domain.conversations.mailbox import Delivery
+from domain.conversations.delegation import DelegationTool
+from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.requests import CallRef, Fire, SessionDone, Spawn, SpawnChild, StartSession
 from domain.conversations.state import ConversationState
 from tests.workflows.pretend import ROOT, PretendStarter, Row, Store, conversation, run, session_input
 from workflows.conversation.spawning import spawn_children
 
-DOORS = st.sampled_from([Door.ASYNC_DELEGATE, Door.ASYNC_TASK, Door.ASYNC_TASK, Door.TASK])
-DELIVERIES = st.sampled_from([Delivery.HOLD, Delivery.WAKE, Delivery.WAKE, Delivery.EXPLICIT])
+DOORS = st.sampled_from(
+    [DelegationTool.ASYNC_DELEGATE, DelegationTool.ASYNC_TASK, DelegationTool.ASYNC_TASK, DelegationTool.TASK]
+)
+DELIVERIES = st.sampled_from([DeliveryMode.HOLD, DeliveryMode.WAKE, DeliveryMode.WAKE, DeliveryMode.EXPLICIT])
 
 
 class Mailroom(RuleBasedStateMachine):
@@ -67,7 +69,7 @@ class Mailroom(RuleBasedStateMachine):
 
     @precondition(lambda self: self._live())
     @rule(data=st.data(), door=DOORS, delivery=DELIVERIES, name=st.sampled_from("ab"))
-    def spawn(self, data: st.DataObject, door: Door, delivery: Delivery, name: str) -> None:
+    def spawn(self, data: st.DataObject, door: DelegationTool, delivery: DeliveryMode, name: str) -> None:
         parent = data.draw(st.sampled_from(self._live()))
         child = SpawnChild(
             session_id=self._new("c"),
@@ -87,7 +89,7 @@ class Mailroom(RuleBasedStateMachine):
         )
         starter = self.conversation.starter
         assert isinstance(starter, PretendStarter)
-        starter.blocking_next = door is Door.TASK
+        starter.blocking_next = door is DelegationTool.TASK
         [answer] = run(spawn_children(self.conversation.state, starter, spawn)).answers
         starter.blocking_next = False
         assert (answer.error is None) == (child.session_id in self.store.sessions)
@@ -205,7 +207,7 @@ class Mailroom(RuleBasedStateMachine):
             self.words.append(self.store.finish(row, committed=True))
         assert not self._live()
         for row in self.store.sessions.values():
-            if row.spawned_by and row.delivery is not Delivery.EXPLICIT:
+            if row.spawned_by and row.delivery is not DeliveryMode.EXPLICIT:
                 mail = self.store.mail[f"mail-{row.id}"]
                 waits = mail.thread == ROOT and f"mail-{row.id}" in self.store.held()
                 assert mail.delivered_to or waits or mail.given_back, f"the outcome of {row.id} is lost"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from domain.conversations.delegation import Door
+from domain.conversations.delegation import DelegationTool
 from domain.conversations.requests import CallRef, OpenBatch, OpenedBatch, Spawn, SpawnChild
 from domain.conversations.state import ConversationState, Live, Thread
 from tests.workflows.pretend import ROOT, PretendStarter, Row, Store, conversation, run
@@ -30,7 +30,7 @@ def test_a_child_that_is_waited_for_is_stopped_if_its_parent_ended_meanwhile() -
         store.sessions["s1"] = Row("s1", ROOT)
         starter = MeanwhileEnded(made.start, made.state, store)
         starter.told, starter.blocking_next = [], blocking
-        door = Door.TASK if blocking else Door.ASYNC_TASK
+        door = DelegationTool.TASK if blocking else DelegationTool.ASYNC_TASK
         child = SpawnChild(session_id="c1", door=door, name="a", prompt=CallRef(node="n", index=0), document="s1")
         spawn = Spawn(request_id="r", spawned_by="s1", thread=ROOT, children=[child], max_depth=1, max_children=5)
         [answer] = run(spawn_children(made.state, starter, spawn)).answers

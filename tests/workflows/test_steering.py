@@ -6,9 +6,9 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from domain.conversations.requests import StartSession, Steer
-from domain.conversations.state import ConversationState, Waiting
+from domain.conversations.state import ConversationState, WaitingMessage
 from tests.workflows.pretend import ROOT, PretendStarter, Row, Store, conversation, run, session_input
-from workflows.conversation.router import MailRoom
+from workflows.conversation.router import OutcomeRouter
 from workflows.conversation.workflow import Conversation
 
 
@@ -16,7 +16,7 @@ class Ending(PretendStarter):
     """The session's last word comes while it is being told."""
 
     told: list[str]
-    mail: MailRoom
+    mail: OutcomeRouter
 
     async def tell(self, session_id: str, name: str, message: Any) -> None:
         self.told.append(session_id)
@@ -29,7 +29,7 @@ def talk() -> tuple[Conversation, Ending]:
     store = Store()
     made = conversation(store, ConversationState())
     starter = Ending(made.start, made.state, store)
-    made.starter, made.mail = starter, MailRoom(made.start, made.state, starter)
+    made.starter, made.mail = starter, OutcomeRouter(made.start, made.state, starter)
     starter.told, starter.mail = [], made.mail
     assert store.accept(Row("first", ROOT), [], []) is None
     submission = StartSession.model_construct(
@@ -54,7 +54,7 @@ def test_a_word_to_one_that_ends_meanwhile() -> None:
 def test_what_waits_is_told_to_somebody() -> None:
     """Two words are told again; the session ends after the first, and the second is not told to nobody."""
     made, starter = talk()
-    made.state.threads[ROOT].inbox += [Waiting(id="one"), Waiting(id="two")]
+    made.state.threads[ROOT].inbox += [WaitingMessage(id="one"), WaitingMessage(id="two")]
     starter.store.inbox |= {"one": None, "two": None}
     run(made.mail._resume(ROOT))
     assert starter.told == ["first", "first"]

@@ -62,7 +62,7 @@ def test_nothing_is_registered_that_no_workflow_calls(registered: dict[str, _Def
 
 
 def test_all_names_every_step_of_the_module() -> None:
-    declared = [value for value in vars(steps).values() if isinstance(value, steps.Step)]
+    declared = [value for value in vars(steps).values() if isinstance(value, steps.ActivityCall)]
     assert declared == steps.ALL
     assert (steps.RUN_TOOL.takes, steps.RUN_TOOL.gives) == (ToolRequest, ToolOutcome)
 

@@ -12,7 +12,7 @@ import pytest
 from temporalio.service import RPCError
 
 from tests.stack import Stack, calls, eventually, of_type
-from workflows.client import Door
+from workflows.client import WorkflowClient
 
 HANGS = "[[script:say words=30]] [[fault:hang after=6]]"
 
@@ -100,7 +100,7 @@ async def test_temporals_own_cancel_is_a_cancel(stack: Stack) -> None:
 @pytest.mark.proves("S1-18")
 async def test_temporals_own_cancel_loses_no_ending_that_is_under_way(stack: Stack) -> None:
     """A farewell, or another cancel: the button in the Web UI may be pressed at any moment."""
-    door = Door(stack.client, stack.settings.task_queue)
+    door = WorkflowClient(stack.client, stack.settings.task_queue)
 
     async def in_the_farewell() -> str:
         task_id = await stack.submit("[[script:forever]] [[fault:hang at=2 after=1]]", config={"max_steps": 1})

@@ -3,9 +3,9 @@
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from domain.conversations.mailbox import Delivery
+from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.requests import ChildDone, ConversationInput, OpenSession, SessionDone, Taken
-from domain.conversations.state import ConversationState, Live, Waiting
+from domain.conversations.state import ConversationState, Live, WaitingMessage
 from domain.ids import derive_id
 from workflows.conversation.spawning import PARENT_ENDED
 from workflows.conversation.starter import SessionStarter
@@ -14,7 +14,7 @@ REMEMBERED = 1_000  # delivered ids; beyond that the rows know
 MOST_PENDING = 1_000  # in state; the rest waits in the store
 
 
-class MailRoom:
+class OutcomeRouter:
     def __init__(self, start: ConversationInput, state: ConversationState, starter: SessionStarter) -> None:
         self._start = start
         self._state = state
@@ -102,10 +102,10 @@ class MailRoom:
         if done.mail is not None and not live.blocking:
             if done.mail in self._state.delivered or done.mail in self._state.pending:
                 pass  # read before its own word of it came, and perhaps given back since
-            elif live.delivery is Delivery.WAKE and not done.held:
+            elif live.delivery is DeliveryMode.WAKE and not done.held:
                 mail = done.mail
                 self.todo.append(lambda: self.deliver(spawner, mail, outcome=True))
-            elif live.delivery is not Delivery.EXPLICIT and self._state.threads[spawner].parent is None:
+            elif live.delivery is not DeliveryMode.EXPLICIT and self._state.threads[spawner].parent is None:
                 self._state.pending = [*self._state.pending, done.mail][-MOST_PENDING:]
         if recipient is not None:
             if recipient not in self._ended:
@@ -124,7 +124,7 @@ class MailRoom:
             return
         if any(waiting.id == message for waiting in thread.inbox) or message in self._state.delivered:
             return
-        waiting = Waiting(id=message, outcome=outcome)
+        waiting = WaitingMessage(id=message, outcome=outcome)
         thread.inbox.append(waiting)
         if thread.live is not None:
             await self._starter.tell(thread.live, "message", Taken(id=waiting.id))

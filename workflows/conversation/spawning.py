@@ -1,7 +1,7 @@
 """Spawning: which children of a step may start, on which thread, and how their outcomes will come home."""
 
-from domain.conversations.delegation import Door
-from domain.conversations.mailbox import Delivery
+from domain.conversations.delegation import DelegationTool
+from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.requests import OpenSession, Spawn, SpawnAnswer, SpawnAnswers, SpawnChild
 from domain.conversations.state import ConversationState, Thread
 from domain.sessions.session import Reason
@@ -34,7 +34,9 @@ async def spawn_children(state: ConversationState, starter: SessionStarter, spaw
         if known is None:
             state.threads[thread_id] = Thread(parent=spawn.thread, name=_thread_name(child), depth=parent.depth + 1)
         # only the root can be fired: a deeper spawner must be woken
-        delivery = Delivery.WAKE if parent.parent is not None and child.delivery is Delivery.HOLD else child.delivery
+        delivery = (
+            DeliveryMode.WAKE if parent.parent is not None and child.delivery is DeliveryMode.HOLD else child.delivery
+        )
         openings.append(
             OpenSession(
                 session_id=child.session_id,
@@ -68,7 +70,7 @@ async def spawn_children(state: ConversationState, starter: SessionStarter, spaw
 def _thread_of(state: ConversationState, spawn: Spawn, child: SpawnChild) -> str:
     if child.thread is not None:
         return child.thread
-    if child.door is Door.ASYNC_DELEGATE:
+    if child.door is DelegationTool.ASYNC_DELEGATE:
         for thread_id, thread in state.threads.items():
             if thread.parent == spawn.thread and thread.name == child.name:
                 return thread_id
@@ -76,7 +78,7 @@ def _thread_of(state: ConversationState, spawn: Spawn, child: SpawnChild) -> str
 
 
 def _thread_name(child: SpawnChild) -> str:
-    return child.name if child.door is Door.ASYNC_DELEGATE else child.session_id
+    return child.name if child.door is DelegationTool.ASYNC_DELEGATE else child.session_id
 
 
 def _refusal(state: ConversationState, spawn: Spawn, parent: Thread, active: int) -> str | None:

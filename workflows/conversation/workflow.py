@@ -17,7 +17,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from domain.conversations.requests import (
-    Claim,
+    ClaimOutcomes,
     ConversationInput,
     ConversationRef,
     Delivered,
@@ -34,7 +34,7 @@ from domain.conversations.requests import (
 )
 from domain.conversations.state import ConversationState, Thread
 from workflows import activity_calls as steps
-from workflows.conversation.router import MailRoom
+from workflows.conversation.router import OutcomeRouter
 from workflows.conversation.spawning import spawn_children
 from workflows.conversation.starter import SessionStarter
 from workflows.ui import conversation_details
@@ -49,7 +49,7 @@ class Conversation:
         self.start = start
         self.state = start.carried or ConversationState()
         self.starter = SessionStarter(start, self.state)
-        self.mail = MailRoom(start, self.state, self.starter)
+        self.mail = OutcomeRouter(start, self.state, self.starter)
         self.ready = start.carried is not None
         self.turn = asyncio.Lock()
         self.early: list[SessionDone] = []  # words that came before the state was known
@@ -116,7 +116,7 @@ class Conversation:
         return await self._once(spawn.request_id, SpawnAnswers, lambda: spawn_children(self.state, self.starter, spawn))
 
     @workflow.update(description="Consume outcomes by reading them.")
-    async def claim(self, claim: Claim) -> None:
+    async def claim(self, claim: ClaimOutcomes) -> None:
         async with self._in_turn():
             await self.mail.withdraw(claim.mail, claim.by)
             await steps.record_delivery(

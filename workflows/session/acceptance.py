@@ -6,10 +6,10 @@ from temporalio.exceptions import ActivityError
 from domain.sessions.acceptance import CheckAcceptance
 from domain.sessions.session import Line, Reason
 from workflows import activity_calls as steps
-from workflows.session.context import Ending, Running, cause
+from workflows.session.context import Ending, SessionContext, cause
 
 
-async def met(session: Running, line: Line) -> bool:
+async def met(session: SessionContext, line: Line) -> bool:
     """Whether the session may complete; if not, what is missing waits in its inbox. It has a few chances."""
     state = session.state
     state.acceptance_round += 1

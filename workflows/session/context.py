@@ -9,7 +9,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from domain.conversations.requests import ChildDone, Promote, Taken
-from domain.sessions.input_request import Answered
+from domain.sessions.input_request import RequestAnswered
 from domain.sessions.session import LIMIT_REASONS, Line, Reason, SessionInput
 from domain.sessions.step import StopRequest
 
@@ -34,7 +34,7 @@ class Ending(Exception):
         self.reason, self.error_type, self.error = reason, error_type, error
 
 
-class Running:
+class SessionContext:
     def __init__(self, start: SessionInput) -> None:
         self.start = start
         self.state = start.carried or start.first_state()
@@ -126,7 +126,7 @@ class Running:
             self.state.ended = [*self.state.ended, *ended][-MOST_HEARD:]
             self.state.waking = [waking for waking in self.state.waking if waking not in ended]
         elif name == "answered":
-            self.state.answered = [*self.state.answered, convert(payload, Answered).id][-MOST_HEARD:]
+            self.state.answered = [*self.state.answered, convert(payload, RequestAnswered).id][-MOST_HEARD:]
         elif name == "promoted":
             self.promoted.add(convert(payload, Promote).session_id)
         elif name == "stop":

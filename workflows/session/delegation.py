@@ -6,13 +6,13 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from domain.conversations.delegation import Begun, DelegationCall, Door, Settle
+from domain.conversations.delegation import Begun, DelegationCall, DelegationTool, Settle
 from domain.sessions.session import Line
 from domain.sessions.step import ModelReply, ToolCall, ToolOutcome
 from workflows import activity_calls as steps
-from workflows.session.context import Ending, Running, all_of, cause
+from workflows.session.context import Ending, SessionContext, all_of, cause
 
-DOORS = frozenset(Door)
+DOORS = frozenset(DelegationTool)
 
 
 def is_delegation(call: ToolCall) -> bool:
@@ -20,11 +20,11 @@ def is_delegation(call: ToolCall) -> bool:
 
 
 # handed in: importing each other would, in the workflow sandbox, bring in a second copy of the loop and its exceptions
-RunLine = Callable[[Running, Line], Awaitable[Ending | None]]
+RunLine = Callable[[SessionContext, Line], Awaitable[Ending | None]]
 
 
 async def delegate(
-    session: Running, line: Line, reply: ModelReply, calls: list[ToolCall], run_line: RunLine
+    session: SessionContext, line: Line, reply: ModelReply, calls: list[ToolCall], run_line: RunLine
 ) -> list[ToolOutcome]:
     """One activity begins all delegations of a step, then each is waited for as its door demands."""
     call = DelegationCall(
@@ -49,7 +49,7 @@ async def delegate(
     return await all_of([_follow(session, line, reply.head, begun, run_line) for begun in batch.calls])
 
 
-async def _follow(session: Running, line: Line, node: str, begun: Begun, run_line: RunLine) -> ToolOutcome:
+async def _follow(session: SessionContext, line: Line, node: str, begun: Begun, run_line: RunLine) -> ToolOutcome:
     if begun.wakes and begun.child and begun.child not in session.state.ended:  # it may have been quick
         session.state.waking.append(begun.child)
     if begun.settled is not None:
@@ -62,9 +62,9 @@ async def _follow(session: Running, line: Line, node: str, begun: Begun, run_lin
         step=line.step,
         child=begun.child,
     )
-    if begun.door is Door.DELEGATE:
+    if begun.door is DelegationTool.DELEGATE:
         settle = await _run_inline(session, line, begun, settle, run_line)
-    elif begun.door is Door.TASK and begun.child is not None:
+    elif begun.door is DelegationTool.TASK and begun.child is not None:
         child = begun.child
         await workflow.wait_condition(
             lambda: child in session.state.ended or child in session.promoted or session.stopping is not None
@@ -80,7 +80,7 @@ async def _follow(session: Running, line: Line, node: str, begun: Begun, run_lin
         return ToolOutcome(index=begun.index, name=begun.door, state="unknown", preview=cause(error)[1][:160])
 
 
-async def _run_inline(session: Running, line: Line, begun: Begun, settle: Settle, run_line: RunLine) -> Settle:
+async def _run_inline(session: SessionContext, line: Line, begun: Begun, settle: Settle, run_line: RunLine) -> Settle:
     """The same loop, over a line of its own: its calls are activities of this session and count on its limits."""
     assert begun.agent is not None
     inner = Line(
@@ -101,7 +101,7 @@ async def _run_inline(session: Running, line: Line, begun: Begun, settle: Settle
     return settle
 
 
-async def _gather(session: Running, begun: Begun) -> None:
+async def _gather(session: SessionContext, begun: Begun) -> None:
     """A bounded wait; when it runs out nothing is cancelled, and the answer lists what still runs."""
 
     def enough() -> bool:

@@ -19,12 +19,14 @@ from domain.sessions.input_request import (
 from domain.sessions.session import Line, Reason
 from domain.sessions.step import StopRequest, ToolCall, ToolOutcome
 from workflows import activity_calls as steps
-from workflows.session.context import Ending, Running, Stopped, cause
+from workflows.session.context import Ending, SessionContext, Stopped, cause
 
 T = TypeVar("T")
 
 
-async def ask(session: Running, line: Line, kind: Kind, node: str, index: int, words: str) -> SettledRequest | None:
+async def ask(
+    session: SessionContext, line: Line, kind: Kind, node: str, index: int, words: str
+) -> SettledRequest | None:
     """Open a request, wait for its answer or its deadline, and settle it. None: nobody was asked, as the model is told.
 
     If the session is stopped meanwhile, its end withdraws the request.
@@ -62,7 +64,7 @@ async def ask(session: Running, line: Line, kind: Kind, node: str, index: int, w
     return settled
 
 
-async def _done(session: Running, handle: "workflow.ActivityHandle[T]") -> T:
+async def _done(session: SessionContext, handle: "workflow.ActivityHandle[T]") -> T:
     try:
         result = await session.wait(handle)
     except ActivityError as error:
@@ -72,7 +74,7 @@ async def _done(session: Running, handle: "workflow.ActivityHandle[T]") -> T:
     return result
 
 
-async def _answered(session: Running, request_id: str, opened: OpenedRequest, kind: Kind) -> None:
+async def _answered(session: SessionContext, request_id: str, opened: OpenedRequest, kind: Kind) -> None:
     for moment, escalate in opened.nudges():
         if await _heard(session, request_id, moment, f"{'escalation' if escalate else 'reminder'} · {kind}"):
             return
@@ -81,7 +83,7 @@ async def _answered(session: Running, request_id: str, opened: OpenedRequest, ki
     await _heard(session, request_id, opened.deadline, f"input deadline · {kind}")
 
 
-async def _heard(session: Running, request_id: str, until: datetime, summary: str) -> bool:
+async def _heard(session: SessionContext, request_id: str, until: datetime, summary: str) -> bool:
     """False: it was not answered in time. At the deadline, settling finds it open and lets it expire."""
     try:
         await workflow.wait_condition(
@@ -94,7 +96,7 @@ async def _heard(session: Running, request_id: str, until: datetime, summary: st
     return True
 
 
-async def answer_call(session: Running, line: Line, node: str, call: ToolCall, kind: Kind) -> ToolOutcome:
+async def answer_call(session: SessionContext, line: Line, node: str, call: ToolCall, kind: Kind) -> ToolOutcome:
     """A call whose result comes from outside: the answer to a question, or what an external tool returned."""
     settled = await ask(session, line, kind, node, call.index, call.preview)
     if settled is None:
@@ -105,13 +107,13 @@ async def answer_call(session: Running, line: Line, node: str, call: ToolCall, k
     )
 
 
-async def approve_tool(session: Running, line: Line, node: str, call: ToolCall) -> str | None:
+async def approve_tool(session: SessionContext, line: Line, node: str, call: ToolCall) -> str | None:
     """The id of the approval with which the call may run; None: it was denied, and the model is told why."""
     settled = await ask(session, line, Kind.TOOL_APPROVAL, node, call.index, f"approve {call.name}: {call.preview}")
     return derive_id(node, Kind.TOOL_APPROVAL, call.index) if settled and settled.approved else None
 
 
-async def ask_variables(session: Running, line: Line) -> None:
+async def ask_variables(session: SessionContext, line: Line) -> None:
     """Before the first step, all values at once that the agent cannot begin without."""
     node = session.start.ref.session_id  # there is no message yet that it could be about
     settled = await ask(session, line, Kind.MISSING_VARIABLES, node, 0, "missing variables")
@@ -120,7 +122,7 @@ async def ask_variables(session: Running, line: Line) -> None:
     line.note = "\n\n".join(note for note in (line.note, settled.note) if note) or None
 
 
-async def approve_plan(session: Running, line: Line, node: str) -> None:
+async def approve_plan(session: SessionContext, line: Line, node: str) -> None:
     """Nothing with an effect runs before this; a rejection leads to another plan."""
     settled = await ask(session, line, Kind.PLAN_APPROVAL, node, 0, "approve the plan")
     assert settled is not None  # only questions are refused

@@ -5,7 +5,7 @@ from datetime import timedelta
 from domain.limits import loops as loop_detection
 from domain.sessions.session import Line, Reason
 from domain.sessions.step import Effect, ToolCall, ToolOutcome
-from workflows.session.context import Ending, Running
+from workflows.session.context import Ending, SessionContext
 
 OVER_LIMIT = "This session may not make so many tool calls. This one was not run."
 DENIED = "The rules of this task denied {} calls; whoever goes on trying is not going to get further."
@@ -19,7 +19,7 @@ def refused(call: ToolCall, why: str) -> ToolCall:
     )
 
 
-def within_limit(session: Running, calls: list[ToolCall]) -> list[ToolCall]:
+def within_limit(session: SessionContext, calls: list[ToolCall]) -> list[ToolCall]:
     """What the limit of tool calls does not allow is refused, and the session ends after this step."""
     most = session.start.limits.tool_calls
     if most is None:
@@ -30,7 +30,7 @@ def within_limit(session: Running, calls: list[ToolCall]) -> list[ToolCall]:
     return [*calls[:left], *(refused(call, OVER_LIMIT) for call in calls[left:])]
 
 
-def count(session: Running, outcomes: list[ToolOutcome], calls: list[ToolCall]) -> None:
+def count(session: SessionContext, outcomes: list[ToolOutcome], calls: list[ToolCall]) -> None:
     state, over = session.state, sum(call.refusal == OVER_LIMIT for call in calls)
     state.usage.tool_invocations += len(outcomes) - over
     state.failed_calls += sum(outcome.state != "ok" for outcome in outcomes) - over
@@ -43,10 +43,10 @@ def count(session: Running, outcomes: list[ToolOutcome], calls: list[ToolCall]) 
         session.spent = Ending(Reason.TREE_BUDGET, "tree_budget", TREE_SPENT)
 
 
-def goes_in_circles(session: Running, line: Line, outcomes: list[ToolOutcome], took: timedelta) -> bool:
+def goes_in_circles(session: SessionContext, line: Line, outcomes: list[ToolOutcome], took: timedelta) -> bool:
     limits = session.start.limits
     line.trail = loop_detection.extended(line.trail, outcomes, took.total_seconds(), limits.repeats)
     verdict = loop_detection.judge(line.trail, limits.repeats_warning, limits.repeats)
-    if verdict is loop_detection.Verdict.WARN:
+    if verdict is loop_detection.LoopVerdict.WARN:
         line.note = "\n\n".join(filter(None, [line.note, loop_detection.WARNING]))
-    return verdict is loop_detection.Verdict.BREAK
+    return verdict is loop_detection.LoopVerdict.BREAK

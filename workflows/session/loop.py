@@ -17,7 +17,7 @@ from workflows import activity_calls as steps
 from workflows.session import acceptance, delegation
 from workflows.session import input_requests as asking
 from workflows.session import limits as bounds
-from workflows.session.context import Ending, Running, Stopped, all_of, cause
+from workflows.session.context import Ending, SessionContext, Stopped, all_of, cause
 from workflows.ui import current_details, step_result
 
 NOT_APPROVED = (
@@ -25,7 +25,7 @@ NOT_APPROVED = (
 )
 
 
-async def run_line(session: Running, line: Line) -> Ending | None:
+async def run_line(session: SessionContext, line: Line) -> Ending | None:
     """Runs until the line must end; None means: continue as new at this quiet point."""
     state = session.state
     while True:
@@ -63,7 +63,7 @@ async def run_line(session: Running, line: Line) -> Ending | None:
         workflow.set_current_details(current_details(session.start, state, outcomes))
 
 
-async def _done(session: Running, line: Line, reply: ModelReply) -> bool:
+async def _done(session: SessionContext, line: Line, reply: ModelReply) -> bool:
     """An answer is the end once nothing is left to hear, and what was asked for holds; of a line inside, at once."""
     if reply.goes_on:
         return False
@@ -75,7 +75,7 @@ async def _done(session: Running, line: Line, reply: ModelReply) -> bool:
 
 
 async def think(
-    session: Running, line: Line, purpose: Purpose, take: list[str] | None = None, note: str | None = None
+    session: SessionContext, line: Line, purpose: Purpose, take: list[str] | None = None, note: str | None = None
 ) -> ModelReply:
     """Ask the model; a context that no longer fits is compacted, a model that is away gives way to its fallback."""
     compacted = purpose is not Purpose.TURN
@@ -114,7 +114,7 @@ async def think(
         return reply
 
 
-def model_call(session: Running, line: Line, purpose: Purpose, **extra: Any) -> ModelCall:
+def model_call(session: SessionContext, line: Line, purpose: Purpose, **extra: Any) -> ModelCall:
     return ModelCall(
         ref=session.start.ref,
         agent=line.agent,
@@ -136,7 +136,7 @@ def model_call(session: Running, line: Line, purpose: Purpose, **extra: Any) -> 
     )
 
 
-async def act(session: Running, line: Line, reply: ModelReply) -> list[ToolOutcome]:
+async def act(session: SessionContext, line: Line, reply: ModelReply) -> list[ToolOutcome]:
     """Run the calls of one reply side by side; their results wait in the store for the next model call."""
     if blocked := next((call for call in reply.calls if call.name == "ask_user" and call.refusal), None):
         raise Ending(Reason.NEEDS_INPUT, "needs_input", blocked.preview)
@@ -157,7 +157,7 @@ async def act(session: Running, line: Line, reply: ModelReply) -> list[ToolOutco
     return sorted(outcomes, key=lambda outcome: outcome.index)
 
 
-async def _outcomes(session: Running, line: Line, reply: ModelReply) -> list[ToolOutcome]:
+async def _outcomes(session: SessionContext, line: Line, reply: ModelReply) -> list[ToolOutcome]:
     deeds = [
         _listed(run_tool(session, line, reply.head, call)) for call in reply.calls if not delegation.is_delegation(call)
     ]
@@ -168,11 +168,11 @@ async def _listed(deed: Coroutine[Any, Any, ToolOutcome]) -> list[ToolOutcome]:
     return [await deed]
 
 
-def _withheld(session: Running, call: ToolCall) -> bool:
+def _withheld(session: SessionContext, call: ToolCall) -> bool:
     return session.plan_awaits_approval and call.effect is not Effect.READ and call.name not in TALKING
 
 
-async def _hand_on(session: Running, line: Line, reply: ModelReply) -> list[ToolOutcome]:
+async def _hand_on(session: SessionContext, line: Line, reply: ModelReply) -> list[ToolOutcome]:
     """The delegations of a reply begin together, as far as they may begin at all."""
     calls = [call for call in reply.calls if delegation.is_delegation(call)]
     refused = [call for call in calls if _withheld(session, call)]
@@ -189,7 +189,7 @@ def _denied(call: ToolCall) -> ToolOutcome:
     return ToolOutcome(index=call.index, name=call.name, state="failed", preview="denied by a person", denied=True)
 
 
-async def run_tool(session: Running, line: Line, node: str, call: ToolCall) -> ToolOutcome:
+async def run_tool(session: SessionContext, line: Line, node: str, call: ToolCall) -> ToolOutcome:
     approval = None
     if call.name == "ask_user" and call.activity == steps.OPEN_REQUEST.name:
         return await asking.answer_call(session, line, node, call, Kind.CLARIFICATION)
@@ -226,7 +226,7 @@ async def run_tool(session: Running, line: Line, node: str, call: ToolCall) -> T
         return ToolOutcome(index=call.index, name=call.name, state="unknown", preview=cause(error)[1][:160])
 
 
-async def _called(session: Running, request: ToolRequest, call: ToolCall) -> ToolOutcome:
+async def _called(session: SessionContext, request: ToolRequest, call: ToolCall) -> ToolOutcome:
     if call.quick and workflow.patched(steps.ON_THE_SPOT):
         try:
             return await session.wait(steps.run_quick_tool(request, call), tool=True)

@@ -14,7 +14,7 @@ from domain.sessions.session import LIMIT_REASONS, Reason, SessionInput, Session
 from domain.sessions.step import Finish, Finished, Purpose, StopRequest
 from workflows import activity_calls as steps
 from workflows.attributes import STATUS
-from workflows.session.context import Ending, Running, Stopped, cause
+from workflows.session.context import Ending, SessionContext, Stopped, cause
 from workflows.session.input_requests import ask_variables
 from workflows.session.loop import model_call, run_line
 from workflows.ui import current_details
@@ -24,7 +24,7 @@ from workflows.ui import current_details
 class Session:
     @workflow.init
     def __init__(self, start: SessionInput) -> None:
-        self.running = Running(start)
+        self.running = SessionContext(start)
 
     @workflow.run
     async def run(self, start: SessionInput) -> SessionResult:

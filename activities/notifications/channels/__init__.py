@@ -6,13 +6,13 @@ from activities.notifications.channels.push import Push
 from activities.notifications.channels.slack import Slack
 from activities.notifications.channels.webhook import Webhook
 from activities.tools.support.egress import Fetcher
-from domain.notification import Channel as Kind
+from domain.notification import ChannelName
 
 
-def channels(fetcher: Fetcher, mail: MailServer | None) -> dict[Kind, Channel]:
+def channels(fetcher: Fetcher, mail: MailServer | None) -> dict[ChannelName, Channel]:
     return {
-        Kind.WEBHOOK: Webhook(fetcher),
-        Kind.SLACK: Slack(fetcher),
-        Kind.EMAIL: Email(mail),
-        Kind.PUSH: Push(fetcher),
+        ChannelName.WEBHOOK: Webhook(fetcher),
+        ChannelName.SLACK: Slack(fetcher),
+        ChannelName.EMAIL: Email(mail),
+        ChannelName.PUSH: Push(fetcher),
     }

@@ -6,7 +6,7 @@ from itertools import islice
 from pydantic import BaseModel, ConfigDict, Field
 
 from activities.tools.support.output import clean
-from activities.tools.support.paths import Entry, Workspace
+from activities.tools.support.paths import DirectoryEntry, Workspace
 from activities.tools.tool import Tool, ToolContext, ToolResult
 from domain.policy.subjects import PathError, Subject, SubjectKind
 from domain.sessions.step import Effect
@@ -37,7 +37,7 @@ async def run(input: Input, context: ToolContext) -> ToolResult:
     return ToolResult(clean("\n".join(lines)))
 
 
-def _line(entry: Entry) -> str:
+def _line(entry: DirectoryEntry) -> str:
     name = entry.path.replace("\n", "\\n")
     if entry.kind == "folder":
         return f"{name}/"

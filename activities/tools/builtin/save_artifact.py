@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from activities.tools.support.output import clean
 from activities.tools.support.paths import Workspace
-from activities.tools.tool import Artifact, Tool, ToolContext, ToolResult
+from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult
 from domain.policy.subjects import PathError, Subject, SubjectKind
 from domain.sessions.effects import EffectKind
 from domain.sessions.step import Effect
@@ -40,7 +40,7 @@ async def run(input: Input, context: ToolContext) -> ToolResult:
         return ToolResult(str(error), failed=True)
     if len(content) > _LARGEST:
         return ToolResult(f"{input.path!r} is larger than {_LARGEST:,} bytes. Save a smaller file.", failed=True)
-    artifact = Artifact(name, content, media_type(name, content), input.type, clean(input.description).strip())
+    artifact = ArtifactFile(name, content, media_type(name, content), input.type, clean(input.description).strip())
     return ToolResult(f"Saved {name} ({len(content):,} bytes).", artifacts=[artifact])
 
 

@@ -20,7 +20,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
-class Entry:
+class DirectoryEntry:
     path: str
     kind: str  # file | folder | link | special
     size: int
@@ -73,7 +73,7 @@ class Workspace:
                 raise
         return old is None
 
-    def walk(self, path: str, *, recursive: bool) -> Iterator[Entry]:
+    def walk(self, path: str, *, recursive: bool) -> Iterator[DirectoryEntry]:
         """What lies in a folder, by name, folders before their content; the path of a file gives just that file."""
         names = parts(path)
         with _told(path):
@@ -81,17 +81,17 @@ class Workspace:
                 with self._folder(names[:-1]) as folder:
                     mode = os.stat(names[-1], dir_fd=folder, follow_symlinks=False)
                 if not stat.S_ISDIR(mode.st_mode):
-                    yield Entry("/".join(names), _kind(mode.st_mode), mode.st_size)
+                    yield DirectoryEntry("/".join(names), _kind(mode.st_mode), mode.st_size)
                     return
             yield from self._entries(names, recursive)
 
-    def _entries(self, names: tuple[str, ...], recursive: bool) -> Iterator[Entry]:
+    def _entries(self, names: tuple[str, ...], recursive: bool) -> Iterator[DirectoryEntry]:
         with self._folder(names) as folder, os.scandir(folder) as found:
             entries = {entry.name: info for entry in found if (info := _info(entry))}
         for name in sorted(entries):
             here = (*names, name)
             kind = _kind(entries[name].st_mode)
-            yield Entry("/".join(here), kind, entries[name].st_size)
+            yield DirectoryEntry("/".join(here), kind, entries[name].st_size)
             if recursive and kind == "folder" and len(here) < MAX_DEPTH:
                 # removed, or swapped for a link, while we walk: then it is not there to list
                 with contextlib.suppress(OSError):

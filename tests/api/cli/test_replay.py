@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from domain.audit import Entry, link
+from domain.audit import AuditEntry, link
 from settings import ROOT
 from tests.stack import Stack
-from workflows.client import Door
+from workflows.client import WorkflowClient
 from workflows.replay import recent, with_conversation
 
 
@@ -39,7 +39,7 @@ async def test_a_session_replays_from_the_server_and_from_its_bundle(stack: Stac
     written: dict[str, Any] = json.loads(await asyncio.to_thread(bundle.read_text))
     assert [event["seq"] for event in written["events"]] == list(range(1, len(written["events"]) + 1))
     assert [history["workflow_id"] for history in written["histories"]] == [f"session/{task_id}"]
-    log = [Entry.model_validate(entry) for entry in written["audit"]]
+    log = [AuditEntry.model_validate(entry) for entry in written["audit"]]
     assert log[0].action == "submit" and {entry.session_id for entry in log} == {task_id}
     assert all(entry.hash == link(entry) for entry in log)  # a colleague can check it
     nowhere = {**stack.env, "TEMPORAL_ADDRESS": "127.0.0.1:1", "ERRAND_URL": "http://127.0.0.1:1"}
@@ -80,7 +80,7 @@ async def test_the_release_gate_takes_what_still_runs_however_old(stack: Stack) 
     await stack.session(ended).result()
     running = await stack.submit("[[script:say words=30]] [[fault:hang after=6 times=always]]")
     await stack.seen(running, "message_delta")
-    await Door(stack.client, stack.settings.task_queue).reopen("default", running)
+    await WorkflowClient(stack.client, stack.settings.task_queue).reopen("default", running)
     assert await gate(stack, timedelta(hours=1)) >= {f"session/{ended}", f"session/{running}"}
     now = await gate(stack, timedelta(hours=-1))  # nothing began or ended since then
     assert {f"session/{running}", f"conversation/{running}"} <= now and f"session/{ended}" not in now

@@ -9,11 +9,11 @@ from domain.events.events import UsageUpdated
 from domain.sessions.session import Reason, Usage
 from store import files, sessions, workspaces
 from store.database import Pool
-from store.sessions import Session
+from store.sessions import SessionRow
 from tests.api.conftest import end, problem, record, run, spawned, submitted
 
 
-async def row(pool: Pool, session_id: str) -> Session:
+async def row(pool: Pool, session_id: str) -> SessionRow:
     found = await sessions.get(pool, "default", session_id)
     assert found is not None
     return found
