@@ -10,7 +10,7 @@ from workflows.attributes import TENANT
 
 
 @workflow.defn(name="Delivery")
-class NotificationDelivery:
+class Delivery:
     def __init__(self) -> None:
         self._now = False
 

@@ -5,11 +5,11 @@ from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from workflows.conversation.workflow import Conversation
-from workflows.notification_delivery import NotificationDelivery
+from workflows.notification_delivery import Delivery
 from workflows.session.workflow import Session
 from workflows.sweeper import Sweeper
 
-WORKFLOWS = [Session, Conversation, NotificationDelivery, Sweeper]
+WORKFLOWS = [Session, Conversation, Delivery, Sweeper]
 
 _NOWHERE = StorageDriverStoreContext(target=None)
 

@@ -35,7 +35,7 @@ class Checkout:
         shutil.copy(ROOT / "scripts" / "venv.sh", self.root / "scripts")
         for name in ("requirements.txt", "requirements-dev.txt"):
             (self.root / name).write_text(f"one version of {name}\n")
-        (self.root / "api" / "cli.py").write_text("import sys; sys.stdout.write(repr(sys.argv[1:]))")
+        (self.root / "cli.py").write_text("import sys; sys.stdout.write(repr(sys.argv[1:]))")
         self.tool("uv", UV.format(python=sys.executable, log=self.log))
 
     def tool(self, name: str, text: str) -> None:

@@ -8,7 +8,7 @@ from domain.conversations.requests import ConversationInput
 from domain.notification import DeliveryInput, DeliveryOutcome
 from domain.sessions.session import SessionInput, SessionResult
 from workflows.conversation.workflow import Conversation
-from workflows.notification_delivery import NotificationDelivery
+from workflows.notification_delivery import Delivery
 from workflows.session.workflow import Session
 from workflows.sweeper import SWEEPS, Sweeper
 
@@ -38,7 +38,7 @@ class ChangedConversation(Conversation):
 
 
 @workflow.defn(name="Delivery")
-class ChangedDelivery(NotificationDelivery):
+class ChangedDelivery(Delivery):
     @workflow.run
     async def run(self, start: DeliveryInput) -> DeliveryOutcome:
         await asyncio.sleep(1)

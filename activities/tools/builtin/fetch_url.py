@@ -21,7 +21,7 @@ from domain.sessions.step import Effect
 _TEXTUAL = re.compile(r"^(text/|application/(json|xml|javascript|x-yaml|yaml|x-ndjson|[\w.+-]+\+(json|xml)\Z))")
 
 _HTML_TIME_S = 10.0
-_HTML_TEXT = Path(__file__).with_name("html_text.py")
+_HTML_TEXT = Path(__file__).parents[1] / "support" / "html_text.py"
 
 
 class Input(BaseModel):

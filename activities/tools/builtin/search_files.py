@@ -19,7 +19,7 @@ from activities.tools.tool import Tool, ToolContext, ToolResult
 from domain.policy.subjects import PathError, Subject, SubjectKind
 from domain.sessions.step import Effect
 
-_MATCHER = Path(__file__).with_name("match_lines.py")
+_MATCHER = Path(__file__).parents[1] / "support" / "match_lines.py"
 _TIME_S = 20.0
 _MOST_FILES, _LARGEST, _MOST_BYTES = 20_000, 2_000_000, 100_000_000
 _MOST_HITS = 200

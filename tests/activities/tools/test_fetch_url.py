@@ -73,7 +73,7 @@ async def test_a_refused_address_is_told(make_context: MakeContext) -> None:
 async def test_a_page_made_to_keep_a_parser_busy_does_not_stop_the_worker(
     make_context: MakeContext, site: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.tools.fetch_url._HTML_TIME_S", 1.0)
+    monkeypatch.setattr("activities.tools.builtin.fetch_url._HTML_TIME_S", 1.0)
     longest = 0.0
 
     async def watch() -> None:

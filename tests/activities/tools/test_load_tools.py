@@ -10,7 +10,7 @@ from activities.tools.registry import TOOLS, ToolsError, load_tools
 _TOOL = """
 from pydantic import BaseModel
 from activities.tools.tool import Tool, ToolResult
-from domain.step import Effect
+from domain.sessions.step import Effect
 
 class Input(BaseModel):
     pass

@@ -18,10 +18,9 @@ CLIENTS: tuple[str, ...] = (
 CLIENTS += ("urllib.request", "anthropic", "websockets", "ftplib", "smtplib", "telnetlib", "xmlrpc.client")
 ALLOWED = {
     "activities/tools/support/egress.py": {"httpx2", "httpcore2"},
-    "activities/call_model": {"anthropic", "httpx2"},  # to the model endpoint that the operator set
-    "activities/model": {"anthropic", "httpx2"},  # the same endpoint: its client, and what it may raise
+    "activities/model/": {"anthropic", "httpx2"},  # to the model endpoint that the operator set
     "activities/notifications/channels/email.py": {"smtplib"},  # to the mail server that the operator set
-    "api/cli": {"httpx2"},  # to our own API
+    "cli/": {"httpx2"},  # to our own API
     "domain/policy/subjects.py": {"httpx2"},  # its URL only: rules must read a host as the client will
     "deploy/": {"http.client"},  # health of the parts that the supervisor itself started
     "bench/": {"httpx2", "anthropic"},
