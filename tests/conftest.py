@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 from hypothesis import settings
 
-from tests.launch import embedded
-from tests.stack import Stack
+from tests.support.launch import embedded
+from tests.support.stack import Stack
 
-pytest_plugins = ["tests.proves"]
+pytest_plugins = ["tests.support.proves"]
 
 # The gate asks the same questions each time; `--hypothesis-profile=search` looks for new ones. Property tests judge
 # rules, not the speed of a busy machine.

@@ -14,7 +14,7 @@ import click
 from deploy.child import tail
 from tests.faults.checker import Violations
 from tests.faults.matrix import LONG, ROWS, SHORT, Row, crowd, prepare, run
-from tests.launch import embedded
+from tests.support.launch import embedded
 
 CROWD = "crowd"
 COUNTS = [field.name for field in fields(Violations) if field.type == "int" or field.type is int]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import asyncpg
 
-from tests.conversations.talk import Talk
+from tests.behaviour.conversations.talk import Talk
 from tests.faults.caller import Accepted, Caller
 from tests.faults.workload import MARK
-from tests.launch import MODEL_KEY
-from tests.secrets import secrets_found
-from tests.stack import PATIENCE, Stack, eventually
+from tests.support.launch import MODEL_KEY
+from tests.support.secrets import secrets_found
+from tests.support.stack import PATIENCE, Stack, eventually
 from workflows.replay import histories, replay
 
 REPLAYED = 60  # histories of each kind; a run may have thousands

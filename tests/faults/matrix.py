@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from tests.conversations.talk import AGENTS
+from tests.behaviour.conversations.talk import AGENTS
 from tests.faults import workload
 from tests.faults.caller import Caller
 from tests.faults.checker import Violations, check
 from tests.faults.nemesis import FAULTS, Fault, Nemesis
 from tests.faults.readers import Reader
-from tests.stack import Stack
+from tests.support.stack import Stack
 
 ANY = "any of them"
 ROWS: dict[str, list[Fault]] = {

@@ -11,7 +11,7 @@ from random import Random
 import asyncpg
 
 from tests.faults.caller import Caller
-from tests.stack import Stack
+from tests.support.stack import Stack
 
 Fault = Callable[[Stack, Random], Awaitable[None]]
 

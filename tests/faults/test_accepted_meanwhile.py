@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 
-from tests.conversations.talk import Talk, say
-from tests.stack import Stack, eventually
+from tests.behaviour.conversations.talk import Talk, say
+from tests.support.stack import Stack, eventually
 from workflows.schedules import SWEEPER
 
 

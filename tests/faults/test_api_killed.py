@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.stack import Stack, check_events, eventually
+from tests.support.stack import Stack, check_events, eventually
 
 
 async def follow(stack: Stack, task_id: str, seen: list[dict[str, Any]]) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.matrix import ANY, SHORT, prepare, run
-from tests.stack import Stack
+from tests.support.stack import Stack
 
 
 @pytest.mark.parametrize(("name", "seed"), [("nothing", 1), (ANY, 2)])

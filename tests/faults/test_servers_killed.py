@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.stack import Stack, calls, eventually, of_type
+from tests.support.stack import Stack, calls, eventually, of_type
 
 
 async def running(stack: Stack, ledger: Path) -> list[str]:

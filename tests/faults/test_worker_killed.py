@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.stack import Stack, calls, eventually, of_type
+from tests.support.stack import Stack, calls, eventually, of_type
 
 pytestmark = pytest.mark.asyncio
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from random import Random
 
 from domain.ids import new_id
-from tests.conversations.talk import async_task, chain, say
+from tests.behaviour.conversations.talk import async_task, chain, say
 from tests.faults.caller import GIVE_UP, Accepted, Caller
-from tests.stack import steps
+from tests.support.stack import steps
 
 MODEL_FAULTS = (
     *("429 retry_after=0.3", "500", "529", "cut after=2", "drop after=1"),

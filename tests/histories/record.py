@@ -15,11 +15,11 @@ from typing import Any
 import click
 from temporalio.client import Client, WorkflowHistory
 
-from tests.conversations.talk import AGENTS as TEAM
+from tests.behaviour.conversations.talk import AGENTS as TEAM
 from tests.histories.stories import STORIES, renewed
-from tests.launch import TESTER, embedded
-from tests.own_worker import platform
-from tests.stack import Stack, calls, steps
+from tests.support.launch import TESTER, embedded
+from tests.support.own_worker import platform
+from tests.support.stack import Stack, calls, steps
 
 FOLDER = Path(__file__).parent
 SUGGEST = {"limit.historyCount.suggestContinueAsNew": "60"}

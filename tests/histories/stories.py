@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 
 from temporalio.api.enums.v1 import EventType
 
-from tests.conversations.talk import Gate, Talk, async_task, chain, gather, say, task
-from tests.notifications.receivers import http_receiver
-from tests.notifications.subscribers import Told
-from tests.stack import Stack, calls, eventually, steps
+from tests.behaviour.conversations.talk import Gate, Talk, async_task, chain, gather, say, task
+from tests.behaviour.notifications.receivers import http_receiver
+from tests.behaviour.notifications.subscribers import Told
+from tests.support.stack import Stack, calls, eventually, steps
 
 DOWN = "503 Service Unavailable"
 FAN = 12

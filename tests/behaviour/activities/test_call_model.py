@@ -1,0 +1,213 @@
+"""The model call through the real SDK: what each failure means, and what watchers see of it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx2
+import pytest
+import pytest_asyncio
+import yaml
+
+from tests.support.stack import Stack, calls, eventually, of_type
+
+SAY = '[[script:say text="all is well"]]'
+RETRIED = {
+    "rate limit": "[[fault:429 retry_after=4]]",
+    "overloaded": "[[fault:529]]",
+    "internal": "[[fault:500]]",
+    "timeout": "[[fault:408]]",
+    "conflict": "[[fault:409]]",
+    "overloaded in the stream": "[[fault:overloaded_midstream after=1]]",
+    "error in the stream": "[[fault:api_midstream after=1]]",
+    "stream cut": "[[fault:cut after=1]]",
+    "connection dropped": "[[fault:drop after=1]]",
+    "told to retry": "[[fault:400 x_should_retry=true]]",
+}
+REFUSED = {
+    "[[fault:invalid_midstream after=1]]": "invalid_request_error",
+    "[[fault:402]]": "billing_error",
+    "[[fault:403]]": "permission_error",
+    "[[fault:404]]": "not_found_error",
+    "[[fault:422]]": "invalid_request_error",
+    "[[fault:529 x_should_retry=false]]": "overloaded_error",
+}
+
+
+@pytest_asyncio.fixture(scope="module")
+async def under_way(stack: Stack) -> dict[str, str]:
+    """All cases at once: their waits overlap."""
+    faults = [*RETRIED.values(), *REFUSED]
+    ids = await asyncio.gather(*(stack.submit(f"{SAY} {fault}") for fault in faults))
+    return dict(zip(faults, ids, strict=True))
+
+
+@pytest.mark.parametrize("name", RETRIED)
+async def test_what_heals_is_retried(stack: Stack, under_way: dict[str, str], name: str) -> None:
+    task_id = under_way[RETRIED[name]]
+    record = await stack.wait(task_id)
+    assert (record["status"], record["retry"]) == ("completed", None)
+    assert (await stack.result(task_id))["output"] == "all is well"
+    assert len(await stack.asked(task_id)) == 2
+    assert record["usage"]["llm_calls"] == 1
+    events = await stack.events(task_id)
+    kinds = [event["type"] for event in events if event["type"] not in ("usage_updated",)]
+    spoiled = ["message_delta"] if "stream" in name or "dropped" in name else []
+    assert kinds == [
+        *("task_submitted", "task_started", "step_started"),
+        *spoiled,
+        *("model_retry", "attempt_reset", "message_delta", "message", "step_completed", "task_completed"),
+    ]
+    [retry] = of_type(events, "model_retry")
+    assert (retry["attempt"], retry["step"]) == (1, 1) and retry["reason"]
+    [reset] = of_type(events, "attempt_reset")
+    promised = (_time(retry["next_at"]) - _time(retry["at"])).total_seconds()
+    wanted = 4 if name == "rate limit" else 1  # what the server asked for, else a second
+    assert wanted - 0.95 < promised <= wanted
+    assert (_time(reset["at"]) - _time(retry["next_at"])).total_seconds() > -0.2
+
+
+@pytest.mark.parametrize("fault", REFUSED)
+async def test_what_cannot_heal_is_not_retried(stack: Stack, under_way: dict[str, str], fault: str) -> None:
+    task_id = under_way[fault]
+    record = await stack.wait(task_id)
+    assert (record["status"], record["error"]["type"]) == ("failed", REFUSED[fault])
+    assert len(await stack.asked(task_id)) == 1
+    assert not of_type(await stack.events(task_id), "model_retry", "message")
+
+
+async def test_arguments_that_are_not_json_are_asked_for_again(stack: Stack) -> None:
+    record = await stack.run(calls(("list_files", {"path": "."})) + "[[fault:malformed_tool_json]]")
+    assert record["status"] == "completed"
+    [retry] = of_type(await stack.events(record["task_id"]), "model_retry")
+    assert retry["reason"] == "The model's reply could not be read."
+
+
+@pytest.mark.proves("S1-06")
+async def test_a_backing_off_call_is_visible(stack: Stack) -> None:
+    task_id = await stack.submit(f"{SAY} [[fault:529 retry_after=5]]")
+
+    async def backing_off() -> dict[str, Any] | None:
+        seen: dict[str, Any] | None = (await stack.record(task_id))["retry"]
+        return seen
+
+    retry = await eventually(backing_off)
+    assert (retry["attempt"], retry["reason"]) == (1, "Overloaded")
+    assert 0 < (_time(retry["next_at"]) - datetime.now(UTC)).total_seconds() < 5
+    assert (await stack.record(task_id))["status"] == "working"
+    assert (await stack.wait(task_id))["retry"] is None
+
+
+@pytest_asyncio.fixture(scope="module")
+async def switcher(stack: Stack) -> AsyncIterator[str]:
+    definition = {
+        "name": "switcher",
+        "description": "Has other models to fall back to.",
+        "model": "claude-sonnet-4-5",
+        "fallback_models": ["claude-haiku-4-5", "claude-opus-4-5"],
+        "tools": ["list_files"],
+        "prompt": "Try.",
+    }
+    assert (await stack.http.put("/agents/switcher", json=definition)).is_success
+    yield "switcher"
+
+
+@pytest.mark.parametrize(
+    ("fault", "asked"),
+    [
+        ("[[fault:529 retry_after=0 times=always model=claude-sonnet-4-5]]", 3),
+        ("[[fault:404 times=always model=claude-sonnet-4-5]]", 1),
+    ],
+)
+@pytest.mark.proves("S1-17")
+async def test_a_model_that_is_away_gives_way(stack: Stack, switcher: str, fault: str, asked: int) -> None:
+    task_id = await stack.submit(f"[[script:count n=2]] {fault}", switcher)
+    record = await stack.wait(task_id)
+    assert record["status"] == "completed"
+    models = [request["model"] for request in await stack.asked(task_id)]
+    assert models == ["claude-sonnet-4-5"] * asked + ["claude-haiku-4-5"] * 3  # and stays with the one that answered
+    [switch] = of_type(await stack.events(task_id), "model_switched")
+    assert (switch["from_model"], switch["to_model"], switch["step"]) == ("claude-sonnet-4-5", "claude-haiku-4-5", 1)
+
+
+async def test_when_no_fallback_is_left_it_fails(stack: Stack, switcher: str) -> None:
+    record = await stack.run(f"{SAY} [[fault:404 times=always]]", switcher)
+    assert (record["status"], record["error"]["type"]) == ("failed", "not_found_error")
+    assert len(of_type(await stack.events(record["task_id"]), "model_switched")) == 2
+
+
+@pytest.mark.parametrize("fault", ["[[fault:413 at=4]]", "[[fault:toolong window=3400]]"])
+async def test_a_context_too_long_is_compacted(stack: Stack, fault: str) -> None:
+    task_id = await stack.submit(f"[[script:count n=6 grow=1500]] {fault}")
+    record = await stack.wait(task_id)
+    assert record["status"] == "completed", record["error"]
+    assert (await stack.result(task_id))["output"].startswith("Counted 6 steps.")
+    compacted = of_type(await stack.events(task_id), "context_compacted")
+    assert compacted and all(event["summary"].startswith("Summary:") for event in compacted)
+    requests = await stack.asked(task_id)
+    assert "<checkpoint>" in json.dumps(requests[-1]["body"]["messages"][0])
+    longest = max(len(request["body"]["messages"]) for request in requests)
+    assert len(requests[-1]["body"]["messages"]) < longest
+
+
+@pytest.mark.proves("S1-43")
+async def test_usage_and_cost_are_exact(stack: Stack) -> None:
+    record = await stack.run("[[script:count n=3]]", config={"model": "claude-opus-4-5"})
+    task_id = record["task_id"]
+    told = of_type(await stack.events(task_id), "usage_updated")
+    requests = await stack.asked(task_id)
+    async with httpx2.AsyncClient(base_url=stack.model_url, headers={"x-api-key": "x"}) as model:
+        for event, request in zip(told, requests, strict=True):
+            body = {key: request["body"][key] for key in ("model", "system", "messages", "tools")}
+            counted = (await model.post("/v1/messages/count_tokens", json=body)).json()["input_tokens"]
+            call = event["call"]
+            assert call["input_tokens"] + call["cache_read_tokens"] + call["cache_write_tokens"] == counted
+    assert told[-1]["call"]["cache_read_tokens"] > 0  # the stable prefix is cached
+    prices = yaml.safe_load(await asyncio.to_thread(stack.settings.prices_file.read_text))["models"]["claude-opus-4-5"]
+    usage = record["usage"]
+    expected = (
+        usage["input_tokens"] * prices["input"]
+        + usage["output_tokens"] * prices["output"]
+        + usage["cache_read_tokens"] * prices["cache_read"]
+        + usage["cache_write_tokens"] * prices["cache_write"]
+    ) / 1_000_000
+    assert usage["cost_usd"] == pytest.approx(expected, abs=1e-9) and expected > 0
+    for field in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"):
+        assert usage[field] == sum(event["call"][field] for event in told)
+    result = (await stack.result(task_id))["usage"]
+    assert (result["llm_calls"], result["tool_invocations"]) == (4, 3)
+    assert result["tokens_consumed"] == sum(event["call"]["input_tokens"] for event in told) + sum(
+        usage[field] for field in ("output_tokens", "cache_read_tokens", "cache_write_tokens")
+    )
+
+
+async def test_a_model_without_a_price_has_no_cost(stack: Stack) -> None:
+    record = await stack.run(SAY, config={"model": "mystery-1"})
+    assert record["status"] == "completed" and record["usage"]["cost_usd"] is None
+    refused = await stack.http.post(
+        "/tasks", json={"agent": "tester", "input": "x", "config": {"model": "mystery-1", "max_cost_usd": 1.0}}
+    )
+    assert refused.status_code == 422
+
+
+async def test_thinking_is_shown_and_kept(stack: Stack) -> None:
+    definition = {
+        "name": "thinker",
+        "description": "Thinks.",
+        "thinking_tokens": 1024,
+        "tools": ["list_files"],
+        "prompt": "Think.",
+    }
+    assert (await stack.http.put("/agents/thinker", json=definition)).is_success
+    record = await stack.run('[[script:think thought="weighing it" text=answer]]', "thinker")
+    events = await stack.events(record["task_id"])
+    assert [event["text"] for event in of_type(events, "thinking")] == ["weighing it"]
+    assert of_type(events, "thinking_delta")
+    nodes = await stack.nodes(record["task_id"])
+    assert [block["type"] for block in nodes[-1]["body"]["content"]] == ["thinking", "text"]
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)

@@ -1,0 +1,121 @@
+"""Tools through the loop: in parallel, refused, large, planned, saved, and never done twice in silence."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.stack import Stack, calls, of_type, steps
+
+
+@pytest.mark.proves("S1-24", "S4-B01")
+async def test_calls_of_one_reply_run_side_by_side(stack: Stack, tmp_path: Path) -> None:
+    slow = {"path": str(tmp_path / "ledger"), "seconds": 1.5}
+    record = await stack.run(calls(("ledger_again", slow), ("ledger_again", slow), ("list_files", {"path": "."})))
+    assert record["status"] == "completed" and record["usage"]["tool_invocations"] == 3
+    events = await stack.events(record["task_id"])
+    order = [
+        event["type"] for event in of_type(events, "tool_called", "tool_returned") if event["tool"] != "list_files"
+    ]
+    assert order == ["tool_called", "tool_called", "tool_returned", "tool_returned"]
+    sent_back = (await stack.asked(record["task_id"]))[1]["body"]["messages"][-1]["content"]
+    assert [block["type"] for block in sent_back] == ["tool_result"] * 3 + ["text"]  # what is left of the budgets
+
+
+async def test_a_call_that_cannot_be_made_is_told_to_the_model(stack: Stack) -> None:
+    record = await stack.run(
+        calls(
+            ("no_such_tool", {}),
+            ("read_file", {"wrong": 1}),
+            ("fetch_url", {"url": "http://127.0.0.1/"}),  # exists, but this agent does not have it
+            ("explode", {"path": "x"}),
+        )
+    )
+    assert record["status"] == "completed"
+    output = (await stack.result(record["task_id"]))["output"]
+    assert "There is no tool 'no_such_tool'. You have: list_files" in output
+    assert "The arguments of read_file do not fit; nothing was done." in output
+    assert "There is no tool 'fetch_url'" in output
+    assert "explode failed unexpectedly" in output and "secret-of-an-exception" not in output
+    events = await stack.events(record["task_id"])
+    assert {event["state"] for event in of_type(events, "tool_returned")} == {"failed"}
+    assert "secret-of-an-exception" not in json.dumps(events)
+
+
+@pytest.mark.proves("D17")
+async def test_a_large_output_becomes_a_file_with_a_preview(stack: Stack) -> None:
+    record = await stack.run(
+        steps([("bash", {"command": "seq 1 120000"})], [("bash", {"command": "ls .outputs; wc -l .outputs/*"})])
+    )
+    assert record["status"] == "completed"
+    [_, second, third] = await stack.asked(record["task_id"])
+    [result, _] = second["body"]["messages"][-1]["content"]
+    assert len(result["content"]) < 17_000
+    assert result["content"].startswith("1\n2\n3\n") and "120000\n[exit code 0" in result["content"]
+    assert "The whole output is in the file .outputs/bash-" in result["content"]
+    assert "120000 .outputs/bash-" in json.dumps(third["body"]["messages"][-1])
+    history = await stack.session(record["task_id"]).fetch_history()
+    assert len(history.to_json()) < 60_000
+
+
+@pytest.mark.proves("S1-04", "S1-23", "S1-45")
+async def test_plans_are_followed_and_changed(stack: Stack) -> None:
+    first = [{"title": "look", "status": "in_progress"}, {"title": "build", "status": "pending"}]
+    second = [
+        {"title": "look", "status": "done"},
+        {"title": "repair", "status": "in_progress"},
+        {"title": "build", "status": "pending"},
+    ]
+    record = await stack.run(
+        steps(
+            [("update_plan", {"steps": first})],
+            [("update_plan", {"steps": second, "reason": "it was broken"})],
+            [("bash", {"command": "false"})],
+        )
+    )
+    assert record["progress"]["step"] == 2 and record["progress"]["total_steps"] == 3
+    events = await stack.events(record["task_id"])
+    assert [event["reason"] for event in of_type(events, "replanning")] == ["it was broken"]
+    assert [len(event["steps"]) for event in of_type(events, "plan_updated")] == [2, 3]
+    started = [event["description"] for event in of_type(events, "step_started")]
+    assert started[1:3] == ["look", "repair"]  # each step says what it is about
+    assert of_type(events, "tool_returned")[-1]["state"] == "failed"
+
+
+@pytest.mark.proves("S1-43")
+async def test_artifacts_are_part_of_the_result(stack: Stack) -> None:
+    record = await stack.run(
+        steps(
+            [("write_file", {"path": "report.md", "content": "# Found\n"})],
+            [("save_artifact", {"path": "report.md", "type": "report", "description": "what was found"})],
+        )
+    )
+    result = await stack.result(record["task_id"])
+    [artifact] = result["artifacts"]
+    assert (artifact["type"], artifact["name"], artifact["size"]) == ("report", "report.md", 8)
+    assert (await stack.http.get(artifact["url"])).content == b"# Found\n"
+    assert [event["type"] for event in result["audit_log"]].count("artifact_saved") == 1
+
+
+@pytest.mark.proves("S1-25")
+async def test_workspaces_of_two_tasks_do_not_meet(stack: Stack) -> None:
+    write = [("bash", {"command": "echo mine > secret.txt; ls -a ..; cat /etc/hostname > /dev/null; pwd"})]
+    look = [
+        (
+            "bash",
+            {"command": "find / -xdev -name secret.txt 2>/dev/null; find . -name secret.txt -printf /workspace/%P"},
+        )
+    ]
+    one, two = await asyncio.gather(stack.run(steps(write, look)), stack.run(steps(look)))
+    mine = (await stack.result(one["task_id"]))["output"]
+    assert "/workspace/secret.txt" in mine and one["task_id"] not in mine
+    assert "secret.txt" not in (await stack.result(two["task_id"]))["output"]
+
+
+async def test_a_real_agent_does_real_work(stack: Stack) -> None:
+    record = await stack.run("Write a program that computes the first 20 primes and run it.", agent="assistant")
+    assert record["status"] == "completed"
+    tools = {event["tool"] for event in of_type(await stack.events(record["task_id"]), "tool_called")}
+    assert {"update_plan", "write_file", "bash"} <= tools
+    assert "71" in (await stack.result(record["task_id"]))["output"]

@@ -1,0 +1,119 @@
+"""The sweeper: closes what ended without a word, passes on a cancel that got lost, leaves the living alone."""
+
+import pytest
+
+from domain.events.events import CancelRequested
+from domain.ids import new_id
+from domain.sessions.session import Reason, SessionRef
+from store import conversations, events, sessions
+from tests.support.stack import Stack, calls, eventually, of_type
+from workflows.client import WorkflowClient
+
+HANGS = "[[script:say words=30]] [[fault:hang after=6 times=9]]"
+
+
+async def sweep_until(stack: Stack, task_id: str) -> dict[str, object]:
+    async def look() -> dict[str, object] | None:
+        await stack.age(task_id)  # each time: the call that was under way may still commit what it had
+        await WorkflowClient(stack.client, "errand").sweep()
+        record = await stack.record(task_id)
+        return record if record["ended_at"] else None
+
+    return await eventually(look, pause=0.5, what="the sweeper settled it")
+
+
+@pytest.mark.proves("S0-B22", "S1-22")
+async def test_a_terminated_workflow_is_lost(stack: Stack) -> None:
+    task_id, living = await stack.submit("[[script:count n=2]] [[fault:hang at=3]]"), await stack.submit(HANGS)
+    await stack.seen(task_id, "step_started", step=3)
+    await stack.seen(living, "message_delta")
+    await WorkflowClient(stack.client, stack.settings.task_queue).reopen("default", task_id)
+    await stack.session(task_id).terminate("from outside")
+    await stack.age(living)  # silent for long, but its workflow lives
+    record = await sweep_until(stack, task_id)
+    assert (record["status"], record["reason"], record["partial"]) == ("failed", "lost", True)
+    assert "stopped from outside" in str(record["error"])
+    assert (await stack.result(task_id))["output"] == "Step 2 of 2."
+    assert (await stack.events(task_id))[-1]["type"] == "task_failed"
+
+    async def closed() -> bool:
+        description = await stack.client.get_workflow_handle(f"conversation/{task_id}").describe()
+        return description.close_time is not None
+
+    await eventually(closed, what="its conversation was told")
+    assert (await stack.record(living))["status"] == "working"
+    await stack.cancel(living)
+    await stack.wait(living)
+
+
+@pytest.mark.proves("S1-21", "F-09")
+async def test_what_was_never_started_is_started_though_its_conversation_is_open(stack: Stack) -> None:
+    """Whoever accepted it died before the start; then a word to it opened the conversation, which starts nothing."""
+    with stack.frozen("temporal"):
+        task_id = await stack.submit("[[script:say text=here]]")
+        await stack.back("api", await stack.kill("api"))
+    await WorkflowClient(stack.client, stack.settings.task_queue).reopen("default", task_id)
+    await stack.age(task_id)
+    assert (await sweep_until(stack, task_id))["status"] == "completed"
+
+
+@pytest.mark.proves("S1-18", "S1-21")
+async def test_a_cancel_that_only_reached_the_row_is_passed_on(stack: Stack) -> None:
+    """The API died between noting a cancel and asking the workflow."""
+    task_id = await stack.submit(HANGS)
+    await stack.seen(task_id, "message_delta")
+    ref = SessionRef(tenant="default", session_id=task_id, conversation_id=task_id)
+    wish = {"reason": Reason.CALLER_CANCEL, "by": "someone", "note": "", "at": "2026-01-01T00:00:00Z"}
+    event = CancelRequested(reason=Reason.CALLER_CANCEL, by="someone")
+    assert await sessions.request_cancel(stack.pool, ref, wish, events.to_row(ref, event))
+    record = await sweep_until(stack, task_id)
+    assert (record["status"], record["reason"]) == ("cancelled", "caller_cancel")
+    assert len(of_type(await stack.events(task_id), "cancel_requested")) == 1
+
+
+@pytest.mark.proves("S0-B09")
+async def test_words_that_nobody_could_be_told_of_are_heard(stack: Stack) -> None:
+    """The API wrote a steering message down while Temporal was away; the session still waits."""
+    tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
+    task_id = await stack.submit(calls(("look_up", {})), config={"external_tools": [tool]})
+    [call] = (await eventually(lambda: _deferred(stack, task_id), what="it waits"))["calls"]
+    message_id = new_id()
+    await conversations.add_message(stack.pool, "default", task_id, task_id, message_id, "Mind the gap.", untold=True)
+    assert await conversations.untold(stack.pool) == []  # whoever wrote them may be about to tell
+    await stack.pool.execute("UPDATE inbox SET created_at = now() - interval '1 minute' WHERE id = $1", message_id)
+    await WorkflowClient(stack.client, "errand").sweep()
+
+    async def heard() -> bool:
+        history = await stack.session(task_id).fetch_history()
+        names = [event.workflow_execution_signaled_event_attributes.signal_name for event in history.events]
+        return "message" in names
+
+    await eventually(heard, what="the session was told")
+    assert await conversations.untold(stack.pool) == []
+    body = {"response_to": call["request_id"], "input": {"result": "x"}}
+    assert (await stack.http.post(f"/tasks/{task_id}/input", json=body)).status_code == 202
+    assert (await stack.wait(task_id))["reason"] == "goal_reached"
+    words = [node["body"]["parts"][0]["text"] for node in await stack.nodes(task_id) if node["kind"] == "user"]
+    assert words[1:] == ["Mind the gap."]
+
+
+async def test_one_that_cannot_be_looked_at_holds_up_nothing_else(stack: Stack) -> None:
+    broken = await stack.submit(HANGS)
+    talk = await stack.submit("[[script:say text=here]]")
+    await stack.seen(broken, "message_delta")
+    await stack.wait(talk)
+    await stack.pool.execute("UPDATE sessions SET cancel_requested = '{}' WHERE id = $1", broken)
+    await stack.age(broken)
+    message_id = new_id()
+    await conversations.add_message(stack.pool, "default", talk, talk, message_id, "Mind the gap.", untold=True)
+    await stack.pool.execute("UPDATE inbox SET created_at = now() - interval '1 minute' WHERE id = $1", message_id)
+    await WorkflowClient(stack.client, "errand").sweep()
+    assert await conversations.untold(stack.pool) == []
+    await stack.pool.execute("UPDATE sessions SET cancel_requested = NULL WHERE id = $1", broken)
+    await stack.cancel(broken)
+    await stack.wait(broken)
+
+
+async def _deferred(stack: Stack, task_id: str) -> dict[str, list[dict[str, str]]] | None:
+    found: dict[str, list[dict[str, str]]] | None = (await stack.record(task_id))["deferred_tools"]
+    return found

@@ -1,0 +1,60 @@
+"""Workspaces: what one worker wrote, another one finds; what is lost locally is restored."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from activities.runtime.workspaces import Workspaces
+from domain.ids import new_id
+from store import workspaces
+from tests.support.stack import Stack, eventually, steps
+
+
+@pytest.mark.proves("S1-05")
+async def test_a_lost_directory_is_restored_between_two_calls(stack: Stack, tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    task_id = await stack.submit(
+        steps(
+            [("bash", {"command": "mkdir deep && echo precious > deep/file.txt && chmod 755 deep/file.txt"})],
+            [("ledger_again", {"path": str(ledger), "seconds": 3})],
+            [("bash", {"command": "cat deep/file.txt && test -x deep/file.txt && echo runnable"})],
+        )
+    )
+
+    async def between() -> bool:
+        return await asyncio.to_thread(ledger.exists)
+
+    await eventually(between)
+    await asyncio.to_thread(shutil.rmtree, stack.workspace(task_id).parent)
+    assert (await stack.wait(task_id))["status"] == "completed"
+    output = (await stack.result(task_id))["output"]
+    assert "precious" in output and "runnable" in output
+
+
+async def test_two_workers_share_what_they_keep(stack: Stack, tmp_path: Path) -> None:
+    one, two = Workspaces(stack.pool, tmp_path / "one"), Workspaces(stack.pool, tmp_path / "two")
+    space = new_id()
+
+    async def ready(worker: Workspaces) -> Path:
+        version, _ = await workspaces.get(stack.pool, "default", space)
+        return await worker.ready("default", space, version)
+
+    here, there = await ready(one), await ready(two)
+    (here / "a.txt").write_text("first")
+    await one.keep("default", space)
+    assert await ready(two) == there and (there / "a.txt").read_text() == "first"
+
+    (here / "b.txt").write_text("from one")
+    (there / "c.txt").write_text("from two")
+    (there / "a.txt").write_text("second")
+    await one.keep("default", space)
+    await two.keep("default", space)
+    for folder in (await ready(one), await ready(two)):
+        found = {path.name: path.read_text() for path in sorted(folder.iterdir())}
+        assert found == {"a.txt": "second", "b.txt": "from one", "c.txt": "from two"}
+
+    (here / "a.txt").unlink()
+    await one.keep("default", space)
+    assert not (await ready(two) / "a.txt").exists()

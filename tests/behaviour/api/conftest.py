@@ -1,0 +1,212 @@
+"""A database of their own and real servers for the API's tests; Temporal is away on purpose: nothing here needs it."""
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from typing import Any
+
+import httpx2
+import pytest
+import pytest_asyncio
+import uvicorn
+
+from agents.loader import load_agents
+from api.app import create_app
+from domain.agents.definition import AgentDefinition, Mode
+from domain.events.events import ENDED, Event, MailboxUpdated, TaskSubmitted
+from domain.ids import derive_id, new_id
+from domain.sessions.session import Reason, SessionRef, Usage
+from settings import ROOT, Settings
+from store import accepting, agents, database, endings, events, keys, sessions
+from store.database import Pool
+from store.keys import Right
+from store.migrate import migrate
+from tests.support.launch import empty_database
+from tests.support.stack import Stack
+
+TOOLS = (
+    *("list_files", "read_file", "write_file", "edit_file", "search_files", "bash", "fetch_url"),
+    *("update_plan", "report_progress", "save_artifact"),
+)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+NO_TEMPORAL = f"127.0.0.1:{free_port()}"
+
+
+class Server(uvicorn.Server):
+    """In the tests' own loop, and without taking their signals."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@pytest_asyncio.fixture(scope="session")
+async def database_url(stack: Stack) -> AsyncIterator[str]:
+    async with empty_database(stack.database_url) as url:
+        yield url
+
+
+@pytest_asyncio.fixture(scope="session")
+async def pool(database_url: str) -> AsyncIterator[Pool]:
+    await migrate(database_url)
+    pool = await database.connect(database_url)
+    for definition in load_agents(ROOT / "agents", TOOLS).values():
+        await agents.put(pool, agents.SHIPPED, definition)
+    helper = AgentDefinition(name="helper", description="Helps.", mode=Mode.SUBAGENT, prompt="Help.")
+    await agents.put(pool, agents.SHIPPED, helper)
+    yield pool
+    pool.terminate()  # its server may have been killed and started again by other tests since
+
+
+@pytest.fixture(scope="session")
+def settings(database_url: str) -> Settings:
+    return Settings(database_url=database_url, poll_interval_ms=1_500)
+
+
+@contextlib.asynccontextmanager
+async def serving(settings: Settings) -> AsyncIterator[str]:
+    """A real server on loopback, whatever address the settings claim."""
+    port = free_port()
+    app = create_app(settings)
+    server = Server(uvicorn.Config(app, port=port, log_config=None, lifespan="on"))
+    with pytest.MonkeyPatch.context() as patch:  # read once, when the server starts; other tests must not see it
+        patch.setenv("TEMPORAL_ADDRESS", NO_TEMPORAL)
+        running = asyncio.create_task(server.serve())
+        while not server.started:
+            assert not running.done()
+            await asyncio.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        app.state.parts.wake.drain()  # as a signal would
+        server.should_exit = True
+        await running
+
+
+@pytest_asyncio.fixture(scope="session")
+async def open_url(settings: Settings, pool: Pool) -> AsyncIterator[str]:
+    async with serving(settings) as url:
+        yield url
+
+
+@pytest_asyncio.fixture(scope="session")
+async def keyed_url(settings: Settings, pool: Pool) -> AsyncIterator[str]:
+    """As if bound to every address: a key is needed."""
+    async with serving(replace(settings, host="0.0.0.0", requests_per_minute=100_000)) as url:
+        yield url
+
+
+@pytest_asyncio.fixture(scope="session")
+async def api(open_url: str) -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(base_url=open_url, timeout=20) as client:
+        yield client
+
+
+async def key_for(pool: Pool, tenant: str, *rights: Right, name: str = "test") -> dict[str, str]:
+    _, secret = await keys.create(pool, tenant, name, rights or list(Right))
+    return {"Authorization": f"Bearer {secret}"}
+
+
+async def submitted(client: httpx2.AsyncClient, headers: dict[str, str] | None = None, **spec: Any) -> str:
+    answer = await client.post("/tasks", json={"agent": "assistant", "input": "Say hi.", **spec}, headers=headers)
+    assert answer.status_code == 202, answer.text
+    task_id: str = answer.json()["task_id"]
+    return task_id
+
+
+async def run(client: httpx2.AsyncClient, headers: dict[str, str] | None = None, **wish: Any) -> dict[str, Any]:
+    """A turn with a handle: of a new conversation, unless the wish names one."""
+    new = {} if {"conversation_id", "fork_from"} & set(wish) else {"agent": "assistant"}
+    body = {**new, "input": "Say hi.", "transport": "stream", **wish}
+    answer = await client.post("/conversations/run", json=body, headers=headers)
+    assert answer.status_code == 202, answer.text
+    handle: dict[str, Any] = answer.json()
+    return handle
+
+
+def ref(task_id: str, tenant: str = "default", conversation_id: str | None = None) -> SessionRef:
+    return SessionRef(tenant=tenant, session_id=task_id, conversation_id=conversation_id or task_id)
+
+
+async def spawned(
+    pool: Pool, parent_id: str, *, tenant: str = "default", name: str = "helper", blocking: bool = False
+) -> str:
+    """A subagent of a session, as its conversation would have written it down."""
+    parent = await sessions.get(pool, tenant, parent_id)
+    assert parent is not None
+    child_id = new_id()
+    document = {
+        **{"id": child_id, "conversation_id": parent.conversation_id, "thread_id": child_id},
+        **{"parent_thread_id": parent.thread_id, "thread_name": child_id, "workspace_id": parent.workspace_id},
+        **{"session_type": "async_subagent", "spawned_by": parent_id, "trigger": "async_task", "delivery": "hold"},
+        **{"agent_owner": "*", "agent": "helper", "agent_version": 1, "models": ["m"], "title": "Help"},
+        **{"spec": "{}", "limits": "{}", "deadline": parent.deadline.isoformat(), "created_by": parent.created_by},
+        **{"blocking": blocking, "subagent_name": name, "depth": parent.depth + 1},
+    }
+    told = TaskSubmitted(agent="helper", agent_version=1, title="Help")
+    whose = ref(child_id, tenant, parent.conversation_id)
+    assert await accepting.accept(pool, tenant, document, [], [events.to_row(whose, told)]) == accepting.Accepted()
+    return child_id
+
+
+async def record(pool: Pool, task_id: str, *seen: Event, tenant: str = "default") -> None:
+    await events.append(pool, "", [events.to_row(ref(task_id, tenant), event) for event in seen])
+
+
+async def end(
+    pool: Pool,
+    task_id: str,
+    *,
+    tenant: str = "default",
+    output: str | None = "Done.",
+    reason: Reason = Reason.GOAL_REACHED,
+    head: str | None = None,
+) -> None:
+    """End a session as its workflow would."""
+    session = await sessions.get(pool, tenant, task_id)
+    assert session is not None
+    usage = Usage(llm_calls=2, tool_invocations=3, input_tokens=100, output_tokens=20, cost_usd=0.001)
+    ended = ENDED[reason.status](status=reason.status, reason=reason, partial=False, usage=usage, output=output)
+    await endings.finish(
+        pool,
+        {
+            "tenant": tenant,
+            "session_id": task_id,
+            "status": reason.status,
+            "reason": reason,
+            "partial": False,
+            "output": output,
+            "head": head,
+            "usage": usage.model_dump_json(),
+            "step": 2,
+            "version": 9,
+            "nodes": [],
+            "message_id": derive_id(task_id, "outcome"),
+            "events": [events.to_row(session.ref, event) for event in (MailboxUpdated(), ended)],
+        },
+    )
+
+
+def problem(answer: httpx2.Response, status: int, type: str) -> dict[str, Any]:
+    """Asserts the form that every refusal has."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    body: dict[str, Any] = json.loads(answer.text)
+    assert body["type"] == f"urn:errand:problem:{type}"
+    assert body["status"] == status
+    assert body["title"] and body["detail"]
+    assert body["instance"] == answer.headers["x-request-id"]
+    return body

@@ -1,0 +1,76 @@
+import httpx2
+import pytest
+
+from store import workers
+from store.database import Pool
+from tests.behaviour.api.conftest import problem, submitted
+
+MARKDOWN = {"Content-Type": "text/markdown"}
+GREETER = "---\nname: greeter\ndescription: Greets.\ntools: [write_file]\n---\n\nYou greet.\n"
+
+
+async def test_list_and_show(api: httpx2.AsyncClient) -> None:
+    items = (await api.get("/agents")).json()["items"]
+    assert {"assistant", "researcher", "code-reviewer", "orchestrator"} <= {item["name"] for item in items}
+    assistant = (await api.get("/agents/assistant")).json()
+    assert assistant["version"] >= 1 and assistant["shipped"] and "read_file" in assistant["tools"]
+    problem(await api.get("/agents/nobody"), 404, "not-found")
+    problem(await api.get("/agents/%00"), 404, "not-found")
+
+
+async def test_put_makes_versions_and_running_tasks_keep_theirs(api: httpx2.AsyncClient) -> None:
+    first = await api.put("/agents/greeter", content=GREETER, headers=MARKDOWN)
+    assert first.status_code == 201 and first.json()["version"] == 1 and not first.json()["shipped"]
+    task_id = await submitted(api, agent="greeter")
+    same = await api.put("/agents/greeter", content=GREETER, headers=MARKDOWN)
+    assert same.status_code == 200 and same.json()["version"] == 1
+    definition = {"name": "greeter", "description": "Greets better.", "prompt": "Greet well.", "mode": "primary"}
+    second = await api.put("/agents/greeter", json=definition)
+    assert second.status_code == 200 and second.json()["version"] == 2
+    assert (await api.get("/agents/greeter")).json()["description"] == "Greets better."
+    assert (await api.get(f"/tasks/{task_id}")).json()["agent_version"] == 1
+
+
+async def test_markdown_goes_round(api: httpx2.AsyncClient) -> None:
+    text = (await api.get("/agents/code-reviewer", headers={"Accept": "text/markdown"})).text
+    assert text.startswith("---\nname: code-reviewer\n")
+    again = await api.put("/agents/code-reviewer", content=text, headers=MARKDOWN)
+    assert again.status_code == 200
+    assert (await api.get("/agents/code-reviewer", headers={"Accept": "text/markdown"})).text == text
+
+
+async def test_a_workers_own_tool_can_be_named(api: httpx2.AsyncClient, pool: Pool) -> None:
+    definition = {"name": "caller", "description": "x", "prompt": "x", "tools": ["ring_bell"]}
+    answer = await api.put("/agents/caller", json=definition)
+    assert "read_file" in problem(answer, 422, "invalid-spec")["errors"][0]["allowed"]
+    await workers.beat(pool, "own-tools", "none", ["ring_bell"])
+    assert (await api.put("/agents/caller", json=definition)).status_code == 201
+    await workers.leave(pool, "own-tools")
+
+
+@pytest.mark.parametrize(
+    ("text", "pointer"),
+    [
+        (GREETER.replace("greeter", "other"), "/name"),
+        (GREETER.replace("write_file", "fly"), "/tools"),
+        (GREETER.replace("tools:", "tolls:"), "/tolls"),
+        (GREETER.replace("Greets.", "Greets.\nmode: boss"), "/mode"),
+        (GREETER.replace("Greets.", "Greets.\nsubagents: [nobody]"), "/subagents"),
+        (GREETER.replace("You greet.", ""), "/prompt"),
+        ("no front matter", ""),
+        (GREETER.replace("Greets.", 'Greets.\ninput_schema: {"$ref": "https://example.com/x"}'), "/input_schema/$ref"),
+    ],
+)
+async def test_bad_definitions(api: httpx2.AsyncClient, text: str, pointer: str) -> None:
+    answer = await api.put("/agents/greeter-2", content=text.replace("greeter", "greeter-2"), headers=MARKDOWN)
+    assert pointer in [entry["pointer"] for entry in problem(answer, 422, "invalid-spec")["errors"]]
+
+
+async def test_bad_bodies(api: httpx2.AsyncClient) -> None:
+    path = "/agents/greeter"
+    problem(await api.put(path, content=b"\xff", headers=MARKDOWN), 400, "invalid-encoding")
+    problem(await api.put(path, content=b"-----\x00", headers=MARKDOWN), 422, "invalid-text")
+    problem(await api.put(path, content=b"{}", headers={"Content-Type": "text/yaml"}), 415, "unsupported-media-type")
+    problem(await api.put(path, json={"name": "greeter"}), 422, "invalid-spec")
+    problem(await api.put(path, json=[]), 422, "invalid-spec")
+    problem(await api.put(path, content=b"x" * 2_000_000, headers=MARKDOWN), 413, "body-too-large")

@@ -1,0 +1,294 @@
+import asyncio
+import json
+from typing import Any
+
+import httpx2
+import pytest
+
+from domain.events.events import UsageUpdated
+from domain.sessions.session import Reason, Usage
+from store import files, sessions, workspaces
+from store.database import Pool
+from store.sessions import SessionRow
+from tests.behaviour.api.conftest import end, problem, record, run, spawned, submitted
+
+
+async def row(pool: Pool, session_id: str) -> SessionRow:
+    found = await sessions.get(pool, "default", session_id)
+    assert found is not None
+    return found
+
+
+async def counted(api: httpx2.AsyncClient) -> tuple[int, int]:
+    tasks = (await api.get("/tasks?limit=200")).json()["items"]
+    return len(tasks), len((await api.get("/conversations?limit=200")).json()["items"])
+
+
+async def refused(api: httpx2.AsyncClient, status: int, type: str, **body: Any) -> dict[str, Any]:
+    """And nothing was created."""
+    before = await counted(api)
+    found = problem(await api.post("/conversations/run", json=body), status, type)
+    assert await counted(api) == before
+    return found
+
+
+@pytest.mark.proves("S0-15", "S0-B03")
+async def test_root(api: httpx2.AsyncClient, pool: Pool) -> None:
+    handle = await run(api, metadata={"ticket": "1"}, delivery="wake")
+    made = await row(pool, handle["session_id"])
+    assert (made.parent_session_id, made.session_type, made.spawned_by) == (None, "agent", None)
+    assert made.conversation_id == made.thread_id == made.id == handle["conversation_id"]
+    assert handle["stream_key"] == f"/tasks/{made.id}/events"
+    assert made.await_children is False
+    seen = (await api.get(f"/conversations/{made.id}")).json()
+    assert (seen["metadata"], seen["delivery"]) == ({"ticket": "1"}, "wake")
+    assert (await row(pool, await submitted(api))).await_children is True
+    assert (await row(pool, await submitted(api, config={"await_children": False}))).await_children is False
+
+
+@pytest.mark.proves("S0-16")
+async def test_continuation(api: httpx2.AsyncClient, pool: Pool) -> None:
+    first = (await run(api))["session_id"]
+    await end(pool, first, head="node-1")
+    failed = (await run(api, conversation_id=first))["session_id"]
+    await end(pool, failed, output=None, reason=Reason.ERROR)
+    made = await row(pool, (await run(api, conversation_id=first))["session_id"])
+    # the newest one that committed something, with its agent and its workspace
+    assert (made.parent_session_id, made.base_head) == (first, "node-1")
+    assert (made.conversation_id, made.thread_id, made.workspace_id) == (first, first, first)
+    assert (made.session_type, made.spawned_by, made.agent) == ("agent", None, "assistant")
+
+
+@pytest.mark.proves("S0-17", "D9")
+async def test_fork(api: httpx2.AsyncClient, pool: Pool) -> None:
+    first = (await run(api))["session_id"]
+    await workspaces.update(
+        pool, "default", first, lambda _: {"a.txt": {"sha256": files.digest_of(b"a"), "size": 1, "mode": 420}}
+    )
+    await end(pool, first, head="node-1")
+    await end(pool, (await run(api, conversation_id=first))["session_id"], head="node-2")
+    made = await row(pool, (await run(api, fork_from=first, conversation_id=first))["session_id"])
+    assert (made.parent_session_id, made.base_head) == (first, "node-1")
+    assert made.conversation_id == made.thread_id == made.workspace_id == made.id
+    assert (made.session_type, made.spawned_by) == ("agent", None)
+    assert await workspaces.get(pool, "default", made.id) == await workspaces.get(pool, "default", first)
+
+
+@pytest.mark.proves("S0-B14")
+async def test_a_fork_may_be_prepared_only(api: httpx2.AsyncClient, pool: Pool) -> None:
+    first = (await run(api, title="The plan"))["session_id"]
+    url = f"/conversations/{first}/fork"
+    problem(await api.post(url), 409, "not-committed")
+    await end(pool, first, head="node-1")
+    problem(await api.post(url, json={"execute": True}), 422, "validation")
+    key = {"Idempotency-Key": f"fork-{first}"}
+    answer = await api.post(url, json={"metadata": {"a": 1}}, headers=key)
+    again = await api.post(url, json={"metadata": {"a": 1}}, headers=key)
+    assert again.json() == answer.json() and again.headers["idempotent-replayed"] == "true"
+    copy = await row(pool, answer.json()["session_id"])
+    assert (copy.status, copy.output, copy.head, copy.parent_session_id) == ("completed", "Done.", "node-1", first)
+    seen = (await api.get(f"/conversations/{copy.id}")).json()
+    assert (seen["title"], seen["metadata"], seen["live_sessions"]) == ("The plan (fork)", {"a": 1}, [])
+    assert (await row(pool, (await run(api, conversation_id=copy.id))["session_id"])).base_head == "node-1"
+    executed = await api.post(url, json={"execute": True, "input": "Other way.", "from_session": first})
+    assert (await row(pool, executed.json()["session_id"])).parent_session_id == first
+
+
+async def test_refusals_create_nothing(api: httpx2.AsyncClient, pool: Pool) -> None:
+    ended, live = (await run(api))["session_id"], (await run(api))["session_id"]
+    await end(pool, ended, head="node-1")
+    found = await refused(api, 422, "unknown-transport", agent="assistant", input="x", transport="pigeon")
+    assert found["errors"][0]["allowed"] == ["sse", "stream"]
+    nobody = "0" * 26
+    await refused(api, 404, "unknown-conversation", input="x", conversation_id=nobody)
+    await refused(api, 404, "unknown-session", input="x", fork_from=nobody)
+    await refused(api, 422, "fork-of-another-conversation", input="x", fork_from=ended, conversation_id=live)
+    await refused(api, 409, "not-committed", input="x", fork_from=live)
+    await refused(api, 422, "unknown-agent", input="x", agent="nobody", conversation_id=ended)
+    await refused(api, 422, "validation", input="x")
+    await refused(api, 422, "validation", input="x", conversation_id=ended, context={"history_session": live})
+    await refused(api, 422, "validation", input="x", agent="assistant", if_busy="wait")
+    await api.post(f"/conversations/{ended}/terminate")
+    await refused(api, 409, "conversation-terminated", input="x", conversation_id=ended, transport="stream")
+    answer = await api.post(
+        "/conversations/run", json={"agent": "assistant", "input": "x"}, headers={"Accept": "image/png"}
+    )
+    problem(answer, 406, "not-acceptable")
+
+
+@pytest.mark.proves("S0-B01", "D6")
+async def test_one_session_at_work(api: httpx2.AsyncClient, pool: Pool) -> None:
+    first = (await run(api))["session_id"]
+    await spawned(pool, first)
+    await end(pool, first, head="node-1")  # the subagent goes on, and does not count
+    wish = {"conversation_id": first, "input": "x", "transport": "stream"}
+    answers = await asyncio.gather(*(api.post("/conversations/run", json=wish) for _ in range(6)))
+    [accepted] = [answer for answer in answers if answer.status_code == 202]
+    active = accepted.json()["session_id"]
+    for answer in answers:
+        if answer is not accepted:
+            found = problem(answer, 409, "conversation-busy")["active_session"]
+            assert found == {
+                "session_id": active,
+                "stream_key": f"/tasks/{active}/events",
+                "transport": "stream",
+            }
+    assert (await api.get(f"/conversations/{first}")).json()["active_session"]["session_id"] == active
+
+
+async def test_queue_is_the_default_of_messages(api: httpx2.AsyncClient, pool: Pool) -> None:
+    first = (await run(api))["session_id"]
+    answer = await api.post(f"/conversations/{first}/messages", json={"input": "Then this."})
+    assert answer.status_code == 202 and answer.json()["queued"] is True
+    waits = await row(pool, answer.json()["session_id"])
+    assert (waits.live, waits.status, waits.thread_id) == (False, "submitted", first)
+    assert (await api.get(f"/conversations/{first}")).json()["live_sessions"] == [first]
+    # with Temporal away nobody can be told of the words, which stand until somebody is
+    wish = {"conversation_id": first, "input": "Now.", "if_busy": "steer", "transport": "stream"}
+    steered = (await api.post("/conversations/run", json=wish)).json()
+    assert (steered["session_id"], steered["steered"]) == (first, True)
+    untold = "SELECT count(*) FROM inbox WHERE conversation_id = $1 AND taken_by IS NULL AND untold"
+    assert await pool.fetchval(untold, first) == 1
+
+
+async def test_files_come_with_the_message_that_speaks_of_them(api: httpx2.AsyncClient, pool: Pool) -> None:
+    first = (await run(api))["session_id"]
+    made = [await api.post(f"/files?name={name}.txt", content=b"x") for name in "abc"]
+    ids = [answer.json()["file_id"] for answer in made]
+    for file_id, busy in zip(ids, ("reject", "queue", "steer"), strict=True):
+        wish = {"conversation_id": first, "input": "Look.", "if_busy": busy, "context": {"files": [file_id]}}
+        answer = await api.post("/conversations/run", json={**wish, "transport": "stream"})
+        assert answer.status_code == (409 if busy == "reject" else 202), answer.text
+    version, manifest = await workspaces.get(pool, "default", first)
+    assert sorted(manifest) == ["b.txt", "c.txt"] and version == 2  # a refused message brings nothing
+
+
+async def test_answers_to_nothing_are_refused(api: httpx2.AsyncClient, pool: Pool) -> None:
+    live = (await run(api))["session_id"]
+    await refused(api, 409, "nothing-waits", conversation_id=live, answers={})
+    await refused(api, 422, "validation", agent="assistant", answers={})
+    found = await refused(api, 422, "validation", conversation_id=live)
+    assert [one["pointer"] for one in found["errors"]] == ["/input"]
+    await refused(api, 404, "unknown-conversation", conversation_id="0" * 26, answers={})
+    body = {"answers": {"not an id": 1}}
+    problem(await api.post(f"/conversations/{live}/messages", json=body), 422, "validation")
+
+
+async def test_repeats(api: httpx2.AsyncClient) -> None:
+    key = {"Idempotency-Key": "a run"}
+    one, two = await run(api, key, input="Once."), await run(api, key, input="Once.")
+    assert one == two
+    wish = {"agent": "assistant", "input": "Twice.", "transport": "stream"}
+    problem(await api.post("/conversations/run", json=wish, headers=key), 422, "idempotency-key-reused")
+    problem(await api.post("/tasks", json={"agent": "assistant", "input": "Once."}, headers=key), 422,
+            "idempotency-key-reused")  # fmt: skip
+
+
+@pytest.mark.proves("S0-02", "S0-01", "S0-B11")
+async def test_the_answer_is_the_stream(api: httpx2.AsyncClient, pool: Pool) -> None:
+    body = {"agent": "assistant", "input": "Say hi."}
+    async with api.stream("POST", "/conversations/run", json=body) as answer:
+        assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/event-stream")
+        session_id = answer.headers["x-session-id"]
+        assert answer.headers["x-conversation-id"] == session_id
+        lines = answer.aiter_lines()
+        assert await anext(line async for line in lines if line.startswith("event:")) == "event: task_submitted"
+    # the reader has gone; another one reads to the end
+    await end(pool, session_id)
+    seen = (await api.get(f"/tasks/{session_id}/events")).text
+    assert seen.rstrip().splitlines()[-3] == "event: task_completed"
+    session = (await api.get(f"/sessions/{session_id}")).json()
+    assert (session["kind"], session["transport"]) == ("sync_agent", "sse")
+    other = (await run(api))["session_id"]
+    assert (await api.get(f"/sessions/{other}")).json()["kind"] == "async_agent"
+    for blocking, kind in ((True, "sync_subagent"), (False, "async_subagent")):
+        child = await spawned(pool, other, name=f"of-{kind}", blocking=blocking)
+        assert (await api.get(f"/sessions/{child}")).json()["kind"] == kind
+
+
+@pytest.mark.proves("S0-B15", "S0-B21")
+async def test_a_conversation_as_a_whole(api: httpx2.AsyncClient, pool: Pool) -> None:
+    root = (await run(api, title="Tree"))["session_id"]
+    child = await spawned(pool, root)
+    below = await spawned(pool, child)
+    used = Usage(llm_calls=1, input_tokens=10, output_tokens=3, cost_usd=0.5)
+    for model in ("m-1", "m-1", "m-2"):
+        await record(pool, root, UsageUpdated(model=model, step=1, call=used, total=used))
+    unknown = used.model_copy(update={"cost_usd": None})
+    await record(pool, root, UsageUpdated(model="m-2", step=1, call=unknown, total=unknown))
+    await end(pool, child)
+    seen = (await api.get(f"/conversations/{root}")).json()
+    assert (seen["title"], seen["status"], seen["latest_session"]) == ("Tree", "open", root)
+    assert seen["mailbox"] == {"pending_count": 1}
+    assert seen["live_sessions"] == [root, below]
+    [top] = seen["sessions"]
+    assert (top["session_id"], top["children"][0]["session_id"]) == (root, child)
+    assert top["children"][0]["children"][0]["spawned_by"] == child
+    assert [thread["depth"] for thread in seen["threads"]] == [0, 1, 2]
+    assert seen["usage"]["m-1"] == {
+        **{"requests": 2, "input_tokens": 20, "output_tokens": 6, "cache_read_tokens": 0},
+        **{"cache_write_tokens": 0, "cost_usd": 1.0},
+    }
+    assert seen["usage"]["m-2"]["cost_usd"] is None
+    shown = (await api.get(f"/sessions/{root}")).json()
+    assert [kid["session_id"] for kid in shown["children"]] == [child]
+    outcome = (await api.get(f"/sessions/{child}")).json()
+    assert (outcome["spawned_by"], outcome["delivered_to"]) == (root, None) and outcome["outcome_message_id"]
+
+
+@pytest.mark.proves("S0-B15")
+async def test_turns(api: httpx2.AsyncClient, pool: Pool) -> None:
+    first = (await run(api, input={"path": "."}))["session_id"]
+    await end(pool, first, output="One.", head="node-1")
+    second = (await run(api, conversation_id=first, input="And?"))["session_id"]
+    url = f"/conversations/{first}/turns"
+    turns = (await api.get(url)).json()["items"]
+    assert [(turn["input"], turn["output"]) for turn in turns] == [({"path": "."}, "One."), ("And?", None)]
+    assert turns[0]["display_messages"] is None
+    full = (await api.get(f"{url}?full=true")).json()["items"]
+    assert full[1]["display_messages"] == [{"type": "user", "text": "And?"}]
+    page = (await api.get(f"{url}?limit=1")).json()
+    rest = (await api.get(url, params={"limit": 1, "cursor": page["next_cursor"]})).json()
+    assert [turn["session_id"] for turn in rest["items"]] == [second] and rest["next_cursor"] is None
+    problem(await api.get(url, params={"cursor": "x"}), 400, "invalid-cursor")
+
+
+@pytest.mark.proves("S0-B15")
+async def test_changes(api: httpx2.AsyncClient) -> None:
+    first = (await run(api, metadata={"a": 1, "b": {"deep": None}}))["session_id"]
+    url = f"/conversations/{first}"
+    changed = (await api.patch(url, json={"metadata": {"a": None, "c": 3}, "title": "New", "delivery": "hold"})).json()
+    assert changed["metadata"] == {"b": {"deep": None}, "c": 3}
+    assert (changed["title"], changed["delivery"]) == ("New", "hold")
+    assert (await api.patch(url, json={"title": "Newer"})).json()["delivery"] == "hold"
+    assert (await api.patch(url, json={"delivery": None})).json()["delivery"] is None
+    problem(await api.patch(url, json={"delivery": "owl"}), 422, "validation")
+    problem(await api.patch(url, json={"status": "open"}), 422, "validation")
+    problem(await api.patch(url, json={"title": " \t"}), 422, "validation")
+    assert (await api.patch(url, json={"title": " Named "})).json()["title"] == "Named"
+
+
+async def test_search(api: httpx2.AsyncClient, pool: Pool) -> None:
+    first = (await run(api, input="Find the zebra 100%_sure.", title="Animals", metadata={"zoo": {"n": 1}}))[
+        "session_id"
+    ]
+    await end(pool, first, output="It grazes by the baobab.")
+
+    async def found(**query: str) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = (await api.get("/conversations", params=query)).json()["items"]
+        return items
+
+    [hit] = await found(q="ZEBRA baobab")
+    assert (hit["conversation_id"], hit["match_source"]) == (first, ["input", "output"])
+    assert (await found(q="animals"))[0]["match_source"] == ["title"]
+    assert [one["conversation_id"] for one in await found(q="100%_sure")] == [first]
+    assert await found(q="zebra elephant") == [] and await found(q="z%bra") == []
+    assert await found(q="acceptance_criteria") == []  # the words of the form are nobody's words
+    [hit] = await found(metadata=json.dumps({"zoo": {"n": 1}}))
+    assert (hit["conversation_id"], hit["match_source"]) == (first, None)
+    assert await found(metadata=json.dumps({"zoo": {"n": 2}})) == []
+    for bad in ("[]", "x", json.dumps({"a": "\x00"}), '{"a": NaN}', '{"a": 1e999}', r'{"a": "\ud800"}', '{"a":' * 300):
+        problem(await api.get("/conversations", params={"metadata": bad}), 422, "validation")
+    problem(await api.get("/conversations?q=%00"), 422, "invalid-text")
+    page = (await api.get("/conversations?limit=1")).json()
+    problem(await api.get("/conversations", params={"q": "x", "cursor": page["next_cursor"]}), 400, "invalid-cursor")

@@ -1,0 +1,209 @@
+"""The event stream over a real connection: replay, live, resume, end; whoever watches changes nothing."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from api.streams import feeds as stream
+from domain.events.events import Message, Progress, Recorded
+from store import events, keys
+from store.database import Pool
+from store.keys import Right
+from tests.behaviour.api.conftest import end, key_for, record, serving, submitted
+
+
+async def frames(answer: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
+    """Server-sent events by the book: fields until an empty line; comments are skipped."""
+    event: dict[str, Any] = {}
+    async for line in answer.aiter_lines():
+        if not line and "data" in event:
+            yield {**event, "data": json.loads(event["data"])}
+            event = {}
+        elif line and not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            event[name] = value
+
+
+async def watch(client: httpx2.AsyncClient, task_id: str, **headers: str) -> list[int]:
+    async with client.stream("GET", f"/tasks/{task_id}/events", headers=headers) as answer:
+        assert answer.status_code == 200
+        return [int(event["id"]) async for event in frames(answer)]
+
+
+@pytest.mark.proves("S1-45", "S0-B10")
+async def test_replay_then_live_then_terminal_and_close(api: httpx2.AsyncClient, pool: Pool) -> None:
+    task_id = await submitted(api)
+    await record(pool, task_id, Progress(message="before"))
+    seen: list[dict[str, Any]] = []
+    async with asyncio.timeout(10), api.stream("GET", f"/tasks/{task_id}/events") as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert answer.headers["cache-control"] == "no-cache"
+        async for event in frames(answer):
+            seen.append(event)
+            if len(seen) == 2:
+                await record(pool, task_id, Progress(message="live"))
+            if len(seen) == 3:
+                await end(pool, task_id)
+    assert [event["event"] for event in seen] == ["task_submitted", "progress", "progress", "task_completed"]
+    assert [event["id"] for event in seen] == ["1", "2", "3", "4"]
+    last = seen[2]["data"]
+    assert last["type"] == "progress" and last["seq"] == 3 and last["session_id"] == task_id
+    assert last["message"] == "live" and last["at"]
+
+
+async def test_a_live_event_arrives_at_once(api: httpx2.AsyncClient, pool: Pool) -> None:
+    task_id = await submitted(api)
+    async with asyncio.timeout(4), api.stream("GET", f"/tasks/{task_id}/events") as answer:  # less than a re-read
+        reader = frames(answer)
+        await anext(reader)
+        await asyncio.sleep(0.1)
+        sent = time.monotonic()
+        await record(pool, task_id, Progress(message="now"))
+        assert (await anext(reader))["data"]["message"] == "now"
+        assert time.monotonic() - sent < 1.0
+        await end(pool, task_id)
+
+
+async def test_an_idle_stream_rests(api: httpx2.AsyncClient, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[int] = []
+    read = events.of_session
+
+    async def counted(pool: Pool, tenant: str, session_id: str, after: int, limit: int) -> list[Recorded]:
+        reads.append(after)
+        return await read(pool, tenant, session_id, after, limit)
+
+    monkeypatch.setattr(events, "of_session", counted)
+    task_id = await submitted(api)
+    viewer = asyncio.create_task(watch(api, task_id))
+    await asyncio.sleep(0.3)
+    await record(pool, task_id, Progress(message="one"))
+    await asyncio.sleep(0.5)
+    assert len(reads) <= 4
+    await end(pool, task_id)
+    assert await viewer == [1, 2, 3]
+
+
+@pytest.mark.proves("S0-B10")
+async def test_resume_from_every_place(api: httpx2.AsyncClient, pool: Pool) -> None:
+    task_id = await submitted(api)
+    await record(pool, task_id, *(Progress(message=str(n)) for n in range(5)))
+    await end(pool, task_id)
+    for after in range(7):
+        assert await watch(api, task_id, **{"Last-Event-ID": str(after)}) == list(range(after + 1, 8))
+    answer = await api.get(f"/tasks/{task_id}/events?after=3")
+    assert answer.text.count("\nid: ") == 4
+    done = await api.get(f"/tasks/{task_id}/events", headers={"Last-Event-ID": "7"})
+    assert done.status_code == 204
+
+
+async def test_long_log_comes_page_by_page(api: httpx2.AsyncClient, pool: Pool) -> None:
+    task_id = await submitted(api)
+    for start in range(0, 1_000, 250):
+        await record(pool, task_id, *(Progress(message=str(n)) for n in range(start, start + 250)))
+    await end(pool, task_id)
+    assert await watch(api, task_id) == list(range(1, 1_003))
+
+
+async def test_many_viewers_each_see_everything_once(api: httpx2.AsyncClient, pool: Pool) -> None:
+    task_id = await submitted(api)
+    viewers = [asyncio.create_task(watch(api, task_id)) for _ in range(30)]
+    for n in range(40):
+        await record(pool, task_id, Progress(message=str(n)))
+    await end(pool, task_id)
+    async with asyncio.timeout(10):
+        for seen in await asyncio.gather(*viewers):
+            assert seen == list(range(1, 43))
+
+
+@pytest.mark.proves("S0-B11", "S1-06")
+async def test_slow_and_vanished_viewers_change_nothing(api: httpx2.AsyncClient, pool: Pool) -> None:
+    task_id = await submitted(api)
+    reader = api.stream("GET", f"/tasks/{task_id}/events")
+    slow = frames(await reader.__aenter__())  # reads one event, then stops reading
+    await anext(slow)
+    async with api.stream("GET", f"/tasks/{task_id}/events") as vanishing:
+        await anext(frames(vanishing))
+    started = time.monotonic()
+    for _ in range(20):
+        await record(pool, task_id, *(Message(step=1, text="x" * 20_000) for _ in range(10)))
+    await end(pool, task_id)
+    assert time.monotonic() - started < 5
+    assert await watch(api, task_id) == list(range(1, 203))
+    rest = [int(event["id"]) async for event in slow]
+    assert rest == list(range(2, 203))
+    await reader.__aexit__(None, None, None)
+
+
+async def test_keepalives(open_url: str, api: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch, pool: Pool) -> None:
+    monkeypatch.setattr(stream, "KEEPALIVE_SECONDS", 0.1)
+    monkeypatch.setattr(stream, "LOOK_SECONDS", 0.05)
+    task_id = await submitted(api)
+    async with asyncio.timeout(5), api.stream("GET", f"/tasks/{task_id}/events") as answer:
+        async for line in answer.aiter_lines():
+            if line.startswith(":"):
+                break
+    await end(pool, task_id)
+
+
+async def test_events_arrive_without_being_woken(settings: Any, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NOTIFY is only a hint: with no listener the slow look still finds everything."""
+    monkeypatch.setattr(stream, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("store.events.listen", _never)
+    async with serving(settings) as url, httpx2.AsyncClient(base_url=url) as client:
+        task_id = await submitted(client)
+        viewer = asyncio.create_task(watch(client, task_id))
+        await asyncio.sleep(0.2)
+        await record(pool, task_id, Progress(message="quiet"))
+        await end(pool, task_id)
+        async with asyncio.timeout(5):
+            assert await viewer == [1, 2, 3]
+
+
+async def _never(*_: object) -> None:
+    await asyncio.Event().wait()
+
+
+async def test_listener_comes_back_after_its_connection_died(api: httpx2.AsyncClient, pool: Pool) -> None:
+    task_id = await submitted(api)
+    killed = await pool.fetchval(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+    )
+    assert killed >= 1
+    async with asyncio.timeout(10):
+        viewer = asyncio.create_task(watch(api, task_id))
+        await asyncio.sleep(1.5)
+        await record(pool, task_id, Progress(message="after"))
+        await end(pool, task_id)
+        assert await viewer == [1, 2, 3]
+
+
+async def test_revoked_key_ends_its_streams(keyed_url: str, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "LOOK_SECONDS", 0.1)
+    headers = await key_for(pool, "revoking", Right.SUBMIT, Right.READ)
+    async with httpx2.AsyncClient(base_url=keyed_url, headers=headers) as client:
+        task_id = await submitted(client)
+        viewer = asyncio.create_task(watch(client, task_id))
+        await asyncio.sleep(0.3)
+        assert not viewer.done()
+        [key] = await keys.listing(pool, "revoking")
+        assert await keys.revoke(pool, "revoking", key.id)
+        async with asyncio.timeout(3):
+            assert await viewer == [1]
+
+
+async def test_json_page(api: httpx2.AsyncClient, pool: Pool) -> None:
+    task_id = await submitted(api)
+    await record(pool, task_id, *(Progress(message=str(n)) for n in range(4)))
+    path, headers = f"/tasks/{task_id}/events", {"Accept": "application/json"}
+    first = (await api.get(f"{path}?limit=2", headers=headers)).json()
+    assert [event["seq"] for event in first["items"]] == [1, 2]
+    assert first["next_after"] == 2 and not first["closed"]
+    await end(pool, task_id)
+    rest = (await api.get(f"{path}?after=2", headers=headers)).json()
+    assert [event["seq"] for event in rest["items"]] == [3, 4, 5, 6] and rest["closed"]
+    assert (await api.get(path, headers={"Accept": "text/html"})).status_code == 406

@@ -1,0 +1,308 @@
+"""The catalogue of bad input: each row is refused with its own problem, nothing is created, nothing is repeated."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from domain.ids import new_id
+from store.database import Pool
+from tests.behaviour.api.conftest import end, key_for, problem, submitted
+
+CANARY = "canary-4711"
+GOOD = {"agent": "assistant", "input": "Say hi."}
+JSON = {"Content-Type": "application/json"}
+
+
+def raw(**changes: Any) -> bytes:
+    return json.dumps({**GOOD, **changes}).encode()
+
+
+async def rows(pool: Pool) -> tuple[int, int]:
+    found = await pool.fetchrow("SELECT (SELECT count(*) FROM sessions) AS s, (SELECT count(*) FROM idempotency) AS i")
+    assert found
+    return found["s"], found["i"]
+
+
+UNPARSABLE = [
+    ("empty", b"", 400, "malformed-json"),
+    ("cut", b'{"agent": "assistant"', 400, "malformed-json"),
+    ("trailing", raw() + b"{}", 400, "malformed-json"),
+    ("single quotes", b"{'agent': 1}", 400, "malformed-json"),
+    ("raw control character", b'{"agent": "a\x01"}', 400, "malformed-json"),
+    ("invalid utf-8", b'{"agent": "\xff\xfe"}', 400, "invalid-encoding"),
+    ("overlong utf-8", b'{"agent": "\xc0\x80"}', 400, "invalid-encoding"),
+    ("utf-8 bom", b"\xef\xbb\xbf" + raw(), 400, "invalid-encoding"),
+    ("utf-16", json.dumps(GOOD).encode("utf-16"), 400, "invalid-encoding"),
+    ("utf-16-le", json.dumps(GOOD).encode("utf-16-le"), 400, "invalid-encoding"),
+    ("utf-32-be", json.dumps(GOOD).encode("utf-32-be"), 400, "invalid-encoding"),
+    ("nan", b'{"agent": NaN}', 400, "json-non-finite"),
+    ("infinity", b'{"agent": -Infinity}', 400, "json-non-finite"),
+    ("overflow", b'{"agent": 1e999}', 400, "json-non-finite"),
+    ("duplicate key", b'{"agent": "a", "agent": "b"}', 400, "json-duplicate-key"),
+    ("duplicate key by escape", b'{"agent": "a", "\\u0061gent": "b"}', 400, "json-duplicate-key"),
+    ("deep", b'{"agent": ' + b"[" * 65 + b"]" * 65 + b"}", 400, "json-too-complex"),
+    ("very deep", b"[" * 100_000, 400, "json-too-complex"),
+    ("many members", json.dumps({str(n): 0 for n in range(10_001)}).encode(), 400, "json-too-complex"),
+    ("many items", json.dumps({"input": [0] * 10_001}).encode(), 400, "json-too-complex"),
+    ("long number", b'{"agent": ' + b"9" * 101 + b"}", 400, "json-too-complex"),
+    ("huge number", b'{"agent": ' + b"9" * 10_000 + b"}", 400, "json-too-complex"),
+    ("long float", b'{"agent": 0.' + b"1" * 101 + b"}", 400, "json-too-complex"),
+    ("nul", raw(input=f"{CANARY}\x00"), 422, "invalid-text"),
+    ("escape", raw(input=f"{CANARY}\x1b[31m"), 422, "invalid-text"),
+    ("lone surrogate", b'{"agent": "assistant", "input": "\\ud800"}', 422, "invalid-text"),
+    ("nul in a key", raw(input={f"{CANARY}\x00": 1}), 422, "invalid-text"),
+    ("not an object", b'["x"]', 422, "validation"),
+    ("null", b"null", 422, "validation"),
+    ("large integer", b'{"agent": "assistant", "input": {"n": 9007199254740992}}', 422, "validation"),
+]
+
+
+@pytest.mark.parametrize(
+    ("raw_body", "status", "type"), [row[1:] for row in UNPARSABLE], ids=[r[0] for r in UNPARSABLE]
+)
+async def test_unreadable_bodies(api: httpx2.AsyncClient, pool: Pool, raw_body: bytes, status: int, type: str) -> None:
+    before = await rows(pool)
+    answer = await api.post("/tasks", content=raw_body, headers={**JSON, "Idempotency-Key": new_id()})
+    problem(answer, status, type)
+    assert CANARY not in answer.text
+    assert await rows(pool) == before
+
+
+INVALID: list[tuple[str, dict[str, Any], str, str]] = [
+    ("unknown agent", {"agent": CANARY}, "unknown-agent", "/agent"),
+    ("agent of no one", {"agent": "no such"}, "unknown-agent", "/agent"),
+    ("subagent", {"agent": "helper"}, "invalid-spec", "/agent"),
+    ("unknown field", {"inptu": CANARY}, "validation", "/inptu"),
+    ("unknown field inside", {"config": {"tll": 5}}, "validation", "/config/tll"),
+    ("hostile field name", {f"<{CANARY}>": 1}, "validation", ""),
+    ("agent not text", {"agent": 7}, "validation", "/agent"),
+    ("agent empty", {"agent": ""}, "validation", "/agent"),
+    ("input empty", {"input": ""}, "validation", "/input"),
+    ("input blank", {"input": " \n\t"}, "validation", "/input"),
+    ("input null", {"input": None}, "validation", "/input"),
+    ("input a list", {"input": [CANARY]}, "validation", "/input"),
+    ("ttl as text", {"config": {"ttl": "5000"}}, "validation", "/config/ttl"),
+    ("ttl a float", {"config": {"ttl": 5000.5}}, "validation", "/config/ttl"),
+    ("ttl a boolean", {"config": {"ttl": True}}, "validation", "/config/ttl"),
+    ("ttl too small", {"config": {"ttl": 999}}, "validation", "/config/ttl"),
+    ("ttl negative", {"config": {"ttl": -1}}, "validation", "/config/ttl"),
+    ("ttl too large", {"config": {"ttl": 10**15}}, "validation", "/config/ttl"),
+    ("tree's ttl too large", {"config": {"tree": {"ttl": 10**15}}}, "validation", "/config/tree/ttl"),
+    ("waits", {"config": {"tree": {"ttl": 5_000}, "input_timeout": 6_000}}, "validation", "/config/input_timeout"),
+    ("steps zero", {"config": {"max_steps": 0}}, "validation", "/config/max_steps"),
+    ("steps too many", {"config": {"max_steps": 2_001}}, "validation", "/config/max_steps"),
+    ("tokens too many", {"config": {"max_tokens": 10**12}}, "validation", "/config/max_tokens"),
+    ("cost zero", {"config": {"max_cost_usd": 0}}, "validation", "/config/max_cost_usd"),
+    ("cost as text", {"config": {"max_cost_usd": "5"}}, "validation", "/config/max_cost_usd"),
+    ("cost too high", {"config": {"max_cost_usd": 1e9}}, "validation", "/config/max_cost_usd"),
+    ("unpriced model", {"config": {"max_cost_usd": 1, "model": CANARY}}, "unpriced-model", "/config/max_cost_usd"),
+    ("model empty", {"config": {"model": ""}}, "validation", "/config/model"),
+    ("unknown sandbox", {"config": {"sandbox": CANARY}}, "validation", "/config/sandbox"),
+    ("sandbox without a worker", {"config": {"sandbox": "isolated"}}, "not-available", "/config/sandbox"),
+    ("notify", {"config": {"notify": [CANARY]}}, "validation", "/config/notify/0"),
+    ("input timeout", {"config": {"ttl": 5_000, "input_timeout": 6_000}}, "validation", "/config/input_timeout"),
+    ("expiry", {"config": {"on_input_timeout": "deny"}}, "validation", "/config/on_input_timeout"),
+    ("boundary", {"boundary": {"files": [CANARY]}}, "validation", "/boundary/files"),
+    ("file id malformed", {"context": {"files": [CANARY]}}, "validation", "/context/files/0"),
+    ("file unknown", {"context": {"files": ["0" * 26]}}, "validation", "/context/files/0"),
+    ("session unknown", {"context": {"history_session": "0" * 26}}, "validation", "/context/history_session"),
+    (
+        "bad role",
+        {"context": {"history": [{"role": "system", "content": CANARY}]}},
+        "validation",
+        "/context/history/0/role",
+    ),
+    ("too many notes", {"context": {"notes": [CANARY] * 51}}, "validation", "/context/notes"),
+    ("criterion kind", {"acceptance_criteria": [{"kind": CANARY}]}, "validation", "/acceptance_criteria/0/kind"),
+    ("criterion of no kind", {"acceptance_criteria": [{"run": CANARY}]}, "validation", "/acceptance_criteria/0/kind"),
+    ("criterion too long", {"acceptance_criteria": [CANARY * 500]}, "validation", "/acceptance_criteria/0"),
+    ("title too long", {"title": CANARY * 50}, "validation", "/title"),
+    ("missing", {"agent": "code-reviewer", "input": {"focus": CANARY}}, "validation", "/input/path"),
+    ("schema type", {"agent": "code-reviewer", "input": {"path": 7}}, "validation", "/input/path"),
+    ("schema unknown", {"agent": "code-reviewer", "input": {"path": ".", "x": CANARY}}, "validation", "/input/x"),
+]
+
+
+@pytest.mark.proves("S1-50")
+@pytest.mark.parametrize(("changes", "type", "pointer"), [row[1:] for row in INVALID], ids=[row[0] for row in INVALID])
+async def test_invalid_tasks(
+    api: httpx2.AsyncClient, pool: Pool, changes: dict[str, Any], type: str, pointer: str
+) -> None:
+    before = await rows(pool)
+    answer = await api.post("/tasks", content=raw(**changes), headers={**JSON, "Idempotency-Key": new_id()})
+    found = problem(answer, 422, type)["errors"]
+    assert pointer in [entry["pointer"] for entry in found]
+    assert all(entry["code"] and entry["message"] for entry in found)
+    assert CANARY not in answer.text
+    assert await rows(pool) == before
+
+
+async def test_refusals_name_what_is_allowed(api: httpx2.AsyncClient) -> None:
+    async def allowed(**changes: Any) -> list[Any]:
+        answer = await api.post("/tasks", content=raw(**changes), headers=JSON)
+        [found] = answer.json()["errors"]
+        allowed: list[Any] = found["allowed"]
+        return allowed
+
+    assert {"assistant", "researcher"} <= set(await allowed(agent="nobody"))
+    assert "helper" not in await allowed(agent="nobody")
+    assert "isolated" in await allowed(config={"sandbox": "x"})
+    assert await allowed(config={"max_steps": 5_000}) == ["1..2000"]
+    assert "ttl" in await allowed(config={"tll": 1})
+    assert "claude-sonnet-4-5" in await allowed(config={"model": "x", "max_cost_usd": 1})
+
+
+async def test_too_long_input_is_413(api: httpx2.AsyncClient) -> None:
+    problem(await api.post("/tasks", content=raw(input="x" * 200_001), headers=JSON), 413, "input-too-long")
+    assert (await api.post("/tasks", content=raw(input="x" * 200_000), headers=JSON)).status_code == 202
+
+
+async def test_body_limit_holds_while_reading(api: httpx2.AsyncClient) -> None:
+    large = raw(input={"a": ["x" * 500_000, "y" * 600_000]})
+    problem(await api.post("/tasks", content=large, headers=JSON), 413, "body-too-large")
+
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while True:
+            sent += 65_536
+            yield b" " * 65_536
+            await asyncio.sleep(0)
+
+    with contextlib.suppress(httpx2.TransportError):  # the server may close before its answer was read
+        problem(await api.post("/tasks", content=endless(), headers=JSON), 413, "body-too-large")
+    assert sent < 40_000_000
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "type"),
+    [
+        ({"Content-Type": "text/plain"}, 415, "unsupported-media-type"),
+        ({"Content-Type": "application/json; charset=latin-1"}, 415, "unsupported-media-type"),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415, "unsupported-media-type"),
+        ({}, 415, "unsupported-media-type"),
+        ({**JSON, "Content-Encoding": "gzip"}, 415, "unsupported-encoding"),
+        ({**JSON, "Accept": "text/html"}, 406, "not-acceptable"),
+        ({**JSON, "Accept": "application/json;q=0"}, 406, "not-acceptable"),
+        ({**JSON, "Idempotency-Key": "x" * 256}, 400, "idempotency-key-invalid"),
+        ({**JSON, "Idempotency-Key": "caf\u00e9"}, 400, "idempotency-key-invalid"),
+        ({**JSON, "Idempotency-Key": ""}, 400, "idempotency-key-invalid"),
+        ({**JSON, "X-Large": "x" * 17_000}, 431, "headers-too-large"),
+        ({**JSON, "Host": "evil.example"}, 400, "bad-request"),
+        ({**JSON, "Host": "a b"}, 400, "bad-request"),
+        ({**JSON, "Origin": "https://evil.example"}, 403, "insufficient-scope"),
+        ({**JSON, "Authorization": "Bearer nonsense"}, 401, "unauthenticated"),
+        ({**JSON, "Authorization": "Basic YTpi"}, 401, "unauthenticated"),
+    ],
+)
+async def test_bad_headers(
+    api: httpx2.AsyncClient, pool: Pool, headers: dict[str, str], status: int, type: str
+) -> None:
+    before = await rows(pool)
+    encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    problem(await api.post("/tasks", content=raw(), headers=encoded), status, type)
+    assert await rows(pool) == before
+
+
+@pytest.mark.parametrize("content_type", ["application/json; charset=UTF-8", "application/vnd.errand+json"])
+async def test_other_spellings_of_json_are_fine(api: httpx2.AsyncClient, content_type: str) -> None:
+    assert (await api.post("/tasks", content=raw(), headers={"Content-Type": content_type})).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "type"),
+    [
+        ("GET", "/tasks?limit=0", 422, "validation"),
+        ("GET", "/tasks?limit=-5", 422, "validation"),
+        ("GET", "/tasks?limit=201", 422, "validation"),
+        ("GET", "/tasks?limit=canary-4711", 422, "validation"),
+        ("GET", "/tasks?lmit=5", 422, "validation"),
+        ("GET", "/tasks?status=canary-4711", 422, "validation"),
+        ("GET", "/tasks?agent=%00", 422, "validation"),
+        ("GET", "/tasks?conversation_id=canary-4711", 422, "validation"),
+        ("GET", "/tasks?created_after=2026-01-01T00:00:00", 422, "validation"),
+        ("GET", "/tasks?created_after=0001-01-01T00:00:00%2B14:00", 422, "invalid-time"),
+        ("GET", "/tasks?created_before=yesterday", 422, "validation"),
+        ("GET", "/tasks?cursor=canary-4711", 400, "invalid-cursor"),
+        ("GET", "/tasks?cursor=%ff", 400, "invalid-cursor"),
+        ("GET", "/tasks?api_key=x", 400, "credential-in-url"),
+        ("GET", "/tasks?agent=ek_0123456789ab_x", 400, "credential-in-url"),
+        ("GET", "/tasks?agent=" + "a" * 5_000, 414, "uri-too-long"),
+        ("DELETE", "/tasks", 405, "method-not-allowed"),
+        ("PATCH", "/tasks/" + "0" * 26, 405, "method-not-allowed"),
+        ("GET", "/tasks/", 404, "not-found"),
+        ("GET", "/canary-4711", 404, "not-found"),
+        ("POST", "/files?name=x&sha256=short", 422, "validation"),
+        ("POST", "/files", 422, "validation"),
+    ],
+)
+async def test_bad_urls(api: httpx2.AsyncClient, method: str, path: str, status: int, type: str) -> None:
+    answer = await api.request(method, path)
+    problem(answer, status, type)
+    assert CANARY not in answer.text
+
+
+async def test_405_names_every_method(api: httpx2.AsyncClient) -> None:
+    assert (await api.delete("/tasks")).headers["allow"] == "GET, POST"
+
+
+IDS = ["0" * 26, "x", "0" * 25, "0" * 27, "%00", "..%2f..", "I" * 26, "a" * 2_000, "%F0%9F%92%A9", "' OR 1=1 --"]
+
+
+@pytest.mark.parametrize("id", IDS)
+@pytest.mark.parametrize("path", ["/tasks/{}", "/tasks/{}/result", "/tasks/{}/events", "/sessions/{}", "/files/{}"])
+async def test_unknown_and_malformed_ids_look_the_same(api: httpx2.AsyncClient, path: str, id: str) -> None:
+    body = problem(await api.get(path.format(id)), 404, "not-found")
+    if "%2f" not in id:  # a slash makes another path
+        assert body["detail"] == "There is nothing by that id."
+
+
+async def test_cancel_refuses_bad_bodies(api: httpx2.AsyncClient) -> None:
+    task_id = await submitted(api)
+    path = f"/tasks/{task_id}/cancel"
+    problem(await api.post(path, json={"reason": 5}), 422, "validation")
+    problem(await api.post(path, json={"reason": "x" * 2_001}), 422, "validation")
+    problem(await api.post(path, json={"why": CANARY}), 422, "validation")
+    problem(await api.post(path, content=b"{", headers=JSON), 400, "malformed-json")
+    problem(
+        await api.post(path, content=b"reason=x", headers={"Content-Type": "text/plain"}), 415, "unsupported-media-type"
+    )
+    assert (await api.get(f"/tasks/{task_id}")).json()["cancel_requested"] is None
+
+
+@pytest.mark.parametrize(
+    ("cursor", "status", "type"),
+    [("x", 400, "cursor-invalid"), ("-1", 400, "cursor-invalid"), ("1.5", 400, "cursor-invalid"),
+     ("9" * 30, 400, "cursor-invalid"), ("\u0663", 400, "cursor-invalid"), ("99", 409, "cursor-ahead")],
+)  # fmt: skip
+async def test_bad_event_cursors(api: httpx2.AsyncClient, cursor: str, status: int, type: str) -> None:
+    task_id = await submitted(api)
+    problem(await api.get(f"/tasks/{task_id}/events", params={"after": cursor}), status, type)
+    if cursor.isascii():
+        problem(await api.get(f"/tasks/{task_id}/events", headers={"Last-Event-ID": cursor}), status, type)
+
+
+async def test_wrong_state_is_409_with_the_state(api: httpx2.AsyncClient, pool: Pool) -> None:
+    task_id = await submitted(api)
+    early = problem(await api.get(f"/tasks/{task_id}/result"), 409, "not-terminal")
+    assert early["task_status"] == "submitted" and early["poll_interval"] == 1_500
+    said = {"response_to": "x", "input": {"approved": True}}
+    problem(await api.post(f"/tasks/{'0' * 26}/input", json=said), 404, "not-found")
+    answer = await api.post(f"/tasks/{task_id}/input", json=said)
+    assert problem(answer, 409, "unknown-request")["task_status"] == "submitted"
+    await end(pool, task_id)
+    answer = await api.post(f"/tasks/{task_id}/input", json=said)
+    assert problem(answer, 409, "already-terminal")["task_status"] == "completed"
+
+
+async def test_auth_comes_before_parsing(keyed_url: str, pool: Pool) -> None:
+    async with httpx2.AsyncClient(base_url=keyed_url) as client:
+        problem(await client.post("/tasks", content=b"{"), 401, "unauthenticated")
+        reader = await key_for(pool, "order")
+        problem(await client.post("/tasks", content=b"{", headers=reader), 415, "unsupported-media-type")

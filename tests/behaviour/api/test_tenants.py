@@ -1,0 +1,151 @@
+"""Two tenants over every route: nothing of one can be seen, changed or guessed by the other."""
+
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi.routing import APIRoute
+
+from api.app import ROUTERS
+from domain.ids import new_id
+from store.database import Pool
+from tests.behaviour.api.conftest import end, key_for, problem, submitted
+
+FOREIGN: list[tuple[str, str, dict[str, Any]]] = [
+    ("GET", "/tasks/{task_id}", {}),
+    ("GET", "/sessions/{session_id}", {}),
+    ("GET", "/tasks/{task_id}/result", {}),
+    ("GET", "/tasks/{task_id}/budget", {}),
+    ("GET", "/tasks/{task_id}/events", {}),
+    ("GET", "/tasks/{task_id}/events", {"headers": {"Accept": "application/json"}}),
+    ("GET", "/tasks/{task_id}/trace", {}),
+    ("GET", "/tasks/{task_id}/agent", {}),
+    ("GET", "/tasks/{task_id}/budget", {}),
+    ("POST", "/tasks/{task_id}/rerun", {"json": {"input": "mine now"}}),
+    ("POST", "/tasks/{task_id}/cancel", {"json": {"reason": "mine now"}}),
+    ("POST", "/tasks/{task_id}/input", {"json": {"response_to": "x", "input": "mine now"}}),
+    ("GET", "/tasks/{task_id}/input-requests", {}),
+    ("GET", "/tasks/{task_id}/effects", {}),
+    ("GET", "/tasks/{task_id}/budget", {}),
+    ("GET", "/tasks/{task_id}/audit", {}),
+    ("POST", "/tasks/{task_id}/steer", {"json": {"message": "mine now"}}),
+    ("POST", "/tasks/{task_id}/interrupt", {"json": {}}),
+    ("POST", "/tasks/{task_id}/promote", {}),
+    ("GET", "/files/{file_id}", {}),
+    ("GET", "/files/{file_id}/meta", {}),
+    ("GET", "/agents/{name}", {}),
+    ("GET", "/subscriptions/{subscription_id}", {}),
+    ("DELETE", "/subscriptions/{subscription_id}", {}),
+    ("POST", "/subscriptions/{subscription_id}/rotate", {}),
+    ("POST", "/subscriptions/{subscription_id}/enable", {}),
+    ("POST", "/subscriptions/{subscription_id}/test", {}),
+    ("GET", "/deliveries/{delivery_id}", {}),
+    ("POST", "/deliveries/{delivery_id}/resend", {}),
+]
+CONVERSATIONS: list[tuple[str, str, dict[str, Any]]] = [
+    ("GET", "/conversations/{conversation_id}", {}),
+    ("PATCH", "/conversations/{conversation_id}", {"json": {"title": "mine now"}}),
+    ("GET", "/conversations/{conversation_id}/turns", {}),
+    ("GET", "/conversations/{conversation_id}/mailbox", {}),
+    ("GET", "/conversations/{conversation_id}/mailbox?live=true", {}),
+    ("GET", "/conversations/{conversation_id}/events", {}),
+    ("GET", "/conversations/{conversation_id}/events", {"headers": {"Accept": "application/json"}}),
+    ("POST", "/conversations/{conversation_id}/messages", {"json": {"input": "mine now"}}),
+    ("POST", "/conversations/{conversation_id}/fire", {"json": {"input": "mine now"}}),
+    ("POST", "/conversations/{conversation_id}/fork", {"json": {"execute": False}}),
+    ("POST", "/conversations/{conversation_id}/interrupt", {}),
+    ("POST", "/conversations/{conversation_id}/terminate", {}),
+]
+SHARED = {  # routes without an id of a tenant
+    ("POST", "/conversations/run"), ("GET", "/conversations"), ("POST", "/tasks"), ("GET", "/tasks"),
+    ("GET", "/input-requests"), ("GET", "/agents"), ("PUT", "/agents/{name}"), ("POST", "/files"),
+    ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"), ("GET", "/notifications"),
+    ("GET", "/audit"), ("GET", "/audit/verify"),
+    ("GET", "/subscriptions"), ("POST", "/subscriptions"), ("GET", "/deliveries"),
+}  # fmt: skip
+
+
+def test_every_route_is_in_the_matrix() -> None:
+    routes = {
+        (method, route.path)
+        for router in ROUTERS
+        for route in router.routes
+        if isinstance(route, APIRoute)  # the one socket is the feed again
+        for method in route.methods or ()
+    }
+    ours = {entry for entry in routes if entry[1].split("/")[1] in _NOUNS}
+    assert ours == {(method, path.split("?")[0]) for method, path, _ in (*FOREIGN, *CONVERSATIONS)} | SHARED
+
+
+_NOUNS = {"tasks", "sessions", "conversations", "agents", "files", "healthz", "readyz", "metrics", "notifications"}
+_NOUNS |= {"input-requests", "audit", "subscriptions", "deliveries"}
+
+
+@pytest.mark.proves("F-10")
+async def test_foreign_ids_are_404_everywhere(keyed_url: str, pool: Pool) -> None:
+    mine, theirs = await key_for(pool, "mine"), await key_for(pool, "theirs")
+    async with httpx2.AsyncClient(base_url=keyed_url) as client:
+        task_id = await submitted(client, mine, input="secret plan")
+        file = await client.post("/files?name=secret.txt", content=b"secret", headers=mine)
+        definition = {"name": "private", "description": "secret", "prompt": "secret"}
+        assert (await client.put("/agents/private", json=definition, headers=mine)).status_code == 201
+        wish = {"name": "secret", "channel": "webhook", "target": "https://hooks.example.org/secret"}
+        subscribed = (await client.post("/subscriptions", json=wish, headers=mine)).json()["id"]
+        sent = await client.post(f"/subscriptions/{subscribed}/test", headers=mine)
+        names = {
+            "subscription_id": subscribed,
+            "delivery_id": sent.json()["id"],
+            "task_id": task_id,
+            "session_id": task_id,
+            "conversation_id": task_id,
+            "file_id": file.json()["file_id"],
+            "name": "private",
+        }
+        nothing = {name: "nothing" if name == "name" else new_id() for name in names}
+        before = (await client.get(f"/tasks/{task_id}", headers=mine)).json()
+        for type, routes in (("not-found", FOREIGN), ("unknown-conversation", CONVERSATIONS)):
+            for method, path, options in routes:
+                foreign = await _send(client, method, path.format(**names), theirs, options)
+                unknown = await _send(client, method, path.format(**nothing), theirs, options)
+                body, other = problem(foreign, 404, type), problem(unknown, 404, type)
+                assert {**body, "instance": ""} == {**other, "instance": ""}
+        for reference in ({"conversation_id": task_id}, {"fork_from": task_id}):
+            answer = await client.post("/conversations/run", json={"input": "mine", **reference}, headers=theirs)
+            problem(answer, 404, "unknown-session" if "fork_from" in reference else "unknown-conversation")
+        assert (await client.get("/conversations", headers=theirs)).json()["items"] == []
+        assert (await client.get(f"/tasks/{task_id}", headers=mine)).json() == before
+
+
+async def _send(
+    client: httpx2.AsyncClient, method: str, path: str, key: dict[str, str], options: dict[str, Any]
+) -> httpx2.Response:
+    return await client.request(method, path, **{**options, "headers": {**options.get("headers", {}), **key}})
+
+
+@pytest.mark.proves("F-10")
+async def test_lists_references_and_keys_are_apart(keyed_url: str, pool: Pool) -> None:
+    mine, theirs = await key_for(pool, "left"), await key_for(pool, "right")
+    async with httpx2.AsyncClient(base_url=keyed_url) as client:
+        key = {"Idempotency-Key": "the same"}
+        spec = {"agent": "assistant", "input": "hi"}
+        one = (await client.post("/tasks", json=spec, headers={**mine, **key})).json()["task_id"]
+        two = (await client.post("/tasks", json=spec, headers={**theirs, **key})).json()["task_id"]
+        assert one != two
+        listed = (await client.get("/tasks", headers=mine)).json()["items"]
+        assert [item["task_id"] for item in listed] == [one]
+        await client.post("/tasks", json=spec, headers=mine)
+        page = (await client.get("/tasks?limit=1", headers=mine)).json()
+        moved = await client.get("/tasks", params={"limit": 1, "cursor": page["next_cursor"]}, headers=theirs)
+        assert all(item["task_id"] == two for item in moved.json()["items"])
+
+        file = (await client.post("/files?name=a", content=b"a", headers=mine)).json()["file_id"]
+        await end(pool, one, tenant="left")
+        for context in ({"files": [file]}, {"history_session": one}):
+            answer = await client.post("/tasks", json={**spec, "context": context}, headers=theirs)
+            assert problem(answer, 422, "validation")["errors"][0]["code"] == "not_found"
+
+        definition = {"name": "assistant", "description": "ours", "prompt": "ours"}
+        await client.put("/agents/assistant", json=definition, headers=mine)
+        assert (await client.get("/agents/assistant", headers=theirs)).json()["description"] != "ours"
+        answer = await client.post("/tasks", json={**spec, "tenant": "left"}, headers=theirs)
+        problem(answer, 422, "validation")

@@ -1,0 +1,23 @@
+"""The lab on the stack of the tests: only the bare loop's worker is added to it."""
+
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+from bench.lab import Lab
+from bench.ours import Ours
+from deploy import local
+from deploy.temporal import CONNECTION
+from tests.support.launch import process
+from tests.support.stack import Stack
+
+
+@pytest_asyncio.fixture
+async def lab(stack: Stack, tmp_path: Path) -> AsyncIterator[Lab]:
+    env = stack.env | CONNECTION | {"TEMPORAL_ADDRESS": stack.temporal_address}
+    url = local.database_url(stack.settings)
+    with process([sys.executable, "-m", "bench.bare_worker"], tmp_path / "bare.log", env) as bare:
+        pids = {name: stack.pid(name) for name in ("worker", "temporal", "postgres")} | {"bare": bare.pid}
+        yield Lab(Ours(stack.http, stack.client), stack.http, stack.client, stack.pool, pids, url, stack.model_url)

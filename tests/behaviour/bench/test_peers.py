@@ -1,0 +1,119 @@
+"""The contest of peers, with the bare loop as a peer on the real stack; its table; its lock file."""
+
+import json
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncpg
+import pytest
+from click.testing import CliRunner
+
+from bench.lab import Lab
+from bench.peers.__main__ import main
+from bench.peers.contest import Contestant, Figures, Result, compete, home_team, visitors
+from bench.peers.peer import LOCK, PEERS, Peer, PeerFailed, stage
+from bench.peers.report import as_json, as_table
+from bench.peers.script import counted, result
+from settings import ROOT
+from store.scratch import scratch_database, stored_bytes
+from tests.behaviour.bench.own_contestant import TOO_LONG
+
+PYTHON = Path(sys.executable)
+
+
+@dataclass(frozen=True)
+class Own(Peer):
+    @property
+    def module(self) -> str:
+        return f"tests.bench.{self.name}"
+
+
+OWN = Own("own_contestant", "the bare loop as a peer", "It is the same loop.")
+NOBODY = Own("nobody", "a peer that is not there")
+
+
+async def test_a_contest(lab: Lab, tmp_path: Path) -> None:
+    async with visitors(lab, PYTHON, [OWN, NOBODY], tmp_path) as guests:
+        results = await compete(lab, [*home_team(lab), *guests], [2, TOO_LONG], 1, lambda _: None)
+    short, long = results[:5], results[5:]
+    bare, calling, ours, own, nobody = short
+    for taken in (bare, calling, ours, own):
+        (figures,) = taken.rounds
+        assert figures.ms > 0 and figures.history and figures.history > 500 and figures.stored >= figures.history * 2
+    assert own.rounds[0].history == pytest.approx(bare.rounds[0].history, rel=0.1)
+    assert long[3].failed == "ValueError: 7 steps are too many" and long[3].rounds == []
+    assert long[0].rounds and not long[2].failed
+    assert "nobody" in nobody.failed and nobody.failed == long[4].failed
+
+
+async def test_a_peer_that_takes_fewer_steps_is_no_measurement(lab: Lab, tmp_path: Path) -> None:
+    address = lab.temporal.service_client.config.target_host
+    async with stage(PYTHON, OWN.module, address, "", lab.model_url, tmp_path / "own.log") as up:
+        with pytest.raises(PeerFailed, match="ended after 0 of 2 steps"):
+            await up.run(2)
+
+
+async def test_a_scratch_database_grows_and_goes(lab: Lab) -> None:
+    async with scratch_database(lab.pool) as name:
+        before = await stored_bytes(lab.pool, name)
+        connection = await asyncpg.connect(f"{lab.database_url.rpartition('/')[0]}/{name}")
+        await connection.execute("CREATE TABLE words AS SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
+        assert await stored_bytes(lab.pool, name) - before > 1_000_000  # and nobody has to leave first
+    assert not await lab.pool.fetchval("SELECT count(*) FROM pg_database WHERE datname = $1", name)
+    await connection.close()
+
+
+def entered(name: str, note: str = "") -> Contestant:
+    async def run(steps: int) -> list[str]:
+        return []
+
+    return Contestant(name, run, note=note)
+
+
+RESULTS = [
+    Result(entered("bare loop"), 10, [Figures(20, 10, 1_000, 10_000), Figures(40, 10, 1_000, 10_000)]),
+    Result(entered("quick", "Why."), 10, [Figures(10, 5, None, 0), Figures(10, 5, None, 0)]),
+    Result(entered("limited"), 10, [Figures(1, 1, 1, 1)], failed="history size exceeds limit"),
+]
+
+
+def test_one_table_of_ratios() -> None:
+    lines = [" ".join(line.split()) for line in as_table(RESULTS, 2).splitlines()]
+    assert "N=10: the bare loop took 30 ms and 10 ms of CPU a step, 1000 bytes of history a step, 10 kB in all" in lines
+    assert "bare loop 1.00 1.00 1.00 1.00" in lines
+    assert "quick [1] 0.38 [0.25-0.50] 0.50 none 0.00" in lines  # 10/20 and 10/40: within the round
+    assert "limited FAILED: history size exceeds limit" in lines
+    assert lines[-1] == "[1] Why."
+
+
+def test_one_object() -> None:
+    bare, quick, limited = json.loads(as_json(RESULTS, 2))["rows"]
+    assert bare["ratios_to_bare"]["ms"] == {"median": 1, "low": 1, "high": 1}
+    assert quick["ratios_to_bare"]["history"] is None and quick["values"]["ms"]["median"] == 10
+    assert limited["failed"] == "history size exceeds limit" and "values" not in limited
+
+
+def test_every_peer_has_its_file_and_can_be_chosen() -> None:
+    for peer in PEERS:
+        text = (ROOT / "bench" / "peers" / f"{peer.name}.py").read_text()
+        assert "async def contestant(temporal: str, database: str)" in text
+    asked = CliRunner().invoke(main, ["--peer", "nobody"])
+    assert asked.exit_code == 2 and all(peer.name in asked.output for peer in PEERS)
+
+
+def test_the_script_is_the_same_each_time() -> None:
+    assert counted("Counted 12 steps. The last result was: x") == 12 and counted("No.") == 0
+    assert len(result(3)) == 1_024 and result(3) == result(3) != result(4)
+
+
+def test_the_lock_file_has_hashes_and_names_no_index() -> None:
+    lock = (ROOT / LOCK).read_text()
+    entries = re.split(r"\n(?=\S)", lock.strip())
+    assert all(re.match(r"[a-z0-9.-]+(\[[a-z,]+\])?==", entry) and "--hash=sha256:" in entry for entry in entries)
+    assert "://" not in lock and "index" not in lock
+    asked = (ROOT / LOCK).with_suffix(".in").read_text()
+    pins = re.findall(r"^([a-z-]+)(?:\[[a-z,]+\])?(==\S+)", asked, re.MULTILINE)
+    assert len(pins) == 11
+    assert all(f"\n{name}{version} " in f"\n{lock}" for name, version in pins)

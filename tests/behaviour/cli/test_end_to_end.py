@@ -1,0 +1,88 @@
+"""The commands against the real stack: a chat from a pipe, a subagent's outcome fired, a fork, a steered answer."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from settings import ROOT
+from tests.support.stack import Stack
+
+
+async def errand(stack: Stack, *args: str, typed: str = "", code: int = 0) -> str:
+    """What the command printed on stdout."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "cli", *args),
+        cwd=ROOT,
+        env={**os.environ, **stack.env},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        stdout, stderr = await asyncio.wait_for(process.communicate(typed.encode()), 90)
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert process.returncode == code, stdout.decode()[-2_000:] + stderr.decode()[-2_000:]
+    return stdout.decode()
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.proves("S0-12", "S0-31", "S0-36")
+async def test_a_chat_from_a_pipe_sends_a_subagent_and_fires_its_outcome(stack: Stack) -> None:
+    typed = "Ask the researcher to look for lighthouses\n/mailbox\n/wait\n/mailbox\n/fire And now?\n/mailbox\n/tree\n"
+    text = await errand(stack, "chat", typed=typed)
+    assert "Task dispatched to 'researcher' (session: " in text
+    assert "  | researcher: completed. Nothing in the sources answers" in text
+    mail, fired = text.index("waiting"), text.index("This has come back:")
+    assert text.index("| researcher: completed") < mail < fired
+    assert "Async subagent 'researcher' (session: " in text[fired:] and 'You added: "And now?"' in text[fired:]
+    assert text.count("waiting") == 1  # in the second mailbox alone
+    tree = text[fired:].splitlines()[-4:]
+    assert [line.split("  ")[0] for line in tree[:3]] == ["├─ assistant", "│", "└─ assistant"]
+
+
+async def test_a_script_can_go_on_with_the_json_of_each_command(stack: Stack) -> None:
+    events = objects(await errand(stack, "chat", "--json", typed="Ask the researcher to look for lighthouses\n"))
+    assert {event["type"] for event in events} >= {"message_delta", "message", "tool_called", "task_completed"}
+    numbers = [event["conv_seq"] for event in events]
+    assert numbers == list(range(1, len(numbers) + 1))
+    conversation = events[0]["session_id"]
+    await errand(stack, "chat", "--conversation", conversation, typed="/wait\n")
+    for options in ([], ["--live"]):
+        [message] = objects(await errand(stack, "mailbox", conversation, "--json", *options))[0]["items"]
+        assert message["subagent_name"] == "researcher" and message["delivered_to"] is None
+    [fired] = objects(await errand(stack, "fire", conversation, "--detach", "--json"))
+    assert "This has come back" in await errand(stack, "result", fired["session_id"], "--wait")
+    [message] = objects(await errand(stack, "mailbox", conversation, "--all", "--json"))[0]["items"]
+    assert message["delivered_to"] == fired["session_id"]
+    await errand(stack, "fire", conversation, code=5)
+    [forked] = objects(await errand(stack, "fork", fired["session_id"], "--json"))
+    assert "My last answer" not in await errand(
+        stack, "chat", "--conversation", forked["conversation_id"], typed="hi\n"
+    )
+    [found] = objects(await errand(stack, "tree", conversation, "--json"))
+    assert [len(one["children"]) for one in found["sessions"]] == [1, 0]
+    await errand(stack, "terminate", conversation, "--yes")
+    await errand(stack, "chat", "--conversation", conversation, typed="hi\n", code=5)
+
+
+async def test_an_answer_is_steered_interrupted_and_the_next_one_still_comes(stack: Stack) -> None:
+    typed = "[[script:say words=500]] [[fault:slow]]\n/interrupt\nAnd what now?\n"
+    text = await errand(stack, "chat", "--agent", "tester", typed=typed)
+    _, second = text.split("cancelled (interrupted)")
+    assert "And what now?" in second  # quoted by the answer
+    slow = await stack.submit("[[script:count n=30]] [[fault:slow]]")
+    await stack.seen(slow, "tool_called")
+    await errand(stack, "steer", slow, "mind the gap")
+    await errand(stack, "cancel", slow, "--tree", "--reason", "enough")
+    assert (await stack.wait(slow))["status"] == "cancelled"
+    await errand(stack, "steer", slow, "too late", code=4)

@@ -1,0 +1,71 @@
+"""The stack's commands, and how the others find a running stack; `up` itself is tested on the real thing."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from deploy import state
+from deploy.state import PartInfo, StackInfo
+from tests.unit.cli.conftest import Cli
+from tests.unit.cli.stand_in import StandIn
+
+
+@pytest.fixture
+def stack(server: StandIn, tmp_path: Path) -> StackInfo:
+    """A stack whose only process is this one."""
+    pid, started = os.getpid(), state.started_at(os.getpid())
+    part = PartInfo(
+        name="api", address=server.url, pid=pid, started=started, healthy=True, restarts=2, log=tmp_path / "api.log"
+    )
+    info = StackInfo(
+        pid=pid,
+        started=started,
+        ready=True,
+        api_url=server.url,
+        docs_url=f"{server.url}/docs",
+        temporal_address="127.0.0.1:7233",
+        temporal_ui_url="http://127.0.0.1:8233",
+        database_url="postgresql://errand:***@127.0.0.1:5433/errand",
+        data_dir=tmp_path,
+        offline_model=True,
+        parts=[part],
+    )
+    state.write(info)
+    return info
+
+
+def test_status_names_each_part(stack: StackInfo, cli: Cli) -> None:
+    done = cli("status")
+    assert done.exit_code == 0
+    row = f"api   well    {os.getpid()}".split()
+    assert done.stdout.splitlines()[-1].split()[:4] == [*row, stack.api_url]
+    for address in (stack.docs_url, stack.temporal_ui_url, str(stack.data_dir), "ANTHROPIC_API_KEY is not set"):
+        assert str(address) in done.stdout
+    assert json.loads(cli("status", "--json").stdout)["parts"][0]["restarts"] == 2
+
+
+def test_an_unwell_part_shows_in_the_exit_code(stack: StackInfo, cli: Cli) -> None:
+    stack.parts[0].pid = None
+    state.write(stack)
+    done = cli("status")
+    assert done.exit_code == 1 and "unwell" in done.stdout
+
+
+def test_commands_find_the_running_stack(stack: StackInfo, server: StandIn, cli: Cli) -> None:
+    assert cli("tasks", ERRAND_URL="", ERRAND_PORT="9").exit_code == 0
+    assert server.asked_for("/tasks")
+
+
+def test_up_detached_twice_is_harmless_and_shows_the_first_command(stack: StackInfo, cli: Cli) -> None:
+    done = cli("up", "--detach")
+    assert done.exit_code == 0 and "already running" in done.stderr
+    assert './errand run assistant "Look around the workspace and write a short report"' in done.stdout
+    assert json.loads(cli("up", "--detach", "--json").stdout)["api_url"] == stack.api_url
+
+
+def test_where_a_key_is_needed_the_first_command_makes_one(stack: StackInfo, cli: Cli) -> None:
+    makes = "export ERRAND_API_KEY=$(./errand keys create me)"
+    assert makes in cli("up", "--detach", ERRAND_HOST="0.0.0.0").stdout
+    assert makes not in cli("up", "--detach").stdout

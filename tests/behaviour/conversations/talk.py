@@ -1,0 +1,273 @@
+"""How the tests of conversations speak with the stack: agents that delegate, their sessions, the mailbox and fire."""
+
+import asyncio
+import json
+import re
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx2
+from temporalio.service import RPCError
+
+from domain.conversations.mailbox import MailboxMessage
+from domain.ids import new_id
+from offline.scripts.chain import BETWEEN
+from store import mailbox, sessions
+from store.sessions import SessionRow
+from tests.support.launch import TESTER
+from tests.support.stack import Stack, eventually
+
+T = TypeVar("T")
+_HEAD = re.compile(r"^(?:Async subagent '[^']*'|## \S+ \[\w+\]) \(session: (\w+)\)", re.MULTILINE)
+Call = tuple[str, dict[str, Any]]
+TOOLS = [*TESTER["tools"], "wait_for"]
+ALLOWED = {"permission": "delegation", "action": "allow"}
+
+
+def agent(name: str, *subagents: Any, **more: Any) -> dict[str, Any]:
+    words = {"name": name, "description": f"The {name} of the tests.", "prompt": "You are tested.", "tools": TOOLS}
+    return words | {"subagents": list(subagents)} | more
+
+
+AGENTS = [
+    agent("helper", mode="subagent"),
+    agent("scribe", mode="subagent", tools=["list_files", "update_plan"], description="Writes things down."),
+    agent("boss"),
+    agent("lost", mode="subagent", model="no-such-model"),
+    agent("lead", "helper", "scribe", "boss", "lost"),
+    agent("waker", {"agent": "helper", "delivery": "wake"}, "scribe"),
+    agent("quiet", {"agent": "helper", "delivery": "explicit"}),
+    agent(
+        "strict", "helper", "scribe", permissions=[{"permission": "delegation", "pattern": "scribe", "action": "deny"}]
+    ),
+    agent("reader", "helper", tools=["list_files"]),
+    agent("third", "helper", permissions=[ALLOWED], max_depth=3),
+    agent("second", "third", "helper", permissions=[ALLOWED], max_depth=3),
+    agent("first", "second", "helper", max_depth=3),
+    agent("narrow", "helper", permissions=[ALLOWED]),
+    agent("tight", "second", max_depth=2),
+    agent("broad", "narrow"),
+    agent("boss", mode="primary"),  # since the others were written
+]
+
+
+def chain(*steps: list[Call], text: str = "", last: str = "", delay: float = 0) -> str:
+    """The marker for replies that call these tools, step after step; `$n` is the session id in the n-th result."""
+    replies = [[{"name": name, "input": given} for name, given in step] for step in steps]
+    more = f" text={json.dumps(text)}" if text else ""
+    more += f" last={json.dumps(last)}" if last else ""
+    return f"[[script:chain json={json.dumps(replies)}{more} delay={delay}]]"
+
+
+def say(text: str = "Said.", **options: Any) -> str:
+    return f"[[script:say text={json.dumps(text)}{''.join(f' {name}={value}' for name, value in options.items())}]]"
+
+
+def slow(seconds: float, words: int = 10) -> str:
+    """Takes about so long to say."""
+    return f"[[script:say words={words} delay={seconds / words}]]"
+
+
+HANG = "[[script:say words=30]] [[fault:hang after=6 times=always]]"  # speaks, then never ends by itself
+MUTE = "[[script:say words=30]] [[fault:hang times=always]]"
+BROKEN = "[[script:say]] [[fault:400 times=always]]"  # fails without a word
+
+
+def async_delegate(name: str, prompt: str, **more: Any) -> Call:
+    return "async_delegate", {"name": name, "prompt": prompt, **more}
+
+
+def async_task(prompt: str, agent: str = "helper", description: str = "a small part") -> Call:
+    return "async_task", {"agent": agent, "prompt": prompt, "description": description}
+
+
+def task(prompt: str, agent: str = "helper", description: str = "a small part", **more: Any) -> Call:
+    return "task", {"agent": agent, "prompt": prompt, "description": description, **more}
+
+
+def gather(*ids: str, **more: Any) -> Call:
+    return "gather", {"task_ids": list(ids), **more}
+
+
+def result_of(task_id: str) -> Call:
+    return "async_task_result", {"task_id": task_id}
+
+
+class Gate:
+    """A place where sessions wait until the test opens it."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.gettempdir()) / f"errand-gate-{new_id()}"
+
+    @property
+    def call(self) -> Call:
+        return "wait_for", {"path": str(self.path)}
+
+    def then(self, words: str = "Through.") -> str:
+        """A prompt: wait, then say this."""
+        return chain([self.call], last=words)
+
+    def open(self) -> None:
+        self.path.touch()
+
+
+@dataclass
+class Scenes:
+    """Stories of one module, told at the same time when the first of its tests asks."""
+
+    at_once: int = 6
+    _listed: list[Callable[[Stack], Awaitable[Any]]] = field(default_factory=list)
+    _told: dict[Any, "asyncio.Task[Any]"] = field(default_factory=dict)
+
+    def __call__(self, scene: Callable[[Stack], Awaitable[T]]) -> Callable[[Stack], Awaitable[T]]:
+        async def told(stack: Stack) -> T:
+            if not self._told:
+                room = asyncio.Semaphore(self.at_once)
+                self._told = {one: asyncio.create_task(self._tell(room, one, stack)) for one in self._listed}
+            outcome: T = await self._told[scene]
+            return outcome
+
+        self._listed.append(scene)
+        return told
+
+    @staticmethod
+    async def _tell(room: asyncio.Semaphore, scene: Callable[[Stack], Awaitable[Any]], stack: Stack) -> Any:
+        async with room:
+            return await scene(stack)
+
+
+class Talk:
+    """One conversation, by the id of its root session."""
+
+    def __init__(self, stack: Stack, conversation_id: str) -> None:
+        self.stack = stack
+        self.id = conversation_id
+
+    @classmethod
+    async def begin(cls, stack: Stack, input: str, agent: str = "lead", **more: Any) -> "Talk":
+        body = {"agent": agent, "input": f"{input}\nref {new_id()}", "transport": "stream", **more}
+        answer = await stack.http.post("/conversations/run", json=body)
+        assert answer.status_code == 202, answer.text
+        return cls(stack, answer.json()["conversation_id"])
+
+    @classmethod
+    async def done(cls, stack: Stack, input: str, agent: str = "lead", **more: Any) -> "Talk":
+        """Begun, and its first session has ended."""
+        talk = await cls.begin(stack, input, agent, **more)
+        await talk.ended(talk.id)
+        return talk
+
+    async def say(self, input: str, **more: Any) -> str:
+        """A further turn; its session's id."""
+        body = {"conversation_id": self.id, "input": input, "transport": "stream", **more}
+        answer = await self.stack.http.post("/conversations/run", json=body)
+        assert answer.status_code == 202, answer.text
+        session_id: str = answer.json()["session_id"]
+        return session_id
+
+    async def try_fire(self, input: str | None = None, **more: Any) -> httpx2.Response:
+        body = {**more, **({"input": input} if input else {})}
+        return await self.stack.http.post(f"/conversations/{self.id}/fire", json=body)
+
+    async def fire(self, input: str | None = None, **more: Any) -> SessionRow:
+        """Fired, and ended."""
+        answer = await self.try_fire(input, **more)
+        assert answer.status_code == 202, answer.text
+        return await self.ended(answer.json()["session_id"])
+
+    async def shown(self, path: str = "", **params: Any) -> Any:
+        answer = await self.stack.http.get(f"/conversations/{self.id}{path}", params=params)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def output(self, session_id: str | None = None) -> str:
+        row = await self.ended(session_id or self.id)
+        assert row.output is not None, (row.status, row.error)
+        return row.output
+
+    async def results(self, session_id: str | None = None) -> list[str]:
+        """What the calls of a chain returned."""
+        return (await self.output(session_id)).split(BETWEEN)
+
+    async def sessions(self) -> list[SessionRow]:
+        """All of them, oldest first."""
+        rows = await sessions.find(self.stack.pool, "default", conversation_id=self.id, limit=500)
+        return [row for short in reversed(rows) if (row := await self.session(short.id))]
+
+    async def session(self, session_id: str) -> SessionRow:
+        row = await sessions.get(self.stack.pool, "default", session_id)
+        assert row is not None
+        return row
+
+    async def children(self, of: str | None = None) -> list[SessionRow]:
+        return [row for row in await self.sessions() if row.spawned_by and of in (None, row.spawned_by)]
+
+    async def mail(self, *, pending_only: bool = False) -> list[MailboxMessage]:
+        return await mailbox.of_conversation(self.stack.pool, "default", self.id, pending_only=pending_only)
+
+    async def posted(self, count: int) -> list[MailboxMessage]:
+        """The whole mailbox, once so many outcomes are in it."""
+
+        async def look() -> list[MailboxMessage] | None:
+            mail = await self.mail()
+            return mail if len(mail) >= count else None
+
+        return await eventually(look, what=f"{count} outcomes in {self.id}")
+
+    async def rest(self) -> None:
+        """Wait until nothing is live and everything live was told of."""
+
+        async def look() -> bool:
+            return not [row for row in await self.sessions() if not row.status.terminal]
+
+        await eventually(look, what=f"{self.id} rests")
+
+    async def ended(self, session_id: str) -> SessionRow:
+        async def look() -> SessionRow | None:
+            row = await sessions.get(self.stack.pool, "default", session_id)
+            return row if row and row.status.terminal else None
+
+        return await eventually(look, what=f"{session_id} ended")
+
+    async def child(self, place: int = 0) -> SessionRow:
+        """The n-th subagent's session, once it is there."""
+
+        async def look() -> SessionRow | None:
+            rows = await self.children()
+            return rows[place] if len(rows) > place else None
+
+        return await eventually(look, what=f"a subagent of {self.id}")
+
+    async def speaking(self, session_id: str) -> None:
+        await self.stack.seen(session_id, "message_delta")
+
+    async def prompts(self, session_id: str) -> list[str]:
+        """The messages that entered this session's context from outside, oldest first."""
+        return [
+            "".join(part["text"] for part in node["body"]["parts"])
+            for node in await self.stack.nodes(session_id)
+            if node["kind"] == "user"
+        ]
+
+    async def heard(self) -> list[str]:
+        """The sources of all outcomes that a session of the conversation was told of. One that ended before it said
+        anything gave back what it had: nothing goes on from it."""
+        rows = [row for row in await self.sessions() if row.committed]
+        prompts = [prompt for row in rows for prompt in await self.prompts(row.id)]
+        return [source for prompt in prompts for source in _HEAD.findall(prompt)]
+
+    async def told(self, session_id: str, signal: str, count: int) -> None:
+        """Wait until a session was sent so many words of the conversation."""
+
+        async def look() -> bool:
+            try:
+                history = await self.stack.session(session_id).fetch_history()
+            except RPCError:
+                return False
+            names = [event.workflow_execution_signaled_event_attributes.signal_name for event in history.events]
+            return names.count(signal) >= count
+
+        await eventually(look, what=f"{count} {signal} for {session_id}")

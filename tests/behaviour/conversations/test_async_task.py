@@ -1,0 +1,370 @@
+"""async_task, async_task_result and gather: launched at once, collected in the words of this door, or refused whole."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import pytest
+
+from domain.policy.rules import DELEGATION_TOOLS
+from domain.sessions.session import Status
+from store.sessions import SessionRow
+from tests.behaviour.conversations.talk import (
+    BROKEN,
+    Call,
+    Gate,
+    Scenes,
+    Talk,
+    async_delegate,
+    async_task,
+    chain,
+    gather,
+    result_of,
+    say,
+    slow,
+    task,
+)
+from tests.support.stack import Stack, of_type
+
+scene = Scenes(at_once=5)
+AVAILABLE = "Available: helper, lost, scribe. Nothing was started."
+
+
+@dataclass
+class Collected:
+    talk: Talk
+    children: list[SessionRow]
+    texts: list[str]
+    events: list[dict[str, Any]]
+
+
+@scene
+async def collected(stack: Stack) -> Collected:
+    """One is asked about while it runs, then both are gathered, and read once more."""
+    gate = Gate()
+    steps: list[list[Call]] = [
+        [async_task(gate.then("Deep words."), description="look deep"), async_task(BROKEN, "scribe", "write it")],
+        [result_of("$0")],
+        [("wait_for", {"path": f"{gate.path}-asked"})],
+        [gather("$0", "$1", timeout_s=60)],
+        [result_of("$0")],
+        [result_of("nonsense"), result_of("0" * 26)],
+    ]
+    talk = await Talk.begin(stack, chain(*steps))
+    await stack.seen(talk.id, "tool_called", tool="wait_for")
+    gate.open()
+    gate.path.with_name(f"{gate.path.name}-asked").touch()
+    texts = await talk.results()
+    return Collected(talk, await talk.children(), texts, await stack.events(talk.id))
+
+
+@pytest.mark.proves("S3-07", "S3-08", "S3-09")
+async def test_a_launch_answers_at_once_with_the_handle(team: Stack) -> None:
+    told = await collected(team)
+    deep = next(child for child in told.children if child.agent == "helper")
+    assert told.texts[0] == (
+        f"task_id: {deep.id}\nagent: helper\ndescription: look deep\nstatus: launched\n\n"
+        "Use async_task_result with this task_id to retrieve the result when ready."
+    )
+
+
+@pytest.mark.proves("S0-36")
+async def test_a_dispatch_answers_with_name_and_session(team: Stack) -> None:
+    talk = await Talk.done(team, chain([async_delegate("finder", say("Found."), agent="helper")]))
+    [child] = await talk.children()
+    assert await talk.results() == [f"Task dispatched to 'finder' (session: {child.id})"]
+    assert child.title == "finder (@helper subagent)"
+
+
+@pytest.mark.proves("S3-11")
+async def test_a_running_one_says_so(team: Stack) -> None:
+    told = await collected(team)
+    deep = next(child for child in told.children if child.agent == "helper")
+    assert told.texts[2] == (
+        f"status: running\ntask_id: {deep.id}\n\nThe task is still in progress. Try again shortly."
+    )
+
+
+@pytest.mark.proves("S3-12", "S3-14", "S3-15")
+async def test_ended_ones_give_their_result_or_their_error(team: Stack) -> None:
+    told = await collected(team)
+    deep, failed = sorted(told.children, key=lambda child: child.agent)
+    complete = f"status: complete\ntask_id: {deep.id}\n\n<task_result>\nDeep words.\n</task_result>"
+    error = f"status: error\ntask_id: {failed.id}\nerror_type: ApiError\n\n{failed.error}"
+    assert told.texts[4] == f"{complete}\n\n{error}"
+    assert told.texts[5] == complete  # reading again gives the same
+
+
+@pytest.mark.proves("S3-13")
+async def test_an_unknown_id_is_told_so(team: Stack) -> None:
+    told = await collected(team)
+    for task_id, text in (("nonsense", told.texts[6]), ("0" * 26, told.texts[7])):
+        assert text == (
+            f"status: error\ntask_id: {task_id}\n\n"
+            "Session not found. The task_id may be invalid or the session was deleted."
+        )
+
+
+@pytest.mark.proves("S3-03", "S3-10")
+async def test_the_child_is_visible_and_named_after_its_description(team: Stack) -> None:
+    told = await collected(team)
+    deep, failed = sorted(told.children, key=lambda child: child.agent)
+    assert (deep.title, failed.title) == ("look deep (@helper subagent)", "write it (@scribe subagent)")
+    root = await told.talk.session(told.talk.id)
+    assert deep.workspace_id == root.workspace_id and deep.spawned_by == root.id
+    started = {event["child_session_id"]: event["description"] for event in of_type(told.events, "subagent_started")}
+    assert started == {deep.id: "look deep", failed.id: "write it"}
+    shown = await told.talk.shown()
+    [top] = shown["sessions"]
+    assert {branch["session_id"] for branch in top["children"]} == {deep.id, failed.id}
+
+
+@pytest.mark.proves("S0-B44")
+async def test_what_was_read_is_not_in_the_mailbox(team: Stack) -> None:
+    told = await collected(team)
+    assert {message.delivered_to for message in await told.talk.mail()} == {told.talk.id}
+    assert (await told.talk.try_fire()).status_code == 422
+
+
+@scene
+async def refused(stack: Stack) -> tuple[Talk, list[str]]:
+    calls: list[Call] = [
+        async_task("Do it.", "nobody"),
+        async_task("Do it.", "boss"),
+        async_delegate("nobody", "Do it."),
+        task("Do it.", "boss"),
+        ("delegate", {"agent": "nobody", "prompt": "Do it."}),
+        async_task("Do it.", "lost"),
+        ("async_task", {"agent": "helper", "prompt": "Do it."}),
+        ("async_task", {"prompt": "Do it.", "description": "no agent"}),
+        ("async_task", {"agent": "helper", "description": "no prompt"}),
+        ("async_task", {"agent": "helper", "prompt": "p", "description": "d", "spawned_by": "me", "depth": 0}),
+    ]
+    talk = await Talk.done(stack, chain(calls))
+    return talk, await talk.results()
+
+
+@pytest.mark.proves("S3-02", "S0-B07")
+async def test_an_unknown_or_primary_agent_is_answered_with_the_names(team: Stack) -> None:
+    talk, texts = await refused(team)
+    for name, text in zip(("nobody", "boss", "nobody", "boss", "nobody"), texts[:5], strict=True):
+        assert text == f"There is no subagent '{name}' for you. {AVAILABLE}"
+    assert await talk.children() == [] and await talk.mail() == []
+
+
+@pytest.mark.proves("S3-21", "S0-B42")
+async def test_a_launch_that_cannot_work_has_no_id(team: Stack) -> None:
+    talk, texts = await refused(team)
+    assert texts[5] == (
+        "The launch failed: The model 'no-such-model' does not exist or is not available to this key. "
+        "Nothing was started."
+    )
+    assert await talk.children() == []
+
+
+@pytest.mark.proves("S3-01", "S0-B48")
+async def test_all_three_arguments_are_required_and_no_others_allowed(team: Stack) -> None:
+    _, texts = await refused(team)
+    for text, field in zip(texts[6:], ("description", "agent", "prompt", "spawned_by"), strict=True):
+        assert text.startswith("The arguments do not fit; nothing was started.") and f"- {field}: " in text
+
+
+@scene
+async def dead_on_arrival(stack: Stack) -> tuple[Talk, list[str]]:
+    calls = [async_task("[[script:say]] [[fault:auth]]"), async_delegate("helper", "[[fault:auth]]")]
+    talk = await Talk.done(stack, chain(calls))
+    return talk, await talk.results()
+
+
+@pytest.mark.proves("S3-18")
+async def test_refused_credentials_are_the_launchs_own_error(team: Stack) -> None:
+    talk, texts = await dead_on_arrival(team)
+    assert texts == ["The launch failed: authentication_error."] * 2
+    assert {message.delivered_to for message in await talk.mail()} == {talk.id}  # told here, and nowhere again
+
+
+@scene
+async def aborted(stack: Stack) -> list[str]:
+    steps: list[list[Call]] = [
+        [async_task("[[script:say words=9]] [[fault:hang]]")],
+        [("cancel_subagent", {"task_id": "$0", "reason": "no longer needed"})],
+        [gather("$0", timeout_s=60)],
+        [("cancel_subagent", {"task_id": "$0"}), ("cancel_subagent", {"task_id": "none"})],
+        [("list_subagents", {})],
+    ]
+    return await (await Talk.done(stack, chain(*steps))).results()
+
+
+@pytest.mark.proves("S3-16", "S0-B43")
+async def test_a_cancelled_child_is_an_error_with_its_id(team: Stack) -> None:
+    texts = await aborted(team)
+    child = texts[0].split("\n")[0].removeprefix("task_id: ")
+    assert texts[1] == f"The subagent (session: {child}) is stopping."
+    assert texts[2] == (
+        f"status: error\ntask_id: {child}\nerror_type: MessageAbortedError\n\nended without an answer (caller_cancel)"
+    )
+    assert texts[3] == f"The subagent (session: {child}) has ended already (cancelled)."
+    assert "Session not found" in texts[4]
+    assert texts[5] == f"- helper (agent helper, session: {child}): cancelled"
+
+
+@scene
+async def impatient(stack: Stack) -> tuple[Talk, list[str], SessionRow]:
+    gate = Gate()
+    steps: list[list[Call]] = [
+        [async_task(gate.then("Late.")), async_task(say("Early."))],
+        [gather("$0", "$1", wait_for="any", timeout_s=30)],
+        [gather("$0", timeout_s=0.5)],
+    ]
+    talk = await Talk.done(stack, chain(*steps))
+    meanwhile = next(row for row in await talk.children() if row.status is Status.WORKING)
+    gate.open()
+    await talk.rest()
+    return talk, await talk.results(), meanwhile
+
+
+@pytest.mark.proves("S3-23")
+async def test_gather_waits_for_any_and_its_timeout_cancels_nothing(team: Stack) -> None:
+    talk, texts, slow_one = await impatient(team)
+    early = next(row for row in await talk.children() if row.id != slow_one.id)
+    running = f"Still running (nothing was cancelled): {slow_one.id}"
+    assert texts[2] == (f"status: complete\ntask_id: {early.id}\n\n<task_result>\nEarly.\n</task_result>\n\n{running}")
+    assert texts[3] == running
+    assert (await talk.session(slow_one.id)).output == "Late."
+    [message] = await talk.mail(pending_only=True)
+    assert message.source_session_id == slow_one.id
+
+
+@scene
+async def retrying(stack: Stack) -> str:
+    steps: list[list[Call]] = [
+        [async_task("[[script:say]] [[fault:529 times=1 retry_after=20]]")],
+        [result_of("$0")],
+        [("cancel_subagent", {"task_id": "$0"})],
+    ]
+    return (await (await Talk.done(stack, chain(*steps))).results())[1]
+
+
+@pytest.mark.proves("S3-17")
+async def test_a_retrying_child_runs_and_shows_attempt_time_and_reason(team: Stack) -> None:
+    lines = (await retrying(team)).split("\n")
+    assert lines[0] == "status: running" and lines[3] == "The task is still in progress. Try again shortly."
+    assert lines[4].startswith("retrying (attempt 1, next at 20") and "Overloaded" in lines[4]
+
+
+@scene
+async def offered(stack: Stack) -> dict[str, dict[str, Any]]:
+    """The tools that each session was offered, by its agent."""
+    tag = f"offered-{time.time_ns()}"
+    prompt = f"{say('Yes.')} {tag}"
+    inner = chain([task(prompt)], text="On.")
+    for agent, calls in (
+        ("lead", [async_task(prompt), async_task(prompt, "scribe")]),
+        ("reader", [async_task(prompt)]),
+        ("first", [task(f"{inner} {tag}", "second")]),
+    ):
+        await Talk.done(stack, f"{chain(calls)} {tag}-{agent}", agent)
+    requests = await asked(stack, tag)
+    found: dict[str, dict[str, Any]] = {}
+    for request in requests:
+        name = request["system"][0]["text"].split('"')[1]
+        found.setdefault(name, {tool["name"]: tool["description"] for tool in request.get("tools", [])})
+        if name == "helper" and len(request.get("tools", [])) == 1:
+            found["helper of reader"] = {tool["name"]: "" for tool in request["tools"]}
+    return found
+
+
+async def asked(stack: Stack, words: str) -> list[dict[str, Any]]:
+    async with httpx2.AsyncClient(base_url=stack.model_url, timeout=20) as http:
+        answer = await http.get("/_requests", params={"contains": words})
+    return [request.get("body", request) for request in answer.json()["requests"]]
+
+
+@pytest.mark.proves("S3-04", "S3-05", "S3-06")
+async def test_children_lack_plan_questions_and_delegation_unless_permitted(team: Stack) -> None:
+    tools = await offered(team)
+    assert "update_plan" in tools["lead"] and not {"update_plan", "ask_user"} & set(tools["helper"])
+    assert not set(DELEGATION_TOOLS) & (set(tools["helper"]) | set(tools["scribe"]))
+    assert set(DELEGATION_TOOLS) <= set(tools["second"])  # it has the permission, and so has its parent
+
+
+@pytest.mark.proves("S0-34", "S3-35")
+async def test_the_tools_exist_with_subagents_only_and_list_the_permitted_ones(team: Stack) -> None:
+    tools = await offered(team)
+    roster = (
+        "\n\nAvailable subagents:\n- helper: The helper of the tests.\n- scribe: Writes things down.\n"
+        "- lost: The lost of the tests."
+    )
+    for name in ("delegate", "task", "async_delegate", "async_task"):
+        assert tools["lead"][name].endswith(roster)
+    record = await team.run(say("Alone."))
+    [request] = await team.asked(record["task_id"])
+    names = {tool["name"] for tool in request.get("body", request)["tools"]}
+    assert not names & set(DELEGATION_TOOLS)
+
+
+@pytest.mark.proves("S3-B05")
+async def test_a_child_has_no_tool_that_its_parent_lacks(team: Stack) -> None:
+    tools = await offered(team)
+    assert set(tools["helper of reader"]) == {"list_files"}
+    assert set(tools["scribe"]) == {"list_files"}
+
+
+@scene
+async def gated(stack: Stack) -> tuple[list[str], list[str], list[str]]:
+    strict = await Talk.done(stack, chain([async_task(say(), "scribe"), async_task(say())]), "strict")
+    shallow = await Talk.done(stack, chain([task(chain([async_task(say())]), "narrow")]), "broad")
+    gate = Gate()
+    many = [async_task(gate.then()) for _ in range(stack.settings.max_children + 1)]
+    crowd = await Talk.done(stack, chain(many))
+    gate.open()
+    await crowd.rest()
+    return await strict.results(), await shallow.results(), await crowd.results()
+
+
+@pytest.mark.proves("S3-33", "S3-19")
+async def test_delegation_is_permitted_by_the_name_of_its_target(team: Stack) -> None:
+    strict, _, _ = await gated(team)
+    refused = "There is no subagent 'scribe' for you. Available: helper. Nothing was started."
+    assert strict[0] == f'{refused} A rule forbids it: deny delegation "scribe".'
+    assert "status: launched" in strict[1]
+
+
+@pytest.mark.proves("S3-B04")
+async def test_nesting_ends_at_the_depth_limit(team: Stack) -> None:
+    _, [shallow], _ = await gated(team)
+    assert "Subagents may not be nested deeper than 1. Do this part yourself." in shallow
+
+
+@pytest.mark.proves("S3-B04")
+async def test_the_tightest_limit_on_the_path_holds(team: Stack) -> None:
+    """`second` and `third` may have three below them, but `tight`, who began it, allows two in all."""
+    deepest = chain([task(say("Deep."))])
+    talk = await Talk.done(team, chain([task(chain([task(deepest, "third")]), "second")]), "tight")
+    rows = await talk.sessions()
+    assert [row.depth for row in rows] == [0, 1, 2]
+    assert "Subagents may not be nested deeper than 2." in (rows[2].output or "")
+
+
+async def test_no_more_children_at_work_than_the_quota(team: Stack) -> None:
+    _, _, crowd = await gated(team)
+    most = team.settings.max_children
+    assert sum("status: launched" in text for text in crowd) == most
+    assert crowd[-1] == f"{most} subagents are running, as many as may. Wait for some of them first."
+
+
+@pytest.mark.proves("S3-20", "D16")
+async def test_fan_out_takes_as_long_as_the_longest(team: Stack) -> None:
+    seconds = [2.0, 3.0, 4.0, 4.0]
+    started = time.monotonic()
+    talk = await Talk.done(team, chain([async_task(slow(one)) for one in seconds], [gather("$0", "$1", "$2", "$3")]))
+    took = time.monotonic() - started
+    texts = await talk.results()
+    assert texts[-1].count("status: complete") == 4
+    rows = await talk.children()
+    spans = [(row.ended_at - row.started_at).total_seconds() for row in rows if row.ended_at and row.started_at]
+    longest = max(spans)
+    assert took < longest + 8 and took < sum(spans)
+    begins = [row.started_at for row in rows if row.started_at]
+    assert (max(begins) - min(begins)).total_seconds() < 2

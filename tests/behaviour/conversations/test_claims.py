@@ -1,0 +1,34 @@
+"""Reading outcomes: one claim for all that are gathered, and everybody learns what still waits."""
+
+import pytest
+
+from store import conversation_state, conversations
+from tests.behaviour.conversations.talk import Talk, async_task, chain, gather, say
+from tests.support.stack import Stack, of_type
+
+
+@pytest.mark.proves("S0-B44")
+async def test_watchers_see_the_mailbox_become_empty_when_all_are_gathered(team: Stack) -> None:
+    parts = [async_task(say(f"Part {n}.")) for n in range(3)]
+    talk = await Talk.done(team, chain(parts, [gather("$0", "$1", "$2")]))
+    await talk.rest()
+    assert [message.delivered_to for message in await talk.mail()] == [talk.id] * 3
+    [told] = of_type(await team.events(talk.id), "mailbox_updated")  # one: all three were read at once
+    assert told["pending_count"] == 0
+
+
+async def test_a_terminated_conversation_is_not_reopened_for_what_waits_in_it(team: Stack) -> None:
+    talk = await Talk.done(team, say())
+    await conversations.add_message(team.pool, "default", talk.id, talk.id, f"{talk.id}x", "Too late.")
+    assert ("default", talk.id) in await conversation_state.stranded(team.pool, -1.0)
+    await conversations.terminate(team.pool, "default", talk.id)
+    assert ("default", talk.id) not in await conversation_state.stranded(team.pool, -1.0)
+
+
+async def test_what_a_reopened_conversation_loads_does_not_grow_with_its_subagents(team: Stack) -> None:
+    named = ("async_delegate", {"name": "helper", "prompt": say()})
+    talk = await Talk.done(team, chain([async_task(say()), async_task(say()), named], last="Off."))
+    await talk.posted(3)
+    loaded = await conversation_state.load_state(team.pool, "default", talk.id)
+    assert sorted(thread.name for thread in loaded.threads.values()) == ["helper", "lead"]
+    assert len(loaded.pending) == 3

@@ -1,0 +1,199 @@
+"""kill -9 of the worker under conversations, and a conversation ended from outside: nothing lost, nothing doubled."""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+
+import httpx2
+import pytest
+import pytest_asyncio
+
+from domain.ids import new_id
+from domain.sessions.session import Status
+from tests.behaviour.conversations.talk import Gate, Talk, async_delegate, async_task, chain, gather, say, task
+from tests.support.stack import Stack, eventually, of_type
+from workflows.client import WorkflowClient
+
+
+@dataclass
+class Survivors:
+    spawning: Talk
+    firing: Talk
+    fires: list[httpx2.Response | BaseException]
+    waiting: Talk
+    inside: Talk
+    waking: Talk
+
+
+@pytest_asyncio.fixture(scope="module")
+async def survivors(team: Stack) -> Survivors:
+    """One kill under several conversations, each caught in another place."""
+    gate = Gate()
+    firing = await Talk.done(team, chain([async_task(say(f"Part {n}.")) for n in range(4)], last="Off."))
+    await firing.posted(4)
+    waits = [task(gate.then(f"Answer {n}."), description=f"question {n}") for n in range(2)]
+    waiting = await Talk.begin(team, chain(waits))
+    steps = chain([("ledger_again", {"path": f"{gate.path}-ledger"})], [gate.call], last="Inline.")
+    inside = await Talk.begin(team, chain([("delegate", {"agent": "helper", "prompt": steps})]))
+    waking = await Talk.done(team, chain([async_task(gate.then("Wake.")) for _ in range(3)], last="Off."), "waker")
+    await team.seen(inside.id, "tool_called", tool="wait_for")
+    await waiting.child(1)
+    spawning = await Talk.begin(team, chain([async_task(say(f"Part {n}.")) for n in range(5)], last="Off."))
+    await team.seen(spawning.id, "tool_called", tool="async_task")
+    worker = team.pid("worker")
+    gate.open()  # children end, a spawn and a fire are under way: now
+    asked = [asyncio.create_task(firing.try_fire(f"Caller {n}.")) for n in range(3)]
+    await asyncio.sleep(0.02)
+    await team.kill("worker")
+    await team.back("worker", worker)
+    fires = await asyncio.gather(*asked, return_exceptions=True)
+    return Survivors(spawning, firing, fires, waiting, inside, waking)
+
+
+async def each_once(talk: Talk) -> None:
+    await talk.rest()
+    children = await talk.children()
+    assert sorted(message.source_session_id for message in await talk.mail()) == sorted(row.id for row in children)
+    assert all(count == 1 for count in Counter(await talk.heard()).values())
+
+
+@pytest.mark.proves("D4", "S0-35")
+async def test_a_spawn_is_neither_lost_nor_repeated(team: Stack, survivors: Survivors) -> None:
+    talk = survivors.spawning
+    await talk.ended(talk.id)
+    await talk.posted(5)
+    await each_once(talk)
+    assert len(await talk.children()) == 5
+    assert len(of_type(await team.events(talk.id), "subagent_started")) == 5
+    fired = await talk.fire()
+    assert (await talk.prompts(fired.id))[0].count("[completed]") == 5
+
+
+@pytest.mark.proves("D5", "F-05")
+async def test_a_fire_happens_once_or_not_at_all(team: Stack, survivors: Survivors) -> None:
+    talk = survivors.firing
+    await talk.rest()
+    if await talk.mail(pending_only=True):  # it was killed before it could decide, and said so
+        await talk.fire()
+    await each_once(talk)
+    heard = await talk.heard()
+    assert len(heard) == len(set(heard)) == 4
+    assert len({message.delivered_to for message in await talk.mail()}) == 1
+
+
+@pytest.mark.proves("D14", "D11")
+async def test_each_waiting_call_gets_its_own_result(team: Stack, survivors: Survivors) -> None:
+    texts = await survivors.waiting.results()
+    assert ["Answer 0." in texts[0], "Answer 1." in texts[1]] == [True, True]
+    assert len(await survivors.waiting.children()) == 2
+
+
+@pytest.mark.proves("D12", "S0-05")
+async def test_an_inline_delegate_goes_on_in_the_middle(team: Stack, survivors: Survivors) -> None:
+    talk = survivors.inside
+    assert await talk.results() == ["Inline."]
+    calls = [event["tool"] for event in of_type(await team.events(talk.id), "tool_called")]
+    assert sorted(calls) == ["delegate", "ledger_again", "wait_for"]
+
+
+@pytest.mark.proves("F-01", "F-06")
+async def test_a_wake_up_comes_once(team: Stack, survivors: Survivors) -> None:
+    talk = survivors.waking
+
+    async def delivered() -> bool:
+        mail = await talk.mail()
+        return len(mail) == 3 and all(message.delivered_to for message in mail)
+
+    await eventually(delivered, what="all three are delivered")
+    await each_once(talk)
+    assert len(await talk.heard()) == 3
+
+
+@pytest.mark.proves("S0-20", "D13")
+async def test_a_conversation_ended_from_outside_is_taken_up_again(team: Stack) -> None:
+    """Its next run knows what the rows know: who is live, what is pending, whom to wake, which names there are."""
+    gate = Gate()
+    held = await Talk.done(team, chain([async_delegate("helper", gate.then("Held."))], last="Off."))
+    woken = await Talk.done(team, chain([async_task(gate.then("Woken."))], last="Off."), "waker")
+    waits = await Talk.begin(team, chain([task(gate.then("Waited for."))]))
+    child = await waits.child()
+    await team.seen(child.id, "tool_called")
+    for talk in (held, woken, waits):
+        await team.client.get_workflow_handle(f"conversation/{talk.id}").terminate("from outside")
+    gate.open()
+    await held.posted(1)
+    await woken.posted(1)
+    await waits.ended(child.id)
+    for talk in (woken, waits):
+        await team.pool.execute(
+            "UPDATE inbox SET created_at = now() - interval '5 minutes' WHERE conversation_id = $1", talk.id
+        )
+        await team.pool.execute(
+            """UPDATE sessions SET ended_at = ended_at - interval '5 minutes',
+                                   updated_at = updated_at - interval '1 hour'
+                WHERE conversation_id = $1""",
+            talk.id,
+        )
+    await WorkflowClient(team.client, "errand").sweep()
+    assert "Waited for." in (await waits.results())[0]
+    assert (await held.fire()).status is Status.COMPLETED
+    again = await held.say(chain([async_delegate("helper", say("By name."))], [gather("$0")]))
+    assert "By name." in (await held.results(again))[1]
+    assert len({row.thread_id for row in await held.children()}) == 1
+    await eventually(lambda: _delivered(woken), what="the wake-up")
+    for talk in (held, woken, waits):
+        await each_once(talk)
+
+
+async def _delivered(talk: Talk) -> bool:
+    return all(message.delivered_to for message in await talk.mail())
+
+
+@pytest.mark.proves("S0-B22", "D4")
+async def test_a_lost_subagent_still_has_an_outcome(team: Stack) -> None:
+    once = f"[[script:say words=30]] [[fault:hang after=6]] {new_id()}"
+    talk = await Talk.done(team, chain([async_task(once)], last="Off."))
+    child = await talk.child()
+    await talk.speaking(child.id)
+    await team.session(child.id).terminate("from outside")
+
+    async def swept() -> bool:
+        await team.age(child.id)
+        await WorkflowClient(team.client, "errand").sweep()
+        return bool(await talk.mail())
+
+    await eventually(swept, pause=0.5, what="its outcome")
+    [message] = await talk.mail()
+    assert (message.source_type, message.source_session_id) == ("subagent_failed", child.id)
+    fired = await talk.fire()
+    prompt = (await talk.prompts(fired.id))[0]
+    assert prompt.startswith(f"Async subagent 'helper' (session: {child.id}) failed:\n")
+    again = await talk.say(chain([task("Go on.", task_id=child.id)]))  # and its id is still good
+    assert (await talk.ended(again)).status is Status.COMPLETED
+
+
+@pytest.mark.proves("D5", "F-05")
+async def test_what_a_dead_worker_was_writing_down_is_soon_written_by_the_next(team: Stack) -> None:
+    """It dies in the short activity that opens a session, whose whole patience nobody wants to sit out."""
+    talk = await Talk.done(team, chain([async_task(say("Part."))], last="Off."))
+    await talk.posted(1)
+    worker = team.pid("worker")
+    async with team.pool.acquire() as connection, connection.transaction():
+        await connection.execute("SELECT 1 FROM conversations WHERE id = $1 FOR UPDATE", talk.id)
+        asked = asyncio.create_task(talk.try_fire())
+        await eventually(lambda: _waits_for_lock(team), what="the fire is being written down")
+        await team.kill("worker")
+    await team.back("worker", worker)
+    await eventually(lambda: _over(talk), seconds=40, what="the fire was decided and has ended")
+    assert (await asked).status_code in (202, 503)
+    await each_once(talk)
+    assert len(await talk.heard()) == 1
+
+
+async def _over(talk: Talk) -> bool:
+    return await _delivered(talk) and all(row.status.terminal for row in await talk.sessions())
+
+
+async def _waits_for_lock(stack: Stack) -> bool:
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%accept_session%'"
+    return bool(await stack.pool.fetchval(waiting))

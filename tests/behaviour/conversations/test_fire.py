@@ -1,0 +1,209 @@
+"""Fire: atomic, once, refused without a trace, and giving back what no commit used up."""
+
+import asyncio
+import json
+import time
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any, cast
+
+import httpx2
+import pytest
+from temporalio.client import WorkflowExecutionStatus
+
+from api.auth import ANONYMOUS
+from api.conversations.fire import fire as fire_now
+from api.http.idempotency import IdempotencyKey
+from api.schemas.conversation_bodies import FireBody
+from api.services import Services
+from domain.conversations.requests import Fire, Fired
+from domain.errors import TooMany, Unavailable
+from domain.ids import new_id
+from domain.sessions.session import Status
+from store.sessions import SessionRow
+from tests.behaviour.conversations.talk import Gate, Scenes, Talk, async_task, chain, say
+from tests.support.stack import Stack, eventually
+from workflows.client import WorkflowClient
+
+scene = Scenes(at_once=4)
+PROBLEM = "urn:errand:problem:"
+
+
+async def with_outcomes(stack: Stack, count: int) -> Talk:
+    talk = await Talk.done(stack, chain([async_task(say(f"Part {n}.")) for n in range(count)], last="Off."))
+    await talk.posted(count)
+    return talk
+
+
+@scene
+async def stormed(stack: Stack) -> tuple[Talk, list[int], float]:
+    """Ten fires at once for twenty outcomes, half of them willing to wait for their turn."""
+    talk = await with_outcomes(stack, 20)
+    began = time.monotonic()
+    fires = [talk.try_fire(f"Caller {n}.", if_busy="queue" if n % 2 else "reject") for n in range(10)]
+    answers = await asyncio.gather(*fires)
+    took = time.monotonic() - began
+    await talk.rest()
+    return talk, [answer.status_code for answer in answers], took
+
+
+@pytest.mark.proves("S0-27", "D6", "F-06")
+async def test_concurrent_fires_never_share_a_message(team: Stack) -> None:
+    talk, codes, _ = await stormed(team)
+    assert codes.count(202) >= 1 and set(codes) <= {202, 409, 422}
+    heard = Counter(await talk.heard())
+    children = {row.id for row in await talk.children()}
+    assert set(heard) == children and set(heard.values()) == {1}
+    fired = [row for row in await talk.sessions() if row.trigger == "fire"]
+    assert len(fired) == codes.count(202)
+    assert {message.delivered_to for message in await talk.mail()} <= {row.id for row in fired}
+
+
+@pytest.mark.proves("S0-38", "S0-28")
+async def test_all_outcomes_land_in_one_continuation(team: Stack) -> None:
+    talk, _, took = await stormed(team)
+    delivered = {message.delivered_to for message in await talk.mail()}
+    assert len(delivered) == 1
+    prompt = (await talk.prompts(delivered.pop() or ""))[0]
+    assert prompt.count("[completed] (session: ") == 20
+    places = [prompt.index(f"(session: {message.source_session_id})") for message in await talk.mail()]
+    assert places == sorted(places)
+    assert took < 20  # all ten were answered; a worker decides each in milliseconds
+
+
+@scene
+async def in_vain(stack: Stack) -> tuple[Talk, SessionRow, list[Any], SessionRow]:
+    """The first continuation fails before it says a word."""
+    talk = await with_outcomes(stack, 2)
+    failed = await talk.fire("[[fault:400]]")
+    await asyncio.sleep(1)  # in which nobody fires by itself
+
+    async def told() -> Any:
+        live = await talk.shown("/mailbox", live="true")
+        return live if live["pending_count"] else None
+
+    after = [await talk.mail(), len(await talk.sessions()), await eventually(told, what="the conversation was told")]
+    return talk, failed, after, await talk.fire("Now properly.")
+
+
+@pytest.mark.proves("S0-B46", "S0-B05", "D5")
+async def test_a_continuation_without_a_commit_gives_its_messages_back(team: Stack) -> None:
+    talk, failed, [mail, sessions, live], second = await in_vain(team)
+    assert failed.status is Status.FAILED and not failed.committed
+    assert [message.delivered_to for message in mail] == [None, None]
+    assert sessions == 4 and live["pending_count"] == 2  # nobody fired by itself
+    assert second.status is Status.COMPLETED
+    assert {message.delivered_to for message in await talk.mail()} == {second.id}
+    assert second.parent_session_id == talk.id  # not the one that failed
+
+
+@pytest.mark.proves("S0-B01", "S0-B02")
+async def test_busy_is_refused_with_the_session_at_work(team: Stack) -> None:
+    talk, gate = await with_outcomes(team, 1), Gate()
+    at_work = await talk.say(gate.then())
+    await team.seen(at_work, "tool_called")
+    body = {"conversation_id": talk.id, "input": "Hello?", "transport": "stream"}
+    for answer in (await talk.try_fire(), await team.http.post("/conversations/run", json=body)):
+        assert (answer.status_code, answer.json()["type"]) == (409, f"{PROBLEM}conversation-busy")
+        active = answer.json()["active_session"]
+        assert active["session_id"] == at_work and set(active) == {"session_id", "stream_key", "transport"}
+    steered = await team.http.post("/conversations/run", json={**body, "if_busy": "steer"})
+    assert steered.status_code == 202 and steered.json()["session_id"] == at_work
+    queued = await team.http.post("/conversations/run", json={**body, "if_busy": "queue"})
+    assert queued.status_code == 202 and queued.json()["queued"] is True
+    assert (await talk.mail())[0].delivered_to is None
+    gate.open()
+    await talk.ended(at_work)
+    after = await talk.ended(queued.json()["session_id"])
+    assert after.parent_session_id == at_work
+    assert "Hello?" in "".join(await talk.prompts(at_work))
+
+
+@pytest.mark.proves("S0-B04")
+async def test_a_fire_that_cannot_be_creates_nothing(team: Stack) -> None:
+    talk = await with_outcomes(team, 1)
+    before = [row.id for row in await talk.sessions()]
+    unknown = await team.http.post(f"/conversations/{'0' * 26}/fire", json={})
+    assert unknown.status_code == 404
+    agent = await talk.try_fire(agent="nobody")
+    assert agent.status_code in (404, 422)
+    transport = await talk.try_fire(transport="pigeon")
+    assert (transport.status_code, transport.json()["type"]) == (422, f"{PROBLEM}unknown-transport")
+    assert [row.id for row in await talk.sessions()] == before
+    assert [message.delivered_to for message in await talk.mail()] == [None]
+    fired = await talk.fire(agent="waker")
+    assert fired.agent == "waker"
+
+
+@pytest.mark.proves("S0-B50")
+async def test_a_repeated_fire_is_answered_and_not_repeated(team: Stack) -> None:
+    """Also after the conversation has closed and knows only what the store knows."""
+    talk = await with_outcomes(team, 1)
+    keyed = {"Idempotency-Key": f"fire-{talk.id}"}
+    first = await team.http.post(f"/conversations/{talk.id}/fire", json={}, headers=keyed)
+    assert first.status_code == 202
+    await talk.ended(first.json()["session_id"])
+
+    async def closed() -> bool:
+        handle = team.client.get_workflow_handle(f"conversation/{talk.id}")
+        return (await handle.describe()).status is WorkflowExecutionStatus.COMPLETED
+
+    await eventually(closed, what="the conversation closed")
+    again = await team.http.post(f"/conversations/{talk.id}/fire", json={}, headers=keyed)
+    assert (again.status_code, again.json()) == (202, first.json())
+    assert len([row for row in await talk.sessions() if row.trigger == "fire"]) == 1
+
+
+@pytest.mark.proves("S0-B50", "S0-27")
+async def test_repeats_of_a_fire_that_overtake_its_answer_mean_the_same_session(team: Stack) -> None:
+    """A client that gives up early asks again while the first request drains the mailbox."""
+    talk = await with_outcomes(team, 1)
+    keyed = {"Idempotency-Key": f"fire-{talk.id}"}
+
+    async def ask(after: float) -> httpx2.Response:
+        await asyncio.sleep(after)
+        return await team.http.post(f"/conversations/{talk.id}/fire", json={"input": "Go on."}, headers=keyed)
+
+    answers = await asyncio.gather(*(ask(0.02 * number) for number in range(8)))
+    answers.append(await ask(0))
+    assert [answer.status_code for answer in answers] == [202] * 9
+    assert len({answer.json()["session_id"] for answer in answers}) == 1
+    assert len([row for row in await talk.sessions() if row.trigger == "fire"]) == 1
+
+
+class LostAnswer(WorkflowClient):
+    """The conversation decides, and then its answer is lost on the way."""
+
+    async def fire(self, tenant: str, conversation_id: str, fire: Fire) -> Fired:
+        await super().fire(tenant, conversation_id, fire)
+        raise Unavailable
+
+
+@pytest.mark.proves("S0-B50", "F-15")
+async def test_a_fire_that_was_written_down_is_accepted_although_nobody_answered(team: Stack) -> None:
+    talk = await with_outcomes(team, 1)
+    parts = cast(
+        Services,
+        SimpleNamespace(
+            settings=team.settings, pool=team.pool, prices=None, door=LostAnswer(team.client, team.settings.task_queue)
+        ),
+    )
+    turn = await fire_now(parts, ANONYMOUS, talk.id, FireBody(), IdempotencyKey(None, ""))
+    assert (await talk.ended(turn.handle.session_id)).status is Status.COMPLETED
+    assert {message.delivered_to for message in await talk.mail()} == {turn.handle.session_id}
+
+
+@pytest.mark.proves("S0-B50")
+async def test_a_fire_counts_as_a_live_task_of_its_key(team: Stack) -> None:
+    talk = await with_outcomes(team, 1)
+    root = await talk.session(talk.id)
+    document = {
+        **{"session_type": "agent", "trigger": "fire", "agent_owner": root.agent_owner, "agent": root.agent},
+        **{"agent_version": root.agent_version, "models": root.models, "title": "t", "spec": "{}", "limits": "{}"},
+        **{"ttl_ms": 60_000, "created_by": "a key", "workspace_id": talk.id},
+    }
+    door = WorkflowClient(team.client, team.settings.task_queue)
+    fire = Fire(request_id=new_id(), session_id=new_id(), document=json.dumps(document), live_quota=0)
+    with pytest.raises(TooMany):
+        await door.fire("default", talk.id, fire)
+    assert len(await talk.mail(pending_only=True)) == 1 and len(await talk.sessions()) == 2

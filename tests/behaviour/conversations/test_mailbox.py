@@ -1,0 +1,204 @@
+"""The mailbox: what is posted when, what a message is, and that it refers to its source instead of copying it."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from domain.conversations.mailbox import MailboxMessage
+from domain.sessions.session import Status
+from store.sessions import SessionRow
+from tests.behaviour.conversations.talk import (
+    BROKEN,
+    HANG,
+    MUTE,
+    Gate,
+    Scenes,
+    Talk,
+    async_delegate,
+    async_task,
+    chain,
+    say,
+)
+from tests.support.stack import Stack, eventually
+
+scene = Scenes()
+FIELDS = [
+    *("message_id", "conversation_id", "source_session_id", "source_type", "subagent_name", "created_at"),
+    "delivered_to",
+]
+
+
+@dataclass
+class Posted:
+    talk: Talk
+    mail: list[MailboxMessage]
+    shown: list[dict[str, object]]
+    fired: SessionRow
+    prompt: str
+    later: list[MailboxMessage]
+
+
+@scene
+async def posted(stack: Stack) -> Posted:
+    """One subagent answers, one fails, one says nothing; a fire takes all three at once."""
+    calls = [async_delegate("one", say("Found it."), agent="helper")]
+    talk = await Talk.done(stack, chain(calls, last="Off."))
+    await talk.posted(1)
+    failing = chain([async_delegate("two", BROKEN, agent="helper")], last="Off.")
+    await talk.ended(await talk.say(failing))
+    await talk.posted(2)
+    silent = chain([async_delegate("three", say(" "), agent="helper")], last="Off.")
+    await talk.ended(await talk.say(silent))
+    mail = await talk.posted(3)
+    shown = (await talk.shown("/mailbox"))["items"]
+    # the words change at their source after the message was posted
+    await stack.pool.execute("UPDATE sessions SET output = 'Found it twice.' WHERE id = $1", mail[0].source_session_id)
+    fired = await talk.fire()
+    [prompt] = await talk.prompts(fired.id)
+    return Posted(talk, mail, shown, fired, prompt, await talk.mail())
+
+
+@pytest.mark.proves("S0-08", "S0-24", "S0-25")
+async def test_an_end_posts_a_result_or_a_failure(team: Stack) -> None:
+    told = await posted(team)
+    assert [(message.subagent_name, message.source_type) for message in told.mail] == [
+        *(("one", "subagent_result"), ("two", "subagent_failed"), ("three", "subagent_result"))
+    ]
+    assert all(message.conversation_id == told.talk.id for message in told.mail)
+
+
+@pytest.mark.proves("S0-21", "S0-22", "S0-40")
+async def test_a_message_has_exactly_these_fields(team: Stack) -> None:
+    told = await posted(team)
+    assert [list(message) for message in told.shown] == [FIELDS] * 3
+    assert [message["delivered_to"] for message in told.shown] == [None] * 3
+    assert {message["source_type"] for message in told.shown} == {"subagent_result", "subagent_failed"}
+
+
+@pytest.mark.proves("S0-23", "S0-33", "D7")
+async def test_several_are_rendered_in_order_from_their_sources(team: Stack) -> None:
+    told = await posted(team)
+    one, two, three = [message.source_session_id for message in told.mail]
+    error = (await told.talk.session(two)).error
+    assert error
+    assert told.prompt == (
+        f"Async subagent results:\n\n## one [completed] (session: {one})\nFound it twice.\n\n"
+        f"## two [failed] (session: {two})\nError: {error}\n\n"
+        f"## three [completed] (session: {three})\n(no output)"
+    )
+
+
+@pytest.mark.proves("S0-26", "S0-30")
+async def test_what_was_delivered_is_not_delivered_again(team: Stack) -> None:
+    told = await posted(team)
+    assert [message.delivered_to for message in told.later] == [told.fired.id] * 3
+    before = len(await told.talk.sessions())
+    again = await told.talk.try_fire("Anything else?")
+    assert (again.status_code, again.json()["type"]) == (422, "urn:errand:problem:mailbox-empty")
+    assert len(await told.talk.sessions()) == before and await told.talk.mail() == told.later
+    waiting = await team.pool.fetchval(
+        "SELECT count(*) FROM inbox WHERE conversation_id = $1 AND taken_by IS NULL", told.talk.id
+    )
+    assert waiting == 0
+
+
+@dataclass
+class Ends:
+    talk: Talk
+    rows: dict[str, SessionRow]
+    types: dict[str, str]
+    prompts: dict[str, str]
+
+
+async def stopped_child(stack: Stack, prompt: str) -> tuple[Talk, SessionRow, str]:
+    talk = await Talk.done(stack, chain([async_task(prompt)], last="Off."))
+    child = await talk.child()
+    await stack.seen(child.id, "message_delta" if prompt == HANG else "step_started")
+    answer = await stack.http.post(f"/tasks/{child.id}/interrupt")
+    assert answer.status_code == 202, answer.text
+    await talk.posted(1)
+    fired = await talk.fire()
+    return talk, await talk.session(child.id), (await talk.prompts(fired.id))[0]
+
+
+@scene
+async def interrupted_with_words(stack: Stack) -> tuple[Talk, SessionRow, str]:
+    return await stopped_child(stack, HANG)
+
+
+@scene
+async def interrupted_mute(stack: Stack) -> tuple[Talk, SessionRow, str]:
+    return await stopped_child(stack, MUTE)
+
+
+@pytest.mark.proves("S0-42", "S0-32")
+async def test_interrupted_with_words_is_a_result_that_says_so(team: Stack) -> None:
+    talk, child, prompt = await interrupted_with_words(team)
+    [message] = await talk.mail()
+    assert (child.status, child.reason, child.partial) == (Status.CANCELLED, "interrupted", True)
+    assert message.source_type == "subagent_result"
+    head, note, words = prompt.split("\n")
+    assert head == f"Async subagent 'helper' (session: {child.id}) completed:"
+    assert note == "[Interrupted (interrupted); this is what it had so far.]" and words == child.output
+
+
+@pytest.mark.proves("S0-B06", "S0-B08", "F-07")
+async def test_interrupted_without_a_word_has_failed(team: Stack) -> None:
+    talk, child, prompt = await interrupted_mute(team)
+    [message] = await talk.mail()
+    assert message.source_type == "subagent_failed" and child.output is None
+    assert prompt == (f"Async subagent 'helper' (session: {child.id}) failed:\nended without an answer (interrupted)")
+
+
+@scene
+async def orphaned(stack: Stack) -> tuple[Talk, SessionRow, SessionRow, SessionRow]:
+    """The main agent fails after it dispatched, and is interrupted another time; its subagents go on."""
+    gate = Gate()
+    talk = await Talk.begin(stack, chain([async_task(gate.then())], [("wait_for", {"path": str(gate.path)})]))
+    child = await talk.child()
+    await stack.seen(child.id, "tool_called")
+    answer = await stack.http.post(f"/tasks/{talk.id}/interrupt")
+    assert answer.status_code == 202
+    parent = await talk.ended(talk.id)
+    meanwhile = await talk.session(child.id)
+    gate.open()
+    await talk.posted(1)
+    return talk, parent, meanwhile, await talk.session(child.id)
+
+
+@pytest.mark.proves("S0-41", "S0-43", "S3-22")
+async def test_the_end_of_the_parent_stops_no_background_child(team: Stack) -> None:
+    talk, parent, meanwhile, child = await orphaned(team)
+    assert (parent.status, meanwhile.status, child.status) == (Status.CANCELLED, Status.WORKING, Status.COMPLETED)
+    [message] = await talk.mail()
+    assert (message.source_session_id, message.delivered_to) == (child.id, None)
+    assert parent.committed and parent.output is None  # it called tools and said nothing, and that is known to the next
+    fired = await talk.fire()
+    assert fired.status is Status.COMPLETED and fired.session_type == "agent"
+    assert fired.parent_session_id == talk.id
+
+
+@pytest.mark.proves("S0-20", "S0-B16")
+async def test_rows_and_live_query_agree_at_rest(team: Stack) -> None:
+    talk = await Talk.done(team, chain([async_task(say("A.")), async_task(say("B."))], last="Off."))
+    await talk.posted(2)
+
+    async def agree() -> bool:
+        rows, live = await talk.shown("/mailbox"), await talk.shown("/mailbox", live="true")
+        return bool(rows == live and rows["pending_count"] == 2)
+
+    await eventually(agree, what="live mailbox and rows agree")
+    await talk.fire()
+
+    async def empty() -> bool:
+        rows, live = await talk.shown("/mailbox"), await talk.shown("/mailbox", live="true")
+        return bool(rows == live and rows["pending_count"] == 0)
+
+    await eventually(empty, what="both are empty")
+    counts = [
+        event["pending_count"]
+        for row in await talk.sessions()
+        for event in await team.events(row.id)
+        if event["type"] == "mailbox_updated"
+    ]
+    assert sorted(counts) == [0, 1, 2]

@@ -1,0 +1,169 @@
+"""A conversation that continues as new, or is reset, loses nothing, doubles nothing, and knows what it answered."""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from temporalio.client import WorkflowHandle
+
+from domain.conversations.requests import ClaimOutcomes, ConversationInput, Fire
+from domain.conversations.state import ConversationState
+from domain.errors import ErrandError, Unavailable
+from domain.ids import new_id
+from domain.sessions.session import Status
+from tests.behaviour.conversations.talk import AGENTS, Gate, Talk, async_task, chain, gather, say, task
+from tests.support.own_worker import platform
+from tests.support.stack import Stack, eventually
+from workflows.client import WorkflowClient
+
+SUGGEST = {"limit.historyCount.suggestContinueAsNew": "60"}  # instead of 4,096 events
+
+
+@pytest_asyncio.fixture(scope="module")
+async def own(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stack]:
+    async with platform(stack, tmp_path_factory.mktemp("own"), SUGGEST) as running:
+        for definition in AGENTS:
+            assert (await running.http.put(f"/agents/{definition['name']}", json=definition)).is_success
+        yield running
+
+
+async def run_id(own: Stack, talk: Talk) -> str:
+    described = await own.client.get_workflow_handle(f"conversation/{talk.id}").describe()
+    assert described.run_id
+    return described.run_id
+
+
+async def agree(talk: Talk, pending: int) -> bool:
+    rows, live = await talk.shown("/mailbox"), await talk.shown("/mailbox", live="true")
+    return bool(rows == live and rows["pending_count"] == pending)
+
+
+@pytest.mark.proves("S0-20", "D13", "F-06")
+async def test_nothing_is_lost_when_it_continues_as_new(own: Stack) -> None:
+    """Held and waking outcomes arrive while it is renewed again and again; some wait all the time."""
+    gate = Gate()
+    talk = await Talk.done(own, chain([async_task(gate.then(f"Late {n}.")) for n in range(3)], last="Off."))
+    runs = {await run_id(own, talk)}
+    for turn in range(5):
+        await talk.ended(await talk.say(chain([async_task(say(f"Part {turn}{n}.")) for n in range(3)], last="Off.")))
+        runs.add(await run_id(own, talk))
+    await talk.posted(15)
+    gate.open()
+    await talk.posted(18)
+    await eventually(lambda: agree(talk, 18), what="live mailbox and rows agree")
+    assert len(runs) >= 3, "it never continued as new"
+    fired = await talk.fire()
+    heard = Counter(await talk.heard())
+    assert len(heard) == 18 and set(heard.values()) == {1}
+    assert {message.delivered_to for message in await talk.mail()} == {fired.id}
+
+
+@pytest.mark.proves("S0-B50", "F-15")
+async def test_a_request_is_answered_once_over_all_runs(own: Stack) -> None:
+    door = WorkflowClient(own.client, own.settings.task_queue)
+    gate = Gate()
+    talk = await Talk.done(own, chain([async_task(say("Now.")), async_task(gate.then("Later."))], last="Off."))
+    [first] = await talk.posted(1)
+    fired = await talk.fire()
+    before = await run_id(own, talk)
+    request = fired.id  # the API asks under this name
+    while await run_id(own, talk) == before:
+        await talk.ended(await talk.say(chain([async_task(say())] * 3, last="Off.")))
+    fire = Fire(request_id=f"{request}/1", session_id=request, document="{}", pending=[first.message_id])
+    answer = await door.fire("default", talk.id, fire)  # the words of a caller whose first answer was lost
+    assert answer.session_id == fired.id
+    assert (await talk.mail())[0].delivered_to == fired.id and len(await own.events(fired.id)) > 3
+    gate.open()
+    await talk.rest()
+    with pytest.raises(ErrandError):  # a request of its own finds nothing of what was delivered
+        await door.fire("default", talk.id, fire.model_copy(update={"request_id": new_id(), "session_id": new_id()}))
+
+
+async def test_what_comes_up_is_not_kept_waiting_by_requests_without_end(own: Stack) -> None:
+    """It is to be renewed, but there is always a request under way; a child's end reaches its parent all the same."""
+    gate, door = Gate(), WorkflowClient(own.client, own.settings.task_queue)
+    talk = await Talk.begin(own, chain([async_task(gate.then("Through."))], [gather("$0", timeout_s=120)]))
+    child = await talk.child()
+    await own.seen(child.id, "tool_called")
+    going = True
+
+    async def ask() -> None:
+        while going:
+            with contextlib.suppress(Unavailable):  # the server takes so many at a time; who is refused asks again
+                await door.claim("default", talk.id, ClaimOutcomes(request_id=new_id(), by=talk.id, mail=[]))
+
+    storm = [asyncio.create_task(ask()) for _ in range(12)]
+    try:
+        history = own.client.get_workflow_handle(f"conversation/{talk.id}")
+        await eventually(lambda: _long(history), what="it should be renewed")
+        gate.open()
+        assert (await talk.ended(talk.id)).status is Status.COMPLETED
+    finally:
+        going = False
+        await asyncio.gather(*storm)
+
+
+async def _long(handle: "WorkflowHandle[Any, Any]") -> bool:
+    return (await handle.describe()).history_length > 80
+
+
+async def carried(own: Stack, talk: Talk) -> ConversationState | None:
+    """What the run at work was given by the one before it."""
+    history = await own.client.get_workflow_handle(f"conversation/{talk.id}").fetch_history()
+    given = history.events[0].workflow_execution_started_event_attributes.input.payloads
+    [start] = await own.client.data_converter.decode(given, [ConversationInput])
+    state: ConversationState | None = start.carried
+    return state
+
+
+async def test_it_carries_only_what_goes_on_and_the_rest_is_continued_all_the_same(own: Stack) -> None:
+    gate = Gate()
+    talk = await Talk.done(own, chain([task(say("Red.")), async_task(gate.then("Late."))], last="Off."))
+    red = next(row for row in await talk.children() if row.output == "Red.")
+    while (state := await carried(own, talk)) is None or red.thread_id in state.threads:
+        await talk.ended(await talk.say(chain([task(say()) for _ in range(3)], last="Off.")))
+    late = next(row for row in await talk.children() if row.live)
+    assert {talk.id, late.thread_id} <= set(state.threads) and len(state.threads) <= 6
+    more = await talk.ended(await talk.say(chain([task("And once more.", task_id=red.id)])))
+    assert "My last answer stands: Red." in (more.output or "")
+    continued = (await talk.children(of=more.id))[0]
+    assert (continued.thread_id, continued.parent_session_id, continued.depth) == (red.thread_id, red.id, 1)
+    gate.open()
+    await talk.rest()
+
+
+@pytest.mark.proves("D4", "F-05")
+async def test_a_reset_repeats_its_decisions_and_changes_nothing(own: Stack) -> None:
+    gate = Gate()
+    calls = [async_task(say("One.")), async_task(say("Two.")), async_task(gate.then("Three."))]
+    talk = await Talk.done(own, chain(calls, last="Off."))
+    await talk.posted(2)
+    before = {row.id: row.status for row in await talk.sessions()}
+    handle = own.client.get_workflow_handle(f"conversation/{talk.id}")
+    history = await handle.fetch_history()
+    completed = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+    first = next(event.event_id for event in history.events if event.event_type == completed)
+    await own.client.workflow_service.reset_workflow_execution(
+        ResetWorkflowExecutionRequest(
+            namespace=own.client.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=f"conversation/{talk.id}"),
+            reason="to see what it does",
+            workflow_task_finish_event_id=first,
+            request_id=new_id(),
+        )
+    )
+    await eventually(lambda: agree(talk, 2), what="the reset run knows what is pending")
+    gate.open()
+    await talk.posted(3)
+    await eventually(lambda: agree(talk, 3), what="and what comes later")
+    assert set(before) == {row.id for row in await talk.sessions()}
+    fired = await talk.fire()
+    assert (await talk.prompts(fired.id))[0].count("[completed]") == 3
+    assert sorted(Counter(await talk.heard()).values()) == [1, 1, 1]

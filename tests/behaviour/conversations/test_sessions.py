@@ -1,0 +1,217 @@
+"""A conversation's sessions: the five ways one comes to be, and the two transports that differ in nothing else."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from domain.sessions.session import Status
+from store.sessions import SessionRow
+from tests.behaviour.conversations.talk import Gate, Scenes, Talk, async_delegate, chain, say
+from tests.support.stack import Stack
+
+scene = Scenes()
+
+
+@dataclass
+class Line:
+    """S1 dispatches S2 and commits; the caller goes on with S5; S2 commits; fired, S6 goes on from S5."""
+
+    talk: Talk
+    s1: SessionRow
+    s2: SessionRow
+    s5: SessionRow
+    s6: SessionRow
+    s2_while_s5: SessionRow
+    before_fire: list[str]
+
+
+@scene
+async def line(stack: Stack) -> Line:
+    gate = Gate()
+    talk = await Talk.done(stack, chain([async_delegate("helper", gate.then())], last="Dispatched."))
+    s2 = await talk.child()
+    s5 = await talk.ended(await talk.say(say("Meanwhile.")))
+    meanwhile = await talk.session(s2.id)
+    gate.open()
+    await talk.posted(1)
+    before = [row.id for row in await talk.sessions()]
+    s6 = await talk.fire("What now?")
+    return Line(talk, await talk.session(talk.id), await talk.session(s2.id), s5, s6, meanwhile, before)
+
+
+@scene
+async def resumed(stack: Stack) -> tuple[Talk, list[SessionRow]]:
+    talk = await Talk.done(stack, chain([async_delegate("helper", say("Remember blue."))], last="Off."))
+    await talk.posted(1)
+    second = await talk.say(chain([async_delegate("helper", "And which colour was it?")], last="Off again."))
+    await talk.ended(second)
+    await talk.posted(2)
+    return talk, await talk.children()
+
+
+@scene
+async def forked(stack: Stack) -> tuple[SessionRow, SessionRow, SessionRow]:
+    talk = await Talk.done(stack, say("First."))
+    second = await talk.ended(await talk.say(say("Second.")))
+    answer = await stack.http.post(
+        "/conversations/run", json={"fork_from": talk.id, "input": "Go on.", "transport": "stream"}
+    )
+    assert answer.status_code == 202, answer.text
+    fork = Talk(stack, answer.json()["conversation_id"])
+    return await talk.session(talk.id), second, await fork.ended(answer.json()["session_id"])
+
+
+@pytest.mark.proves("S0-15")
+async def test_root(team: Stack) -> None:
+    root = (await line(team)).s1
+    assert (root.parent_session_id, root.session_type, root.spawned_by) == (None, "agent", None)
+    assert root.conversation_id == root.id
+
+
+@pytest.mark.proves("S0-16")
+async def test_continuation(team: Stack) -> None:
+    told = await line(team)
+    assert (told.s5.parent_session_id, told.s5.session_type, told.s5.spawned_by) == (told.s1.id, "agent", None)
+    assert told.s5.conversation_id == told.s1.conversation_id
+
+
+@pytest.mark.proves("S0-17", "D9")
+async def test_fork(team: Stack) -> None:
+    root, second, fork = await forked(team)
+    assert (fork.parent_session_id, fork.session_type, fork.spawned_by) == (root.id, "agent", None)
+    assert fork.conversation_id == fork.id != root.conversation_id
+    assert fork.output is not None and "My last answer stands: First." in fork.output  # not what came after the fork
+    assert second.conversation_id == root.id
+
+
+@pytest.mark.proves("S0-18", "D1")
+async def test_fresh_subagent(team: Stack) -> None:
+    told = await line(team)
+    assert (told.s2.parent_session_id, told.s2.session_type, told.s2.spawned_by) == (None, "async_subagent", told.s1.id)
+    assert told.s2.conversation_id == told.s1.conversation_id
+    [message] = await told.talk.mail()
+    assert message.conversation_id == told.s1.conversation_id
+
+
+@pytest.mark.proves("S0-19", "S0-37", "D3")
+async def test_resumed_subagent(team: Stack) -> None:
+    """By its name, from another session of the conversation than the one that dispatched it first."""
+    talk, [first, second] = await resumed(team)
+    assert (second.parent_session_id, second.session_type) == (first.id, "async_subagent")
+    assert second.conversation_id == first.conversation_id == talk.id
+    assert second.spawned_by not in (None, first.spawned_by) and second.thread_id == first.thread_id
+    assert second.output is not None and "My last answer stands: Remember blue." in second.output
+
+
+@pytest.mark.proves("S0-09", "S0-10")
+async def test_the_parent_does_not_wait_and_the_caller_goes_on(team: Stack) -> None:
+    told = await line(team)
+    assert told.s1.status is Status.COMPLETED and told.s1.output == "Dispatched."
+    assert told.s2_while_s5.status is Status.WORKING and told.s5.status is Status.COMPLETED
+    assert told.s1.ended_at and told.s2.ended_at and told.s1.ended_at < told.s2.ended_at
+
+
+@pytest.mark.proves("S0-11", "S0-12")
+async def test_one_message_and_nothing_happens_by_itself(team: Stack) -> None:
+    told = await line(team)
+    [message] = await told.talk.mail()
+    assert message.source_session_id == told.s2.id
+    assert sorted(told.before_fire) == sorted([told.s1.id, told.s2.id, told.s5.id])
+
+
+@pytest.mark.proves("S0-13", "S0-39", "D2")
+async def test_fire_goes_on_from_the_agents_own_line(team: Stack) -> None:
+    """Not from the session that dispatched, nor from the subagent's, which committed last."""
+    told = await line(team)
+    assert told.s5.ended_at and told.s2.ended_at and told.s5.ended_at < told.s2.ended_at
+    assert (told.s6.parent_session_id, told.s6.session_type) == (told.s5.id, "agent")
+
+
+@pytest.mark.proves("S0-14", "S0-29", "S0-31")
+async def test_fire_drains_renders_executes_and_marks(team: Stack) -> None:
+    told = await line(team)
+    words = told.s2.output
+    assert await told.talk.prompts(told.s6.id) == [
+        f"Async subagent 'helper' (session: {told.s2.id}) completed:\n{words}\n\n---\nUser message:\nWhat now?"
+    ]
+    [message] = await told.talk.mail()
+    assert message.delivered_to == told.s6.id and told.s6.status is Status.COMPLETED
+
+
+@dataclass
+class Transports:
+    sse: list[dict[str, Any]]
+    handle: dict[str, Any]
+    stream: list[dict[str, Any]]
+    records: tuple[dict[str, Any], dict[str, Any]]
+
+
+@scene
+async def transports(stack: Stack) -> Transports:
+    body = {"agent": "lead", "input": chain([("list_files", {})], last="Listed.")}
+    seen: list[dict[str, Any]] = []
+    async with stack.http.stream("POST", "/conversations/run", json={**body, "transport": "sse"}) as answer:
+        assert answer.status_code == 200
+        async for text in answer.aiter_lines():
+            if text.startswith("data: "):
+                seen.append(json.loads(text.removeprefix("data: ")))
+    handle = (await stack.http.post("/conversations/run", json={**body, "transport": "stream"})).json()
+    await stack.wait(handle["session_id"])
+    ids = (seen[0]["session_id"], handle["session_id"])
+    first, second = [(await stack.http.get(f"/sessions/{session_id}")).json() for session_id in ids]
+    return Transports(seen, handle, await stack.events(handle["session_id"]), (first, second))
+
+
+def story(events: list[dict[str, Any]]) -> list[Any]:
+    """What was told, without what differs between any two sessions."""
+    told = ("type", "seq", "step", "tool", "text", "status", "reason", "output", "result", "state")
+    return [{name: event.get(name) for name in told} for event in events if not event["type"].endswith("_delta")]
+
+
+@pytest.mark.proves("S0-02", "S0-03")
+async def test_sse_lasts_as_long_as_the_session_and_stream_answers_at_once(team: Stack) -> None:
+    told = await transports(team)
+    assert told.sse[-1]["type"] == "task_completed" and told.sse[-1]["output"] == "Listed."
+    assert set(told.handle) >= {"session_id", "conversation_id", "stream_key"}
+    again = await team.events(told.handle["session_id"], after=3)  # detached, and attached again from a cursor
+    assert again == told.stream[3:]
+
+
+@pytest.mark.proves("S0-04", "S0-B03")
+async def test_the_transports_differ_in_nothing_else(team: Stack) -> None:
+    told = await transports(team)
+    numbers = [event["seq"] for event in told.sse]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert [event["type"] for event in story(told.sse)] == [event["type"] for event in story(told.stream)]
+    assert [{**event, "seq": 0} for event in story(told.sse)] == [{**event, "seq": 0} for event in story(told.stream)]
+    own = {"transport", "kind", "usage"} | {
+        name for name in told.records[0] if name.endswith(("_id", "_at", "_until")) or name == "deadline"
+    }
+    one, other = [{name: value for name, value in record.items() if name not in own} for record in told.records]
+    assert one == other
+    async with team.http.stream(
+        "POST", "/conversations/run", json={"agent": "lead", "input": say("By default.")}
+    ) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")  # run: sse; fire: stream
+        await answer.aread()
+
+
+@pytest.mark.proves("S0-01", "S0-06", "S0-07")
+async def test_four_kinds_and_one_way_to_execute(team: Stack) -> None:
+    told, turns = await line(team), await transports(team)
+    kinds = {}
+    for session_id in (*(record["session_id"] for record in turns.records), told.s2.id):
+        record = (await team.http.get(f"/sessions/{session_id}")).json()
+        kinds[session_id] = record["kind"]
+    assert list(kinds.values()) == ["sync_agent", "async_agent", "async_subagent"]
+    types = {}
+    for session_id in kinds:
+        described = await team.session(session_id).describe()
+        types[session_id] = described.workflow_type
+        assert [event["type"] for event in await team.events(session_id)][:3] == [
+            *("task_submitted", "task_started", "step_started")
+        ]
+    assert set(types.values()) == {"Session"}
+    assert told.s2.workspace_id == told.s1.workspace_id

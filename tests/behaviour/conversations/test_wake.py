@@ -1,0 +1,270 @@
+"""Wake: an outcome reaches its spawner whatever that one is doing, at any depth, once; and nothing ends too early."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from domain.sessions.session import Status
+from store.sessions import SessionRow
+from tests.behaviour.conversations.talk import (
+    Call,
+    Gate,
+    Scenes,
+    Talk,
+    async_delegate,
+    async_task,
+    chain,
+    gather,
+    result_of,
+    say,
+    slow,
+)
+from tests.support.stack import Stack, eventually, of_type
+
+scene = Scenes(at_once=5)
+
+
+async def everyone_heard(talk: Talk) -> list[SessionRow]:
+    """Waits until all outcomes are delivered, then checks that each was, once, and to its spawner's thread."""
+
+    async def look() -> bool:
+        children = await talk.children()
+        mail = await talk.mail()
+        ended = all(row.status.terminal for row in await talk.sessions())
+        return bool(children) and ended and len(mail) == len(children) and all(one.delivered_to for one in mail)
+
+    await eventually(look, what=f"all outcomes of {talk.id} are delivered")
+    rows = {row.id: row for row in await talk.sessions()}
+    heard = Counter(await talk.heard())
+    for message in await talk.mail():
+        source = rows[message.source_session_id]
+        assert heard[source.id] == 1, heard
+        assert rows[message.delivered_to or ""].thread_id == rows[source.spawned_by or ""].thread_id
+    return list(rows.values())
+
+
+@scene
+async def inside_a_model_call(stack: Stack) -> list[SessionRow]:
+    spawn: list[list[Call]] = [[async_task(say(f"Part {n}.")) for n in range(3)]]
+    talk = await Talk.begin(stack, chain(*spawn, last=" ".join(["Speaking."] * 20), delay=0.1), "waker")
+    return await everyone_heard(talk)
+
+
+@scene
+async def inside_a_tool(stack: Stack) -> list[SessionRow]:
+    gate = Gate()
+    talk = await Talk.begin(stack, chain([async_task(say(f"Part {n}.")) for n in range(3)], [gate.call]), "waker")
+    await talk.told(talk.id, "message", 3)
+    gate.open()
+    return await everyone_heard(talk)
+
+
+@scene
+async def idle(stack: Stack) -> list[SessionRow]:
+    gate = Gate()
+    calls = [async_task(gate.then(f"Part {n}.")) for n in range(3)]
+    talk = await Talk.done(stack, chain(calls, last="Off."), "waker")
+    gate.open()
+    return await everyone_heard(talk)
+
+
+@scene
+async def at_the_very_end(stack: Stack) -> list[SessionRow]:
+    """Children that end just when their parent does, each a little later than the one before."""
+    calls = [async_task(slow(0.2 + 0.12 * n, words=4)) for n in range(8)]
+    talk = await Talk.begin(stack, chain(calls, last="Off."), "waker")
+    return await everyone_heard(talk)
+
+
+@pytest.mark.proves("F-01", "F-02")
+@pytest.mark.parametrize("told", [inside_a_model_call, inside_a_tool, idle, at_the_very_end])
+async def test_no_wake_up_is_lost(team: Stack, told: object) -> None:
+    rows = await told(team)  # type: ignore[operator]
+    root = [row for row in rows if row.spawned_by is None]
+    assert all(row.status is Status.COMPLETED for row in rows)
+    if told is inside_a_tool:
+        assert len(root) == 1  # at its next step, not in a session of its own
+    if told is idle:
+        assert len(root) > 1
+
+
+@pytest.mark.proves("S0-B45", "D15")
+async def test_a_late_outcome_is_a_new_session_and_changes_no_ended_one(team: Stack) -> None:
+    rows = await idle(team)
+    root = [row for row in rows if row.spawned_by is None]
+    assert root[0].output == "Off." and [row.trigger for row in root[1:]] == ["async_subagent_result"] * (len(root) - 1)
+    assert root[1].parent_session_id == root[0].id
+    kinds = [event["type"] for event in await team.events(root[1].id)]
+    assert kinds[:3] == ["task_submitted", "mailbox_updated", "task_started"] and kinds[-1] == "task_completed"
+
+
+@scene
+async def overtaken(stack: Stack) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Somebody says something further before the outcome that was sent for earlier comes."""
+    gate = Gate()
+    talk = await Talk.done(stack, chain([async_task(gate.then("The part."))], last="Off."), "waker")
+    await talk.ended(await talk.say(say("Second.")))
+    first = await talk.shown("/turns", limit=1)
+    gate.open()
+    await everyone_heard(talk)
+    whole = await talk.shown("/turns")
+    return first, whole, await talk.shown("/turns", cursor=first["next_cursor"])
+
+
+@pytest.mark.proves("S0-B15")
+async def test_turns_are_in_the_order_of_their_beginning(team: Stack) -> None:
+    first, whole, rest = await overtaken(team)
+    assert [turn["trigger"] for turn in whole["items"]] == ["api", "api", "async_subagent_result"]
+    assert whole["items"] == first["items"] + rest["items"]
+    woken = whole["items"][-1]["input"]  # what it heard, in the words it heard it in
+    assert woken.startswith("Async subagent 'helper' (session: ") and "The part." in woken
+
+
+@scene
+async def awaited(stack: Stack) -> tuple[dict[str, object], Talk]:
+    """Through /tasks a session with wake children is not done before they are."""
+    gate = Gate()
+    task_id = await stack.submit(chain([async_task(gate.then("The part."))], last="Waiting for it."), "waker")
+    talk = Talk(stack, task_id)
+    await stack.seen(task_id, "message", text="Waiting for it.")
+    await asyncio.sleep(0.5)
+    meanwhile = await stack.record(task_id)
+    gate.open()
+    await stack.wait(task_id)
+    return meanwhile, talk
+
+
+@pytest.mark.proves("F-04", "D11")
+async def test_a_task_with_children_at_work_is_not_completed(team: Stack) -> None:
+    meanwhile, talk = await awaited(team)
+    assert meanwhile["status"] == "working"
+    [root, _] = await everyone_heard(talk)
+    assert root.output is not None and "The part." in root.output
+    quick = await team.run(chain([async_task(say("Quick."))], last="Off."), "waker")  # ends before it is waited for
+    assert "Quick." in (await team.result(quick["task_id"]))["output"]
+
+
+@scene
+async def deep(stack: Stack) -> tuple[Talk, list[SessionRow]]:
+    """first → second → third → helper, each in the background; then second is resumed and dispatches again."""
+    third = chain([async_delegate("helper", say("From the bottom."))], last="Third off.")
+    second = chain([async_delegate("third", third)], last="Second off.")
+    talk = await Talk.done(stack, chain([async_delegate("second", second)], last="First off."), "first")
+
+    async def settled(outcomes: int) -> bool:
+        rows, mail = await talk.sessions(), await talk.mail()
+        return all(row.status.terminal for row in rows) and len(mail) >= outcomes
+
+    await eventually(lambda: settled(3), what="the chain came home")
+    again = chain([async_delegate("third", chain([async_delegate("helper", say("Again."))], last="Off."))], last="Off.")
+    await talk.ended(await talk.say(chain([async_delegate("second", again)], last="Resumed.")))
+    await asyncio.sleep(1)
+    await eventually(lambda: settled(6), what="the resumed chain came home")
+    return talk, await talk.sessions()
+
+
+@pytest.mark.proves("F-03")
+async def test_the_recipient_is_who_spawned_this_very_session_also_after_resume(team: Stack) -> None:
+    talk, rows = await deep(team)
+    by_id = {row.id: row for row in rows}
+    heard = Counter(await talk.heard())
+    for message in await talk.mail():
+        source = by_id[message.source_session_id]
+        spawner = by_id[source.spawned_by or ""]
+        if spawner.thread_id == talk.id:
+            assert message.delivered_to is None  # the root's are held
+        else:
+            assert by_id[message.delivered_to or ""].thread_id == spawner.thread_id
+            assert heard[source.id] == 1
+    depths = {row.agent: row.depth for row in rows}
+    assert depths == {"first": 0, "second": 1, "third": 2, "helper": 3}
+    assert len({row.thread_id for row in rows}) == 4  # resumed, not begun anew
+    assert max(row.depth for row in rows if row.spawned_by and by_id[row.spawned_by].parent_session_id) == 3
+
+
+@scene
+async def read_and_woken(stack: Stack) -> Talk:
+    """What a result tool has read does not also come as a message."""
+    steps: list[list[Call]] = [[async_task(say("Once."))], [gather("$0")], [result_of("$0")]]
+    talk = await Talk.begin(stack, chain(*steps), "waker")
+    await talk.rest()
+    await asyncio.sleep(0.5)
+    return talk
+
+
+@pytest.mark.proves("F-15")
+async def test_what_was_read_does_not_wake_anybody(team: Stack) -> None:
+    talk = await read_and_woken(team)
+    [root, child] = await talk.sessions()
+    assert await talk.heard() == [] and (await talk.mail())[0].delivered_to == root.id
+    assert (await talk.output()).count("Once.") == 2 and child.status is Status.COMPLETED
+    assert len(of_type(await team.events(root.id), "step_started")) == 4
+
+
+@scene
+async def woken_in_vain(stack: Stack) -> tuple[Talk, SessionRow, SessionRow]:
+    """The woken session cannot speak: its outcome waits in the mailbox, and nobody tries again by himself."""
+    gate = Gate()
+    talk = await Talk.done(stack, chain([async_task(gate.then("The words. [[fault:400]]"))], last="Off."), "waker")
+    gate.open()
+    await talk.posted(1)
+
+    async def woken() -> SessionRow | None:
+        return next((row for row in await talk.sessions() if row.trigger == "async_subagent_result"), None)
+
+    failed = await talk.ended((await eventually(woken, what="the wake-up")).id)
+    await asyncio.sleep(1)
+    assert (await talk.mail())[0].delivered_to is None and len(await talk.sessions()) == 3
+    await stack.pool.execute("UPDATE sessions SET output = 'The words.' WHERE id = $1", (await talk.child()).id)
+    return talk, failed, await talk.fire()
+
+
+@pytest.mark.proves("F-05")
+async def test_an_outcome_whose_consumer_failed_is_pending_again(team: Stack) -> None:
+    talk, failed, fired = await woken_in_vain(team)
+    assert failed.status is Status.FAILED and fired.status is Status.COMPLETED
+    assert (await talk.mail())[0].delivered_to == fired.id
+    assert "The words." in (await talk.prompts(fired.id))[0]
+
+
+@scene
+async def explicit(stack: Stack) -> tuple[Talk, Talk, Talk]:
+    """Per reference, per conversation, and the reference before the conversation."""
+    quiet = await Talk.done(stack, chain([async_task(say("Silent."))], last="Off."), "quiet")
+    woken = await Talk.done(stack, chain([async_task(say("Loud."))], last="Off."), "lead", delivery="wake")
+    mixed = await Talk.done(stack, chain([async_task(say("Loud."))], last="Off."), "waker", delivery="hold")
+    for talk in (quiet, woken, mixed):
+        await talk.rest()
+    await asyncio.sleep(0.5)
+    return quiet, woken, mixed
+
+
+@pytest.mark.proves("F-12")
+async def test_delivery_is_chosen_per_reference_and_per_conversation(team: Stack) -> None:
+    quiet, woken, mixed = await explicit(team)
+    assert await quiet.mail() == [] and await quiet.heard() == [] and len(await quiet.sessions()) == 2
+    assert (await quiet.try_fire()).status_code == 422
+    await everyone_heard(woken)
+    await everyone_heard(mixed)
+
+
+@pytest.mark.proves("S0-B40", "S0-B41")
+async def test_each_dispatch_has_its_own_id_and_result(team: Stack) -> None:
+    talk = await Talk.done(team, chain([async_delegate("helper", say("One."))], last="Off."))
+    await talk.posted(1)
+    turn = await talk.say(chain([async_delegate("helper", say("Two."))], [gather("$0")]))
+    texts = await talk.results(turn)
+    first, second = await talk.children()
+    assert first.thread_id == second.thread_id and first.id != second.id
+    assert "Two." in texts[1] and "One." not in texts[1]
+    again: Call = async_delegate("helper", say())
+    texts = await talk.results(await talk.say(chain([async_delegate("helper", slow(2)), again], [again])))
+    third = (await talk.children())[2]
+    assert texts[1] == "'helper' was just given another task in this very step. Wait for it, or use another name."
+    assert texts[2] == (
+        f"'helper' is still running (session: {third.id}). "
+        "Wait for its outcome, or send it a message with steer_subagent."
+    )
+    assert len(await talk.children()) == 3

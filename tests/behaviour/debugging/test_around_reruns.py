@@ -1,0 +1,34 @@
+"""Reruns beside the other parts: nobody is told of what was only tried, and what was removed is not run again."""
+
+from tests.behaviour.debugging.test_rerun import reran, rerun
+from tests.behaviour.notifications.conftest import receiver, told
+from tests.behaviour.notifications.receivers import Receiver
+from tests.behaviour.notifications.subscribers import Told
+from tests.behaviour.record.conftest import swept
+from tests.support.stack import Stack
+
+__all__ = ["receiver", "told"]
+
+
+async def test_nobody_is_told_of_a_recorded_rerun(told: Told, receiver: Receiver) -> None:
+    stack = told.stack
+    subscription = await told.subscribe(receiver.url, events=["task_completed"], every_task=True)
+    task = await stack.run("[[script:say]]", config={"notify": [subscription["name"]]})
+    tried = await reran(stack, task["task_id"], recorded=True)
+    again = await reran(stack, task["task_id"])
+    assert tried["status"] == again["status"] == "completed"
+    about = [one["task_id"] for one in await told.deliveries(subscription)]
+    assert sorted(about) == sorted([task["task_id"], again["task_id"]])
+
+
+async def test_what_was_removed_is_gone_for_traces_and_reruns(stack: Stack) -> None:
+    task = await stack.run("[[script:say]]", config={"retention": 1_000})
+    again = await reran(stack, task["task_id"], prompt="A prompt of its own.")
+    await swept(stack, again["task_id"])
+    for task_id in (again["task_id"], (await swept(stack, task["task_id"]))["task_id"]):
+        assert (await stack.http.get(f"/tasks/{task_id}/trace")).status_code == 410
+        refused = await rerun(stack, task_id)
+        assert (refused.status_code, refused.json()["type"]) == (410, "urn:errand:problem:content-removed")
+    assert (await stack.http.get(f"/tasks/{again['task_id']}/agent")).json()["prompt"] == "(removed)"
+    kept = "SELECT count(*) FROM agent_versions WHERE definition LIKE '%A prompt of its own%'"
+    assert await stack.pool.fetchval(kept) == 0

@@ -1,0 +1,164 @@
+"""A rerun with recorded answers: no model, no tool, no cost; only rules and limits are new."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.behaviour.conversations.talk import Gate, async_delegate, chain, say, task
+from tests.behaviour.debugging.errand import cli
+from tests.behaviour.debugging.test_rerun import reran
+from tests.support.stack import Stack, of_type, steps
+
+DENY_RM = [{"permission": "bash", "pattern": "rm *", "action": "deny"}]
+
+
+def story(ledger: Path) -> str:
+    return steps(
+        [("bash", {"command": "touch kept.txt"})],
+        [("bash", {"command": "rm kept.txt"}), ("ledger_once", {"path": str(ledger)})],
+        [("list_files", {"path": "."})],
+    )
+
+
+async def requests(stack: Stack) -> int:
+    async with httpx2.AsyncClient(base_url=stack.model_url, timeout=20) as http:
+        return len((await http.get("/_requests")).json()["requests"])
+
+
+async def trace(stack: Stack, task_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = (await stack.http.get(f"/tasks/{task_id}/trace")).json()
+    return found
+
+
+@pytest.mark.proves("S1-84")
+async def test_a_rule_is_tried_on_what_was_answered(stack: Stack, tmp_path: Path) -> None:
+    task_id = (await stack.run(story(tmp_path / "ledger")))["task_id"]
+    asked = await requests(stack)
+    again = await reran(stack, task_id, recorded=True, permissions=DENY_RM)
+    assert await requests(stack) == asked
+    assert again["status"] == "completed" and again["usage"]["cost_usd"] == 0 and again["usage"]["llm_calls"] == 0
+    before, now = await trace(stack, task_id), await trace(stack, again["task_id"])
+    results = [[tool["result"] for step in run["steps"] for tool in step["tools"]] for run in (before, now)]
+    refused = "The rules of this task forbid this call of bash: deny bash \"rm *\", here 'rm kept.txt'. It was not run."
+    assert results[1][1] == refused
+    assert [*results[0][:1], *results[0][2:]] == [*results[1][:1], *results[1][2:]]
+    assert [step["models"][0]["text"] for step in before["steps"]] == [
+        step["models"][0]["text"] for step in now["steps"]
+    ]
+    assert (tmp_path / "ledger").read_text().count("\n") == 1
+    assert not stack.workspace(again["task_id"]).exists()  # nothing ran, so there is no place where it could have
+    assert len(of_type(await stack.events(again["task_id"]), "usage_updated")) == 4
+
+
+async def test_a_limit_is_tried_on_what_was_used(stack: Stack, tmp_path: Path) -> None:
+    record = await stack.run(story(tmp_path / "ledger"))
+    spent = record["usage"]
+    tokens = spent["input_tokens"] + spent["output_tokens"] + spent["cache_read_tokens"] + spent["cache_write_tokens"]
+    few = await reran(stack, record["task_id"], recorded=True, config={"max_tokens": tokens // 2})
+    assert (few["reason"], few["usage"]["cost_usd"]) == ("token_budget", 0)
+    short = await reran(stack, record["task_id"], recorded=True, config={"max_steps": 2})
+    assert short["reason"] == "step_limit"
+    calls = await reran(stack, record["task_id"], recorded=True, config={"max_tool_calls": 2})
+    assert calls["reason"] == "tool_limit"
+    same = await reran(stack, record["task_id"], recorded=True, from_step=2)
+    assert same["reason"] == "goal_reached"
+
+
+async def test_subagents_are_not_started_and_people_are_not_asked(team: Stack) -> None:
+    inline = ("delegate", {"agent": "helper", "prompt": say("Inside.")})
+    record = await team.run(chain([inline], [task(say("Below."))], last="All told."), "lead")
+    again = await reran(team, record["task_id"], recorded=True)
+    assert again["status"] == "completed"
+    now = await trace(team, again["task_id"])
+    assert [step["step"] for step in now["steps"]] == [1, 3, 4] and now["usage"]["llm_calls"] == 0
+    assert [step["models"][0]["text"] for step in now["steps"][0]["tools"][0]["steps"]] == ["Inside."]
+    assert "Below." in now["steps"][1]["tools"][0]["result"] and not now["steps"][1]["tools"][0]["sessions"]
+    denied = await reran(
+        team, record["task_id"], recorded=True, permissions=[{"permission": "delegation", "action": "deny"}]
+    )
+    assert all(
+        "forbid" in tool["result"] for step in (await trace(team, denied["task_id"]))["steps"] for tool in step["tools"]
+    )
+    asked = await reran(team, record["task_id"], recorded=True, permissions=[{"permission": "task", "action": "ask"}])
+    assert asked["status"] == "completed"
+    assert "would have waited" in (await trace(team, asked["task_id"]))["steps"][1]["tools"][0]["result"]
+
+
+@pytest.mark.proves("S1-84")
+async def test_a_rule_and_a_limit_are_tried_inside_too(team: Stack, tmp_path: Path) -> None:
+    """A subagent inside the session takes its recorded steps, so that rules meet its calls and limits count them."""
+    ledger = tmp_path / "ledger"
+    deeds = chain([("bash", {"command": "rm kept.txt"})], [("ledger_once", {"path": str(ledger)})], last="Inside.")
+    below = chain([("bash", {"command": "rm -f below.txt"})], last="Below.")
+    calls = [("delegate", {"agent": "helper", "prompt": deeds}) for _ in range(2)]
+    record = await team.run(chain([*calls, task(below)], [("list_files", {"path": "."})], last="All told."), "lead")
+    assert record["status"] == "completed" and len(ledger.read_text().splitlines()) == 2
+    asked = await requests(team)
+    again = await reran(team, record["task_id"], recorded=True, permissions=DENY_RM)
+    assert (again["status"], again["usage"]["llm_calls"], await requests(team)) == ("completed", 0, asked)
+    before, now = await trace(team, record["task_id"]), await trace(team, again["task_id"])
+    for index in (0, 1):
+        lines = [run["steps"][0]["tools"][index] for run in (before, now)]
+        texts = [[step["models"][0]["text"] for step in line["steps"]] for line in lines]
+        assert texts[0] == texts[1] and lines[0]["result"] == lines[1]["result"]
+        assert "forbid" in lines[1]["steps"][0]["tools"][0]["result"]
+        assert lines[0]["steps"][1]["tools"][0]["result"] == lines[1]["steps"][1]["tools"][0]["result"]
+    assert len(ledger.read_text().splitlines()) == 2
+    steps_taken = 3 + 2 * 3  # of the session itself, and inside each of the two calls
+    enough = await reran(team, record["task_id"], recorded=True, config={"max_steps": steps_taken})
+    few = await reran(team, record["task_id"], recorded=True, config={"max_steps": steps_taken - 1})
+    assert (enough["reason"], few["reason"]) == ("goal_reached", "step_limit")
+
+    told = await cli(team, "rerun", record["task_id"], "--recorded", "--permission", "bash:rm *=deny", "--json")
+    assert told.exit_code == 0, told.output
+    report = json.loads(told.stdout)
+    stops = [(stop["tool"], json.loads(stop["arguments"])) for one in report["tasks"] for stop in one["stopped"]]
+    assert stops == [("bash", {"command": "rm kept.txt"})] * 2 + [("bash", {"command": "rm -f below.txt"})]
+    assert (report["tried"], report["affected"]) == (2, 2)  # the task, and the subagent with a session of its own
+
+
+async def test_what_was_heard_after_an_answer_is_heard_again(team: Stack) -> None:
+    gate = Gate()
+    task_id = await team.submit(chain([async_delegate("helper", gate.then("Below."))], last="Waiting."), "waker")
+    await team.seen(task_id, "message_delta")  # the answer is under way, and the outcome comes after it
+    gate.open()
+    record = await team.wait(task_id)
+    before = await trace(team, record["task_id"])
+    assert [step["models"][0]["text"] for step in before["steps"]][1] == "Waiting." and len(before["steps"]) == 3
+    again = await reran(team, record["task_id"], recorded=True, config={"max_tool_calls": 5})
+    assert again["status"] == "completed"
+    now = await trace(team, again["task_id"])
+    assert now["output"] == before["output"] and len(now["steps"]) == 3 and now["sessions"] == []
+
+
+@pytest.mark.proves("S1-84")
+async def test_the_report_says_what_a_rule_would_have_stopped(stack: Stack, tmp_path: Path) -> None:
+    task_id = (await stack.run(story(tmp_path / "ledger")))["task_id"]
+    one = await cli(stack, "rerun", task_id, "--recorded", "--permission", "bash:rm *=deny", "--json")
+    assert one.exit_code == 0, one.output
+    report = json.loads(one.stdout)
+    [stop] = report["tasks"][0]["stopped"]
+    assert (report["affected"], stop["step"], stop["tool"]) == (1, 2, "bash")
+    assert json.loads(stop["arguments"]) == {"command": "rm kept.txt"}
+    shown = await cli(stack, "rerun", task_id, "--recorded", "--max-steps", "1")
+    assert "it would have ended failed (step_limit)" in shown.stdout
+
+    harmless = (await stack.run("[[script:count n=1]]"))["task_id"]
+    once_more = (await reran(stack, harmless))["task_id"]  # did what it did, unlike one with recorded answers
+    many = await cli(stack, "rerun", "--recorded", "--since", "10s", "--permission", "bash:rm *=deny", "--json")
+    assert many.exit_code == 0, many.output
+    stops = {task["task_id"]: task["stopped"] for task in json.loads(many.stdout)["tasks"]}
+    assert stops[harmless] == stops[once_more] == [] and len(stops[task_id]) == 1
+    assert report["tasks"][0]["rerun"] not in stops
+    assert (await cli(stack, "rerun", "--since", "1d")).exit_code == 2
+    assert (await cli(stack, "rerun", task_id, "--recorded", "--permission", "bash")).exit_code == 2
+
+
+async def test_a_recording_of_what_was_cut_short_ends_where_it_ended(stack: Stack) -> None:
+    cut = await stack.run("[[script:forever]]", config={"max_steps": 2})
+    assert cut["reason"] == "step_limit"
+    again = await reran(stack, cut["task_id"], recorded=True, config={"max_steps": 9})
+    assert (again["status"], again["error"]["type"]) == ("failed", "RecordingEnded")

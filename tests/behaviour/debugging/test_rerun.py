@@ -1,0 +1,223 @@
+"""A task once more from one of its steps: what is kept, what is changed, and that the original stays as it is."""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.behaviour.debugging.errand import cli
+from tests.support.launch import TESTER
+from tests.support.stack import Stack, steps
+
+WRITES = [[("bash", {"command": f"echo {n} >> log.txt; cat log.txt"})] for n in (1, 2, 3)]
+
+
+async def rerun(stack: Stack, task_id: str, **body: Any) -> httpx2.Response:
+    return await stack.http.post(f"/tasks/{task_id}/rerun", json=body)
+
+
+async def reran(stack: Stack, task_id: str, **body: Any) -> dict[str, Any]:
+    answer = await rerun(stack, task_id, **body)
+    assert answer.status_code == 202, answer.text
+    return await stack.wait(answer.json()["task_id"])
+
+
+async def said(stack: Stack, task_id: str) -> str:
+    return str((await stack.result(task_id))["output"])
+
+
+async def everything(stack: Stack, task_id: str) -> list[Any]:
+    """All that the store has of a task."""
+    rows: list[Any] = []
+    for table, column in (("sessions", "id"), ("messages", "session_id"), ("events", "session_id"), ("threads", "id")):
+        rows += await stack.pool.fetch(f"SELECT * FROM {table} WHERE {column} = $1 ORDER BY 1, 2, 3", task_id)
+    rows += await stack.pool.fetch("SELECT * FROM tool_calls WHERE session_id = $1 ORDER BY node", task_id)
+    rows += await stack.pool.fetch("SELECT * FROM workspaces WHERE id = $1", task_id)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[str, Any]:
+    return {}
+
+
+async def original(stack: Stack, told: dict[str, Any]) -> str:
+    """A task of three steps that each add a line to a file, then the answer: shared by the tests of this module."""
+    if "id" not in told:
+        told["id"] = (await stack.run(steps(*WRITES)))["task_id"]
+        told["rows"] = await everything(stack, told["id"])
+    task_id: str = told["id"]
+    return task_id
+
+
+@pytest.mark.proves("S1-84")
+async def test_from_a_step_on_with_the_workspace_as_it_was(stack: Stack, told: dict[str, Any]) -> None:
+    task_id = await original(stack, told)
+    again = await reran(stack, task_id, from_step=3)
+    assert again["status"] == "completed" and again["progress"]["step"] == 2
+    words = await said(stack, again["task_id"])
+    assert words.splitlines() == (await said(stack, task_id)).splitlines()  # line 3 was added to lines 1 and 2
+    assert again["rerun_of"] | {"layers": 0} == {
+        "session_id": task_id,
+        "from_step": 3,
+        "recorded": False,
+        "changed": [],
+        "layers": 0,
+    }
+    assert again["conversation_id"] == again["task_id"] and again["parent_session_id"] == task_id
+    shown = (await stack.http.get(f"/sessions/{again['task_id']}")).json()["display_messages"]
+    assert shown[0]["type"] == "tool_result" and "1\n2" in shown[0]["text"]
+    assert await everything(stack, task_id) == told["rows"]
+
+
+async def test_a_file_of_the_task_is_as_it_was_by_then(stack: Stack) -> None:
+    upload = await stack.http.post("/files?name=given.txt", content=b"given\n", headers={"Content-Type": "text/plain"})
+    story = [[("bash", {"command": f"cat given.txt; echo {word} > given.txt"})] for word in ("one", "two")]
+    task = await stack.run(steps(*story), context={"files": [upload.json()["file_id"]]})
+    for step, seen in ((1, "given"), (2, "one"), (3, None)):
+        again = await reran(stack, task["task_id"], from_step=step)
+        trace = (await stack.http.get(f"/tasks/{again['task_id']}/trace")).json()
+        results = [tool["result"].splitlines()[0] for one in trace["steps"] for tool in one["tools"]]
+        assert results[:1] == ([seen] if seen else []), step
+
+
+async def test_a_changed_tool_result_is_what_the_step_sees(stack: Stack, told: dict[str, Any]) -> None:
+    task_id = await original(stack, told)
+    change = [{"index": 0, "text": "the disk is full", "failed": True}]
+    again = await reran(stack, task_id, from_step=2, tool_results=change)
+    assert (await said(stack, again["task_id"])).startswith("bash failed: the disk is full")
+    assert again["rerun_of"]["changed"] == ["tool_results"]
+    assert await everything(stack, task_id) == told["rows"]
+
+
+async def test_changed_input_prompt_model_and_words_in_between(stack: Stack, told: dict[str, Any]) -> None:
+    task_id = await original(stack, told)
+    other = await reran(stack, task_id, input="[[script:say text=Different.]]")
+    assert await said(stack, other["task_id"]) == "Different."
+    steered = await reran(stack, task_id, from_step=4, input="Mind the gap.")
+    shown = (await stack.http.get(f"/sessions/{steered['task_id']}")).json()["display_messages"]
+    assert [one["type"] for one in shown] == ["tool_result", "user", "assistant"]
+    assert shown[1]["text"] == "Mind the gap."
+
+    plain = (await stack.run("Say something"))["task_id"]
+    prompted = await reran(stack, plain, prompt="[[script:say text=As-told.]]", model="claude-haiku-4-5")
+    assert await said(stack, prompted["task_id"]) == "As-told." and prompted["models"] == ["claude-haiku-4-5"]
+    assert prompted["agent_version"] == (await stack.record(plain))["agent_version"]
+    assert (await stack.http.get("/agents/tester")).json()["prompt"] == TESTER["prompt"]
+    own = (await stack.http.get(f"/tasks/{prompted['task_id']}/agent")).json()
+    assert (own["prompt"], own["name"], own["shipped"]) == ("[[script:say text=As-told.]]", "tester", False)
+
+
+async def test_another_version_of_the_agent(stack: Stack) -> None:
+    one = {**TESTER, "name": "versioned", "prompt": "[[script:say text=Old.]]"}
+    assert (await stack.http.put("/agents/versioned", json=one)).is_success
+    task_id = (await stack.run("Speak", "versioned"))["task_id"]
+    assert (await stack.http.put("/agents/versioned", json={**one, "prompt": "[[script:say text=New.]]"})).is_success
+    assert await said(stack, (await reran(stack, task_id))["task_id"]) == "Old."
+    assert await said(stack, (await reran(stack, task_id, agent_version=2))["task_id"]) == "New."
+    unknown = await rerun(stack, task_id, agent_version=9)
+    assert unknown.status_code == 422 and unknown.json()["errors"][0]["allowed"] == [1, 2]
+
+
+async def test_the_step_that_failed_can_be_tried_again(stack: Stack) -> None:
+    broken = await stack.run(steps(*WRITES[:2]) + " [[fault:400 at=2]]")
+    assert (broken["status"], broken["progress"]["step"]) == ("failed", 2)
+    again = await reran(stack, broken["task_id"], from_step=2)
+    assert again["status"] == "completed" and "bash returned: 1\n2" in await said(stack, again["task_id"])
+    never = await stack.run("[[script:say text=Back.]] [[fault:400]]")
+    assert await said(stack, (await reran(stack, never["task_id"]))["task_id"]) == "Back."
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "pointer"),
+    [
+        ({"from_step": 9}, 422, "/from_step"),
+        ({"from_step": 0}, 422, "/from_step"),
+        ({"agent_version": 99}, 422, "/agent_version"),
+        ({"tool_results": [{"index": 0, "text": "x"}]}, 422, "/tool_results"),
+        ({"from_step": 2, "tool_results": [{"index": 1, "text": "x"}]}, 422, "/tool_results/0/index"),
+        ({"from_step": 2, "tool_results": [{"index": 0, "text": "x"}] * 2}, 422, "/tool_results/1/index"),
+        ({"recorded": True, "model": "claude-haiku-4-5"}, 422, "/model"),
+        ({"recorded": True, "input": "x"}, 422, "/input"),
+        ({"config": {"max_steps": 10**9}}, 422, "/config/max_steps"),
+        ({"agent": "assistant"}, 422, "/agent"),
+        (
+            {"recorded": True, "permissions": [{"permission": "bahs", "action": "deny"}]},
+            422,
+            "/permissions/0/permission",
+        ),
+    ],
+)
+async def test_what_is_refused_leaves_nothing(
+    stack: Stack, told: dict[str, Any], body: dict[str, Any], status: int, pointer: str
+) -> None:
+    task_id = await original(stack, told)
+    before = await _counts(stack)
+    answer = await rerun(stack, task_id, **body)
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (status, pointer)
+    assert await _counts(stack) == before
+
+
+async def _counts(stack: Stack) -> list[Any]:
+    tables = ("sessions", "messages", "agent_versions", "conversations", "idempotency", "inbox")
+    return [await stack.pool.fetchval(f"SELECT count(*) FROM {table}") for table in tables]
+
+
+async def test_a_live_task_a_foreign_id_and_a_repeated_request(stack: Stack, told: dict[str, Any]) -> None:
+    live = await stack.submit("[[script:say words=30]] [[fault:hang times=always]]")
+    refused = await rerun(stack, live)
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:errand:problem:not-terminal")
+    await stack.cancel(live)
+    assert (await rerun(stack, "0" * 26)).status_code == 404
+    task_id = await original(stack, told)
+    headers = {"Idempotency-Key": f"again-{task_id}"}
+    two = [await stack.http.post(f"/tasks/{task_id}/rerun", json={"from_step": 4}, headers=headers) for _ in range(2)]
+    assert two[0].json() == two[1].json() and two[1].headers["idempotent-replayed"] == "true"
+    await stack.wait(two[0].json()["task_id"])
+    # a rerun of a rerun begins where that one began
+    again = await reran(stack, two[0].json()["task_id"], from_step=1)
+    assert await said(stack, again["task_id"]) == await said(stack, task_id)
+
+
+@pytest.mark.proves("S1-84")
+async def test_rerun_and_diff_from_the_command_line(stack: Stack, told: dict[str, Any]) -> None:
+    task_id = await original(stack, told)
+    begun = await cli(
+        stack, "rerun", task_id, "--from-step", "3", "--tool-result", "0=nothing there", "--detach", "--json"
+    )
+    assert begun.exit_code == 0, begun.output
+    again = json.loads(begun.stdout)["task_id"]
+    await stack.wait(again)
+    parted = await cli(stack, "diff", task_id, again, "--json")
+    found = json.loads(parted.stdout)
+    assert parted.exit_code == 1 and not found["same"]
+    assert (found["parted"]["what"], found["parted"]["step_a"], found["parted"]["step_b"]) == ("text", 4, 2)
+    assert found["a"]["cost_usd"] > found["b"]["cost_usd"] > 0
+    shown = await cli(stack, "diff", task_id, again)
+    assert "They part at step 4 of A, 2 of B: said something else" in shown.stdout
+    assert f"A  {task_id}" in shown.stdout and "bash returned: nothing there" in shown.stdout
+    assert "B repeats the other from step 3 on, with other tool_results" in shown.stdout
+    assert (await cli(stack, "diff", task_id, task_id)).exit_code == 0
+    calls = await cli(stack, "rerun", task_id, "--input", "[[script:count n=1]]", "--json")
+    assert calls.exit_code == 0, calls.output
+    other = json.loads((await cli(stack, "diff", task_id, _last_id(calls.stdout), "--json")).stdout)
+    assert other["parted"]["what"] in ("tool_call", "text") and other["parted"]["step_a"] == 1
+    assert (await cli(stack, "rerun")).exit_code == 2
+    assert (await cli(stack, "rerun", task_id, "--tool-result", "x")).exit_code == 2
+    assert (await cli(stack, "rerun", task_id, "--from-step", "77")).exit_code == 5
+
+
+def _last_id(ndjson: str) -> str:
+    found: str = (
+        json.loads(ndjson.splitlines()[-1]).get("session_id") or json.loads(ndjson.splitlines()[0])["session_id"]
+    )
+    return found
+
+
+async def test_reruns_of_one_task_at_the_same_time(stack: Stack, told: dict[str, Any]) -> None:
+    task_id = await original(stack, told)
+    runs = await asyncio.gather(*(reran(stack, task_id, from_step=3) for _ in range(3)))
+    assert len({run["task_id"] for run in runs}) == 3
+    assert len({await said(stack, run["task_id"]) for run in runs}) == 1

@@ -1,0 +1,139 @@
+"""`errand trace`: what was thought, done and seen, with times and costs; as a tree, as JSON and as a page."""
+
+import asyncio
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from domain.sessions.trace import Trace
+from tests.behaviour.conversations.talk import chain, say, task
+from tests.behaviour.debugging.errand import cli
+from tests.support.stack import Stack, calls, of_type, steps
+
+EVIL = '<script>alert(1)</script>\u001b[31m"><img src=x onerror=alert(1)>'
+VOID = {"meta", "img", "br", "link", "hr"}
+
+
+async def trace_of(stack: Stack, task_id: str, **query: str) -> Trace:
+    answer = await stack.http.get(f"/tasks/{task_id}/trace", params=query)
+    assert answer.status_code == 200, answer.text
+    return Trace.model_validate(answer.json())
+
+
+class Page(HTMLParser):
+    """Every tag in its place, and nothing that the page would fetch or run."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.mark.proves("S1-80", "S1-82", "S1-83")
+async def test_a_trace_has_every_call_with_its_time_and_cost(stack: Stack) -> None:
+    both = [("list_files", {"path": "."}), ("bash", {"command": "sleep 0.3; echo done"})]
+    record = await stack.run(steps(both, [("read_file", {"path": "nothing.txt"})]))
+    trace = await trace_of(stack, record["task_id"])
+    assert [step.step for step in trace.steps] == [1, 2, 3] and trace.complete
+    for step in trace.steps:
+        [call] = step.models
+        assert step.started_at <= call.started_at <= call.ended_at and call.usage.tokens > 0
+    first = trace.steps[0].tools
+    assert [(tool.tool, tool.state) for tool in first] == [("list_files", "ok"), ("bash", "ok")]
+    assert first[1].ended_at is not None
+    assert (first[1].ended_at - first[1].started_at).total_seconds() >= 0.3
+    assert json.loads(first[1].arguments) == both[1][1] and "done" in first[1].result
+    assert trace.steps[1].tools[0].state == "failed"
+    assert trace.steps[2].models[0].text == (await stack.result(record["task_id"]))["output"]
+    used = [call.usage for step in trace.steps for call in step.models]
+    assert sum(one.tokens for one in used) == trace.usage.tokens
+    assert sum(one.cost_usd or 0 for one in used) == pytest.approx(trace.usage.cost_usd)
+
+
+async def test_long_texts_are_cut_as_asked(stack: Stack) -> None:
+    record = await stack.run(calls(("bash", {"command": "echo " + "x" * 500})))
+    cut = (await trace_of(stack, record["task_id"], chars="100")).steps[0].tools[0]
+    assert len(cut.arguments) < 140 and cut.arguments.endswith("more characters]")
+    wrong = await stack.http.get(f"/tasks/{record['task_id']}/trace", params={"chars": "0"})
+    assert wrong.status_code == 422
+    assert (await stack.http.get(f"/tasks/{'0' * 26}/trace")).status_code == 404
+
+
+@pytest.mark.proves("S1-81")
+async def test_decisions_thoughts_and_subagents_are_in_the_tree(team: Stack, tmp_path: Path) -> None:
+    inner = [("delegate", {"agent": "helper", "prompt": chain([("list_files", {"path": "."})], last="Inline.")})]
+    outer = [task(say("From below."), description="a part")]
+    record = await team.run(chain(inner, outer, text=EVIL, last=EVIL), "lead")
+    trace = await trace_of(team, record["task_id"])
+    assert [step.step for step in trace.steps] == [1, 4, 5]  # two were the inline subagent's
+    assert [step.step for step in trace.steps[0].tools[0].steps] == [2, 3]
+    [child] = trace.steps[1].tools[0].sessions
+    assert child.output == "From below." and child.steps[0].models[0].text == "From below."
+
+    shown = await cli(team, "trace", record["task_id"])
+    assert shown.exit_code == 0, shown.output
+    for words in ("step 1", "decide   <script>", "act 0    delegate", "observe  ok", child.session_id, "│"):
+        assert words in shown.stdout
+    assert "\x1b[31m" not in shown.stdout
+
+    file = tmp_path / "trace.html"
+    nowhere = await cli(team, "trace", record["task_id"], "--html", str(tmp_path / "no" / "trace.html"))
+    assert nowhere.exit_code == 1 and "cannot write" in nowhere.stderr
+    written = await cli(team, "trace", record["task_id"], "--html", str(file), "--json")
+    assert json.loads(written.stdout)["session_id"] == record["task_id"]
+    text = await asyncio.to_thread(file.read_text)
+    page = Page(text)
+    assert page.open == [] and not {"script", "img", "link", "iframe", "object", "form"} & set(page.tags)
+    assert not [name for name, _ in page.attributes if name.startswith("on") or name == "src"]
+    assert all(value.startswith("#") for name, value in page.attributes if name == "href")
+    assert "<script>alert(1)</script>" in page.text and "\x1b" not in text
+    assert "prefers-color-scheme: dark" in text and "url(" not in text and "http" not in text.replace("http-equiv", "")
+    bars = [value for name, value in page.attributes if name == "class" and value.startswith("bar ")]
+    assert bars.count("bar model") == 6 + 1 and bars.count("bar tool") == 3 + 1  # and the legend's
+    assert "polyline" in page.tags and "From below." in page.text
+
+
+@pytest.mark.proves("S0-B20")
+async def test_thinking_and_waits_are_told(stack: Stack) -> None:
+    thinker: dict[str, Any] = {
+        "name": "thinker",
+        "description": "Thinks.",
+        "prompt": "You think.",
+        "tools": ["update_plan"],
+        "thinking_tokens": 1_024,
+    }
+    assert (await stack.http.put("/agents/thinker", json=thinker)).is_success
+    record = await stack.run("[[script:think]]", "thinker")
+    trace = await trace_of(stack, record["task_id"])
+    said = trace.steps[0].models[0]
+    events = await stack.events(record["task_id"])
+    for kind, whole in (("message", said.text), ("thinking", said.thinking)):
+        pieces = [event["text"] for event in of_type(events, f"{kind}_delta")]
+        assert whole and "".join(pieces) == whole == of_type(events, kind)[0]["text"]
+    assert "think    " in (await cli(stack, "trace", record["task_id"])).stdout
+
+    faulty = await stack.run("[[script:say]] [[fault:529 times=1]]")
+    trace = await trace_of(stack, faulty["task_id"])
+    assert trace.steps[0].models[0].attempts == 2
+    assert [mark.type for mark in trace.marks] == ["model_retry"]

@@ -1,0 +1,47 @@
+"""Runs the real stack with small stand-ins for worker and API: python stand_in.py DATA_DIR."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from settings import ROOT
+
+sys.path.insert(0, str(ROOT))
+
+from deploy.child import Part
+from deploy.local import up
+from deploy.services import Services, services
+from settings import Settings
+
+API = """
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+def stand_ins(settings: Settings, connection: dict[str, str], offline_port: int | None) -> Services:
+    migrate = services(settings, connection, offline_port).migrate
+    address = f"http://127.0.0.1:{settings.port}"
+    api = [sys.executable, "-c", API, str(settings.port)]
+    return Services(
+        migrate,
+        [
+            Part(name="worker", argv=["sleep", "1000"], env=migrate.env),
+            Part(name="api", argv=api, address=address, check=f"{address}/healthz"),
+        ],
+    )
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    settings = Settings(data_dir=Path(sys.argv[1]), port=0)
+    asyncio.run(up(settings, on_ready=lambda info: say("ready"), log=say, make_services=stand_ins))

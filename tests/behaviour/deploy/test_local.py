@@ -1,0 +1,204 @@
+"""The embedded stack with real PostgreSQL and Temporal; worker and API are small stand-ins."""
+
+import contextlib
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client
+
+from deploy import local, place, state
+from deploy.state import StackError, StackInfo, started_at
+from deploy.temporal import SEARCH_ATTRIBUTES
+from settings import Settings
+from tests.behaviour.deploy.processes import commands, listening
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux about its processes")
+
+STAND_IN = Path(__file__).with_name("stand_in.py")
+
+
+def eventually(condition: Callable[[], object], within: float = 30.0) -> None:
+    deadline = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+
+
+class Running:
+    """A stack in a process of its own."""
+
+    def __init__(self, home: Path) -> None:
+        self.settings = Settings(data_dir=home)
+        self._home = home
+        self._output = (home.parent / f"{home.name}.out").open("w+b")
+        self.process = subprocess.Popen([sys.executable, STAND_IN, home], stdout=self._output, stderr=self._output)
+
+    def until_ready(self) -> StackInfo:
+        eventually(lambda: self.process.poll() is not None or ((info := self.info()) and info.ready))
+        assert self.process.poll() is None, self.said()
+        return self.well()
+
+    def well(self) -> StackInfo:
+        """Once all parts answer."""
+        eventually(lambda: (info := self.info()) and all(part.healthy for part in info.parts))
+        info = self.info()
+        assert info
+        return info
+
+    def info(self) -> StackInfo | None:
+        return local.status(self.settings)
+
+    def said(self) -> str:
+        self._output.seek(0)
+        return self._output.read().decode()
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait(20)
+        self._output.close()
+
+
+def pids(info: StackInfo) -> dict[str, int]:
+    return {part.name: part.pid for part in info.parts if part.pid}
+
+
+def gone(info: StackInfo) -> bool:
+    return all(started_at(pid) is None for pid in pids(info).values())
+
+
+@contextlib.contextmanager
+def running(home: Path) -> Iterator[Running]:
+    stack = Running(home)
+    try:
+        stack.until_ready()
+        yield stack
+    finally:
+        stack.close()
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Path]:
+    # not pytest's own folder, which is closed to the account that PostgreSQL is dropped to from root
+    with tempfile.TemporaryDirectory(prefix="errand-") as folder:
+        Path(folder).chmod(0o711)
+        yield Path(folder) / "data"
+
+
+@pytest.fixture(scope="module")
+def stack(home: Path) -> Iterator[Running]:
+    with running(home) as stack:
+        yield stack
+
+
+def test_every_part_runs_and_no_password_is_shown(stack: Running, home: Path) -> None:
+    info = stack.well()
+    assert {part.name for part in info.parts} == {"postgres", "temporal", "worker", "api"}
+    assert all(part.healthy and part.restarts == 0 and part.log.exists() for part in info.parts)
+    assert info.database_url.startswith("postgresql://errand:***@127.0.0.1:")
+    password = (home / "postgres.password").read_text()
+    assert password and password not in info.model_dump_json() + (home / "stack.json").read_text() + stack.said()
+    assert stat.S_IMODE((home / "postgres.password").stat().st_mode) == 0o600
+    assert password not in commands()
+
+
+def test_all_listen_on_loopback_alone(stack: Running) -> None:
+    heard = {name: listening(pid) for name, pid in pids(stack.well()).items()}
+    assert all(heard[name] for name in ("postgres", "temporal", "api"))
+    assert {address for addresses in heard.values() for address in addresses} <= {"127.0.0.1", "::1"}
+
+
+async def test_the_database_wants_its_password(stack: Running) -> None:
+    connection = await asyncpg.connect(local.database_url(stack.settings))
+    await connection.close()
+    with pytest.raises(asyncpg.InvalidPasswordError):
+        await asyncpg.connect(local.database_url(stack.settings).replace("errand:", "errand:x"))
+
+
+async def test_temporal_keeps_finished_runs_and_knows_our_search_attributes(stack: Running) -> None:
+    client = await Client.connect(stack.well().temporal_address)
+    namespace = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace="default"))
+    assert namespace.config.workflow_execution_retention_ttl.ToTimedelta().days == 30
+    known = await client.operator_service.list_search_attributes(ListSearchAttributesRequest(namespace="default"))
+    assert set(SEARCH_ATTRIBUTES) <= set(known.custom_attributes)
+
+
+def test_a_second_copy_is_refused(stack: Running, home: Path) -> None:
+    second = subprocess.run([sys.executable, STAND_IN, home], capture_output=True, text=True, timeout=20)
+    assert second.returncode != 0
+    info = stack.well()
+    assert f"pid {info.pid}; API {info.api_url}, Temporal {info.temporal_ui_url}" in second.stderr
+    with pytest.raises(StackError, match=f"already running on .* .pid {info.pid};"):
+        local.start_detached(stack.settings)
+
+
+def test_every_part_that_is_killed_comes_back(stack: Running) -> None:
+    before = pids(stack.well())
+    for pid in before.values():
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: (info := stack.info()) and all(part.restarts == 1 for part in info.parts))
+    after = pids(stack.well())
+    assert after.keys() == before.keys() and not set(after.values()) & set(before.values())
+    assert "postgres ended (SIGKILL); starting it again" in stack.said()
+
+
+def test_killed_altogether_it_starts_clean_and_down_leaves_nothing(stack: Running, home: Path) -> None:
+    before = stack.well()
+    os.kill(before.pid, signal.SIGKILL)
+    stack.process.wait()
+    with running(home) as again:
+        assert gone(before)
+        info = again.well()
+        assert again.said().split() == ["ready"] or "is in use" in again.said()
+        assert (home / "logs" / "migrate.log").read_text().count("applied 0001") == 1  # the data is that of before
+        began = time.monotonic()
+        assert local.down(again.settings) is True
+        assert time.monotonic() - began < 8
+        assert gone(info) and started_at(info.pid) is None
+        assert local.status(again.settings) is None and not (home / "stack.json").exists()
+        assert local.down(again.settings) is False
+
+
+def test_traces_of_a_crash_do_not_hinder_the_next_start(home: Path) -> None:
+    """A pid of PostgreSQL that now belongs to a bystander, and a Temporal file whose first start was cut short."""
+    if not (home / "postgres").exists():
+        with running(home):
+            pass
+    dropped = place.account()
+    who = {"user": dropped.uid, "group": dropped.gid, "extra_groups": ()} if dropped else {}
+    with subprocess.Popen(["sleep", "100"], cwd="/", **who) as bystander:  # type: ignore[call-overload]
+        (home / "postgres" / "postmaster.pid").write_text(f"{bystander.pid}\n{home}/postgres\n1\n1\n\n\n\nready\n")
+        (home / "temporal" / "prepared").unlink()
+        (home / "temporal" / "temporal.db").write_bytes(b"")
+        try:
+            with running(home):
+                assert bystander.poll() is None
+        finally:
+            bystander.kill()
+
+
+def test_a_failed_detached_start_shows_why(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        with pytest.raises(StackError, match=f"(?s)did not start.*ERRAND_PORT: cannot listen on 127.0.0.1:{port}"):
+            local.start_detached(Settings(data_dir=home, port=port))
+    assert state.read(home) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is dropped to another account")
+def test_a_folder_closed_to_the_dropped_account_is_refused(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    with pytest.raises(StackError, match="(?s)nobody, cannot reach .*ERRAND_DATA_DIR"):
+        place.make(closed / "data", place.account())

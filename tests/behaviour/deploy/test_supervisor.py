@@ -1,0 +1,165 @@
+"""The supervisor with real small processes."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from deploy import supervisor as module
+from deploy.child import Part
+from deploy.state import StackError, started_at
+from deploy.supervisor import Supervisor
+from settings import MISCONFIGURED, ROOT
+from tests.behaviour.deploy.processes import session_of
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux about its processes")
+
+
+def shell(name: str, script: str, **more: object) -> Part:
+    return Part(name=name, argv=["sh", "-c", script], **more)  # type: ignore[arg-type]
+
+
+async def eventually(condition: Callable[[], object], within: float = 10.0) -> None:
+    deadline = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        await asyncio.sleep(0.02)
+
+
+def gone(pid: int) -> bool:
+    return started_at(pid) is None
+
+
+class Said(list[str]):
+    def has(self, text: str) -> bool:
+        return any(text in line for line in self)
+
+
+@pytest.fixture
+def said() -> Said:
+    return Said()
+
+
+@pytest.fixture
+async def supervisor(tmp_path: Path, said: Said) -> AsyncIterator[Supervisor]:
+    supervisor = Supervisor(tmp_path, log=said.append)
+    yield supervisor
+    await supervisor.stop()
+
+
+async def test_a_part_that_dies_is_started_again(supervisor: Supervisor, said: Said) -> None:
+    await supervisor.start(shell("sleeper", "exec sleep 100"))
+    first = supervisor.infos()[0].pid
+    assert first
+    os.kill(first, signal.SIGKILL)
+    await eventually(lambda: supervisor.infos()[0].pid not in (None, first) and supervisor.infos()[0].healthy)
+    assert supervisor.infos()[0].restarts == 1
+    assert said.has("sleeper ended (SIGKILL)")
+
+
+async def test_a_part_that_cannot_live_is_given_up_with_the_end_of_its_log(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    broken = shell("broken", "echo the reason; exit 3", check="tcp://127.0.0.1:1")
+    with pytest.raises(StackError) as raised:
+        await supervisor.until(supervisor.start(broken))
+    message = str(raised.value)
+    assert "failed 5 times" in message and "exit code 3" in message
+    assert "the reason" in message and str(tmp_path / "broken.log") in message
+
+
+@linux
+async def test_stop_leaves_nothing_behind_and_goes_in_reverse_order(
+    supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STOP_WITHIN", 0.5)
+    order = tmp_path / "order"
+
+    def noting(name: str) -> Part:
+        return shell(name, f"trap 'echo {name} >>{order}; exit' TERM; while :; do sleep 0.05; done")
+
+    await supervisor.start(noting("first"))
+    await supervisor.start(noting("second"), shell("stubborn", "trap '' TERM; sleep 100 & while :; do sleep 0.1; done"))
+    await asyncio.sleep(0.3)  # until the shells have set their traps
+    pids = [info.pid for info in supervisor.infos() if info.pid]
+    session = session_of(pids[-1])
+    assert len(pids) == 3 and len(session) >= 2
+    await supervisor.stop()
+    assert all(gone(pid) for pid in pids)
+    await eventually(lambda: all(gone(pid) for pid in session))
+    assert order.read_text().split() == ["second", "first"]
+
+
+async def test_what_a_dead_part_had_started_dies_too(supervisor: Supervisor, tmp_path: Path) -> None:
+    await supervisor.start(shell("parent", f"sleep 100 & echo $! >{tmp_path}/child; wait"))
+    await eventually((tmp_path / "child").exists)
+    await asyncio.sleep(0.1)
+    child, parent = int((tmp_path / "child").read_text()), supervisor.infos()[0].pid
+    assert parent and not gone(child)
+    os.kill(parent, signal.SIGKILL)
+    await eventually(lambda: gone(child))
+
+
+async def test_ready_means_that_the_check_answers(supervisor: Supervisor, unused_port: int) -> None:
+    script = f"sleep 0.5; exec {sys.executable} -m http.server --bind 127.0.0.1 {unused_port}"
+    began = time.monotonic()
+    await supervisor.start(shell("server", script, check=f"http://127.0.0.1:{unused_port}/"))
+    assert time.monotonic() - began > 0.5
+    assert supervisor.infos()[0].healthy
+
+
+async def test_a_run_that_fails_says_so_and_one_that_succeeds_is_silent(supervisor: Supervisor) -> None:
+    await supervisor.run(shell("fine", "true"))
+    with pytest.raises(StackError, match="(?s)bad failed .exit code 7.*why it failed"):
+        await supervisor.run(shell("bad", "echo why it failed; exit 7"))
+    assert supervisor.infos() == []
+
+
+@pytest.mark.parametrize(("inherit", "seen"), [(True, "secret,told"), (False, ",told")])
+async def test_environment(
+    supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inherit: bool, seen: str
+) -> None:
+    monkeypatch.setenv("OURS", "secret")
+    script = 'echo "$OURS,$TOLD"'
+    await supervisor.run(shell("env", script, env={"TOLD": "told", "PATH": os.defpath}, inherit=inherit))
+    assert (tmp_path / "env.log").read_text().strip() == seen
+
+
+@linux
+@pytest.mark.parametrize("dropped", [False, True])
+async def test_children_die_with_a_killed_supervisor(tmp_path: Path, dropped: bool) -> None:
+    if dropped and os.geteuid() != 0:
+        pytest.skip("only root changes accounts")
+    script = f"""
+import asyncio
+from pathlib import Path
+from deploy.child import Part
+from deploy.place import account
+from deploy.supervisor import Supervisor
+async def main():
+    supervisor = Supervisor(Path({str(tmp_path)!r}), log=lambda text: None)
+    drop = account() if {dropped} else None
+    await supervisor.start(Part(name="sleeper", argv=["sleep", "1000"], account=drop, cwd=Path("/")))
+    Path({str(tmp_path)!r}, "pid").write_text(str(supervisor.infos()[0].pid))
+    await asyncio.sleep(1000)
+asyncio.run(main())
+"""
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", script, cwd=ROOT)
+    await eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    child = int((tmp_path / "pid").read_text())
+    assert not gone(child)
+    parent.kill()
+    await parent.wait()
+    await eventually(lambda: gone(child), within=3)
+
+
+async def test_a_part_that_cannot_run_with_its_settings_is_not_tried_again(supervisor: Supervisor, said: Said) -> None:
+    bad = shell("worker", f"echo 'ERRAND_X: not a number'; exit {MISCONFIGURED}", check="tcp://127.0.0.1:1")
+    with pytest.raises(StackError, match="cannot run with these settings.*\n.*ERRAND_X: not a number"):
+        await supervisor.until(supervisor.start(bad))
+    assert not said.has("starting it again")

@@ -1,0 +1,206 @@
+"""What the README and the docs tell people to type works, and answers in the shape that is shown."""
+
+import asyncio
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from activities.sandbox import Refusing
+from activities.tools.registry import TOOLS, load_tools
+from activities.tools.support.egress import Fetcher
+from activities.tools.tool import ToolContext
+from domain.agents.definition import AgentDefinition
+from domain.events.events import Ended, Event
+from domain.ids import new_id
+from domain.sessions.session import SessionRef
+from settings import ROOT
+from store.keys import Right
+from tests.support.layering import PACKAGES
+from tests.support.stack import Stack
+from workflows.registry import WORKFLOWS
+
+PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md"))]
+RUNNABLE = [page for page in PAGES if re.search(r"^```sh$", (ROOT / page).read_text(), re.MULTILINE)]
+_BLOCK = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\(([^)#:]+)(?:#([^)]+))?\)")
+_MARK = "@@ block {} @@"
+SAME = ("/type", "/name")  # values that a reader will compare
+WRITTEN_AT = "http://127.0.0.1:8700"
+
+
+@dataclass(frozen=True)
+class Block:
+    info: str
+    text: str
+
+
+def blocks(page: str) -> list[Block]:
+    return [Block(match[1], match[2]) for match in _BLOCK.finditer((ROOT / page).read_text())]
+
+
+def script(page: str, url: str) -> str:
+    """All blocks to be run, as one script: what one sets, the next ones use. A refusal fails it unless it is shown."""
+    refused = {number for number, sample in shown(page) if isinstance(sample.get("status"), int)}
+    lines = ["set -eu"]
+    for number, block in enumerate(blocks(page)):
+        if block.info == "sh":
+            fail = "" if number in refused else "--fail-with-body"
+            lines += [f'curl() {{ command curl {fail} "$@"; }}', f"echo '{_MARK.format(number)}'"]
+            lines += [block.text.replace(WRITTEN_AT, url), "echo"]
+    return "\n".join([*lines, f"echo '{_MARK.format('end')}'"])
+
+
+def outputs(stdout: str) -> dict[int, str]:
+    pieces = re.split(r"^@@ block (\d+|end) @@$", stdout, flags=re.MULTILINE)
+    assert pieces[-2] == "end"
+    return {int(number): text for number, text in zip(pieces[1:-2:2], pieces[2:-2:2], strict=True)}
+
+
+def shown(page: str) -> Iterator[tuple[int, Any]]:
+    """Each answer that the page shows, with the number of the block that gets it."""
+    for number, block in enumerate(blocks(page)):
+        if block.info == "json answer":
+            yield number - 1, json.loads(block.text)
+
+
+def differences(sample: Any, real: Any, where: str = "") -> Iterator[str]:
+    """What the sample shows and the real answer lacks or has in another type; values may differ."""
+    if isinstance(sample, dict) and isinstance(real, dict):
+        for name, value in sample.items():
+            if name not in real:
+                yield f"{where}/{name} is missing"
+            else:
+                yield from differences(value, real[name], f"{where}/{name}")
+    elif isinstance(sample, list) and isinstance(real, list):
+        if sample and not real:
+            yield f"{where} is empty"
+        for place, value in enumerate(sample[: len(real)]):
+            yield from differences(value, real[place], f"{where}/{place}")
+    elif type(sample) is not type(real) or (where in SAME and sample != real):
+        yield f"{where} is {real!r}"
+
+
+@pytest.mark.parametrize("page", RUNNABLE)
+async def test_every_command_works_and_answers_as_shown(stack: Stack, tmp_path: Path, page: str) -> None:
+    for entry in ROOT.iterdir():
+        if not entry.name.startswith("."):
+            (tmp_path / entry.name).symlink_to(entry)
+    command = await asyncio.create_subprocess_exec(
+        *("sh", "-c", script(page, stack.url)),
+        cwd=tmp_path,
+        env={**os.environ, **stack.env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    stdout, stderr = await asyncio.wait_for(command.communicate(), 180)
+    assert command.returncode == 0, stdout.decode()[-2_000:] + stderr.decode()[-2_000:]
+    answered = outputs(stdout.decode())
+    for number, sample in shown(page):
+        real = json.loads(answered[number])
+        assert list(differences(sample, real)) == [], real
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_is_not_run_here_says_which_test_runs_it(page: str) -> None:
+    for block in blocks(page):
+        assert block.info in ("sh", "json answer", "text") or block.info.startswith(("sh norun=", "python file="))
+        if block.info.startswith("sh norun="):
+            assert (ROOT / block.info.removeprefix("sh norun=")).is_file(), block.info
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(page: str) -> None:
+    for target, place in _LINK.findall((ROOT / page).read_text()):
+        led = (ROOT / page).parent.joinpath(target)
+        assert led.exists(), target
+        headings = re.findall(r"^#+ (.+)$", led.read_text(), re.MULTILINE) if place else [place]
+        assert place in [re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in headings], place
+
+
+def first_cells(page: str, heading: str) -> list[str]:
+    """The names in code type in the first column of the table under a heading."""
+    section = (ROOT / page).read_text().split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")]
+    return [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+
+
+def named_events(base: type[Event] = Event) -> Iterator[type[Event]]:
+    for event in base.__subclasses__():
+        if event is not Ended:
+            yield event
+        yield from named_events(event)
+
+
+def test_the_map_names_every_folder_and_only_what_exists() -> None:
+    mapped = first_cells("README.md", "The tree")
+    assert all((ROOT / path).exists() for path in mapped)
+    assert {*(f"{package}/" for package in (*PACKAGES, "tests", "docs")), "settings.py", "worker.py"} <= set(mapped)
+
+
+def test_the_architecture_names_every_workflow() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    named = re.findall(r"^\| `(\w+)` \|.*`workflows/[\w/]+\.py` \|$", text, re.MULTILINE)
+    assert sorted(named) == sorted(workflow.__name__ for workflow in WORKFLOWS)
+
+
+def test_where_changes_land_exists() -> None:
+    section = (ROOT / "README.md").read_text().split("## Where common changes land")[1].split("\n## ")[0]
+    for path in re.findall(r"`([a-z_/.]+)`", section):
+        assert (ROOT / path).exists(), path
+
+
+def test_the_tables_name_every_event_field_right_and_tool() -> None:
+    for module in (ROOT / "domain" / "events").glob("*.py"):
+        importlib.import_module(f"domain.events.{module.stem}")  # an event that nobody has imported is one too
+    assert set(first_cells("docs/api.md", "Follow")) == {event.type for event in named_events()}
+    assert set(first_cells("docs/agents.md", "Fields")) == set(AgentDefinition.model_fields) - {"prompt"}
+    assert set(first_cells("docs/operations.md", "Keys")) == set(Right)
+    page = (ROOT / "docs/tools.md").read_text()
+    rows = [re.findall(r"`([a-z_]+)`", line) for line in page.split("## The effect")[0].splitlines()]
+    documented = {name: effect for *names, effect in filter(None, rows) for name in names}
+    assert documented == {name: tool.effect for name, tool in TOOLS.items()}
+
+
+async def test_the_sample_tool_loads_and_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (sample,) = [block for block in blocks("docs/tools.md") if block.info.startswith("python file=")]
+    (tmp_path / sample.info.removeprefix("python file=")).write_text(sample.text)
+    monkeypatch.syspath_prepend(tmp_path)
+    tool = load_tools("my_tools")["look_up_order"]
+    monkeypatch.delitem(sys.modules, "my_tools")
+    context = ToolContext(
+        ref=SessionRef(tenant="default", session_id=new_id(), conversation_id=new_id()),
+        workspace=tmp_path,
+        key="node:0",
+        attempt=1,
+        plan=None,
+        sandbox=Refusing("not here", ""),
+        fetcher=Fetcher(()),
+        network=False,
+        subagents=cast(Any, None),
+    )
+    result = await tool.run(tool.input.model_validate({"order": "123456"}), context)
+    assert not result.failed and (tmp_path / "123456.txt").read_text() == "on its way"
+    assert tool.call_summary({"order": "123456"}) == "order 123456"
+
+
+def test_a_sample_that_lies_is_noticed() -> None:
+    real = {"status": 422, "errors": [{"pointer": "/agent"}], "note": None}
+    assert list(differences({"status": 1, "errors": [{"pointer": ""}]}, real)) == []
+    lies: tuple[dict[str, Any], ...] = (
+        {"state": 1},
+        {"status": "422"},
+        {"errors": [{"path": ""}]},
+        {"note": "x"},
+        {"errors": {}},
+    )
+    for lie in lies:
+        assert len(list(differences(lie, real))) == 1

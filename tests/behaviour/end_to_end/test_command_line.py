@@ -1,0 +1,57 @@
+"""The command line on the real stack: detach, reattach from another process, fetch the result."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE
+
+import pytest
+
+from settings import ROOT
+from tests.support.stack import Stack
+
+
+async def errand(stack: Stack, *args: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "cli", *args), cwd=ROOT, env=os.environ | stack.env, stdout=PIPE, stderr=PIPE
+    )
+
+
+async def output(stack: Stack, *args: str) -> tuple[int, str]:
+    process = await errand(stack, *args)
+    out, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode() + err.decode()
+
+
+@pytest.mark.proves("F-08", "S1-03", "S1-08")
+async def test_hang_up_and_come_back(stack: Stack) -> None:
+    watching = await errand(stack, "run", "tester", "[[script:say words=60 delay=0.1]]")
+    assert watching.stdout is not None
+    first = await watching.stdout.readline()
+    assert first
+    watching.send_signal(signal.SIGINT)
+    out, err = await watching.communicate()
+    assert watching.returncode == 130
+    told = (first + out + err).decode()
+    assert "attach" in told
+    code, listed = await output(stack, "tasks", "--limit", "1", "--json")
+    task_id = json.loads(listed)["items"][0]["task_id"]
+    assert code == 0 and task_id in told  # it says how to come back
+
+    code, shown = await output(stack, "attach", task_id, "--json")
+    events = [json.loads(line) for line in shown.splitlines()]
+    assert code == 0 and events[0]["seq"] == 1 and events[-1]["type"] == "task_completed"
+    code, result = await output(stack, "result", task_id)
+    assert code == 0 and "word1 word2" in result
+
+
+@pytest.mark.proves("F-08")
+async def test_a_script_can_wait_for_the_end(stack: Stack) -> None:
+    code, handle = await output(stack, "run", "tester", "wait for it [[fault:auth times=always]]", "--detach", "--json")
+    task_id = json.loads(handle)["task_id"]
+    assert code == 0
+    code, _ = await output(stack, "result", task_id, "--wait")
+    assert code == 1  # failed, as the exit code says

@@ -1,0 +1,90 @@
+"""Acceptance criteria: checked before the end, the verdict in the result, and a few chances to do better."""
+
+import asyncio
+import json
+
+import pytest
+
+from tests.support.stack import Stack, calls, of_type
+
+WRITE = ("write_file", {"path": "done.txt", "content": "x"})
+
+
+def command(run: str) -> dict[str, str]:
+    return {"kind": "command", "run": run}
+
+
+@pytest.mark.proves("S1-51")
+async def test_what_holds_is_in_the_result(stack: Stack) -> None:
+    criteria = [
+        command("test -f done.txt"),
+        'The answer says "write_file"',
+        {"kind": "text", "criterion": "It is good"},
+    ]
+    record = await stack.run(calls(WRITE), acceptance_criteria=criteria)
+    assert (record["status"], record["reason"]) == ("completed", "goal_reached")
+    verdicts = (await stack.result(record["task_id"]))["acceptance"]
+    assert [(one["kind"], one["passed"]) for one in verdicts] == [("command", True), ("text", True), ("text", True)]
+    [event] = of_type(await stack.events(record["task_id"]), "acceptance_checked")
+    assert (event["round"], event["passed"]) == (1, True)
+    assert record["usage"]["llm_calls"] == 3  # two turns, and the judge's call of its own
+    asked = await stack.asked(record["task_id"])
+    assert [tool["name"] for tool in asked[-1]["body"]["tools"]] == ["give_verdict"]
+    assert "done.txt" in str(asked[0]["body"]["messages"][0])  # the agent knows them from the start
+    ledger = (await stack.result(record["task_id"]))["effects"]
+    assert [(one["kind"], one["tool"], one["description"], one["state"]) for one in ledger][1:] == [
+        ("command", "acceptance", "$ test -f done.txt", "done")
+    ]
+    entries = (await stack.http.get(f"/tasks/{record['task_id']}/audit")).json()["items"]
+    key = f"acceptance {ledger[1]['idempotency_key']}"
+    checked = [(one["actor"], one["action"]) for one in reversed(entries) if one["subject"].startswith(key)]
+    assert checked == [("errand", "tool_begun"), ("errand", "tool_ended")]
+
+
+@pytest.mark.proves("S1-51")
+async def test_what_fails_sends_the_agent_back(stack: Stack) -> None:
+    mend = json.dumps([{"name": WRITE[0], "input": WRITE[1]}])
+    record = await stack.run(
+        "[[script:say text=Finished.]]",
+        acceptance_criteria=[command(f"test -f done.txt # [[script:tools json={mend}]]")],
+    )
+    assert record["reason"] == "goal_reached"
+    rounds = of_type(await stack.events(record["task_id"]), "acceptance_checked")
+    assert [(one["round"], one["passed"]) for one in rounds] == [(1, False), (2, True)]
+    ledger = [one for one in (await stack.result(record["task_id"]))["effects"] if one["tool"] == "acceptance"]
+    assert [one["state"] for one in ledger] == ["failed", "done"]
+    assert len({one["idempotency_key"] for one in ledger}) == 2
+    assert "exit code 1" in rounds[0]["verdicts"][0]["why"]
+    second = (await stack.asked(record["task_id"]))[1]
+    assert "not done yet" in str(second["body"]["messages"][-1])
+    history = await stack.session(record["task_id"]).fetch_history()
+    assert "not done yet" not in str(history.events)  # words stay out of it
+
+
+@pytest.mark.proves("S1-51")
+async def test_what_never_holds_fails_with_what_there_is(stack: Stack) -> None:
+    impossible = 'The answer says "the moon" [[script:say text=Finished.]]'  # which is what it says when sent back
+    failed, limited = await asyncio.gather(
+        stack.run("[[script:say text=Finished.]]", acceptance_criteria=[impossible, command("true")]),
+        stack.run("[[script:say text=Finished.]]", acceptance_criteria=[impossible], config={"max_steps": 2}),
+    )
+    assert (failed["status"], failed["reason"], failed["partial"]) == ("failed", "acceptance_failed", True)
+    assert failed["error"]["type"] == "acceptance_failed" and "the moon" in failed["error"]["message"]
+    result = await stack.result(failed["task_id"])
+    assert [one["passed"] for one in result["acceptance"]] == [False, True]
+    assert result["output"].endswith("Finished.")
+    assert len(of_type(await stack.events(failed["task_id"]), "acceptance_checked")) == 3
+    assert limited["reason"] == "step_limit"  # going back is bounded like all work
+    assert (await stack.result(limited["task_id"]))["acceptance"][0]["passed"] is False
+
+
+async def test_a_malformed_criterion_is_refused(stack: Stack) -> None:
+    for wrong in ({"kind": "command"}, {"kind": "wish", "run": "x"}, "", command("x") | {"timeout_s": 0}):
+        body = {"agent": "tester", "input": "x", "acceptance_criteria": ["fine", wrong]}
+        answer = await stack.http.post("/tasks", json=body)
+        assert answer.status_code == 422
+        pointers = [one["pointer"] for one in answer.json()["errors"]]
+        if isinstance(wrong, dict):  # that it could have been a text is not said of an object
+            assert len(pointers) == 1 and pointers[0].startswith("/acceptance_criteria/1/")
+        else:
+            assert set(pointers) == {"/acceptance_criteria/1"}

@@ -1,0 +1,150 @@
+"""Budgets of a whole tree: subagents side by side share them, and none can spend what another has."""
+
+from typing import Any
+
+import pytest
+
+from store import budgets
+from tests.behaviour.conversations.talk import Gate, Talk, async_task, chain, say, slow, task
+from tests.support.stack import Stack, calls, of_type
+
+WRITES = calls(*(("write_file", {"path": f"{number}", "content": "x"}) for number in range(3)))
+
+
+async def tree(stack: Stack, task_id: str) -> dict[str, Any]:
+    shown = (await stack.http.get(f"/tasks/{task_id}/budget")).json()["tree"]
+    assert (await budgets.held(stack.pool, "default", task_id)).calls == shown["reserved"]["calls"]
+    return {line["budget"]: line for line in shown["budgets"]} | {"reserved": shown["reserved"]}
+
+
+@pytest.mark.proves("S1-63", "S1-B06")
+async def test_subagents_side_by_side_never_spend_more_than_the_tree_has(bounded: Stack) -> None:
+    most = 25_000
+    four = [async_task("[[script:count n=20]]", "small")] * 4
+    talk = await Talk.done(bounded, chain(four), "thrifty", config={"tree": {"max_tokens": most}})
+    await talk.rest()
+    children = await talk.children()
+    assert len(children) == 4
+    assert {child.reason for child in children} == {"tree_budget"}
+    assert all(child.partial and "tokens" in (child.error or "") for child in children)
+    used = await tree(bounded, talk.id)
+    sessions = [await talk.session(talk.id), *children]
+    assert used["tokens"]["used"] == sum(one.usage.tokens for one in sessions)
+    last_words = [of_type(await bounded.events(one.id), "usage_updated")[-1]["call"] for one in children]
+    farewells = sum(sum(call[name] for name in call if name.endswith("_tokens")) for call in last_words)
+    assert used["tokens"]["used"] - farewells <= most  # what a summary needs is the only thing above it
+    assert used["reserved"] == {"calls": 0, "tokens": 0, "cost_usd": 0}
+    low = [one for row in sessions for one in of_type(await bounded.events(row.id), "budget_low")]
+    assert [(one["budget"], one["limit"]) for one in low if one["scope"] == "tree"] == [("tokens", most)]
+
+
+@pytest.mark.proves("S1-63")
+async def test_calls_under_way_hold_their_part(bounded: Stack) -> None:
+    four = [async_task(slow(1.0), "small")] * 4  # all of them ask while none has been counted
+    talk = await Talk.done(bounded, chain(four), "thrifty", config={"tree": {"max_steps": 4}})
+    await talk.rest()
+    assert (await tree(bounded, talk.id))["steps"]["used"] == 4
+    ends = [str(row.reason) for row in await talk.sessions()]
+    assert sorted(ends) == ["goal_reached"] * 3 + ["tree_budget"] * 2
+
+
+@pytest.mark.proves("S1-B06", "S1-B07")
+async def test_the_parent_is_told_that_a_budget_ended_its_subagent(bounded: Stack) -> None:
+    spec = {"tree": {"max_steps": 4}}
+    record = await bounded.run(chain([task("[[script:forever]]", "small")]), "thrifty", config=spec)
+    assert record["reason"] == "tree_budget"  # the parent's next step would be the fifth
+    events = await bounded.events(record["task_id"])
+    [told] = of_type(events, "subagent_budget_exceeded")
+    assert told["reason"] == "tree_budget" and "steps" in told["error"]
+    [returned] = of_type(events, "tool_returned")
+    assert "budget of steps" in returned["preview"]
+
+
+@pytest.mark.proves("S1-63")
+async def test_a_subagent_that_the_tree_cannot_afford_is_never_started(bounded: Stack) -> None:
+    spec = {"tree": {"max_sessions": 2}}
+    many = chain([async_task(say(), "small")], [async_task(say(), "small")], [task(say(), "small")])
+    talk = await Talk.done(bounded, many, "thrifty", config=spec)
+    launched, *refused = await talk.results()
+    assert launched.startswith("task_id: ")
+    assert len(refused) == 2 and all("budget of sessions" in text for text in refused)
+    side_by_side = await Talk.done(bounded, chain([async_task(say(), "small")] * 3), "thrifty", config=spec)
+    results = await side_by_side.results()
+    assert sum(text.startswith("task_id: ") for text in results) == 1
+    assert sum("nothing was started" in text for text in results) == 2
+    for one in (talk, side_by_side):
+        await one.rest()
+        assert len(await one.children()) == 1
+
+
+@pytest.mark.proves("S1-63")
+async def test_tool_calls_of_the_tree_are_counted_before_they_run(bounded: Stack) -> None:
+    spec = {"tree": {"max_tool_calls": 6}}  # three to start the subagents, three for what they do
+    talk = await Talk.done(bounded, chain([async_task(WRITES, "small")] * 3), "thrifty", config=spec)
+    await talk.rest()
+    states = [
+        event["state"]
+        for child in await talk.children()
+        for event in of_type(await bounded.events(child.id), "tool_returned")
+    ]
+    assert (states.count("ok"), states.count("failed")) == (3, 6)
+    assert {child.reason for child in await talk.children()} <= {"tree_budget", "goal_reached"}
+    assert (await tree(bounded, talk.id))["tool_calls"]["used"] == 6
+
+
+async def test_a_call_that_failed_gives_back_what_it_held(bounded: Stack) -> None:
+    talk = await Talk.done(bounded, "[[fault:400 times=always]]", "thrifty", config={"tree": {"max_tokens": 9_000}})
+    assert (await talk.session(talk.id)).reason == "error"
+    used = await tree(bounded, talk.id)
+    assert (used["tokens"]["used"], used["reserved"]["calls"]) == (0, 0)
+    gate = Gate()  # an inline line that fails is over, and its session goes on
+    inline = ("delegate", {"agent": "small", "prompt": "[[fault:400 times=always]]"})
+    talk = await Talk.begin(bounded, chain([inline], [gate.call]), "thrifty", config={"tree": {"max_tokens": 90_000}})
+    await bounded.seen(talk.id, "tool_called", tool="wait_for")
+    assert (await tree(bounded, talk.id))["reserved"]["calls"] == 0
+    gate.open()
+    assert (await talk.ended(talk.id)).reason == "goal_reached"
+
+
+async def test_time_is_shared_too(bounded: Stack) -> None:
+    talk = await Talk.begin(
+        bounded, "[[script:forever]]", "thrifty", config={"max_steps": 1_000, "tree": {"ttl": 2_000}}
+    )
+    row = await talk.ended(talk.id)
+    assert row.reason == "ttl" and (row.deadline - row.created_at).total_seconds() <= 2
+
+
+@pytest.mark.proves("S1-63")
+async def test_a_spent_conversation_takes_no_more_until_it_gets_more(bounded: Stack) -> None:
+    talk = await Talk.done(bounded, say("One."), "thrifty", config={"tree": {"max_steps": 1}})
+    body = {"input": say("Two."), "if_busy": "reject"}
+    path = f"/conversations/{talk.id}/messages"
+    refused = await bounded.http.post(path, json=body)
+    assert refused.status_code == 409 and refused.json()["type"].endswith("budget-spent")
+    assert len(await talk.sessions()) == 1
+    more = await bounded.http.post(path, json={**body, "config": {"tree": {"max_steps": 5}}})
+    assert more.status_code == 202, more.text
+    assert (await talk.ended(more.json()["session_id"])).reason == "goal_reached"
+    assert (await tree(bounded, talk.id))["steps"]["used"] == 2
+
+
+@pytest.mark.parametrize(
+    ("config", "pointer"),
+    [
+        ({"max_tokens": 11, "tree": {"max_tokens": 10}}, "/config/max_tokens"),
+        ({"max_steps": 11, "tree": {"max_steps": 10}}, "/config/max_steps"),
+        ({"max_tool_calls": 11, "tree": {"max_tool_calls": 10}}, "/config/max_tool_calls"),
+        ({"max_cost_usd": 0.2, "tree": {"max_cost_usd": 0.1}}, "/config/max_cost_usd"),
+        ({"ttl": 6_000, "tree": {"ttl": 5_000}}, "/config/ttl"),
+        ({"ttl": 5_000, "input_timeout": 6_000}, "/config/input_timeout"),
+        ({"max_tool_calls": 0}, "/config/max_tool_calls"),
+        ({"tree": {"max_sessions": -1}}, "/config/tree/max_sessions"),
+        ({"tree": {"tokens": 5}}, "/config/tree/tokens"),
+        ({"model": "unheard-of", "tree": {"max_cost_usd": 1}}, "/config/tree/max_cost_usd"),
+    ],
+    ids=str,
+)
+async def test_contradictory_limits_are_refused(stack: Stack, config: dict[str, Any], pointer: str) -> None:
+    answer = await stack.http.post("/tasks", json={"agent": "tester", "input": "x", "config": config})
+    assert answer.status_code == 422
+    assert [one["pointer"] for one in answer.json()["errors"]] == [pointer]

@@ -1,0 +1,104 @@
+"""Real receivers on loopback: an HTTP server that answers as it is told, and an SMTP server that keeps what it gets."""
+
+import asyncio
+import base64
+import email
+import email.policy
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from typing import Any
+
+from tests.support.stack import eventually
+
+
+@dataclass(frozen=True)
+class Request:
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    def signed_by(self, secret: str) -> bool:
+        """As a receiver would check it, without our code."""
+        signed = f"{self.headers['webhook-id']}.{self.headers['webhook-timestamp']}.".encode() + self.body
+        key = base64.b64decode(secret.removeprefix("whsec_"))
+        wanted = "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+        return wanted in self.headers["webhook-signature"].split(" ")
+
+
+@dataclass
+class Receiver:
+    """`answers`: what a path says, one after the other, the last one for ever; a path without any says 204."""
+
+    url: str = ""
+    requests: list[Request] = field(default_factory=list)
+    answers: dict[str, list[str]] = field(default_factory=dict)
+    held: asyncio.Event | None = None  # while it is set up and unset, nobody gets an answer
+
+    def at(self, path: str) -> list[Request]:
+        return [request for request in self.requests if request.path == path]
+
+    async def got(self, path: str, count: int = 1) -> list[Request]:
+        async def look() -> list[Request] | None:
+            found = self.at(path)
+            return found if len(found) >= count else None
+
+        return await eventually(look, pause=0.05, what=f"{count} requests at {path}, of {len(self.at(path))}")
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
+            body = await reader.readexactly(int(headers.get("content-length", "0")))
+            path = head[0].split(" ")[1]
+            self.requests.append(Request(path, headers, body))
+            if self.held is not None:
+                await self.held.wait()
+            said = self.answers.get(path, ["204 No Content"])
+            line = said.pop(0) if len(said) > 1 else said[0]
+            writer.write(f"HTTP/1.1 {line}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+            await writer.drain()
+        writer.close()
+
+
+@asynccontextmanager
+async def http_receiver() -> AsyncIterator[Receiver]:
+    receiver = Receiver()
+    server = await asyncio.start_server(receiver.handle, "127.0.0.1", 0)
+    receiver.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server:
+        yield receiver
+
+
+@dataclass
+class Mail:
+    messages: list[EmailMessage] = field(default_factory=list)
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 here\r\n")
+        while line := (await reader.readline()).decode().strip().upper():
+            if line.startswith("DATA"):
+                writer.write(b"354 go on\r\n")
+                raw = (await reader.readuntil(b"\r\n.\r\n"))[:-3].replace(b"\r\n..", b"\r\n.")
+                parsed = email.message_from_bytes(raw, policy=email.policy.default)
+                assert isinstance(parsed, EmailMessage)
+                self.messages.append(parsed)
+            writer.write(b"221 bye\r\n" if line == "QUIT" else b"250 ok\r\n")
+            if line == "QUIT":
+                break
+        writer.close()
+
+
+@asynccontextmanager
+async def smtp_receiver(port: int) -> AsyncIterator[Mail]:
+    mail = Mail()
+    async with await asyncio.start_server(mail.handle, "127.0.0.1", port):
+        yield mail

@@ -1,0 +1,79 @@
+"""Whatever dies, and when: every event is told, at least once, under one id."""
+
+import asyncio
+import json
+import signal
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from store import events
+from tests.behaviour.notifications.receivers import Receiver
+from tests.behaviour.notifications.subscribers import Told
+from tests.behaviour.supervision.people import agent, ask, waiting
+from tests.support.stack import Stack, calls
+from workflows.client import WorkflowClient
+
+
+@pytest_asyncio.fixture(scope="module")
+async def task_id(stack: Stack) -> Any:
+    """One that waits for people meanwhile, so that nothing but these tests writes events."""
+    assert (await stack.http.put("/agents/asker", json=agent("asker", may_ask=True))).is_success
+    task_id = await stack.submit(calls(ask("Which?")), "asker")
+    await waiting(stack, task_id)
+    yield task_id
+    await stack.cancel(task_id)
+
+
+async def happens(stack: Stack, task_id: str) -> None:
+    """As an activity would write it."""
+    row = {"tenant": "default", "session_id": task_id, "conversation_id": task_id, "type": "budget_low"}
+    row |= {"at": datetime.now(UTC).isoformat(), "data": json.dumps({"budget": "tokens"})}
+    await events.append(stack.pool, "", [row])
+
+
+@pytest.mark.proves("F-09", "S1-27")
+@pytest.mark.parametrize("part", ["worker", "temporal"])
+async def test_what_would_send_it_was_away(told: Told, receiver: Receiver, task_id: str, part: str) -> None:
+    """The row of the outbox is all there is then."""
+    made = await told.subscribe(f"{receiver.url}/away")
+    before = told.stack.pid(part)
+    with told.stack.frozen_supervisor():
+        told.stack.signal(part, signal.SIGKILL)
+        await happens(told.stack, task_id)
+        await asyncio.sleep(0.3)
+        assert [one["status"] for one in await told.deliveries(made)] == ["pending"]
+    await told.stack.back(part, before)
+    [request] = await receiver.got("/away")
+    assert request.json["type"] == "budget_low" and request.json["data"]["budget"] == "tokens"
+
+
+@pytest.mark.proves("F-09", "S1-27")
+async def test_the_worker_is_killed_while_it_sends(told: Told, receiver: Receiver, task_id: str) -> None:
+    receiver.held = asyncio.Event()
+    made = await told.subscribe(f"{receiver.url}/during")
+    await happens(told.stack, task_id)
+    await receiver.got("/during")
+    before = await told.stack.kill("worker")
+    receiver.held.set()
+    await told.stack.back("worker", before)
+    first, second = await receiver.got("/during", 2)
+    assert (first.headers["webhook-id"], first.body) == (second.headers["webhook-id"], second.body)
+    await told.delivery(made, status="delivered", attempts=1)
+
+
+async def test_a_delivery_that_was_ended_from_outside_is_taken_up_again(
+    told: Told, receiver: Receiver, task_id: str
+) -> None:
+    receiver.answers["/ended"] = ["500 Oh", "204 No Content"]
+    made = await told.subscribe(f"{receiver.url}/ended")
+    await happens(told.stack, task_id)
+    delivery = await told.delivery(made, attempts=1)
+    await told.workflow(delivery).terminate("a test")
+    await told.stack.pool.execute(
+        "UPDATE deliveries SET next_at = now() - interval '1 hour' WHERE id = $1", delivery["id"]
+    )
+    await WorkflowClient(told.stack.client, "errand").sweep()
+    await told.delivery(made, status="delivered", attempts=2)

@@ -1,0 +1,141 @@
+"""One feed over everything, by server-sent events, pages and WebSocket: left and resumed without a gap or a double."""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx2
+import pytest
+
+from domain.notification import FEED
+from store.keys import Right
+from tests.behaviour.notifications.subscribers import Told
+from tests.behaviour.supervision.people import bearer
+from tests.support.stack import Stack, eventually
+
+WAITS = 20
+
+
+async def page(stack: Stack, after: int | None = None, **more: Any) -> dict[str, Any]:
+    params = {**({} if after is None else {"after": str(after)}), "limit": "1000", **more}
+    answer = await stack.http.get("/notifications", params=params, headers={"Accept": "application/json"})
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def by_sse(stack: Stack, after: int, count: int) -> list[dict[str, Any]]:
+    async with asyncio.timeout(WAITS), httpx2.AsyncClient(base_url=stack.url, timeout=None) as http:
+        heard: list[dict[str, Any]] = []
+        async with http.sse("/notifications", headers={"Last-Event-ID": str(after)}) as source:
+            async for sent in source:
+                if not sent.data:
+                    continue
+                heard.append(json.loads(sent.data))
+                assert (sent.id, sent.event) == (str(heard[-1]["number"]), heard[-1]["type"])
+                if len(heard) == count:
+                    return heard
+    raise AssertionError("the stream ended")
+
+
+async def by_socket(stack: Stack, after: int, count: int, **headers: str) -> list[dict[str, Any]]:
+    url = f"{stack.url.replace('http', 'ws')}/notifications?after={after}"
+    async with (
+        asyncio.timeout(WAITS),
+        httpx2.AsyncClient(timeout=10) as http,
+        http.websocket(url, headers=headers) as socket,
+    ):
+        return [json.loads(await socket.receive_text()) for _ in range(count)]
+
+
+@pytest.mark.proves("S1-27", "S0-B16")
+async def at_rest(stack: Stack) -> int:
+    """The end of the feed, once what other tests left running has ended."""
+
+    async def still() -> int | None:
+        before: int = (await page(stack))["next_after"]
+        await asyncio.sleep(2)
+        return before if (await page(stack))["next_after"] == before else None
+
+    return await eventually(still, what="the feed rests")
+
+
+async def test_two_readers_that_come_and_go_see_the_same_line(told: Told) -> None:
+    stack = told.stack
+    start = await at_rest(stack)
+    live = asyncio.create_task(by_socket(stack, start, 4))
+    for _ in range(2):
+        await stack.run("[[script:say text=x]]")
+    first = await by_sse(stack, start, 3)
+    for _ in range(2):
+        await stack.run("[[script:say text=y]]")
+    rest = await by_sse(stack, first[-1]["number"], 5)
+    whole = (await page(stack, start))["items"]
+    assert first + rest == whole == await by_socket(stack, start, 8)
+    assert await live == whole[:4]
+    assert [one["number"] for one in whole] == list(range(start + 1, start + 9))
+    assert [one["type"] for one in whole] == ["session_started", "session_completed"] * 4
+
+
+async def test_a_reader_that_heard_nothing_knows_where_to_go_on(stack: Stack) -> None:
+    head = (await page(stack))["next_after"]
+    async with stack.http.stream("GET", "/notifications") as answer:
+        lines = answer.aiter_lines()
+        assert f"id: {head}" in [await anext(lines) for _ in range(2)]
+
+
+async def test_only_mine(told: Told) -> None:
+    stack = told.stack
+    start = (await page(stack))["next_after"]
+    key = await bearer(stack, Right.SUBMIT, Right.READ)
+    await stack.run("[[script:say text=x]]")
+    said = await stack.http.post("/tasks", json={"agent": "tester", "input": "[[script:say text=x]]"}, headers=key)
+    task_id = said.json()["task_id"]
+    await stack.wait(task_id)
+    answer = await stack.http.get(
+        "/notifications",
+        params={"after": str(start), "mine": "true"},
+        headers={"Accept": "application/json", **key},
+    )
+    assert [one["session_id"] for one in answer.json()["items"]] == [task_id, task_id]
+
+
+@pytest.mark.parametrize(
+    ("after", "status", "type"),
+    [("x", 400, "cursor-invalid"), ("-1", 400, "cursor-invalid"), ("9" * 17, 409, "cursor-ahead")],
+)
+async def test_a_cursor_that_is_none(stack: Stack, after: str, status: int, type: str) -> None:
+    answer = await stack.http.get("/notifications", params={"after": after})
+    assert (answer.status_code, answer.json()["type"]) == (status, f"urn:errand:problem:{type}")
+    with pytest.raises(Exception) as caught:
+        await by_socket(stack, int(after) if after.isdigit() else -1, 1)
+    assert "40" in str(caught.value)
+
+
+async def test_what_is_no_longer_kept_is_said(told: Told) -> None:
+    await told.stack.run("[[script:say text=x]]")
+    head = (await page(told.stack))["next_after"]
+    await told.stack.pool.execute("DELETE FROM notices WHERE tenant = 'default' AND number < $1", head)
+    answer = await told.stack.http.get("/notifications", params={"after": str(head - 2)})
+    assert (answer.status_code, answer.json()["type"]) == (410, "urn:errand:problem:cursor-expired")
+    assert [one["number"] for one in (await page(told.stack, 0))["items"]] == [head]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": "Bearer nobody"},
+        {"Origin": "https://elsewhere.example"},
+    ],
+)
+async def test_a_socket_is_for_callers_only(stack: Stack, headers: dict[str, str]) -> None:
+    with pytest.raises(Exception) as caught:
+        await by_socket(stack, 0, 1, **headers)
+    assert "40" in str(caught.value)
+
+
+async def test_the_database_and_the_code_agree_what_is_of_interest(stack: Stack) -> None:
+    body = await stack.pool.fetchval("SELECT prosrc FROM pg_proc WHERE proname = 'is_notable'")
+    assert body.count("'") == 2 * len(FEED)
+    for type in FEED:
+        assert await stack.pool.fetchval("SELECT is_notable($1)", type)

@@ -1,0 +1,149 @@
+"""Nobody inside is told anything: not by an address, a name, a name that moves, nor a redirect."""
+
+from typing import Any
+
+import pytest
+
+from activities.notifications.channels import channels
+from activities.notifications.channels.channel import Envelope, SendError
+from activities.tools.support.egress import Fetcher
+from domain.notification import ChannelName, Notice, new_secret
+from domain.sessions.input_request import Kind
+from store.keys import Right
+from tests.behaviour.notifications.subscribers import Told
+from tests.behaviour.supervision.people import bearer
+from tests.support.stack import Stack
+from tests.unit.activities.tools.support.test_egress import LITERALS, Recording, names
+
+NOTICE = Notice(type="test", timestamp="now", data={"name": "x"}).model_dump_json().encode()
+ALLOWED = "127.0.0.1"  # of the stack under test
+
+
+async def subscribe(stack: Stack, **wish: Any) -> Any:
+    return await stack.http.post("/subscriptions", json={"name": "x", "channel": "webhook", **wish})
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *(url.replace("http://", "https://") for url in LITERALS if ALLOWED not in url.replace("ffff:127.0.0.1", "")),
+        *("https://[::ffff:127.0.0.1]/", "https://app.localhost/", "https://vault.internal/", "https://printer.local/"),
+        *(
+            "http://hooks.example.org/",
+            "ftp://hooks.example.org/",
+            "https://user:canary@hooks.example.org/",
+            "https://",
+        ),
+        *("https://hooks.example.org/#x", "hooks.example.org", "https://hooks.example.org:99999/", "https://[::1/"),
+        *("https://hooks example.org/", "https://hooks.example.org/a b", "https://hooks.\texample.org/"),
+        *("https://localhost%2e/", "https://%31%30.0.0.1/", "https://hooks.example.org:0/", "https://ho\u3002oks.org/"),
+        *(f"https://{'x' * 64}.org/", "https://\uff11\uff10.0.0.1/", "https://hooks..example.org/"),
+        f"https://hooks.example.org/{'x' * 2_040}",
+    ],
+)
+async def test_what_cannot_be_told_is_refused_when_it_is_named(stack: Stack, target: str) -> None:
+    answer = await subscribe(stack, target=target)
+    assert answer.status_code == 422, answer.text
+    [found] = answer.json()["errors"]
+    assert found["pointer"] == "/target" and (found["code"] == "string_too_long" or found["allowed"])
+    assert "canary" not in answer.text
+    assert (await stack.http.get("/subscriptions")).json() == {"items": []}
+
+
+@pytest.mark.parametrize(
+    ("wish", "pointer", "allowed"),
+    [
+        ({"channel": "pigeon"}, "/channel", ["webhook", "slack", "email", "push"]),
+        ({"events": ["task_begun"]}, "/events/0", "task_completed"),
+        ({"events": []}, "/events", None),
+        ({"channel": "email", "target": "ann"}, "/target", "name@example.org"),
+        ({"channel": "email", "target": "ann@example.org\r\nBcc: bob@example.org"}, "/target", None),
+        ({"name": "No Name"}, "/name", None),
+        ({"secret": "mine"}, "/secret", "name"),
+    ],
+)
+async def test_other_wishes_that_make_no_sense(stack: Stack, wish: dict[str, Any], pointer: str, allowed: Any) -> None:
+    answer = await subscribe(stack, **{"target": "https://hooks.example.org/", **wish})
+    assert answer.status_code == 422, answer.text
+    [found] = answer.json()["errors"]
+    assert found["pointer"] == pointer
+    if isinstance(allowed, list):
+        assert found["allowed"] == allowed
+    elif allowed:
+        assert allowed in found["allowed"]
+
+
+async def test_a_name_is_given_once_and_is_not_a_channels(told: Told) -> None:
+    made = await told.subscribe("https://hooks.example.org/", every_task=False)
+    taken = await subscribe(told.stack, name=made["name"], target="https://hooks.example.org/")
+    assert (taken.status_code, taken.json()["type"]) == (409, "urn:errand:problem:name-taken")
+    reserved = await subscribe(told.stack, name="slack", target="https://hooks.example.org/")
+    assert (reserved.status_code, reserved.json()["errors"][0]["pointer"]) == (422, "/name")
+
+
+@pytest.mark.parametrize("kind", [ChannelName.WEBHOOK, ChannelName.SLACK, ChannelName.PUSH])
+@pytest.mark.parametrize("addresses", [["10.0.0.1"], ["93.184.216.34", "169.254.169.254"], ["::1"]])
+async def test_a_name_that_leads_inside_is_refused_when_it_is_told(kind: ChannelName, addresses: list[str]) -> None:
+    backend = Recording()
+    fetcher = Fetcher(backend=backend, resolve=names({"rebind.test": addresses}), setting="ERRAND_NOTIFY_PRIVATE_HOSTS")
+    with pytest.raises(SendError, match="ERRAND_NOTIFY_PRIVATE_HOSTS"):
+        await channels(fetcher, None)[kind].send(Envelope("x", "https://rebind.test/", NOTICE, [new_secret()]))
+    assert backend.connected == []
+
+
+@pytest.mark.parametrize("kind", [ChannelName.WEBHOOK, ChannelName.SLACK, ChannelName.PUSH])
+async def test_a_redirect_is_not_followed(kind: ChannelName) -> None:
+    backend = Recording([b"HTTP/1.1 307 Here\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n"])
+    fetcher = Fetcher(backend=backend, resolve=names({"hooks.test": ["93.184.216.34"]}))
+    with pytest.raises(SendError, match=r"It answered 307\."):
+        await channels(fetcher, None)[kind].send(Envelope("x", "http://hooks.test/", NOTICE, [new_secret()]))
+    assert backend.connected == [("93.184.216.34", 80)]
+
+
+@pytest.mark.parametrize(
+    ("config", "pointer"),
+    [
+        ({"notify": ["nobody"]}, "/config/notify/0"),
+        ({"notify": ["slack"]}, "/config/notify/0"),
+        ({"escalate_to": "nobody", "escalate_after": 2_000}, "/config/escalate_to"),
+        ({"escalate_after": 2_000}, "/config/escalate_after"),
+        ({"escalate_to": "nobody"}, "/config/escalate_to"),
+        ({"escalate_to": {}, "escalate_after": 2_000}, "/config/escalate_after"),
+        ({"escalate_to": {"clarification": "nobody"}, "escalate_after": 2_000}, "/config/escalate_to/clarification"),
+        ({"routes": {"tool_approval": "nobody"}}, "/config/routes/tool_approval"),
+        ({"reminder_after": 5_000, "input_timeout": 5_000}, "/config/reminder_after"),
+        ({"reminder_after": 9_000, "ttl": 8_000}, "/config/reminder_after"),
+        ({"reminder_after": 9_000, "tree": {"ttl": 8_000}}, "/config/reminder_after"),
+    ],
+)
+async def test_a_task_that_names_nobody_is_refused(told: Told, config: dict[str, Any], pointer: str) -> None:
+    made = await told.subscribe("https://hooks.example.org/", every_task=False)
+    answer = await told.stack.http.post("/tasks", json={"agent": "asker", "input": "x", "config": config})
+    assert answer.status_code == 422, answer.text
+    [found] = answer.json()["errors"]
+    assert found["pointer"] == pointer
+    if found["code"] == "unknown_channel":
+        assert made["name"] in found["allowed"]
+
+
+async def test_a_route_for_nothing_is_refused(told: Told) -> None:
+    config = {"routes": {"applause": "ops"}}
+    answer = await told.stack.http.post("/tasks", json={"agent": "asker", "input": "x", "config": config})
+    [found] = answer.json()["errors"]
+    assert (answer.status_code, found["pointer"]) == (422, "/config/routes/applause")
+    assert set(found["allowed"]) == {*Kind, "budget_low", "anomaly"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/subscriptions"), ("DELETE", "/subscriptions/{}"), ("POST", "/subscriptions/{}/rotate")],
+)
+async def test_only_supervisors_decide_who_is_told(told: Told, method: str, path: str) -> None:
+    made = await told.subscribe("https://hooks.example.org/", every_task=False)
+    reader = await bearer(told.stack, Right.SUBMIT, Right.READ)
+    wish = {"name": "mine", "channel": "webhook", "target": "https://hooks.example.org/"}
+    refused = await told.stack.http.request(method, path.format(made["id"]), json=wish, headers=reader)
+    assert (refused.status_code, refused.json()["needed"]) == (403, ["supervise"])
+    assert made["id"] in [
+        one["id"] for one in (await told.stack.http.get("/subscriptions", headers=reader)).json()["items"]
+    ]

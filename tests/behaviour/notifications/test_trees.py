@@ -1,0 +1,54 @@
+"""What a task has said about notifications holds for its subagents and for what its outcomes set in motion."""
+
+import pytest
+
+from tests.behaviour.conversations.talk import AGENTS, Talk, async_task, chain, say
+from tests.behaviour.notifications.receivers import Receiver
+from tests.behaviour.notifications.subscribers import Told
+from tests.behaviour.supervision.people import ask
+from tests.support.stack import calls
+
+
+async def test_a_question_of_a_subagent_is_told_and_its_end_is_not(told: Told, receiver: Receiver) -> None:
+    definition = {"description": "x", "prompt": "x", "tools": []}
+    for name, more in (
+        ("told-helper", {"mode": "subagent", "may_ask": True}),
+        ("told-lead", {"may_ask": True, "subagents": [{"agent": "told-helper", "may_ask": True}]}),
+    ):
+        said = await told.stack.http.put(f"/agents/{name}", json={**definition, "name": name, **more})
+        assert said.is_success, said.text
+    made = await told.subscribe(f"{receiver.url}/lead", every_task=False)
+    inner = {"agent": "told-helper", "prompt": calls(ask("Which port?")), "description": "find out"}
+    task_id = await told.stack.submit(calls(("task", inner)), "told-lead", config={"notify": [made["name"]]})
+    [asked] = await receiver.got("/lead")
+    data = asked.json["data"]
+    assert (asked.json["type"], data["question"]) == ("input_required", "Which port?")
+    assert data["conversation_id"] == task_id != data["task_id"]
+    said = await told.stack.http.post(
+        f"/tasks/{data['task_id']}/input", json={"response_to": data["request_id"], "input": "80"}
+    )
+    assert said.status_code == 202
+    await told.stack.wait(task_id)
+    _, ended = await receiver.got("/lead", 2)
+    assert ended.json["data"]["task_id"] == task_id
+    assert len(await told.deliveries(made)) == 2
+
+
+async def test_a_fired_continuation_is_told_to_whom_the_task_named(told: Told, receiver: Receiver) -> None:
+    for definition in AGENTS:
+        assert (await told.stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
+    made = await told.subscribe(f"{receiver.url}/fired", every_task=False)
+    begins = chain([async_task(say("A part."))], last="Off.")
+    talk = await Talk.done(told.stack, begins, config={"notify": [made["name"]]})
+    await talk.posted(1)
+    fired = await talk.fire()
+    first, second = await receiver.got("/fired", 2)
+    assert [one.json["data"]["task_id"] for one in (first, second)] == [talk.id, fired.id]
+
+
+@pytest.mark.proves("S1-27", "S1-B06")
+async def test_a_low_budget_is_told(told: Told, receiver: Receiver) -> None:
+    made = await told.subscribe(f"{receiver.url}/low", "slack", every_task=False, events=["budget_low"])
+    await told.stack.run("[[script:forever]]", config={"max_steps": 5, "notify": [made["name"]]})
+    [low] = await receiver.got("/low")
+    assert low.json["text"].startswith("*Budget is low: ") and "steps of the session: 1 left of 5" in low.json["text"]

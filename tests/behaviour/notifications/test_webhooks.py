@@ -1,0 +1,197 @@
+"""Webhooks: signed, told of what was asked for, tried for days, given up at last, and sent again on demand."""
+
+import pytest
+
+from tests.behaviour.notifications.receivers import Receiver
+from tests.behaviour.notifications.subscribers import Told
+from tests.behaviour.supervision.people import answer, answered, ask, waiting
+from tests.support.stack import calls, eventually
+
+DOWN = "503 Service Unavailable"
+
+
+@pytest.mark.proves("S1-27", "S1-08")
+async def test_an_end_is_told_signed_and_once(told: Told, receiver: Receiver) -> None:
+    made = await told.subscribe(f"{receiver.url}/ops?token=canary", events=["task_completed", "task_failed"])
+    assert made["target"] == f"{receiver.url}/…" and made["status"] == "active"
+    done = await told.stack.run("[[script:say text=fine]]", title="Count files")
+    failed = await told.stack.run("[[fault:auth times=always]]")
+    first, second = await receiver.got("/ops?token=canary", 2)
+    assert first.signed_by(made["secret"]) and second.signed_by(made["secret"])
+    assert first.headers["webhook-id"] != second.headers["webhook-id"]
+    assert (first.json["type"], second.json["type"]) == ("task_completed", "task_failed")
+    assert first.json["data"] == {
+        **{"task_id": done["task_id"], "conversation_id": done["task_id"], "title": "Count files", "agent": "tester"},
+        **{"status": "completed", "reason": "goal_reached", "partial": False, "error": None, "output": "fine"},
+    }
+    assert second.json["data"]["task_id"] == failed["task_id"] and second.json["data"]["error"]
+    found = await told.deliveries(made)
+    assert [one["id"] for one in found] == [first.headers["webhook-id"], second.headers["webhook-id"]]
+
+    async def delivered() -> bool:
+        return all((one["status"], one["attempts"]) == ("delivered", 1) for one in await told.deliveries(made))
+
+    await eventually(delivered, what="both are delivered")
+
+
+@pytest.mark.proves("S1-47")
+async def test_a_task_names_who_is_told(told: Told, receiver: Receiver) -> None:
+    named = await told.subscribe(f"{receiver.url}/named", every_task=False)
+    kind = await told.subscribe(f"{receiver.url}/kind", "push", every_task=False)
+    await told.stack.run("[[script:say text=quiet]]")
+    task_id = (await told.stack.run("[[script:say text=x]]", config={"notify": [named["name"], "push"]}))["task_id"]
+    assert [one.json["data"]["task_id"] for one in await receiver.got("/named")] == [task_id]
+    await receiver.got("/kind")
+    for subscription in (named, kind):
+        assert [one["task_id"] for one in await told.deliveries(subscription)] == [task_id]
+
+
+@pytest.mark.proves("S1-27")
+async def test_it_is_tried_again_with_the_same_id_and_body(told: Told, receiver: Receiver) -> None:
+    receiver.answers["/flaky"] = [DOWN, "302 Found\r\nLocation: http://127.0.0.1:1/", "204 No Content"]
+    made = await told.subscribe(f"{receiver.url}/flaky")
+    await told.stack.run("[[script:say text=x]]")
+    pending = await told.delivery(made, attempts=1)
+    assert (pending["status"], pending["last_error"]) == ("pending", "It answered 503.") and pending["next_at"]
+    assert (await told.record(made))["failing_since"]
+    await told.pass_time(told.workflow(pending), seconds=6)
+    assert (await told.delivery(made, attempts=2))["last_error"] == "It answered 302."
+    await told.pass_time(told.workflow(pending), seconds=31)
+    await told.delivery(made, status="delivered", attempts=3)
+    first, *rest = receiver.at("/flaky")
+    assert {(one.headers["webhook-id"], one.body) for one in rest} == {(first.headers["webhook-id"], first.body)}
+    assert all(one.signed_by(made["secret"]) for one in receiver.at("/flaky"))
+    assert (await told.record(made))["failing_since"] is None
+
+
+async def test_given_up_after_days_it_switches_the_subscription_off(told: Told, receiver: Receiver) -> None:
+    receiver.answers["/dead"] = [DOWN]
+    made = await told.subscribe(f"{receiver.url}/dead", events=["task_completed"])
+    other = await told.subscribe(f"{receiver.url}/other", events=["subscription_disabled"])
+    await told.stack.run("[[script:say text=x]]")
+    pending = await told.delivery(made, attempts=1)
+    handle = told.workflow(pending)
+    await told.pass_time(handle, hours=73)
+    failed = await told.delivery(made, status="failed")
+    assert 10 <= failed["attempts"] <= 16
+    history = await handle.fetch_history()
+    times = [event.event_time.ToDatetime() for event in history.events]
+    assert (times[-1] - times[0]).total_seconds() >= 72 * 3_600
+    record = await told.record(made)
+    assert (record["status"], record["last_error"]) == ("disabled", "It answered 503.")
+    [notice] = await receiver.got("/other")
+    assert notice.json["type"] == "subscription_disabled" and notice.json["data"]["name"] == made["name"]
+    assert len(await told.deliveries(other)) == 1
+    refused = await told.stack.http.post(f"/deliveries/{failed['id']}/resend")
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:errand:problem:subscription-disabled")
+    await told.stack.run("[[script:say text=y]]")
+    assert len(await told.deliveries(made)) == 1  # nothing new for one that is off
+    assert (await told.stack.http.post(f"/subscriptions/{made['id']}/enable")).json()["status"] == "active"
+    receiver.answers.clear()
+    assert (await told.stack.http.post(f"/deliveries/{failed['id']}/resend")).status_code == 202
+    await told.delivery(made, status="delivered")
+    assert len({request.headers["webhook-id"] for request in receiver.at("/dead")}) == 1
+
+
+async def test_an_address_that_is_gone_is_left_alone_at_once(told: Told, receiver: Receiver) -> None:
+    receiver.answers["/gone"] = ["410 Gone"]
+    made = await told.subscribe(f"{receiver.url}/gone")
+    await told.stack.run("[[script:say text=x]]")
+    await told.delivery(made, status="failed", attempts=1)
+    assert (await told.record(made))["status"] == "disabled"
+
+
+async def test_a_receiver_may_ask_for_patience_and_a_person_for_haste(told: Told, receiver: Receiver) -> None:
+    receiver.answers["/busy"] = [f"{DOWN}\r\nRetry-After: 7000", "204 No Content"]
+    made = await told.subscribe(f"{receiver.url}/busy")
+    await told.stack.run("[[script:say text=x]]")
+    pending = await told.delivery(made, attempts=1)
+    await told.pass_time(told.workflow(pending), seconds=6_000)
+    assert len(receiver.at("/busy")) == 1
+    assert (await told.stack.http.post(f"/deliveries/{pending['id']}/resend")).status_code == 202
+    await told.delivery(made, status="delivered", attempts=2)
+    assert (await told.stack.http.post(f"/deliveries/{pending['id']}/resend")).status_code == 202  # delivered ones too
+    await told.delivery(made, status="delivered", attempts=3)
+    assert len({one.headers["webhook-id"] for one in receiver.at("/busy")}) == 1
+
+
+async def test_two_secrets_sign_while_they_are_changed_over(told: Told, receiver: Receiver) -> None:
+    made = await told.subscribe(f"{receiver.url}/rotate", every_task=False)
+    rotated = await told.stack.http.post(f"/subscriptions/{made['id']}/rotate")
+    assert rotated.status_code == 200 and rotated.json()["secret"] != made["secret"]
+    await told.stack.http.post(f"/subscriptions/{made['id']}/test")
+    [both] = await receiver.got("/rotate")
+    assert both.signed_by(made["secret"]) and both.signed_by(rotated.json()["secret"])
+    assert both.json == {"type": "test", "timestamp": both.json["timestamp"], "data": {"name": made["name"]}}
+    await told.stack.pool.execute("UPDATE subscriptions SET old_until = now() WHERE id = $1", made["id"])
+    await told.stack.http.post(f"/subscriptions/{made['id']}/test")
+    _, one = await receiver.got("/rotate", 2)
+    assert one.signed_by(rotated.json()["secret"]) and not one.signed_by(made["secret"])
+
+
+@pytest.mark.proves("S1-27", "S1-13")
+async def test_a_question_is_told_reminded_of_and_escalated(told: Told, receiver: Receiver) -> None:
+    team = await told.subscribe(f"{receiver.url}/team", every_task=False)
+    boss = await told.subscribe(f"{receiver.url}/boss", every_task=False, events=["task_failed"])
+    hour = 3_600_000
+    config = {"ttl": 72 * hour, "input_timeout": 48 * hour, "notify": [team["name"]], "reminder_after": 2 * hour}
+    config |= {"escalate_after": 24 * hour, "escalate_to": boss["name"]}
+    task_id = await told.stack.submit(calls(ask("Which port?")), "asker", config=config)
+    [request] = await waiting(told.stack, task_id)
+    [asked] = await receiver.got("/team")
+    assert asked.json["data"]["request_id"] == request["id"]
+    session = told.stack.session(task_id)
+    await told.pass_time(session, hours=3)
+    _, again = await receiver.got("/team", 2)
+    assert (again.json["type"], again.json["data"]["question"]) == ("input_reminder", "Which port?")
+    assert not receiver.at("/boss")
+    await told.pass_time(session, hours=22)
+    [up] = await receiver.got("/boss")
+    assert (up.json["type"], up.json["data"]["to"]) == ("input_escalated", boss["name"])
+    assert (await answered(told.stack, task_id, "80"))["reason"] == "goal_reached"
+    await receiver.got("/team", 3)
+    kinds = [one["type"] for one in await told.stack.events(task_id) if one["type"].startswith("input_")]
+    assert kinds == ["input_required", "input_reminder", "input_escalated", "input_received"]
+
+
+@pytest.mark.proves("S1-26", "S1-27")
+async def test_routes_say_who_gets_which_escalation(told: Told, receiver: Receiver) -> None:
+    """Each kind to whom the task names for it, whatever that one subscribed to; what nobody answers likewise."""
+    names = {}
+    for name in ("desk", "safety", "chief"):
+        made = await told.subscribe(f"{receiver.url}/{name}", every_task=False, events=["task_failed"])
+        names[name] = made["name"]
+    hour = 3_600_000
+    config = {
+        "ttl": 72 * hour,
+        "max_steps": 2,
+        "routes": {"clarification": names["desk"], "tool_approval": names["safety"], "budget_low": names["chief"]},
+        "escalate_after": 24 * hour,
+        "escalate_to": {"tool_approval": names["chief"]},
+    }
+    rules = [{"permission": "bash", "action": "ask"}]
+    story = calls(ask("Which port?"), ("bash", {"command": "true"}))
+    task_id = await told.stack.submit(story, "asker", config=config, permissions=rules)
+    for place, kind in (("/desk", "clarification"), ("/safety", "tool_approval")):
+        [one] = await receiver.got(place)
+        assert (one.json["type"], one.json["data"]["kind"]) == ("input_required", kind)
+    await told.pass_time(told.stack.session(task_id), hours=25)
+    [up] = await receiver.got("/chief")
+    assert (up.json["type"], up.json["data"]["kind"]) == ("input_escalated", "tool_approval")
+    for request in await waiting(told.stack, task_id, 2):
+        yes = "80" if request["kind"] == "clarification" else {"approved": True}
+        assert (await answer(told.stack, task_id, request["id"], yes)).status_code == 202
+    await told.stack.wait(task_id)
+    _, low = await receiver.got("/chief", 2)
+    assert (low.json["type"], low.json["data"]["budget"]) == ("budget_low", "steps")
+    events = [one["to"] for one in await told.stack.events(task_id) if one["type"] == "input_escalated"]
+    assert events == [names["chief"]]
+    assert len(receiver.at("/desk")) == len(receiver.at("/safety")) == 1
+
+
+async def test_an_answered_question_is_not_reminded_of(told: Told, receiver: Receiver) -> None:
+    team = await told.subscribe(f"{receiver.url}/team", every_task=False)
+    config = {"notify": [team["name"]], "reminder_after": 2_000}
+    task_id = await told.stack.submit(calls(ask("A?")), "asker", config=config)
+    await answered(told.stack, task_id, "yes")
+    assert [one["event"] for one in await told.deliveries(team)] == ["input_required", "task_completed"]

@@ -1,0 +1,121 @@
+"""The audit log: who did what is chained in the transaction that did it, and nothing can be taken out unseen."""
+
+import asyncio
+import hashlib
+from typing import Any
+
+import pytest
+
+from domain.audit import AuditEntry, link
+from domain.ids import new_id
+from store import audit, keys
+from tests.support.stack import Stack, calls, steps
+from workflows.client import WorkflowClient
+
+WRITE = ("write_file", {"path": "a.txt", "content": "one\n"})
+
+
+async def entries(stack: Stack, path: str) -> list[dict[str, Any]]:
+    """Oldest first."""
+    answer = await stack.http.get(path, params={"limit": 1000})
+    assert answer.status_code == 200, answer.text
+    items: list[dict[str, Any]] = answer.json()["items"]
+    return items[::-1]
+
+
+def told(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(entry["actor"], entry["action"]) for entry in found]
+
+
+@pytest.mark.proves("S1-65")
+async def test_a_task_leaves_a_chain_of_who_did_what(recorded: Stack) -> None:
+    ask = [{"permission": "bash", "pattern": "*", "action": "ask"}]
+    script = steps([WRITE, ("read_file", {"path": "a.txt"})], [("bash", {"command": "true"})])
+    task_id = await recorded.submit(script, permissions=ask)
+    request = (await recorded.seen(task_id, "input_required"))["request_id"]
+    await recorded.http.post(f"/tasks/{task_id}/input", json={"response_to": request, "input": {"approved": True}})
+    await recorded.wait(task_id)
+    found = await entries(recorded, f"/tasks/{task_id}/audit")
+    agent = "agent tester"
+    assert told(found) == [
+        ("anonymous", "submit"),
+        *[(agent, "tool_begun"), (agent, "tool_ended")],
+        *[(agent, "ask"), ("anonymous", "answer")],
+        *[(agent, "tool_begun"), (agent, "tool_ended")],
+        (agent, "end"),
+    ]
+    assert found[-1]["subject"] == "completed goal_reached"
+    assert [entry["hash"] for entry in found[:-1]] == [entry["previous"] for entry in found[1:]]
+    assert all(link(AuditEntry(**entry)) == entry["hash"] for entry in found)  # ours is the database's
+    output = (await recorded.result(task_id))["output"]
+    assert found[-1]["digest"] == hashlib.sha256(output.encode()).hexdigest()
+    submitted = await recorded.pool.fetchval(
+        "SELECT s.spec || i.parts FROM sessions s JOIN inbox i ON i.id = s.inbox[1] WHERE s.id = $1", task_id
+    )
+    assert found[0]["digest"] == hashlib.sha256(submitted.encode()).hexdigest()
+
+
+@pytest.mark.proves("S1-65")
+async def test_what_was_denied_steered_and_cancelled_is_there(recorded: Stack) -> None:
+    slow = ("bash", {"command": "sleep 20"})
+    task_id = await recorded.submit(steps([("ask_user", {"question": "?"})]), "denied")
+    record = await recorded.wait(task_id)  # it may not ask: that ends it
+    assert record["reason"] == "needs_input"
+    refused = await recorded.run(calls(("bash", {"command": "true"})), "denied")
+    denials = await entries(recorded, f"/tasks/{refused['task_id']}/audit")
+    assert ("agent denied", "tool_denied") in told(denials)
+    task_id = await recorded.submit(calls(slow))
+    await recorded.seen(task_id, "tool_called")
+    assert (await recorded.http.post(f"/tasks/{task_id}/steer", json={"message": "hurry"})).status_code == 202
+    await recorded.cancel(task_id, reason="no longer needed")
+    await recorded.wait(task_id)
+    found = await entries(recorded, f"/tasks/{task_id}/audit")
+    assert [entry["action"] for entry in found] == ["submit", "tool_begun", "message", "stop", "tool_ended", "end"]
+    assert [entry["actor"] for entry in found if entry["action"] in ("message", "stop")] == ["anonymous"] * 2
+    late = await recorded.http.post(f"/tasks/{task_id}/steer", json={"message": "more"})
+    assert late.status_code == 404
+
+
+async def test_agents_and_keys_are_in_the_tenants_own_chain(recorded: Stack) -> None:
+    tenant = f"audited-{new_id()}"
+    key, secret = await keys.create(recorded.pool, tenant, "boss", list(keys.Right))
+    headers = {"Authorization": f"Bearer {secret}"}
+    definition = {"name": "mine", "description": "Mine.", "prompt": "Be mine.", "tools": []}
+    assert (await recorded.http.put("/agents/mine", json=definition, headers=headers)).is_success
+    await keys.revoke(recorded.pool, tenant, key.id)
+    found = (await audit.find(recorded.pool, tenant, chain="", limit=100))[::-1]
+    assert [(entry.actor, entry.action) for entry in found] == [
+        ("operator", "create_key"),
+        (key.id, "define_agent"),
+        ("operator", "revoke_key"),
+    ]
+    assert found[1].subject == "mine 1"
+    assert (await audit.verify(recorded.pool, tenant)).found is None
+
+
+async def test_only_whoever_supervises_reads_the_log_of_all(recorded: Stack) -> None:
+    _, reader = await keys.create(recorded.pool, "default", "reader", [keys.Right.READ])
+    for path in ("/audit", "/audit/verify"):
+        said = await recorded.http.get(path, headers={"Authorization": f"Bearer {reader}"})
+        assert said.status_code == 403, path
+    assert len((await recorded.http.get("/audit", params={"limit": 2})).json()["items"]) == 2
+
+
+@pytest.mark.parametrize("path", ["/audit/verify?heads=0", "/audit?conversation=0", "/input-requests?conversation=0"])
+async def test_a_misspelt_question_gets_no_answer(recorded: Stack, path: str) -> None:
+    said = await recorded.http.get(path)
+    assert said.status_code == 422 and said.json()["errors"][0]["in"] == "query"
+
+
+@pytest.mark.proves("S1-65")
+async def test_concurrent_writers_leave_whole_chains_that_are_sealed(recorded: Stack) -> None:
+    await asyncio.gather(*(recorded.run(calls(*[WRITE] * 3)) for _ in range(4)))
+    await WorkflowClient(recorded.client, "errand").sweep()
+    said = (await recorded.http.get("/audit/verify")).json()
+    assert said["intact"] and said["broken"] is None and said["chains"] > 4, said
+    unsealed = "SELECT count(*) FROM audit_heads WHERE seq > sealed AND chain <> '' AND tenant = 'default'"
+    assert await recorded.pool.fetchval(unsealed) == 0
+    again = (await recorded.http.get("/audit/verify", params={"head": said["head"]})).json()
+    assert again["intact"]
+    other = (await recorded.http.get("/audit/verify", params={"head": "0" * 64})).json()
+    assert not other["intact"] and "noted elsewhere" in other["broken"]["problem"]

@@ -1,0 +1,96 @@
+"""Results: typed where the agent has a schema, and saying what they were based on."""
+
+import hashlib
+import json
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from tests.behaviour.record.conftest import SCHEMA, agent
+from tests.support.stack import Stack, calls, of_type, steps
+
+READ = ("read_file", {"path": "notes.md"})
+
+
+def answers(*texts: str) -> str:
+    return f"[[script:answers json={json.dumps(texts)}]]"
+
+
+async def answering(stack: Stack, name: str, *texts: str) -> str:
+    """An agent whose model gives these answers, one after the other."""
+    definition = agent(name, output_schema=SCHEMA, prompt=answers(*texts))
+    said = await stack.http.put(f"/agents/{name}", json=definition)
+    assert said.is_success, said.text
+    return name
+
+
+@pytest.mark.proves("S1-43")
+async def test_an_answer_that_fits_is_json_in_the_result(recorded: Stack) -> None:
+    record = await recorded.run("Which?", await answering(recorded, "fitting", "It is five.", '{"port": 5}'))
+    assert (record["status"], record["usage"]["llm_calls"]) == ("completed", 2)
+    assert (await recorded.result(record["task_id"]))["output"] == {"port": 5}
+    asked = await recorded.asked(record["task_id"])
+    assert '"port"' in asked[0]["body"]["system"][0]["text"]
+    assert "Your answer is not JSON" in str(asked[1]["body"]["messages"][-1])
+
+
+async def test_an_answer_that_never_fits_fails_with_what_was_said(recorded: Stack) -> None:
+    record = await recorded.run("Which?", await answering(recorded, "misfitting", '{"port": "five"}'))
+    assert (record["status"], record["reason"], record["partial"]) == ("failed", "error", True)
+    assert record["error"]["type"] == "output_schema" and "at port" in record["error"]["message"]
+    assert record["usage"]["llm_calls"] == 3
+    assert (await recorded.result(record["task_id"]))["output"] == '{"port": "five"}'
+
+
+async def test_a_schema_that_cannot_be_used_is_refused(recorded: Stack) -> None:
+    broken = agent("broken", output_schema={"type": "no such type"})
+    said = await recorded.http.put("/agents/broken", json=broken)
+    assert said.status_code == 422 and said.json()["errors"][0]["pointer"].startswith("/output_schema")
+
+
+@pytest.mark.proves("S1-70")
+async def test_a_result_says_what_it_was_based_on_and_when(recorded: Stack) -> None:
+    content = b"The parser reads one line at a time.\n"
+    uploaded = (await recorded.http.post("/files", params={"name": "notes.md"}, content=content)).json()
+    script = steps([READ], [("write_file", {"path": "notes.md", "content": "changed"})], [READ])
+    record = await recorded.run(script, context={"files": [uploaded["file_id"]]})
+    result = await recorded.result(record["task_id"])
+    based_on = result["based_on"]
+    assert (based_on["agent"], based_on["agent_version"]) == ("tester", record["agent_version"])
+    assert based_on["models"] == record["models"][:1]
+    hashes = [hashlib.sha256(content).hexdigest(), hashlib.sha256(b"changed").hexdigest()]
+    assert _of(based_on, "context_file") == [("notes.md", hashes[0])]
+    assert _of(based_on, "file") == [("notes.md", hashes[0]), ("notes.md", hashes[1])]  # it was changed in between
+    [(message, digest)] = _of(based_on, "message")
+    parts = await recorded.pool.fetchval("SELECT parts FROM inbox WHERE id = $1", message)
+    assert digest == hashlib.sha256(parts.encode()).hexdigest()
+    times = [datetime.fromisoformat(source["at"]) for source in based_on["sources"] if source["kind"] == "file"]
+    assert datetime.fromisoformat(record["created_at"]) < times[0] < times[1]
+
+
+def _of(based_on: dict[str, Any], kind: str) -> list[tuple[str, str]]:
+    return [(source["name"], source["sha256"]) for source in based_on["sources"] if source["kind"] == kind]
+
+
+@pytest.mark.proves("S1-70")
+async def test_a_continuation_names_the_session_it_went_on_from(recorded: Stack) -> None:
+    first = await recorded.run(calls(("list_files", {"path": "."})))
+    second = await recorded.run("And?", context={"history_session": first["task_id"]})
+    sources = (await recorded.result(second["task_id"]))["based_on"]["sources"]
+    assert [source["name"] for source in sources if source["kind"] == "session"] == [first["task_id"]]
+
+
+@pytest.mark.proves("S1-81", "S1-82", "S1-83")
+async def test_the_trace_says_why_what_was_thought_and_what_it_cost(recorded: Stack) -> None:
+    thinker = agent("thinker", thinking_tokens=2048, prompt='[[script:think thought="Weigh it." text="Because."]]')
+    assert (await recorded.http.put("/agents/thinker", json=thinker)).is_success
+    record = await recorded.run("Why?", "thinker")
+    log = (await recorded.result(record["task_id"]))["audit_log"]
+    assert [event["text"] for event in of_type(log, "thinking", "message")] == ["Weigh it.", "Because."]
+    [used] = of_type(log, "usage_updated")
+    assert used["step"] == 1 and used["call"]["output_tokens"] > 0 and "cost_usd" in used["call"]
+    began, ended = of_type(log, "step_started"), of_type(log, "step_completed")
+    assert began[0]["at"] < ended[0]["at"]  # the wall clock of a step
+    system = (await recorded.asked(record["task_id"]))[0]["body"]["system"][0]["text"]
+    assert "Before you call tools, say in a sentence why these." in system

@@ -1,0 +1,80 @@
+"""The audit log in the hands of somebody who has the database: refused, and if not, then noticed and named."""
+
+import asyncpg
+import pytest
+
+from domain.ids import new_id
+from store import audit
+from store.database import Pool
+from tests.behaviour.store.conftest import Accept
+
+
+async def test_the_database_refuses_to_change_the_log(pool: Pool, accept: Accept) -> None:
+    await accept()
+    for statement in ("UPDATE audit SET actor = 'nobody'", "DELETE FROM audit", "TRUNCATE audit"):
+        with pytest.raises(asyncpg.RaiseError, match="append-only"):
+            await pool.execute(statement)
+
+
+WITH_HEAD = "WITH h AS (DELETE FROM audit_heads WHERE chain = $1) DELETE FROM audit WHERE chain = $1"
+
+
+@pytest.mark.parametrize(
+    ("statement", "seq", "said"),
+    [
+        ("UPDATE audit SET actor = 'somebody else' WHERE chain = $1 AND seq = 2", 2, "it was changed"),
+        ("UPDATE audit SET at = at + interval '1 microsecond' WHERE chain = $1 AND seq = 1", 1, "it was changed"),
+        ("DELETE FROM audit WHERE chain = $1 AND seq = 2", 2, "it is missing"),
+        ("DELETE FROM audit WHERE chain = $1 AND seq = 3", 3, "it is missing"),
+        ("DELETE FROM audit WHERE chain = $1", 1, "it is missing"),
+        (WITH_HEAD, 1, "it is missing, and it was sealed"),
+    ],
+)
+@pytest.mark.proves("S1-65")
+async def test_whatever_is_changed_or_taken_out_is_named(
+    pool: Pool, accept: Accept, statement: str, seq: int, said: str
+) -> None:
+    tenant = new_id()
+    sessions = [await accept(tenant) for _ in range(2)]
+    for number in (2, 3):
+        for ref in sessions:
+            await audit.append(pool, tenant, ref.conversation_id, "ann", "act", subject=str(number), inputs="words")
+    assert await audit.seal(pool) >= 2
+    whole = await audit.verify(pool, tenant)
+    assert (whole.found, whole.chains, whole.entries) == (None, 3, 7)
+    chain = sessions[0].conversation_id
+    await pool.execute("ALTER TABLE audit DISABLE TRIGGER USER")
+    try:
+        await pool.execute(statement, chain)
+    finally:
+        await pool.execute("ALTER TABLE audit ENABLE TRIGGER USER")
+    found = (await audit.verify(pool, tenant)).found
+    assert found is not None and (found.chain, found.seq, found.problem) == (chain, seq, said)
+
+
+async def test_many_pages_are_one_chain(pool: Pool, accept: Accept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "BATCH", 2)
+    tenant = new_id()
+    for _ in range(3):
+        ref = await accept(tenant)
+        for number in range(3):
+            await audit.append(pool, tenant, ref.conversation_id, "ann", "act", subject=str(number))
+    verdict = await audit.verify(pool, tenant)
+    assert (verdict.found, verdict.chains, verdict.entries) == (None, 3, 12)
+
+
+@pytest.mark.proves("S1-65")
+async def test_what_concerns_everybody_is_verified_for_every_tenant(pool: Pool, accept: Accept) -> None:
+    tenant = new_id()
+    await accept(tenant)
+    await audit.append(pool, audit.EVERYBODY, "", "operator", "define_agent", subject="shipped 1")
+    assert (await audit.verify(pool, tenant)).found is None
+    last = "tenant = '*' AND seq = (SELECT max(seq) FROM audit WHERE tenant = '*')"
+    await pool.execute("ALTER TABLE audit DISABLE TRIGGER USER")
+    try:
+        await pool.execute(f"UPDATE audit SET subject = 'shipped 2' WHERE {last}")
+        found = (await audit.verify(pool, tenant)).found
+        await pool.execute(f"UPDATE audit SET subject = 'shipped 1' WHERE {last}")
+    finally:
+        await pool.execute("ALTER TABLE audit ENABLE TRIGGER USER")
+    assert found is not None and (found.chain, found.problem) == (audit.EVERYBODY, "it was changed")

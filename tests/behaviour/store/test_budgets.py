@@ -1,0 +1,68 @@
+"""Budgets of trees: reserved under a lock, settled once, given back at the end."""
+
+import asyncio
+import json
+
+import pytest
+
+from domain.limits.budget import Wish
+from domain.sessions.session import Reason, SessionRef
+from store import budgets, endings, messages
+from store.database import Pool
+from tests.behaviour.store.conftest import Accept
+from tests.behaviour.store.test_messages import step
+from tests.behaviour.store.test_sessions import ending
+
+WISH = Wish(input_tokens=1_000, output_tokens=2_000)
+
+
+async def budgeted(pool: Pool, ref: SessionRef, **limits: float) -> None:
+    tree = json.dumps({"low_percent": 20, **limits})
+    await pool.fetchval("SELECT enter_budget($1, $2, $3::jsonb)", ref.tenant, ref.conversation_id, tree)
+
+
+async def held(pool: Pool, ref: SessionRef) -> tuple[int, int]:
+    found = await budgets.held(pool, ref.tenant, ref.conversation_id)
+    return found.calls, found.tokens
+
+
+@pytest.mark.proves("S1-63")
+async def test_calls_side_by_side_share_what_there_is(pool: Pool, accept: Accept) -> None:
+    ref = await accept()
+    await budgeted(pool, ref, max_tokens=10_000)
+    grants = await asyncio.gather(*(budgets.reserve(pool, ref, f"line {number}", WISH) for number in range(20)))
+    assert sum(grant.given for grant in grants) == 3
+    assert sum(grant.wait for grant in grants) == 17
+    assert await held(pool, ref) == (3, 9_000)
+
+
+async def test_an_attempt_replaces_the_one_before_and_a_commit_settles_once(pool: Pool, accept: Accept) -> None:
+    ref = await accept()
+    await budgeted(pool, ref, max_tokens=10_000)
+    for _ in range(3):
+        assert (await budgets.reserve(pool, ref, "main", WISH)).given
+    assert await held(pool, ref) == (1, 3_000)
+    commit = step(ref, f"{ref.session_id}/1", 2, "done") | {"line": "main", "used": {"tokens": 8_500, "steps": 1}}
+    await asyncio.gather(*(messages.commit_step(pool, commit) for _ in range(4)))
+    tree = await budgets.get(pool, ref.tenant, ref.conversation_id)
+    assert tree is not None and (tree.tokens, tree.steps) == (8_500, 1)
+    assert await held(pool, ref) == (0, 0)
+    told = await pool.fetch("SELECT data FROM events WHERE session_id = $1 AND type = 'budget_low'", ref.session_id)
+    assert [json.loads(row["data"]) for row in told] == [
+        {"scope": "tree", "budget": "tokens", "limit": 10_000, "left": 1_500}
+    ]
+    assert (await budgets.reserve(pool, ref, "main", WISH)).output_tokens == 500  # what is left, and no more
+
+
+async def test_the_end_of_a_session_gives_back_what_it_held(pool: Pool, accept: Accept) -> None:
+    ref = await accept()
+    await budgeted(pool, ref, max_tokens=10_000)
+    await budgets.reserve(pool, ref, "main/1.0", WISH)
+    await endings.finish(pool, ending(ref, Reason.ERROR))
+    assert await held(pool, ref) == (0, 0)
+
+
+async def test_without_a_budget_nothing_is_kept(pool: Pool, accept: Accept) -> None:
+    ref = await accept()
+    assert (await budgets.reserve(pool, ref, "main", WISH)).output_tokens == WISH.output_tokens
+    assert await held(pool, ref) == (0, 0) and await budgets.get(pool, ref.tenant, ref.conversation_id) is None

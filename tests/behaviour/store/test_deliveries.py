@@ -1,0 +1,128 @@
+"""The outbox and the feed: written with their events or not at all, numbered without gaps, attempts counted once."""
+
+import asyncio
+from typing import Any
+
+from domain.events.events import MailboxUpdated, TaskCompleted
+from domain.ids import is_id, new_id
+from domain.notification import Delivery, DeliveryStatus, NotificationSubject
+from domain.sessions.session import Reason, SessionRef, Status, Usage
+from store import deliveries, events, notices, subscriptions
+from store.database import Pool
+from tests.behaviour.store.conftest import Accept
+
+DONE = TaskCompleted(
+    status=Status.COMPLETED, reason=Reason.GOAL_REACHED, partial=False, usage=Usage(), output="x" * 9_999
+)
+
+
+async def subscribed(pool: Pool) -> str:
+    wish = {
+        "name": new_id(),
+        "channel": "webhook",
+        "target": "x",
+        "events": list(NotificationSubject),
+        "every_task": True,
+    }
+    made = await subscriptions.create(pool, "default", wish, "whsec_", "")
+    assert made is not None
+    return made.id
+
+
+async def found(pool: Pool, subscription_id: str) -> list[Delivery]:
+    filters = {"status": None, "session_id": None, "before_id": None, "limit": 100}
+    return await deliveries.find(pool, "default", subscription_id=subscription_id, **filters)  # type: ignore[arg-type]
+
+
+async def tried(pool: Pool, one: Delivery, attempt: str, status: str, **more: Any) -> DeliveryStatus:
+    return await deliveries.record(
+        pool, {"tenant": "default", "id": one.id, "try": attempt, "status": status, "error": "Oh.", **more}
+    )
+
+
+async def test_an_event_and_its_delivery_are_written_together_and_once(pool: Pool, accept: Accept) -> None:
+    mine = await subscribed(pool)
+    ref = await accept()
+    head = (await notices.ends(pool, "default"))[1]
+    for _ in range(2):  # the second is late: the session's log is closed
+        await events.append(pool, new_id(), [events.to_row(ref, DONE)])
+    [one] = await found(pool, mine)
+    assert is_id(one.id) and (one.event, one.session_id) == ("task_completed", ref.session_id)
+    job = await deliveries.load(pool, "default", one.id)
+    assert job is not None and 2_000 < len(job.body) < 3_000
+    [told] = await notices.after(pool, "default", head, 10, None)
+    assert (told.type, told.session_id) == ("task_completed", ref.session_id) and "output" not in told.data
+
+
+async def test_the_feed_has_no_gap_whoever_writes(pool: Pool, accept: Accept) -> None:
+    refs = [await accept() for _ in range(4)]
+    head = (await notices.ends(pool, "default"))[1]
+    read: list[int] = []
+
+    async def write(writer: int) -> None:
+        for number in range(15):
+            mixed: list[SessionRef] = [refs[(writer + number + place) % 4] for place in range(3)]
+            await events.append(pool, new_id(), [events.to_row(ref, MailboxUpdated()) for ref in mixed])
+
+    async def follow() -> None:
+        while len(read) < 8 * 15 * 3:
+            read.extend(
+                one.number for one in await notices.after(pool, "default", read[-1] if read else head, 50, None)
+            )
+            await asyncio.sleep(0)
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(follow(), *(write(writer) for writer in range(8)))
+    assert read == list(range(head + 1, head + 1 + 8 * 15 * 3))
+
+
+async def test_what_is_on_its_way_to_a_subscription_ends_with_it(pool: Pool, accept: Accept) -> None:
+    mine, other = await subscribed(pool), await subscribed(pool)
+    ref = await accept()
+    await events.append(pool, "", [events.to_row(ref, DONE)])
+    await subscriptions.remove(pool, "default", mine, "")
+    [one] = await found(pool, mine)
+    assert (one.status, one.last_error, one.next_at) == (DeliveryStatus.FAILED, "The subscription was removed.", None)
+    assert [one.status for one in await found(pool, other)] == [DeliveryStatus.PENDING]
+
+
+async def test_what_is_on_its_way_keeps_no_words_longer_than_its_task(pool: Pool, accept: Accept) -> None:
+    mine = await subscribed(pool)
+    ref = await accept()
+    await events.append(pool, "", [events.to_row(ref, DONE)])
+    await pool.execute(
+        "UPDATE sessions SET status = 'completed', live = false, keep_until = now() - interval '1 s' WHERE id = $1",
+        ref.session_id,
+    )
+    assert await pool.fetchval("SELECT remove_content('default', $1)", ref.conversation_id)
+    [one] = await found(pool, mine)
+    assert one.status is DeliveryStatus.FAILED and "content was removed" in (one.last_error or "")
+    assert await pool.fetchval("SELECT body FROM deliveries WHERE id = $1", one.id) == ""
+    assert await deliveries.again(pool, "default", one.id) is None
+
+
+async def test_an_attempt_told_twice_counts_once_and_what_stands_stays(pool: Pool, accept: Accept) -> None:
+    mine = await subscribed(pool)
+    await events.append(pool, new_id(), [events.to_row(await accept(), DONE)])
+    [one] = await found(pool, mine)
+    for _ in range(2):
+        assert await tried(pool, one, "run/1", "pending", pause=5) is DeliveryStatus.PENDING
+    assert (await found(pool, mine))[0].attempts == 1
+    assert await tried(pool, one, "run/2", "delivered") is DeliveryStatus.DELIVERED
+    assert await tried(pool, one, "run/3", "failed") is DeliveryStatus.DELIVERED
+    assert (await found(pool, mine))[0].attempts == 2
+
+
+async def test_one_failure_among_deliveries_that_arrive_switches_nothing_off(pool: Pool, accept: Accept) -> None:
+    mine = await subscribed(pool)
+    for _ in range(2):
+        await events.append(pool, new_id(), [events.to_row(await accept(), DONE)])
+    second, first = await found(pool, mine)
+    await tried(pool, second, "run/1", "delivered")
+    await tried(pool, first, "run/1", "failed")
+    now = await subscriptions.get(pool, "default", mine)
+    assert now is not None and (now.status, now.last_error) == ("active", "Oh.")
+    await events.append(pool, new_id(), [events.to_row(await accept(), DONE)])
+    await tried(pool, (await found(pool, mine))[0], "run/1", "failed")
+    now = await subscriptions.get(pool, "default", mine)
+    assert now is not None and now.status == "disabled"

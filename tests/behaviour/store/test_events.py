@@ -1,0 +1,71 @@
+"""The event log: numbers without gaps whoever writes, a repeat is recognised, nothing follows the end."""
+
+import asyncio
+
+import pytest
+
+from domain.events.events import Progress, TaskCompleted
+from domain.ids import new_id
+from domain.sessions.session import Reason, SessionRef, Status, Usage
+from store import events
+from store.database import Pool
+from tests.behaviour.store.conftest import Accept
+
+
+async def numbers(pool: Pool, ref: SessionRef) -> list[int]:
+    return [event.seq for event in await events.of_session(pool, ref.tenant, ref.session_id, 0, 10_000)]
+
+
+@pytest.mark.proves("S1-22")
+async def test_concurrent_writers_leave_no_gap(pool: Pool, accept: Accept) -> None:
+    refs = [await accept() for _ in range(3)]
+
+    async def write(writer: int) -> None:
+        for number in range(20):
+            mixed = [refs[(writer + number + place) % 3] for place in range(4)]
+            rows = [events.to_row(ref, Progress(message=f"{writer}.{number}")) for ref in mixed]
+            await events.append(pool, new_id(), rows)
+
+    await asyncio.gather(*(write(writer) for writer in range(8)))
+    counts = [await numbers(pool, ref) for ref in refs]
+    assert sum(map(len, counts)) == 8 * 20 * 4
+    for ref, found in zip(refs, counts, strict=True):
+        assert found == list(range(1, len(found) + 1))
+        assert await events.head_of_session(pool, ref.tenant, ref.session_id) == (len(found), False)
+
+
+async def test_a_batch_sent_again_is_written_once(pool: Pool, accept: Accept) -> None:
+    ref, batch = await accept(), new_id()
+    rows = [events.to_row(ref, Progress(message=str(number))) for number in range(3)]
+    await events.append(pool, batch, rows)
+    await events.append(pool, batch, rows, again=True)
+    assert await numbers(pool, ref) == [1, 2, 3]
+
+
+async def test_every_session_of_a_batch_is_woken(pool: Pool, accept: Accept) -> None:
+    refs = [await accept() for _ in range(3)]
+    woken: set[str] = set()
+
+    def hear(_connection: object, _pid: int, _channel: str, payload: object) -> None:
+        woken.add(str(payload).split("/")[2])
+
+    async with pool.acquire() as connection:
+        await connection.add_listener(events.CHANNEL, hear)
+        await events.append(pool, new_id(), [events.to_row(ref, Progress(message="news")) for ref in refs])
+        for _ in range(100):
+            if len(woken) == 3:
+                break
+            await asyncio.sleep(0.02)
+        await connection.remove_listener(events.CHANNEL, hear)
+    assert woken == {ref.session_id for ref in refs}
+
+
+@pytest.mark.proves("F-14")
+async def test_nothing_follows_the_terminal_event(pool: Pool, accept: Accept) -> None:
+    ref, other = await accept(), await accept()
+    end = TaskCompleted(status=Status.COMPLETED, reason=Reason.GOAL_REACHED, partial=False, usage=Usage())
+    late = Progress(message="late")
+    await events.append(pool, "", [events.to_row(ref, end)])
+    await events.append(pool, "", [events.to_row(ref, late), events.to_row(other, late), events.to_row(ref, end)])
+    assert [event.type for event in await events.of_session(pool, "default", ref.session_id, 0)] == ["task_completed"]
+    assert await numbers(pool, other) == [1]

@@ -1,0 +1,143 @@
+"""Transactions that meet on the same rows wait for each other in one order: none of them ends as a deadlock."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from domain.events.events import MessageReceived
+from domain.events.input_requests import InputExpired, InputReceived
+from domain.ids import new_id
+from domain.sessions.input_request import Kind, RequestStatus
+from domain.sessions.session import Reason, SessionRef
+from store import accepting, deliveries, endings, input_requests, mailbox, messages, subscriptions
+from store.accepting import Accepted
+from store.database import Pool
+from store.events import to_row
+from tests.behaviour.store.conftest import Accept, new_session
+from tests.behaviour.store.test_deliveries import DONE, found, subscribed
+from tests.behaviour.store.test_messages import step
+from tests.behaviour.store.test_sessions import cancel, ending
+from tests.support.stack import eventually
+
+
+class Held:
+    """Rows that somebody holds; what needs them begins in a known order."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self.begun: list[asyncio.Task[Any]] = []
+
+    async def begin(self, deed: Coroutine[Any, Any, Any]) -> None:
+        """Until it waits for a lock."""
+        self.begun.append(asyncio.create_task(deed))
+
+        async def waits() -> bool:
+            waiting = await self._pool.fetchval(
+                """SELECT count(*) FROM pg_stat_activity
+                    WHERE datname = current_database() AND wait_event_type = 'Lock'"""
+            )
+            return bool(waiting >= len(self.begun))
+
+        await eventually(waits, seconds=10, pause=0.02, what="it waits")
+
+
+@asynccontextmanager
+async def held(pool: Pool, table: str, where: str) -> AsyncIterator[Held]:
+    async with pool.acquire() as connection, connection.transaction():
+        assert await connection.fetch(f"SELECT 1 FROM {table} WHERE {where} FOR UPDATE")
+        others = Held(pool)
+        yield others
+    await asyncio.gather(*others.begun, return_exceptions=True)
+
+
+async def opened(pool: Pool, ref: SessionRef) -> str:
+    request = {"id": new_id(), "session_id": ref.session_id, "conversation_id": ref.conversation_id}
+    more = {"kind": Kind.CLARIFICATION, "question": "?", "details": "{}", "deadline": "2100-01-01T00:00:00Z"}
+    row = {**request, **more, "on_expiry": "deny"}
+    await input_requests.open_request(pool, {"tenant": ref.tenant, "request": row, "events": []})
+    return request["id"]
+
+
+def answer(ref: SessionRef, request_id: str) -> dict[str, Any]:
+    told = InputReceived(request_id=request_id, kind=Kind.CLARIFICATION, by="x")
+    said = {"answer": json.dumps("yes"), "by": "x", "events": [to_row(ref, told)]}
+    return {"tenant": ref.tenant, "id": request_id, "session_id": ref.session_id, **said}
+
+
+async def test_a_message_that_comes_while_a_session_ends(pool: Pool, accept: Accept) -> None:
+    first, second = new_session(), new_session()
+    second = {**second, "conversation_id": first["id"], "thread_id": first["id"]}
+    tree = {"max_sessions": 9, "low_percent": 1}
+    await accepting.accept(pool, "default", first, [], [], tree=tree)
+    ref = SessionRef(tenant="default", session_id=first["id"], conversation_id=first["id"])
+    async with held(pool, "budgets", f"conversation_id = '{ref.conversation_id}'") as others:
+        await others.begin(accepting.accept(pool, "default", second, [], []))  # it has the conversation
+        await others.begin(endings.finish(pool, ending(ref, Reason.GOAL_REACHED)))
+    accepted, ended = [task.result() for task in others.begun]
+    assert accepted == Accepted(busy=ref.session_id) and ended["status"] == "completed"
+    assert await accepting.accept(pool, "default", second, [], []) == Accepted()
+
+
+async def test_a_request_that_expires_while_its_session_is_cancelled(pool: Pool, accept: Accept) -> None:
+    ref = await accept()
+    request_id = await opened(pool, ref)
+    expired = [to_row(ref, InputExpired(request_id=request_id, kind=Kind.CLARIFICATION))]
+    settle = {"tenant": ref.tenant, "id": request_id, "expired": expired}
+    async with held(pool, "audit_heads", f"chain = '{ref.conversation_id}'") as others:
+        await others.begin(input_requests.settle(pool, settle))
+        await others.begin(cancel(pool, ref))
+    settled, cancelled = [task.result() for task in others.begun]
+    assert settled.status is RequestStatus.EXPIRED and cancelled
+
+
+async def test_answers_given_together_and_one_by_one(pool: Pool, accept: Accept) -> None:
+    ref = await accept()
+    one, two = await opened(pool, ref), await opened(pool, ref)
+    async with held(pool, "audit_heads", f"chain = '{ref.conversation_id}'") as others:
+        await others.begin(input_requests.answer_all(pool, ref.tenant, [answer(ref, one), answer(ref, two)], []))
+        await others.begin(input_requests.answer(pool, answer(ref, two)))
+    assert [task.result() for task in others.begun] == [None, {"status": "answered"}]
+
+
+async def test_an_outcome_that_is_read_in_two_ways(pool: Pool, accept: Accept) -> None:
+    ref = await accept()
+    child = {**new_session(ref.conversation_id), "spawned_by": ref.session_id, "delivery": "wake"}
+    child["thread_id"] = child["id"]
+    assert await accepting.accept(pool, ref.tenant, child, [], [], spawns=True) == Accepted()
+    mail = new_id()
+    ended = ending(ref.model_copy(update={"session_id": child["id"]}), Reason.GOAL_REACHED)
+    await endings.finish(pool, {**ended, "message_id": mail})
+    async with held(pool, "inbox", f"id = '{mail}'") as others:
+        await others.begin(messages.commit_step(pool, {**step(ref, new_id(), 2, "x"), "take": [mail]}))
+        await others.begin(mailbox.deliver(pool, ref.tenant, [mail], ref.session_id))
+    for task in others.begun:
+        task.result()
+
+
+async def test_a_call_that_is_repeated_beside_another_of_its_session(pool: Pool, accept: Accept) -> None:
+    ref = await accept()
+    await messages.commit_step(pool, step(ref, new_id(), 5, "x"))
+    told = [to_row(ref, MessageReceived(kind="user", author="x", preview="x"))]
+    await messages.note_retry(pool, {"tenant": ref.tenant, "session_id": ref.session_id, "retry": "{}", "events": []})
+    begun = {"tenant": ref.tenant, "session_id": ref.session_id, "idem": new_id(), "version": 1, "step": 1}
+    repeated = {**begun, "attempt": 2, "take": [], "events": told, "again": []}
+    async with held(pool, "sessions", f"id = '{ref.session_id}'") as others:
+        await others.begin(messages.commit_step(pool, step(ref, new_id(), 7, "y")))
+        await others.begin(messages.begin_step(pool, repeated))
+    for task in others.begun:
+        task.result()
+
+
+async def test_a_subscription_that_is_removed_while_it_is_told(pool: Pool, accept: Accept) -> None:
+    mine = await subscribed(pool)
+    ref = await accept()
+    await endings.finish(pool, {**ending(ref, Reason.GOAL_REACHED), "events": [to_row(ref, DONE)]})
+    [one] = await found(pool, mine)
+    tried = {"tenant": "default", "id": one.id, "try": "1", "status": "delivered"}
+    async with held(pool, "subscriptions", f"id = '{mine}'") as others:
+        await others.begin(subscriptions.remove(pool, "default", mine, ""))
+        await others.begin(deliveries.record(pool, tried))
+    removed, status = [task.result() for task in others.begun]
+    assert removed and status == "failed"

@@ -1,0 +1,29 @@
+"""Every change of a subscription stands in the audit log, with whoever made it."""
+
+import pytest
+
+from domain.audit import TENANT
+from domain.ids import new_id
+from store import audit, subscriptions
+from tests.support.stack import Stack
+
+
+@pytest.mark.proves("S1-65")
+async def test_changes_are_on_record(stack: Stack) -> None:
+    tenant = f"t{new_id()}"
+    wish = {"name": "ops", "channel": "webhook", "target": "https://x.example/token", "events": [], "every_task": True}
+    made = await subscriptions.create(stack.pool, tenant, wish, "whsec_one", "key/a")
+    assert made is not None
+    assert await subscriptions.create(stack.pool, tenant, wish, "whsec_two", "key/a") is None  # changed nothing
+    assert await subscriptions.rotate(stack.pool, tenant, made.id, "whsec_three", "key/b")
+    assert await subscriptions.enable(stack.pool, tenant, made.id, "key/b")
+    assert await subscriptions.remove(stack.pool, tenant, made.id, "key/c")
+    assert not await subscriptions.remove(stack.pool, tenant, made.id, "key/c")
+    listed = await audit.find(stack.pool, tenant, chain=TENANT, limit=20)
+    assert [(one.action, one.actor, one.subject) for one in listed] == [
+        ("unsubscribe", "key/c", "ops"),
+        ("enable_subscription", "key/b", "ops"),
+        ("rotate_secret", "key/b", "ops"),
+        ("subscribe", "key/a", "ops"),
+    ]
+    assert "token" not in str(listed) and "whsec" not in str(listed)

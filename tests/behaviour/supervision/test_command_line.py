@@ -1,0 +1,134 @@
+"""What waits, answered from the command line."""
+
+import asyncio
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.main import errand
+from tests.behaviour.supervision.people import agent, ask, bash, output, plan, waiting
+from tests.support.stack import Stack, calls, steps
+
+
+async def cli(stack: Stack, *args: str, input: str | None = None) -> Result:
+    env = {"ERRAND_URL": stack.url, "ERRAND_API_KEY": "", "ERRAND_DATA_DIR": str(stack.root)}
+    return await asyncio.to_thread(
+        lambda: CliRunner().invoke(errand, list(args), input=input, env=env, prog_name="./errand")
+    )
+
+
+@pytest.mark.proves("S1-42")
+async def test_the_inbox_shows_all_that_is_needed_and_takes_answers(people: Stack) -> None:
+    options = ["the left one", "the right one"]
+    task_id = await people.submit(calls(ask("Which?", options=options), bash("touch a"), bash("touch b")), "careful")
+    await waiting(people, task_id, 3)
+    mine = ("inbox", "--conversation", task_id)
+    listed = await cli(people, *mine)
+    for words in ("Which?", "1) the left one", "command: touch a", "so far: ", "(then: cancel)", "./errand answer "):
+        assert words in listed.stdout
+    assert len(json.loads((await cli(people, *mine, "--json")).stdout)["items"]) == 3
+    kinds = [one["kind"] for one in json.loads((await cli(people, *mine, "--json")).stdout)["items"]]
+    typed = {"clarification": "2\n", "tool_approval": "n\ntoo late\n"}
+    done = await cli(people, *mine, "--answer", input="".join(typed[kind] for kind in kinds))
+    assert done.exit_code == 0, done.output
+    await people.wait(task_id)
+    said = await output(people, task_id)
+    assert "the right one" in said and said.count("too late") == 2
+    assert "nothing waits" in (await cli(people, *mine)).stderr
+
+
+@pytest.mark.proves("S1-42")
+async def test_a_change_of_a_file_is_shown_as_a_diff(people: Stack) -> None:
+    """Against the file as it is: of a whole new text, of an edit, of a new file, and of what cannot be compared."""
+    story = steps(
+        [
+            ("bash", {"command": "seq 1 9 > a.txt; printf 'one\ntwo\n' > b.txt; printf '\\377\\376' > c.bin"}),
+        ],
+        [
+            ("write_file", {"path": "./a.txt", "content": "".join(f"{n}\n" for n in (1, 2, 3, 4, "five", 6, 7, 8, 9))}),
+            ("edit_file", {"path": "b.txt", "old": "two", "new": "three"}),
+            ("edit_file", {"path": "b.txt", "old": "four", "new": "five"}),
+            ("write_file", {"path": "new/d.txt", "content": "fresh\n"}),
+            ("write_file", {"path": "c.bin", "content": "text"}),
+        ],
+    )
+    rules = [{"permission": "*_file", "action": "ask"}]
+    task_id = await people.submit(story, "asker", permissions=rules)
+    requests = await waiting(people, task_id, 5)
+    listed = {(one["details"]["arguments"]["path"], one["details"].get("diff")): one["details"] for one in requests}
+    assert ("./a.txt", "--- a/a.txt\n+++ b/a.txt\n@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8") in listed
+    assert ("b.txt", "--- a/b.txt\n+++ b/b.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+three") in listed
+    assert ("new/d.txt", "--- /dev/null\n+++ b/new/d.txt\n@@ -0,0 +1 @@\n+fresh") in listed
+    assert "would fail" in listed["b.txt", None]["note"] and "not text" in listed["c.bin", None]["note"]
+    shown = (await cli(people, "inbox", "--conversation", task_id)).stdout
+    assert "  path: ./a.txt\n  --- a/a.txt\n" in shown and "  -5\n  +five\n" in shown and "content: 1" not in shown
+    assert 'asked because of the rule: ask *_file "*"' in shown
+    new = next(one for one in requests if one["details"]["arguments"]["path"] == "new/d.txt")
+    approved = await cli(people, "approve", task_id, new["id"])
+    assert approved.exit_code == 0 and "  +fresh\n" in approved.stdout and "so far: " in approved.stdout
+    await people.cancel(task_id)
+
+
+async def test_answer_and_approve(people: Stack) -> None:
+    task_id = await people.submit(
+        steps([ask("Port?", answer_schema={"type": "integer"})], [plan("burn"), bash("touch a")]),
+        "careful",
+        config={"approval_required": True},
+    )
+    [request] = await waiting(people, task_id)
+    wrong = await cli(people, "answer", task_id, request["id"], "eighty")
+    assert wrong.exit_code != 0 and "/input" in wrong.stderr
+    none = await cli(people, "approve", task_id)
+    assert none.exit_code == 2 and "no approval waits" in none.stderr
+    assert 'answer:  {"type": "integer"}' in (await cli(people, "inbox", "--conversation", task_id)).stdout
+    assert (await cli(people, "answer", task_id, request["id"], "80")).exit_code == 0
+    for _ in range(100):
+        [second] = await waiting(people, task_id)
+        if second["kind"] == "plan_approval":
+            break
+    both = await cli(people, "approve", task_id, "--deny", "--plan", "x")
+    assert both.exit_code == 2
+    done = await cli(people, "approve", task_id, "--plan", "look", "--plan", "tidy", "--json")
+    assert json.loads(done.stdout)["response_to"] == second["id"]
+    assert (await people.wait(task_id))["reason"] == "goal_reached"
+    told = (await cli(people, "attach", task_id)).stdout
+    assert f'./errand answer {task_id} {request["id"]} "…"' in told
+    assert "? May this plan be carried out?" in told and "answered by" in told
+
+
+async def test_results_and_variables_are_given_from_the_command_line(people: Stack) -> None:
+    variables = {"city": "where to look", "day": "when"}
+    definition = agent("local-guide", may_ask=True, variables=variables)
+    assert (await people.http.put("/agents/local-guide", json=definition)).is_success
+    tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
+    task_id = await people.submit(
+        calls(("look_up", {"n": 1}), ("look_up", {"n": 2})), "local-guide", config={"external_tools": [tool]}
+    )
+    await waiting(people, task_id)
+    mine = ("inbox", "--conversation", task_id)
+    shown = (await cli(people, *mine)).stdout
+    assert "  city: where to look\n  day: when\n" in shown and '--json-value \'{"NAME": "…"}\'' in shown
+    later = await cli(people, *mine, "--answer", input="Oslo\n\n")
+    assert "left open" in later.stderr
+    assert (await cli(people, *mine, "--answer", input="Oslo\nMonday\n")).exit_code == 0
+    first, second = await waiting(people, task_id, 2)
+    shown = (await cli(people, *mine)).stdout
+    assert "  n: 1\n" in shown and "--json-value '{\"result\": …}'" in shown
+    said = await cli(people, "answer", task_id, first["id"], "--json-value", '{"result": "paid"}')
+    assert said.exit_code == 0, said.output
+    assert [one["id"] for one in await waiting(people, task_id)] == [second["id"]]
+    assert (await cli(people, *mine, "--answer", input='{"paid": false}\n')).exit_code == 0
+    await people.wait(task_id)
+    assert await output(people, task_id) == 'look_up returned: paid\nlook_up returned: {"paid": false}'
+
+
+async def test_arguments_are_changed_from_the_command_line(people: Stack) -> None:
+    task_id = await people.submit(calls(bash("touch a")), "careful")
+    await waiting(people, task_id)
+    broken = await cli(people, "approve", task_id, "--arguments", "{")
+    assert broken.exit_code == 2 and "not JSON" in broken.stderr
+    done = await cli(people, "approve", task_id, "--arguments", '{"command": "touch changed"}')
+    assert done.exit_code == 0, done.output
+    await people.wait(task_id)
+    assert await asyncio.to_thread((people.workspace(task_id) / "changed").exists)

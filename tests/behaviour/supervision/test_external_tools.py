@@ -1,0 +1,172 @@
+"""Tools that the caller answers: asked for by the model, listed, answered, gated, and failed if they are left out."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.behaviour.supervision.people import answer, answered, ask, bash, output, plan, waiting
+from tests.support.stack import Stack, calls, eventually, of_type, steps
+
+SCHEMA = {"type": "object", "properties": {"order": {"type": "integer"}}, "required": ["order"]}
+TOOL = {"name": "look_up", "description": "Looks an order up.", "input_schema": SCHEMA}
+CONFIG = {"external_tools": [TOOL]}
+
+
+def look_up(order: Any) -> tuple[str, dict[str, Any]]:
+    return "look_up", {"order": order}
+
+
+@pytest.mark.proves("S0-B13", "S1-13")
+async def test_a_call_waits_for_its_caller_and_partial_answers_keep_the_rest_open(people: Stack) -> None:
+    task_id = await people.submit(calls(look_up(1), look_up(2), look_up("x"), bash("echo 3")), config=CONFIG)
+    first, second = await waiting(people, task_id, 2)
+    assert (first["kind"], first["details"]["tool"], first["details"]["arguments"]) == (
+        "external_result",
+        "look_up",
+        {"order": 1},
+    )
+    record = await people.record(task_id)
+    assert record["status"] == "input_required"
+    assert {call["request_id"] for call in record["deferred_tools"]["calls"]} == {first["id"], second["id"]}
+    assert record["deferred_tools"]["approvals"] == []
+    misfit = await answer(people, task_id, first["id"], {"result": 1, "error": "x"})
+    assert (misfit.status_code, misfit.json()["errors"][0]["pointer"]) == (422, "/input")
+    assert (await answer(people, task_id, first["id"], {"result": {"paid": True}})).status_code == 202
+    assert [one["id"] for one in await waiting(people, task_id)] == [second["id"]]
+    record = await answered(people, task_id, {"error": "no such order"})
+    assert (record["reason"], record["deferred_tools"]) == ("goal_reached", None)
+    said = (await output(people, task_id)).splitlines()
+    assert said[0] == 'look_up returned: {"paid": true}' and "no such order" in said[1]
+    assert "Nobody was asked: the arguments do not fit the input schema of look_up." in said[2] and "3" in said[3]
+    states = [event["state"] for event in of_type(await people.events(task_id), "tool_returned")]
+    assert sorted(states) == ["failed", "failed", "ok", "ok"]
+    offered = (await people.asked(task_id))[0]["body"]["tools"]
+    assert TOOL in offered
+
+
+@pytest.mark.proves("S0-B13")
+async def test_a_conversation_goes_on_with_some_answers_and_the_rest_is_denied_or_failed(people: Stack) -> None:
+    text = calls(look_up(1), look_up(2), bash("echo a"), bash("echo b"), ask("Which?"))
+    run = {"agent": "asker", "input": text, "transport": "stream", "config": CONFIG}
+    gated = [{"permission": "bash", "action": "ask"}]
+    begun = (await people.http.post("/conversations/run", json={**run, "permissions": gated})).json()
+    task_id = begun["session_id"]
+    requests = {one["question"]: one["id"] for one in await waiting(people, task_id, 5)}
+    [kept] = [one["id"] for one in await waiting(people, task_id, 5) if one["kind"] == "clarification"]
+    deferred = (await people.record(task_id))["deferred_tools"]
+    assert (len(deferred["calls"]), len(deferred["approvals"])) == (2, 2)
+    more = {"conversation_id": task_id, "input": "Mind the gap.", "transport": "stream"}
+    call = requests['What does look_up return for {"order": 1}?']
+    approval = next(request for question, request in requests.items() if "echo a" in question)
+    answers = {call: {"result": "paid"}, approval: {"approved": True}}
+    wrong = await people.http.post("/conversations/run", json={**more, "answers": {call: {"approved": True}}})
+    assert wrong.status_code == 422
+    unknown = await people.http.post("/conversations/run", json={**more, "answers": {task_id: "x"}})
+    assert (unknown.status_code, unknown.json()["type"]) == (409, "urn:errand:problem:unknown-request")
+    assert len(await waiting(people, task_id, 5)) == 5  # nothing was changed
+    said = await people.http.post("/conversations/run", json={**more, "answers": answers})
+    assert (said.status_code, said.json()["session_id"], said.json()["steered"]) == (202, task_id, True)
+    assert [one["id"] for one in await waiting(people, task_id)] == [kept]  # a question is not a deferred tool
+    assert (await answer(people, task_id, kept, "this one")).status_code == 202
+    assert (await people.wait(task_id))["reason"] == "goal_reached"
+    [results] = [node["body"]["results"] for node in await people.nodes(task_id) if node["kind"] == "tool_results"]
+    texts = [one["text"] for one in results]
+    assert [one["failed"] for one in results] == [False, True, False, True, False]
+    assert texts[0] == "paid" and texts[1] == "No result was given when the conversation went on."
+    assert "denied" in texts[3] and texts[4] == "this one"
+    words = [node["body"]["parts"][0]["text"] for node in await people.nodes(task_id) if node["kind"] == "user"]
+    assert words[1:] == ["Mind the gap."]  # read together with the results
+    late = await people.http.post("/conversations/run", json={**more, "answers": {}})
+    assert (late.status_code, late.json()["type"]) == (409, "urn:errand:problem:nothing-waits")
+
+
+async def test_an_external_call_is_gated_and_withheld_like_any_other(people: Stack) -> None:
+    script = steps([look_up(1)], [plan("look it up")], [look_up(2)])
+    rules = [{"permission": "look_up", "action": "ask"}]
+    config = CONFIG | {"approval_required": True}
+    task_id = await people.submit(script, config=config, permissions=rules)
+    [request] = await waiting(people, task_id)
+    assert request["kind"] == "plan_approval"  # the call before it was refused
+    await answer(people, task_id, request["id"], {"approved": True})
+    [approval] = await waiting(people, task_id)
+    assert approval["kind"] == "tool_approval"
+    await answer(people, task_id, approval["id"], {"approved": True, "arguments": {"order": 7}})
+    [call] = await waiting(people, task_id)
+    assert call["details"]["arguments"] == {"order": 7}  # as it was approved
+    assert (await answered(people, task_id, {"result": "found"}))["reason"] == "goal_reached"
+    denied = await people.run(
+        calls(look_up(1)), config=CONFIG, permissions=[{"permission": "look_up", "action": "deny"}]
+    )
+    assert 'forbid this call of look_up: deny look_up "*"' in await output(people, denied["task_id"])
+
+
+@pytest.mark.parametrize(("then", "reason"), [({"on_input_timeout": "deny"}, "goal_reached"), ({}, "input_timeout")])
+async def test_nobody_answers_a_call(people: Stack, then: dict[str, Any], reason: str) -> None:
+    record = await people.run(calls(look_up(1)), config=CONFIG | {"input_timeout": 1_000} | then)
+    assert record["reason"] == reason
+    if reason == "goal_reached":
+        assert "Nobody answered this call in time." in await output(people, record["task_id"])
+
+
+async def test_a_dry_run_asks_nobody_and_lists_the_call(people: Stack) -> None:
+    record = await people.run(calls(look_up(1)), config=CONFIG | {"dry_run": True})
+    assert record["reason"] == "goal_reached"
+    said = await output(people, record["task_id"])
+    assert 'It would have been: look_up {"order": 1}.' in said
+    [effect] = (await people.result(record["task_id"]))["effects"]
+    assert (effect["kind"], effect["tool"], effect["state"]) == ("call", "look_up", "would_have")
+
+
+@pytest.mark.parametrize(
+    ("tool", "pointer"),
+    [
+        ({"name": "bash"}, "name"),
+        ({"name": "Not A Name"}, "name"),
+        ({"input_schema": {"type": "string"}}, "input_schema/type"),
+        (
+            {"input_schema": {"type": "object", "$ref": "http://127.0.0.1/x"}},
+            "input_schema/$ref",
+        ),
+        (
+            {"input_schema": {"type": "object", "patternProperties": {"(a+)+$": {}}}},
+            "input_schema",
+        ),
+        ({"input_schema": None}, "input_schema"),
+    ],
+)
+async def test_a_tool_that_cannot_be_used_is_refused(people: Stack, tool: dict[str, Any], pointer: str) -> None:
+    body = {"agent": "tester", "input": "x", "config": {"external_tools": [TOOL | tool]}}
+    said = await people.http.post("/tasks", json=body)
+    assert said.status_code == 422
+    assert [one["pointer"] for one in said.json()["errors"]] == [f"/config/external_tools/0/{pointer}"]
+
+
+@pytest.mark.proves("S0-B13")
+async def test_a_repeat_beside_the_first_one_goes_on_with_it_and_takes_nothing_back(people: Stack) -> None:
+    run = {"agent": "asker", "input": calls(look_up(1)), "transport": "stream", "config": CONFIG}
+    task_id = (await people.http.post("/conversations/run", json=run)).json()["session_id"]
+    [request] = await waiting(people, task_id, 1)
+    more = {"conversation_id": task_id, "input": "Mind the gap.", "transport": "stream"}
+    body = {**more, "answers": {request["id"]: {"result": "paid"}}}
+
+    async def go_on() -> dict[str, Any]:
+        said = await people.http.post("/conversations/run", json=body, headers={"Idempotency-Key": f"on {task_id}"})
+        assert said.status_code == 202, said.text
+        answer: dict[str, Any] = said.json()
+        return answer
+
+    async with people.pool.acquire() as connection, connection.transaction():
+        await connection.execute("SELECT 1 FROM audit_heads WHERE chain = $1 FOR UPDATE", task_id)
+        both = [asyncio.create_task(go_on()) for _ in range(2)]
+
+        async def wait() -> bool:
+            asked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            return bool(await people.pool.fetchval(asked) >= 2)
+
+        await eventually(wait, pause=0.02, what="both have begun to answer")
+    first, second = await asyncio.gather(*both)
+    assert first == second == await go_on()
+    assert (await people.wait(task_id))["reason"] == "goal_reached"
+    words = [node["body"]["parts"][0]["text"] for node in await people.nodes(task_id) if node["kind"] == "user"]
+    assert words[1:] == ["Mind the gap."]

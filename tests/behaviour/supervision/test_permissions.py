@@ -1,0 +1,293 @@
+"""Permissions: rules that only tighten, approvals for one call only, boundaries, and whose key may say yes."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from domain.sessions.input_request import RequestAnswered
+from store import input_requests
+from store.keys import Right
+from tests.behaviour.supervision.people import agent, answer, answered, ask, bash, bearer, output, waiting
+from tests.support.stack import Stack, calls, eventually, of_type, steps
+
+
+def rule(permission: str, pattern: str, action: str) -> dict[str, str]:
+    return {"permission": permission, "pattern": pattern, "action": action}
+
+
+async def exists(stack: Stack, task_id: str, name: str) -> bool:
+    return await asyncio.to_thread((stack.workspace(task_id) / name).exists)
+
+
+@pytest.mark.proves("S1-61")
+async def test_rules_on_commands_and_paths(people: Stack) -> None:
+    """The agent's rules allow echo alone; a command behind another is seen, and the task's rules only tighten."""
+    tried = [
+        bash("echo fine"),
+        bash("echo x; rm -rf y"),
+        bash("echo $(id)"),
+        bash("echo a && echo b"),
+        bash("echo secret"),
+        ("write_file", {"path": "./keys/../k", "content": "x"}),
+        ("write_file", {"path": "/workspace/./keys//id", "content": "x"}),
+        ("write_file", {"path": "notes", "content": "x"}),
+    ]
+    permissions = [
+        rule("bash", "*", "allow"),  # loosens nothing
+        rule("bash", "*secret*", "deny"),
+        rule("write_file", "keys/*", "deny"),
+    ]
+    record = await people.run(calls(*tried), "careful", permissions=permissions)
+    states = [one["state"] for one in await results(people, record["task_id"])]
+    assert states == ["ok", "failed", "failed", "ok", "failed", "failed", "failed", "ok"]
+    said = await output(people, record["task_id"])
+    named = "The rules of this task forbid this call of bash: deny bash \"*\", here 'rm -rf y'. It was not run."
+    assert named in said
+    assert "deny bash \"*secret*\", here 'echo secret'" in said
+    assert "deny write_file \"keys/*\", here 'keys/id'" in said
+    returned = [
+        one["rule"] for one in of_type(await people.events(record["task_id"]), "tool_returned") if "rule" in one
+    ]
+    assert rule("write_file", "keys/*", "deny") in returned and len(returned) == 4
+    entries = (await people.http.get(f"/tasks/{record['task_id']}/audit")).json()["items"]
+    denied = [one["subject"] for one in entries if one["action"] == "tool_denied"]
+    assert len(denied) == 4 and any(one.endswith('by deny bash "*secret*"') for one in denied)
+
+
+@pytest.mark.proves("S1-61")
+async def test_a_call_of_a_tool_that_is_denied_altogether_is_told_the_rule(people: Stack) -> None:
+    """It is not offered, but a model may remember it, or guess."""
+    tried = calls(bash("ls"), ("list_files", {}), ("no_such_tool", {}))
+    record = await people.run(tried, permissions=[rule("bash", "*", "deny"), rule("bash", "rm *", "deny")])
+    said = await output(people, record["task_id"])
+    assert 'The rules of this task forbid this call of bash: deny bash "*". It was not run.' in said
+    assert "There is no tool 'no_such_tool'. You have: " in said
+    assert [one["state"] for one in await results(people, record["task_id"])] == ["failed", "ok", "failed"]
+    entries = (await people.http.get(f"/tasks/{record['task_id']}/audit")).json()["items"]
+    [denied] = [one["subject"] for one in entries if "deny" in one["subject"]]
+    assert denied.startswith("bash") and denied.endswith('by deny bash "*"')
+
+
+@pytest.mark.proves("S1-61", "S1-62")
+async def test_a_rule_for_no_tool_is_refused(people: Stack) -> None:
+    """It would forbid nothing, and nobody would notice."""
+    before = len((await people.http.get("/tasks", params={"limit": 200})).json()["items"])
+    task = {"agent": "tester", "input": "x", "permissions": [rule("write_*", "*", "deny"), rule("bahs", "*", "deny")]}
+    refused = await people.http.post("/tasks", json={**task, "boundary": {"tools": ["read_file", "nosuch"]}})
+    assert refused.status_code == 422
+    found = refused.json()["errors"]
+    assert [one["pointer"] for one in found] == ["/permissions/1/permission", "/boundary/tools/1"]
+    assert "bash" in found[0]["allowed"]
+    typo = agent("typo", permissions=[rule("bash", "*", "ask"), rule("bahs", "*", "deny")])
+    refused = await people.http.put("/agents/typo", json=typo)
+    [problem] = refused.json()["errors"]
+    assert problem["pointer"] == "/permissions/1/permission" and "bahs" in problem["message"]
+    assert len((await people.http.get("/tasks", params={"limit": 200})).json()["items"]) == before
+
+
+async def results(stack: Stack, task_id: str) -> list[dict[str, Any]]:
+    rows = await stack.pool.fetch(
+        "SELECT tool, state FROM tool_calls WHERE session_id = $1 ORDER BY node, call_index", task_id
+    )
+    return [dict(row) for row in rows]
+
+
+@pytest.mark.proves("S1-61", "S1-13", "S1-42")
+async def test_a_call_is_approved_changed_or_denied(people: Stack) -> None:
+    task_id = await people.submit(calls(bash("touch a"), bash("touch b"), bash("touch c")), "careful")
+    first, second, _ = await waiting(people, task_id, 3)
+    assert first["kind"] == "tool_approval"
+    assert first["details"]["tool"] == "bash" and first["details"]["arguments"] == {"command": "touch a"}
+    assert "touch a" in first["question"]
+    bad = await answer(people, task_id, first["id"], {"approved": True, "arguments": {"command": 5}})
+    assert bad.json()["errors"][0]["pointer"] == "/input/arguments/command"
+    assert (await answer(people, task_id, first["id"], {"approved": True})).status_code == 202
+    changed = {"approved": True, "arguments": {"command": "touch instead"}}
+    assert (await answer(people, task_id, second["id"], changed)).status_code == 202
+    record = await answered(people, task_id, {"approved": False, "notes": "c is taken"})
+    assert record["reason"] == "goal_reached"
+    made = [await exists(people, task_id, name) for name in ("a", "b", "instead", "c")]
+    assert made == [True, False, True, False]
+    assert "A person denied this call: c is taken. It was not run." in await output(people, task_id)
+    assert len(of_type(await people.events(task_id), "input_received")) == 3
+
+
+@pytest.mark.proves("F-11", "S1-61")
+async def test_an_approval_serves_one_call_only(people: Stack) -> None:
+    task_id = await people.submit(steps([bash("touch a")], [bash("touch a")]), "careful")
+    [first] = await waiting(people, task_id)
+    await answer(people, task_id, first["id"], {"approved": True})
+
+    async def asked_again() -> Any:
+        found = await waiting(people, task_id)
+        return [one for one in found if one["id"] != first["id"]]
+
+    [second] = await eventually(asked_again, what="the same call is asked about again")
+    assert second["details"] | {"so_far": 0} == first["details"] | {"so_far": 0}
+    record = await answered(people, task_id, {"approved": False})
+    assert record["reason"] == "goal_reached"
+    assert [one["state"] for one in await results(people, task_id)] == ["ok", "failed"]
+
+
+@pytest.mark.proves("S1-61")
+async def test_whoever_approves_cannot_approve_what_is_denied(people: Stack) -> None:
+    """Refused with the rule's name, and the request stays open, also where several are answered at once."""
+    task_id = await people.submit(calls(bash("touch a")), "careful")
+    [request] = await waiting(people, task_id)
+    changed = {"approved": True, "arguments": {"command": "touch a; rm -rf ."}}
+    together = {"conversation_id": task_id, "transport": "stream", "answers": {request["id"]: changed}}
+    for refused in (
+        await answer(people, task_id, request["id"], changed),
+        await people.http.post("/conversations/run", json=together),
+    ):
+        assert (refused.status_code, refused.json()["type"]) == (422, "urn:errand:problem:denied-by-rule")
+        assert refused.json()["rule"] == rule("bash", "*", "deny")
+        assert refused.json()["errors"][0]["pointer"] == "/input/arguments"
+        assert "rm -rf" not in refused.text  # what was sent is not repeated
+    assert [one["id"] for one in await waiting(people, task_id)] == [request["id"]]
+    await answered(people, task_id, {"approved": True, "arguments": {"command": "touch b"}})
+    assert await exists(people, task_id, "b")
+
+
+@pytest.mark.proves("S1-61")
+async def test_an_inline_subagent_asks_under_its_parents_rules(people: Stack) -> None:
+    inline = ("delegate", {"agent": "asking-helper", "prompt": steps([bash("danger")])})
+    task_id = await people.submit(calls(inline), "asking-lead", permissions=[rule("bash", "rm *", "deny")])
+    [request] = await waiting(people, task_id)
+    assert request["details"]["rule"] == rule("bash", "danger*", "ask")
+    refused = await answer(people, task_id, request["id"], {"approved": True, "arguments": {"command": "rm x"}})
+    assert (refused.status_code, refused.json()["rule"]) == (422, rule("bash", "rm *", "deny"))
+    await answered(people, task_id, {"approved": False})
+
+
+@pytest.mark.proves("S1-61")
+async def test_the_session_itself_refuses_what_is_denied(people: Stack) -> None:
+    """An answer that reached the store past the API decides nothing against the rules."""
+    task_id = await people.submit(calls(bash("touch a")), "careful")
+    [request] = await waiting(people, task_id)
+    document = {"tenant": "default", "id": request["id"], "session_id": task_id, "by": "nobody", "events": []}
+    past = {"approved": True, "arguments": {"command": "rm -rf . ; touch past"}}
+    await input_requests.answer(people.pool, {**document, "answer": json.dumps(past)})
+    await people.session(task_id).signal("answered", RequestAnswered(id=request["id"]))
+    assert (await people.wait(task_id))["reason"] == "goal_reached"
+    assert 'which the rules of this task forbid: deny bash "*"' in await output(people, task_id)
+    assert not await exists(people, task_id, "past")
+
+
+async def test_an_agent_that_may_not_ask_ends_at_its_gate(people: Stack) -> None:
+    record = await people.run(calls(bash("touch a")), "gated")
+    assert (record["reason"], record["error"]["message"]) == ("needs_input", "May bash run: $ touch a?")
+    task_id = await people.submit(calls(bash("touch a")), permissions=[rule("bash", "touch *", "ask")])
+    await answered(people, task_id, {"approved": True})  # whoever wants to be asked is asked
+    assert await exists(people, task_id, "a")
+
+
+@pytest.mark.proves("S1-61")
+async def test_rules_bind_whom_work_is_handed_to(people: Stack) -> None:
+    """Inline and in sessions of their own; what an inline one needs approved is asked on the session."""
+    denied = steps([bash("rm x"), bash("danger")])
+    inline = ("delegate", {"agent": "mute-helper", "prompt": denied})
+    child = ("task", {"agent": "asking-helper", "prompt": denied, "description": "the same"})
+    refused = ("task", {"agent": "mute-helper", "prompt": denied, "description": "not at all"})
+    permissions = [rule("bash", "rm *", "deny"), rule("delegation", "mute-helper", "ask")]
+    task_id = await people.submit(calls(inline, child, refused), "asking-lead", permissions=permissions)
+    handed = await waiting(people, task_id, 2)
+    assert {one["details"]["tool"] for one in handed} == {"delegate", "task"}
+    for one in handed:
+        yes = {"approved": one["details"]["tool"] == "delegate"}
+        assert (await answer(people, task_id, one["id"], yes)).status_code == 202
+
+    async def both() -> list[dict[str, Any]] | None:
+        params = {"conversation_id": task_id}
+        items: list[dict[str, Any]] = (await people.http.get("/input-requests", params=params)).json()["items"]
+        return items if len(items) == 2 else None
+
+    requests = await eventually(both, what="both ask for the danger")
+    assert {one["session_id"] == task_id for one in requests} == {True, False}
+    for one in requests:
+        no = {"approved": False, "notes": "too dangerous"}
+        assert (await answer(people, one["session_id"], one["id"], no)).status_code == 202
+    await people.wait(task_id)
+    said = await output(people, task_id)
+    assert said.count("forbid this call of bash") == 2 and said.count("too dangerous") == 2
+
+
+@pytest.mark.proves("S1-62", "S1-52")
+async def test_a_boundary_on_tools_and_paths(people: Stack) -> None:
+    tried = [
+        ("write_file", {"path": "src/a", "content": "x"}),
+        ("write_file", {"path": "other", "content": "x"}),
+        ("list_files", {"path": "."}),
+        bash("cat other"),
+    ]
+    boundary = {"tools": ["write_file", "list_files"], "paths": ["src/*"]}
+    record = await people.run(calls(*tried), boundary=boundary)
+    assert [one["state"] for one in await results(people, record["task_id"])] == ["ok", "failed", "failed", "failed"]
+    offered = {tool["name"] for tool in (await people.asked(record["task_id"]))[0]["body"]["tools"]}
+    assert offered == {"write_file", "list_files", "update_plan", "report_progress"}
+
+
+@pytest.mark.proves("S1-62")
+async def test_a_boundary_on_hosts(people: Stack) -> None:
+    tried = [("fetch_url", {"url": "http://EXAMPLE.org:1/"}), ("fetch_url", {"url": "http://127.0.0.1:1/"}), bash("id")]
+    record = await people.run(calls(*tried), "asker", boundary={"hosts": ["127.0.0.1"]})
+    said = (await output(people, record["task_id"])).splitlines()
+    assert "forbid" in said[0] and "not public" in said[1] and "bash" in said[2]
+    assert [one["state"] for one in await results(people, record["task_id"])] == ["failed", "failed", "failed"]
+
+
+@pytest.mark.proves("S1-26", "S1-42")
+async def test_who_may_answer_and_who_may_approve(people: Stack) -> None:
+    task_id = await people.submit(calls(ask("A?"), bash("touch a")), "careful")
+    question, approval = await waiting(people, task_id, 2)
+    assert (question["kind"], approval["kind"]) == ("clarification", "tool_approval")
+    yes = {"approved": True}
+    for rights, request, value in (
+        ([Right.READ], question, "a"),
+        ([Right.READ, Right.ANSWER], approval, yes),
+        ([Right.READ, Right.APPROVE], question, "a"),
+    ):
+        refused = await answer(people, task_id, request["id"], value, **await bearer(people, *rights))
+        assert refused.status_code == 403, refused.text
+    assert len(await waiting(people, task_id, 2)) == 2
+    answerer, supervisor = await bearer(people, Right.ANSWER), await bearer(people, Right.SUPERVISE)
+    assert (await answer(people, task_id, question["id"], "a", **answerer)).status_code == 202
+    assert (await answer(people, task_id, approval["id"], yes, **supervisor)).status_code == 202
+    await people.wait(task_id)
+    history = (await people.http.get(f"/tasks/{task_id}/input-requests")).json()["items"]
+    assert {one["kind"]: one["answered_by"] for one in history} == {
+        "clarification": "answer",
+        "tool_approval": "supervise",
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "pointer"),
+    [
+        ({"permissions": [{"permission": "bash", "action": "perhaps"}]}, "/permissions/0/action"),
+        ({"permissions": [{"permission": "bash", "pattern": "", "action": "deny"}]}, "/permissions/0/pattern"),
+        ({"boundary": {"files": ["x"]}}, "/boundary/files"),
+        ({"config": {"ttl": 5_000, "input_timeout": 6_000}}, "/config/input_timeout"),
+        ({"config": {"on_input_timeout": "deny"}}, "/config/on_input_timeout"),
+    ],
+)
+async def test_rules_that_make_no_sense_are_refused(people: Stack, spec: dict[str, Any], pointer: str) -> None:
+    said = await people.http.post("/tasks", json={"agent": "tester", "input": "x", **spec})
+    assert (said.status_code, said.json()["errors"][0]["pointer"]) == (422, pointer), said.text
+
+
+@pytest.mark.proves("S1-61")
+async def test_a_task_may_forbid_a_subagent(people: Stack) -> None:
+    task = ("task", {"agent": "asking-helper", "prompt": "x", "description": "not at all"})
+    inline = ("delegate", {"agent": "asking-helper", "prompt": "x"})
+    rules = [rule("delegation", "asking-*", "deny")]
+    record = await people.run(calls(task, inline), "asking-lead", permissions=rules)
+    said = await output(people, record["task_id"])
+    assert said.count("There is no subagent 'asking-helper' for you. Available: mute-helper.") == 2
+    assert said.count("A rule forbids it: deny delegation \"asking-*\", here 'asking-helper'.") == 2
+    told = [one.get("rule") for one in of_type(await people.events(record["task_id"]), "tool_returned")]
+    assert told == [rules[0], rules[0]]
+    whole = (await people.http.get(f"/conversations/{record['task_id']}")).json()
+    assert [one["children"] for one in whole["sessions"]] == [[]]

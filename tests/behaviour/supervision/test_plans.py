@@ -1,0 +1,105 @@
+"""Plan approval: the workflow holds back everything with an effect until a person has said yes."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.behaviour.supervision.people import answer, answered, bash, output, plan, waiting
+from tests.support.stack import Stack, of_type, steps
+
+APPROVAL = {"approval_required": True}
+
+
+async def exists(stack: Stack, task_id: str, name: str) -> bool:
+    return await asyncio.to_thread((stack.workspace(task_id) / name).exists)
+
+
+@pytest.mark.proves("S1-46", "S1-13")
+async def test_nothing_with_an_effect_runs_before_the_plan_is_approved(people: Stack) -> None:
+    hasty = [bash("touch early"), ("write_file", {"path": "early2", "content": "x"}), ("list_files", {"path": "."})]
+    hasty.append(("delegate", {"agent": "mute-helper", "prompt": steps([bash("touch early3")])}))
+    text = steps([*hasty, plan("look", "touch")], [bash("touch late")])
+    task_id = await people.submit(text, "asking-lead", config=APPROVAL)
+    [request] = await waiting(people, task_id)
+    assert request["kind"] == "plan_approval" and request["details"]["plan"] == ["look", "touch"]
+    assert not any([await exists(people, task_id, name) for name in ("early", "early2", "early3", "late")])
+    returned = of_type(await people.events(task_id), "tool_returned")
+    assert {one["tool"]: one["state"] for one in returned} == {
+        **{"bash": "failed", "write_file": "failed", "delegate": "failed"},
+        **{"list_files": "ok", "update_plan": "ok"},
+    }
+    record = await answered(people, task_id, {"approved": True, "notes": "mind the gap"})
+    assert record["reason"] == "goal_reached" and await exists(people, task_id, "late")
+    first, second = (await people.asked(task_id))[:2]
+    assert "approve your plan first" in str(first["body"]["messages"])
+    assert "approved" in str(second["body"]["messages"][-1]) and "mind the gap" in str(second["body"]["messages"][-1])
+
+
+@pytest.mark.proves("S1-46", "S1-42", "S1-31")
+async def test_a_rejection_leads_to_another_plan_and_an_edit_changes_it(people: Stack) -> None:
+    text = steps([plan("burn it")], [bash("touch burnt"), plan("tidy it")], [bash("touch tidied")])
+    task_id = await people.submit(text, "tester", config=APPROVAL)  # also for an agent that asks nothing itself
+    [first] = await waiting(people, task_id)
+    assert (await answer(people, task_id, first["id"], {"approved": False, "notes": "too hot"})).status_code == 202
+    for _ in range(100):
+        [second] = await waiting(people, task_id)
+        if second["id"] != first["id"]:
+            break
+    assert second["details"]["plan"] == ["tidy it"] and not await exists(people, task_id, "burnt")
+    await answered(people, task_id, {"approved": True, "plan": ["sort it", "tidy it"]})
+    assert await exists(people, task_id, "tidied")
+    record = await people.record(task_id)
+    assert [step["title"] for step in record["plan"]["steps"]] == ["sort it", "tidy it"]
+    said = [str(one["body"]["messages"][-1]) for one in await people.asked(task_id)]
+    assert "too hot" in said[1] and "sort it" in said[2]
+
+
+@pytest.mark.proves("S1-46")
+async def test_a_plan_that_changes_is_approved_again(people: Stack) -> None:
+    done = ("update_plan", {"steps": [{"title": "look", "status": "done"}, {"title": "touch"}]})
+    text = steps([plan("look", "touch")], [done], [bash("touch first")], [plan("burn it")], [bash("touch burnt")])
+    task_id = await people.submit(text, "tester", config=APPROVAL)
+    [first] = await waiting(people, task_id)
+    assert (await answer(people, task_id, first["id"], {"approved": True})).status_code == 202
+    for _ in range(100):
+        [second] = await waiting(people, task_id)
+        if second["id"] != first["id"]:
+            break
+    # progress on the same steps asked nobody; other steps do
+    assert second["details"]["plan"] == ["burn it"] and await exists(people, task_id, "first")
+    assert (await answer(people, task_id, second["id"], {"approved": False, "notes": "no fire"})).status_code == 202
+    await people.wait(task_id)
+    assert not await exists(people, task_id, "burnt")
+
+
+@pytest.mark.parametrize(
+    ("value", "pointer"),
+    [
+        ({"approved": "yes"}, "/input/approved"),
+        ({"notes": "hm"}, "/input/approved"),
+        ({"approved": False, "plan": ["other"]}, "/input/plan"),
+        ({"approved": True, "plan": []}, "/input/plan"),
+        ({"approved": True, "arguments": {}}, "/input/arguments"),
+    ],
+)
+async def test_an_approval_that_contradicts_itself_is_refused(
+    planned: tuple[Stack, str, str], value: Any, pointer: str
+) -> None:
+    stack, task_id, request_id = planned
+    said = await answer(stack, task_id, request_id, value)
+    assert (said.status_code, said.json()["errors"][0]["pointer"]) == (422, pointer), said.text
+
+
+async def test_a_plan_that_nobody_looks_at_is_denied(people: Stack) -> None:
+    config = APPROVAL | {"input_timeout": 1_000, "on_input_timeout": "deny"}
+    record = await people.run(steps([plan("touch")], [bash("touch late")]), config=config)
+    assert record["reason"] == "goal_reached" and not await exists(people, record["task_id"], "late")
+    assert "Nothing with an effect may run" in await output(people, record["task_id"])
+
+
+async def test_an_agent_that_cannot_plan_is_not_asked_for_a_plan(people: Stack) -> None:
+    planless = {"name": "planless", "description": "Acts.", "prompt": "Act.", "tools": ["bash"]}
+    assert (await people.http.put("/agents/planless", json=planless)).is_success
+    said = await people.http.post("/tasks", json={"agent": "planless", "input": "x", "config": APPROVAL})
+    assert (said.status_code, said.json()["errors"][0]["pointer"]) == (422, "/config/approval_required")

@@ -1,0 +1,212 @@
+"""Questions to people: asked, listed, answered once, refused with a reason, and never without an end."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.behaviour.supervision.people import answer, answered, ask, output, waiting
+from tests.support.stack import Stack, calls, eventually, of_type, steps
+
+SCHEMA = {"type": "object", "properties": {"port": {"type": "integer"}}, "required": ["port"]}
+
+
+@pytest.mark.proves("S1-13", "S1-14", "S1-42")
+async def test_a_question_waits_and_its_answer_goes_on(people: Stack) -> None:
+    task_id = await people.submit(calls(ask("Which port?", options=["80", "443"], answer_schema=SCHEMA)), "asker")
+    [request] = await waiting(people, task_id)
+    record = await people.record(task_id)
+    assert (record["status"], record["progress"]["message"]) == ("input_required", "Which port?")
+    assert request["kind"] == "clarification" and request["details"]["options"] == ["80", "443"]
+    assert request["details"]["so_far"]["steps"] == 1 and request["deadline"] == record["deadline"]
+    listed = (await people.http.get("/input-requests", params={"limit": 200})).json()["items"]
+    assert request["id"] in [one["id"] for one in listed]
+    assert (await answer(people, task_id, request["id"], {"port": 443})).status_code == 202
+    assert (await people.wait(task_id))["reason"] == "goal_reached"
+    assert '{"port": 443}' in await output(people, task_id)
+    told = of_type(await people.events(task_id), "input_required", "input_received")
+    assert [(one["type"], one["request_id"]) for one in told] == [
+        ("input_required", request["id"]),
+        ("input_received", request["id"]),
+    ]
+    assert told[1]["by"]  # who it was
+
+
+@pytest.mark.proves("S1-14", "S1-42")
+async def test_a_partial_answer_keeps_the_rest_open(people: Stack) -> None:
+    task_id = await people.submit(calls(ask("A?"), ask("B?")), "asker")
+    first, second = await waiting(people, task_id, 2)
+    assert (await answer(people, task_id, first["id"], "a")).status_code == 202
+
+    async def settled() -> bool:
+        return len(of_type(await people.events(task_id), "tool_returned")) == 1
+
+    await eventually(settled, what="the first answer arrived")
+    assert (await people.record(task_id))["status"] == "input_required"
+    assert [one["id"] for one in await waiting(people, task_id)] == [second["id"]]
+    await answered(people, task_id, "b")
+    assert await output(people, task_id) == "ask_user returned: a\nask_user returned: b"
+
+
+@pytest.mark.parametrize(
+    ("value", "pointer", "code"),
+    [
+        ({"port": "x"}, "/input/port", "type"),
+        ({}, "/input/port", "required"),
+        ("443", "/input", "type"),
+        (None, "/input", "type"),
+    ],
+)
+async def test_an_answer_that_does_not_fit_names_the_field(
+    asked: tuple[Stack, str, str], value: Any, pointer: str, code: str
+) -> None:
+    stack, task_id, request_id = asked
+    said = await answer(stack, task_id, request_id, value)
+    assert said.status_code == 422
+    assert [(one["pointer"], one["code"]) for one in said.json()["errors"]] == [(pointer, code)]
+    assert (await stack.record(task_id))["status"] == "input_required"
+
+
+@pytest.mark.proves("S1-42", "F-11")
+async def test_what_is_not_open_is_refused_with_the_reason(people: Stack) -> None:
+    task_id = await people.submit(steps([ask("A?")], [ask("B?")]), "asker")
+    [first] = await waiting(people, task_id)
+    unknown = await answer(people, task_id, task_id, "x")
+    assert (unknown.status_code, unknown.json()["type"]) == (409, "urn:errand:problem:unknown-request")
+    other = await people.submit(calls(ask("C?")), "asker")
+    [foreign] = await waiting(people, other)
+    assert (await answer(people, task_id, foreign["id"], "x")).status_code == 409
+    await answer(people, task_id, first["id"], "a")
+    stale = await answer(people, task_id, first["id"], "again")
+    assert (stale.status_code, stale.json()["request_status"]) == (409, "answered")
+    [second] = await waiting(people, task_id)
+    assert second["id"] != first["id"]
+    await people.cancel(task_id)
+    assert (await people.wait(task_id))["reason"] == "caller_cancel"
+    ended = await answer(people, task_id, second["id"], "b")
+    assert (ended.status_code, ended.json()["type"]) == (409, "urn:errand:problem:already-terminal")
+    history = (await people.http.get(f"/tasks/{task_id}/input-requests")).json()["items"]
+    assert {one["question"]: one["status"] for one in history} == {"A?": "answered", "B?": "withdrawn"}
+    await people.cancel(other)
+
+
+@pytest.mark.proves("S1-15", "F-11")
+@pytest.mark.parametrize(
+    ("config", "reason", "words"),
+    [
+        ({"input_timeout": 1_000}, "input_timeout", None),
+        ({"input_timeout": 1_000, "on_input_timeout": "deny"}, "goal_reached", "Nobody answered in time."),
+        ({"input_timeout": 1_000, "on_input_timeout": "default"}, "goal_reached", "the default: blue"),
+        ({"ttl": 2_000}, "input_timeout", None),
+    ],
+)
+async def test_nobody_answers(people: Stack, config: dict[str, Any], reason: str, words: str | None) -> None:
+    asks = calls(ask("Which colour?", default="blue"), ("bash", {"command": "sleep 30"}))
+    asks = asks if reason == "input_timeout" else calls(ask("Which colour?", default="blue"))
+    record = await people.run(asks, "asker", config=config)
+    assert (record["status"], record["reason"]) == ("completed" if words else "cancelled", reason)
+    if words:
+        assert words in await output(people, record["task_id"])
+    [request] = (await people.http.get(f"/tasks/{record['task_id']}/input-requests")).json()["items"]
+    assert request["status"] == "expired"
+
+
+@pytest.mark.proves("S1-74")
+async def test_questions_are_capped(people: Stack) -> None:
+    most = people.settings.max_questions
+    task_id = await people.submit(calls(*[ask(f"{n}?") for n in range(most)], ask("one more?")), "asker")
+    for request in await waiting(people, task_id, most):
+        await answer(people, task_id, request["id"], "yes")
+    await people.wait(task_id)
+    said = await output(people, task_id)
+    assert said.count("returned: yes") == most and said.count("Decide this yourself") == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"answer_schema": {"type": "objekt"}}, "answer_schema.type"),
+        ({"answer_schema": {"$ref": "http://127.0.0.1/x"}}, "outside"),
+        ({"answer_schema": {"type": "string", "pattern": "(a+)+$"}}, "regular expressions"),
+        ({"answer_schema": {"type": "integer"}, "default": "x"}, "does not fit"),
+        ({"question": ""}, "question"),
+    ],
+)
+async def test_a_question_that_nobody_could_answer_is_told_to_the_model(people: Stack, more: Any, words: str) -> None:
+    record = await people.run(calls(("ask_user", {"question": "Q?", **more})), "asker")
+    assert record["reason"] == "goal_reached"
+    said = await output(people, record["task_id"])
+    assert "Nobody was asked" in said and words in said
+
+
+@pytest.mark.proves("S1-07", "S3-06")
+async def test_an_agent_that_may_not_ask_ends_with_its_question(people: Stack) -> None:
+    record = await people.run(calls(ask("Which port?")), "tester")
+    assert (record["status"], record["reason"]) == ("failed", "needs_input")
+    assert record["error"] == {"type": "needs_input", "message": "Which port?"}
+    assert (await people.result(record["task_id"]))["error"]["message"] == "Which port?"
+    offered = [tool["name"] for tool in (await people.asked(record["task_id"]))[0]["body"]["tools"]]
+    assert "ask_user" not in offered
+
+
+@pytest.mark.proves("S1-13")
+async def test_a_subagents_question_shows_on_the_conversation(people: Stack) -> None:
+    inner = calls(ask("Which port?"))
+    task = ("task", {"agent": "asking-helper", "prompt": inner, "description": "find the port"})
+    mute = ("task", {"agent": "mute-helper", "prompt": inner, "description": "find the port"})
+    task_id = await people.submit(calls(task, mute), "asking-lead")
+
+    async def seen() -> Any:
+        listed = await people.http.get("/input-requests", params={"conversation_id": task_id})
+        return listed.json()["items"]
+
+    [request] = await eventually(seen, what="the subagent's question")
+    assert request["session_id"] != task_id == request["conversation_id"]
+    whole = (await people.http.get(f"/conversations/{task_id}")).json()
+    assert [one["id"] for one in whole["input_requests"]] == [request["id"]]
+    assert (await people.record(task_id))["status"] == "working"
+    assert (await answer(people, request["session_id"], request["id"], "port 80")).status_code == 202
+    await people.wait(task_id)
+    said = await output(people, task_id)
+    assert "port 80" in said and "Which port?" in said  # the mute one failed with its question
+
+
+@pytest.mark.proves("S1-B07", "S1-13")
+async def test_a_mute_subagents_question_goes_to_its_parent_and_from_there_to_people(people: Stack) -> None:
+    """Child, parent, human: each in its turn, and the answer goes back the same way."""
+    mute = {"agent": "mute-helper", "description": "find the port"}
+    asks = [[{"name": "ask_user", "input": {"question": "Which port?"}}]]
+    replies = [
+        [{"name": "task", "input": {**mute, "prompt": f'[[script:chain json={json.dumps(asks)} text="Hm."]]'}}],
+        [{"name": "ask_user", "input": {"question": "My helper asks: which port?"}}],
+        [{"name": "task", "input": {**mute, "prompt": "Port 80.", "task_id": "$0"}}],
+    ]
+    task_id = await people.submit(f"[[script:chain json={json.dumps(replies)}]]", "asking-lead")
+    [request] = await waiting(people, task_id)
+    assert (request["session_id"], request["question"]) == (task_id, "My helper asks: which port?")
+    child = (await people.seen(task_id, "subagent_started"))["child_session_id"]
+    record = await people.record(child)
+    assert (record["status"], record["reason"]) == ("failed", "needs_input")
+    assert record["error"] == {"type": "needs_input", "message": "Which port?"}
+    assert (await people.http.get(f"/tasks/{child}/input-requests")).json()["items"] == []  # nobody else was asked
+    assert (await answered(people, task_id, "80"))["reason"] == "goal_reached"
+    said = await output(people, task_id)
+    assert f"task_id: {child}\n" in said and "It cannot go on without an answer to this: Which port?" in said
+    started = of_type(await people.events(task_id), "subagent_started")
+    resumed = (await people.http.get(f"/sessions/{started[1]['child_session_id']}")).json()
+    assert (resumed["parent_session_id"], resumed["status"]) == (child, "completed")
+
+
+@pytest.mark.proves("S1-13", "S1-14")
+async def test_the_shipped_assistant_asks_and_works_with_the_answer(people: Stack) -> None:
+    """What the page about supervision lets a newcomer try, offline."""
+    task_id = await people.submit("Ask me how many prime numbers I want, then print them", "assistant")
+    [request] = await waiting(people, task_id)
+    assert (request["kind"], request["question"]) == ("clarification", "How many prime numbers do you want?")
+    refused = await answer(people, task_id, request["id"], "seven")
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/input")
+    assert (await answered(people, task_id, 7))["reason"] == "goal_reached"
+    assert "7 prime numbers: 2, 3, 5, 7, 11, 13, 17." in await output(people, task_id)
+    unheard = {"input_timeout": 1_000, "on_input_timeout": "deny", "ttl": 60_000}
+    record = await people.run("Ask me how many squares I want, then print them", "assistant", config=unheard)
+    assert "I have no answer: Nobody answered in time." in await output(people, record["task_id"])

@@ -1,0 +1,99 @@
+"""Variables that an agent declares: given, asked for all at once before the first step, kept, and refused."""
+
+from typing import Any
+
+import pytest
+
+from tests.behaviour.supervision.people import agent, answer, answered, output, waiting
+from tests.support.stack import Stack, calls, of_type
+
+VARIABLES = {
+    "city": "where to look",
+    "day": {"description": "when"},
+    "note": {"description": "what else", "required": False},
+}
+AGENTS = [
+    agent("guide", may_ask=True, variables=VARIABLES),
+    agent("strict-guide", variables=VARIABLES),
+    agent("guide-lead", may_ask=True, subagents=["strict-guide", {"agent": "guide", "may_ask": True}]),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+async def defined(people: Stack) -> None:
+    for definition in AGENTS:
+        said = await people.http.put(f"/agents/{definition['name']}", json=definition)
+        assert said.is_success, said.text
+
+
+async def system(stack: Stack, task_id: str) -> str:
+    return str((await stack.asked(task_id))[0]["body"]["system"][0]["text"])
+
+
+async def test_what_is_missing_is_asked_for_at_once_before_the_first_step(people: Stack) -> None:
+    task_id = await people.submit("[[script:say text=hi]]", "guide", context={"variables": {"day": "Monday"}})
+    [request] = await waiting(people, task_id)
+    assert (request["kind"], request["details"]["variables"]) == ("missing_variables", {"city": "where to look"})
+    record = await people.record(task_id)
+    assert (record["status"], record["usage"]["llm_calls"]) == ("input_required", 0)
+    misfit = await answer(people, task_id, request["id"], {"town": "Oslo"})
+    assert (misfit.status_code, {one["code"] for one in misfit.json()["errors"]}) == (
+        422,
+        {"required", "unknown_field"},
+    )
+    assert (await answered(people, task_id, {"city": "Oslo"}))["reason"] == "goal_reached"
+    assert "Variables of this task:\n- city: Oslo\n- day: Monday\n" in await system(people, task_id)
+    kinds = [event["type"] for event in await people.events(task_id)]
+    assert kinds.index("input_received") < kinds.index("task_started")
+    # the conversation knows them from here on
+    more = {"conversation_id": task_id, "input": "[[script:say text=again]]", "transport": "stream"}
+    further = (await people.http.post("/conversations/run", json=more)).json()["session_id"]
+    assert (await people.wait(further))["reason"] == "goal_reached"
+    assert of_type(await people.events(further), "input_required") == []
+
+
+async def test_all_given_asks_nobody(people: Stack) -> None:
+    given = {"city": "Oslo", "day": "Monday", "note": "rain"}
+    record = await people.run("[[script:say text=hi]]", "strict-guide", context={"variables": given})
+    assert record["reason"] == "goal_reached"
+    assert "- city: Oslo\n- day: Monday\n- note: rain\n" in await system(people, record["task_id"])
+
+
+@pytest.mark.parametrize(
+    ("agent", "given", "kind", "pointers"),
+    [
+        ("strict-guide", {"day": "x"}, "missing-variables", ["/context/variables/city"]),
+        ("strict-guide", {}, "missing-variables", ["/context/variables/city", "/context/variables/day"]),
+        ("guide", {"town": "x"}, "validation", ["/context/variables/town"]),
+        ("guide", {"city": ""}, "validation", ["/context/variables/city"]),
+        ("tester", {"city": "x"}, "validation", ["/context/variables/city"]),
+    ],
+)
+async def test_what_cannot_begin_is_refused(
+    people: Stack, agent: str, given: dict[str, Any], kind: str, pointers: list[str]
+) -> None:
+    body = {"agent": agent, "input": "x", "context": {"variables": given}}
+    said = await people.http.post("/tasks", json=body)
+    assert (said.status_code, said.json()["type"]) == (422, f"urn:errand:problem:{kind}")
+    assert [one["pointer"] for one in said.json()["errors"]] == pointers
+
+
+async def test_without_an_answer_the_agent_is_told_what_it_will_not_have(people: Stack) -> None:
+    config = {"input_timeout": 1_000, "on_input_timeout": "deny"}
+    record = await people.run("[[script:say text=hi]]", "guide", config=config)
+    assert record["reason"] == "goal_reached"
+    [note] = [node["body"]["text"] for node in await people.nodes(record["task_id"]) if node["kind"] == "note"]
+    assert note.startswith("Nobody gave these variables in time: city, day.")
+
+
+async def test_a_child_asks_for_its_variables_if_it_may_and_is_refused_if_not(people: Stack) -> None:
+    prompt = {"prompt": "[[script:say text=hi]]", "description": "go there"}
+    script = calls(("task", {"agent": "guide", **prompt}), ("task", {"agent": "strict-guide", **prompt}))
+    task_id = await people.submit(script, "guide-lead")
+    child = (await people.seen(task_id, "subagent_started"))["child_session_id"]
+    [request] = await waiting(people, child)
+    assert request["conversation_id"] == task_id
+    await answered(people, child, {"city": "Oslo", "day": "Monday"})
+    await people.wait(task_id)
+    said = await output(people, task_id)
+    assert "'strict-guide' needs variables that nobody can be asked for: city (where to look), day (when)." in said

@@ -1,0 +1,61 @@
+"""Continue-as-new: when the server suggests it nothing is lost, the deadline stays, the steps are counted on."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime
+
+import pytest
+import pytest_asyncio
+
+from tests.support.own_worker import platform
+from tests.support.stack import Stack, of_type
+from workflows.client import WorkflowClient
+
+SUGGEST = {"limit.historyCount.suggestContinueAsNew": "100"}  # instead of 4,096 events
+
+
+@pytest_asyncio.fixture(scope="module")
+async def own(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stack]:
+    async with platform(stack, tmp_path_factory.mktemp("own"), SUGGEST) as running:
+        yield running
+
+
+async def runs(own: Stack, task_id: str) -> list[int]:
+    """Events of each run, the first one first."""
+    counts: list[int] = []
+    described = await own.client.get_workflow_handle(f"session/{task_id}").describe()
+    latest, run_id = described.run_id, described.raw_description.workflow_execution_info.first_run_id
+    while True:
+        history = await own.client.get_workflow_handle(f"session/{task_id}", run_id=run_id).fetch_history()
+        counts.append(len(history.events))
+        if run_id == latest:
+            return counts
+        run_id = history.events[-1].workflow_execution_continued_as_new_event_attributes.new_execution_run_id
+
+
+@pytest.mark.proves("S1-05", "D13")
+async def test_steps_go_on_where_they_were(own: Stack) -> None:
+    task_id = await own.submit("[[script:count n=30]]")
+    await WorkflowClient(own.client, own.settings.task_queue).reopen("default", task_id)
+    record = await own.wait(task_id)
+    usage = record["usage"]
+    assert (record["reason"], record["progress"]["step"]) == ("goal_reached", 31)
+    assert (await own.result(task_id))["output"].startswith("Counted 30 steps.")
+    assert (usage["llm_calls"], usage["tool_invocations"]) == (31, 30)
+    events = await own.events(task_id)
+    assert [event["step"] for event in of_type(events, "step_started")] == list(range(1, 32))
+    assert [event["step"] for event in of_type(events, "step_completed")] == list(range(1, 32))
+    assert len(of_type(events, "task_started")) == 1
+    counts = await runs(own, task_id)
+    assert len(counts) >= 3 and max(counts) < 150
+    # it was told by the last run
+    await asyncio.wait_for(own.client.get_workflow_handle(f"conversation/{task_id}").result(), 20)
+
+
+@pytest.mark.proves("S1-60")
+async def test_the_deadline_is_kept(own: Stack) -> None:
+    record = await own.run("[[script:forever]]", config={"ttl": 6_000, "max_steps": 1_000})
+    assert record["reason"] == "ttl"
+    late = datetime.fromisoformat(record["ended_at"]) - datetime.fromisoformat(record["deadline"])
+    assert -1 < late.total_seconds() < 15
+    assert len(await runs(own, record["task_id"])) >= 2, "it never continued as new"

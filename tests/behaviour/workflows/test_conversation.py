@@ -1,0 +1,90 @@
+"""The conversation: starts its sessions once, closes when nothing lives, and cannot be wedged from outside."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from temporalio.client import WorkflowExecutionStatus, WorkflowUpdateFailedError
+from temporalio.service import RPCError
+
+from domain.ids import new_id
+from domain.sessions.session import Reason
+from domain.sessions.step import StopRequest
+from store import sessions
+from tests.support.stack import Stack, calls, eventually
+from workflows.client import WorkflowClient
+
+
+async def status(stack: Stack, task_id: str) -> WorkflowExecutionStatus | None:
+    return (await stack.client.get_workflow_handle(f"conversation/{task_id}").describe()).status
+
+
+async def opened(stack: Stack, task_id: str) -> None:
+    await WorkflowClient(stack.client, stack.settings.task_queue).reopen("default", task_id)
+
+
+async def closes(stack: Stack, task_id: str) -> None:
+    async def closed() -> bool:
+        return await status(stack, task_id) is WorkflowExecutionStatus.COMPLETED
+
+    await eventually(closed, what="the conversation closed")
+
+
+async def test_a_task_that_needs_no_decision_has_no_conversation_workflow(stack: Stack) -> None:
+    record = await stack.run("[[script:count n=1]]")
+    with pytest.raises(RPCError, match="not found"):
+        await status(stack, record["conversation_id"])
+
+
+async def test_one_that_is_opened_at_any_moment_knows_who_is_at_work_and_closes_with_it(stack: Stack) -> None:
+    """While a session begins, works or ends: whoever opens its conversation then finds it at work or at rest."""
+    tasks = [await stack.submit("[[script:count n=2]]") for _ in range(8)]
+    for number, task_id in enumerate(tasks):
+        await asyncio.sleep(number / 50)
+        await opened(stack, task_id)
+    for task_id in tasks:
+        assert (await stack.wait(task_id))["status"] == "completed"
+        await closes(stack, task_id)
+
+
+async def test_a_word_to_the_first_session_opens_it(stack: Stack, tmp_path: Path) -> None:
+    task_id = await stack.submit(calls(("ledger_again", {"path": str(tmp_path / "ledger"), "seconds": 1.5})))
+    await stack.seen(task_id, "tool_called")
+    answer = await stack.http.post(f"/tasks/{task_id}/steer", json={"message": "Mind the gap."})
+    assert answer.status_code == 202, answer.text
+    assert (await stack.wait(task_id))["reason"] == "goal_reached"
+    words = [node["body"]["parts"][0]["text"] for node in await stack.nodes(task_id) if node["kind"] == "user"]
+    assert words[1:] == ["Mind the gap."]
+    await closes(stack, task_id)
+
+
+@pytest.mark.proves("D13", "S1-21")
+async def test_a_repeated_start_changes_nothing(stack: Stack) -> None:
+    """By the same door or by another: the conversation finds it started."""
+    record = await stack.run("[[script:count n=1]]")
+    task_id = record["task_id"]
+    row = await sessions.get(stack.pool, "default", task_id)
+    assert row is not None
+    door = WorkflowClient(stack.client, stack.settings.task_queue)
+    for _ in range(2):
+        assert await door.start(row.workflow_input())
+        assert await door.submit(row.workflow_input(), new_id(), task_id)
+    await closes(stack, task_id)
+    assert await stack.record(task_id) == record
+    assert len(await stack.asked(task_id)) == 2
+
+
+async def test_malformed_messages_wedge_nothing(stack: Stack) -> None:
+    task_id = await stack.submit("[[script:say words=30]] [[fault:hang after=6]]")
+    await stack.seen(task_id, "message_delta")
+    await opened(stack, task_id)
+    conversation = stack.client.get_workflow_handle(f"conversation/{task_id}")
+    for name, args in (("session_done", []), ("session_done", ["x"]), ("session_done", [1, 2, 3]), ("nonsense", [{}])):
+        await conversation.signal(name, args=args)
+        await stack.session(task_id).signal(name, args=args)
+    with pytest.raises(WorkflowUpdateFailedError):
+        await stack.session(task_id).execute_update("stop", "nonsense")
+    assert await status(stack, task_id) is WorkflowExecutionStatus.RUNNING
+    await stack.session(task_id).execute_update("stop", StopRequest(reason=Reason.CALLER_CANCEL, by="test"))
+    assert (await stack.wait(task_id))["status"] == "cancelled"
+    await closes(stack, task_id)

@@ -1,0 +1,44 @@
+"""What Temporal's history holds: references and previews, the same few bytes per step, never the words themselves."""
+
+import asyncio
+
+import pytest
+
+from tests.support.stack import Stack, calls
+
+
+async def size(stack: Stack, task_id: str) -> int:
+    """As the server counts it, which is what its limits are about."""
+    described = await stack.session(task_id).describe()
+    return described.raw_description.workflow_execution_info.history_size_bytes
+
+
+@pytest.mark.proves("S1-B02")
+async def test_history_per_step_is_flat_and_small(stack: Stack) -> None:
+    lengths = (10, 35, 60)
+    growing = [f"[[script:count n={n} grow=4000]]" for n in lengths]
+    records = await asyncio.gather(*(stack.run(text, config={"max_steps": 100}) for text in growing))
+    assert {record["status"] for record in records} == {"completed"}
+    short, middle, long = [await size(stack, record["task_id"]) for record in records]
+    first, second = (middle - short) / 25, (long - middle) / 25
+    assert first < 3_000 and second < 3_000
+    assert second == pytest.approx(first, rel=0.05)
+
+
+async def test_history_holds_no_words_beyond_its_previews(stack: Stack) -> None:
+    text = "x " * 400 + "canary-in-the-prompt"
+    content = "y " * 400 + "canary-in-the-arguments"
+    record = await stack.run(
+        f"{calls(('write_file', {'path': 'a', 'content': content}), ('read_file', {'path': 'a'}))} {text}"
+    )
+    assert record["status"] == "completed"
+    told = await stack.http.post(
+        f"/conversations/{record['task_id']}/messages", json={"input": text, "if_busy": "reject"}
+    )
+    assert told.status_code == 202
+    later = (await stack.wait(told.json()["session_id"]))["task_id"]
+    for workflow in (f"session/{record['task_id']}", f"session/{later}", f"conversation/{record['task_id']}"):
+        history = await stack.client.get_workflow_handle(workflow).fetch_history()
+        raw = b"".join(event.SerializeToString() for event in history.events)
+        assert record["task_id"].encode() in raw  # payloads are searched as they are
+        assert b"canary-in-the" not in raw

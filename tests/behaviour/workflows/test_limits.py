@@ -1,0 +1,67 @@
+"""Limits end a session with their reason and a summary, never in silence."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from temporalio.testing import TimeSkipper
+
+from tests.support.stack import Stack, of_type
+
+
+@pytest.mark.parametrize(
+    ("config", "reason", "calls"),
+    [
+        ({"max_steps": 3}, "step_limit", 3),
+        ({"max_tokens": 100}, "token_budget", 1),
+        ({"max_cost_usd": 0.0001, "model": "claude-opus-4-5"}, "cost_budget", 1),
+        ({"ttl": 3_000}, "ttl", None),
+    ],
+)
+@pytest.mark.proves("S1-60", "D10", "S1-30")
+async def test_a_limit_ends_with_a_summary(
+    stack: Stack, config: dict[str, float], reason: str, calls: int | None
+) -> None:
+    slow = '[[script:forever tool=bash input={"command": "sleep 0.2"}]]'
+    record = await stack.run(slow, config=config)
+    assert (record["status"], record["reason"], record["partial"]) == ("failed", reason, True)
+    assert (await stack.result(record["task_id"]))["output"].startswith("Summary:")
+    asked = await stack.asked(record["task_id"])
+    if calls is not None:
+        assert len(asked) == calls + 1 == record["usage"]["llm_calls"]
+    assert "tools" not in asked[-1]["body"]
+    assert "ends now" in str(asked[-1]["body"]["messages"][-1])
+
+
+@pytest.mark.proves("S1-07", "D10")
+async def test_a_short_ttl_reaches_a_model_that_hangs(stack: Stack) -> None:
+    record = await stack.run("[[script:say words=30]] [[fault:hang after=4]]", config={"ttl": 2_000})
+    assert (record["status"], record["reason"], record["partial"]) == ("failed", "ttl", True)
+    late = datetime.fromisoformat(record["ended_at"]) - datetime.fromisoformat(record["deadline"])
+    assert timedelta() < late < timedelta(seconds=15)
+    messages = of_type(await stack.events(record["task_id"]), "message")
+    assert [message["interrupted"] for message in messages] == [True, False]
+
+
+@pytest.mark.proves("S1-60")
+async def test_hours_of_retries_end_at_the_deadline(stack: Stack) -> None:
+    """An hour of an overloaded model, in the workflow's own skipped time; the deadline is the accepting clock's."""
+    overloaded = "[[script:say text=late]] [[fault:529 retry_after=300 times=12]]"
+    task_id = await stack.submit(overloaded, config={"ttl": 3_590_000})
+    await stack.seen(task_id, "model_retry")
+    await TimeSkipper(stack.client).fast_forward(stack.session(task_id))
+    record = await stack.wait(task_id)
+    assert (record["status"], record["reason"], record["partial"]) == ("failed", "ttl", True)
+    assert len(of_type(await stack.events(task_id), "model_retry")) == 12  # every five minutes, up to the deadline
+
+
+async def test_a_farewell_knows_the_task_even_if_no_turn_was_committed(stack: Stack) -> None:
+    record = await stack.run("[[script:say text=hello]] [[fault:529 retry_after=60]]", config={"ttl": 1_500})
+    assert record["reason"] == "ttl"
+    assert (await stack.result(record["task_id"]))["output"] == "hello"
+
+
+async def test_a_reply_cut_at_its_length_goes_on(stack: Stack) -> None:
+    record = await stack.run("[[script:say text=part stop=max_tokens]]")
+    assert (record["reason"], record["usage"]["llm_calls"]) == ("goal_reached", 2)
+    second = (await stack.asked(record["task_id"]))[1]
+    assert "cut off at the length limit" in str(second["body"]["messages"][-1])

@@ -1,0 +1,137 @@
+"""How a session lives and ends: each end has its reason, and the record, the stream and Temporal agree on it."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from domain.ids import is_id
+from tests.support.stack import Stack, calls, of_type, steps
+
+
+@pytest.mark.proves("S1-02", "S1-16", "S1-90")
+async def test_goal_reached(stack: Stack) -> None:
+    task_id = await stack.submit("[[script:count n=2]]")
+    handle = await stack.record(task_id)  # the handle alone suffices, at once
+    assert is_id(task_id) and handle["task_id"] == task_id
+    record = await stack.wait(task_id)
+    assert (record["status"], record["reason"], record["partial"]) == ("completed", "goal_reached", False)
+    assert record["usage"]["llm_calls"] == 3 and record["usage"]["tool_invocations"] == 2
+    result = await stack.result(task_id)
+    assert result["output"].startswith("Counted 2 steps.")
+    ended = (await stack.events(task_id))[-1]
+    assert (ended["type"], ended["reason"], ended["output"]) == ("task_completed", "goal_reached", result["output"])
+    told = await stack.session(task_id).result()
+    assert (told["status"], told["reason"], told["steps"]) == ("completed", "goal_reached", 3)
+
+
+@pytest.mark.proves("S1-11", "S1-12", "S1-45")
+async def test_events_tell_the_story_in_order(stack: Stack) -> None:
+    task_id = await stack.submit(
+        steps([("report_progress", {"message": "half way", "percent": 50})], [("list_files", {"path": "."})])
+    )
+    await stack.wait(task_id)
+    events = await stack.events(task_id)
+    kinds = ("task_submitted", "task_started", "step_started", "tool_called", "progress", "step_completed")
+    story = [(event["type"], event.get("step")) for event in of_type(events, *kinds)]
+    assert story == [
+        ("task_submitted", None),
+        ("task_started", None),
+        ("step_started", 1),
+        ("tool_called", None),
+        ("progress", None),
+        ("step_completed", 1),
+        ("step_started", 2),
+        ("tool_called", None),
+        ("step_completed", 2),
+        ("step_started", 3),
+        ("step_completed", 3),
+    ]
+    [progress] = of_type(events, "progress")
+    assert progress["message"] == "half way (50 %)"
+    assert of_type(events, "tool_called")[1]["tool"] == "list_files"
+    assert of_type(events, "step_completed")[0]["result"] == "report_progress ok"
+    record = await stack.record(task_id)
+    assert record["created_at"] <= record["started_at"] <= record["updated_at"] == record["ended_at"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        ("[[fault:auth]]", "authentication_error"),
+        ("[[fault:400]]", "invalid_request_error"),
+        ("[[script:say stop=refusal text=no]]", "refusal"),
+    ],
+)
+@pytest.mark.proves("S1-07", "S1-17")
+async def test_errors_that_cannot_heal_fail_the_session(stack: Stack, fault: str, error: str) -> None:
+    record = await stack.run(fault)
+    assert (record["status"], record["reason"]) == ("failed", "error")
+    assert record["error"]["type"] == error and record["error"]["message"]
+    assert len(await stack.asked(record["task_id"])) == 1
+    assert (await stack.events(record["task_id"]))[-1]["error"] == record["error"]["message"]
+
+
+@pytest.mark.proves("S1-17")
+async def test_a_failure_keeps_what_was_done_readable(stack: Stack) -> None:
+    task_id = await stack.submit("[[script:count n=3]] [[fault:auth at=3]]")
+    record = await stack.wait(task_id)
+    assert (record["status"], record["reason"], record["partial"]) == ("failed", "error", True)
+    assert (await stack.result(task_id))["output"] == "Step 2 of 3."
+
+
+@pytest.mark.proves("S1-18", "F-14")
+async def test_terminal_is_final(stack: Stack) -> None:
+    task_id = await stack.submit("[[script:say text=over]]")
+    record, events = await stack.wait(task_id), await stack.events(task_id)
+    answer = await stack.cancel(task_id, reason="too late")
+    assert answer.status_code == 200 and answer.json() == record
+    assert await stack.events(task_id) == events
+
+
+@pytest.mark.proves("S1-53", "S1-01")
+async def test_context_reaches_the_agent(stack: Stack) -> None:
+    first = await stack.run('[[script:say text="The word is heliotrope."]]')
+    file = await stack.http.post(
+        "/files", params={"name": "notes.txt"}, content=b"from the caller", headers={"Content-Type": "text/plain"}
+    )
+    assert file.is_success, file.text
+    context = {
+        "files": [file.json()["file_id"]],
+        "notes": ["the parser was rewritten"],
+        "environment": {"branch": "topaz"},
+        "history_session": first["task_id"],
+        "history": [
+            {"role": "user", "content": "earlier question"},
+            {"role": "assistant", "content": "earlier answer"},
+        ],
+    }
+    task_id = await stack.submit(
+        calls(("read_file", {"path": "notes.txt"})),
+        context=context,
+        acceptance_criteria=["it is green"],
+        constraints=["touch nothing"],
+    )
+    record = await stack.wait(task_id)
+    assert record["status"] == "completed" and record["parent_session_id"] == first["task_id"]
+    assert "from the caller" in (await stack.result(task_id))["output"]
+    request = json.dumps((await stack.asked(task_id))[0]["body"]["messages"])
+    words = ("heliotrope", "earlier question", "earlier answer", "topaz", "rewritten", "it is green", "touch nothing")
+    assert [word for word in words if word not in request] == []
+
+
+@pytest.mark.proves("D16", "S1-03")
+async def test_many_sessions_side_by_side(stack: Stack, tmp_path: Any) -> None:
+    """Each would take 3 seconds alone; none waits for another, and nobody is there to watch."""
+    slow = calls(("ledger_again", {"path": str(tmp_path / "ledger"), "seconds": 3}))
+    ids = await asyncio.gather(*(stack.submit(slow) for _ in range(20)))
+    records = await asyncio.gather(*(stack.wait(task_id) for task_id in ids))
+    assert {record["status"] for record in records} == {"completed"}
+    held = [(event["at"], +1) for i in ids for event in of_type(await stack.events(i), "tool_called")]
+    held += [(event["at"], -1) for i in ids for event in of_type(await stack.events(i), "tool_returned")]
+    together = most = 0
+    for _, change in sorted(held):
+        together += change
+        most = max(most, together)
+    assert most >= 10, "sessions ran one after the other"

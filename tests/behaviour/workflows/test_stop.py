@@ -1,0 +1,184 @@
+"""Cancelling: it reaches what runs, keeps what there is, and once accepted the only end is `cancelled`."""
+
+import asyncio
+import random
+import signal
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from temporalio.service import RPCError
+
+from tests.support.stack import Stack, calls, eventually, of_type
+from workflows.client import WorkflowClient
+
+HANGS = "[[script:say words=30]] [[fault:hang after=6]]"
+
+
+@pytest.mark.proves("S1-18", "S1-44")
+async def test_cancel_reaches_a_running_model_call(stack: Stack) -> None:
+    task_id = await stack.submit(HANGS)
+    await stack.seen(task_id, "message_delta")
+    began = time.monotonic()
+    answer = await stack.cancel(task_id, reason="no longer needed")
+    assert answer.status_code == 202
+    record = await stack.wait(task_id)
+    assert (
+        time.monotonic() - began < 8
+    )  # half a second on a quiet machine; without the push it would be the heartbeat's 10
+    assert (record["status"], record["reason"], record["partial"]) == ("cancelled", "caller_cancel", True)
+    assert record["cancel_requested"]["note"] == "no longer needed"
+    assert (await stack.result(task_id))["output"].startswith("word1 word2")
+    [message] = of_type(await stack.events(task_id), "message")
+    assert message["interrupted"]
+
+    async def left() -> bool:
+        return [request["outcome"] for request in await stack.asked(task_id)] == ["disconnected"]
+
+    await eventually(left, seconds=5, what="the model's connection was closed")
+    assert len(await stack.asked(task_id)) == 1
+
+
+@pytest.mark.proves("S1-18", "S1-25")
+async def test_cancel_ends_a_running_command(stack: Stack) -> None:
+    odd = f"{random.randint(10_000, 99_999)}.5"
+    task_id = await stack.submit(calls(("bash", {"command": f"sleep {odd} & sleep {odd}"})))
+
+    async def running() -> bool:
+        return await asyncio.to_thread(_processes, odd) >= 2
+
+    await eventually(running, what="the command runs")
+    await stack.cancel(task_id)
+    record = await stack.wait(task_id)
+    assert (record["status"], record["reason"]) == ("cancelled", "caller_cancel")
+    [returned] = of_type(await stack.events(task_id), "tool_returned")
+    assert returned["state"] == "cancelled"
+
+    async def gone() -> bool:
+        return await asyncio.to_thread(_processes, odd) == 0
+
+    await eventually(gone, seconds=5, what="no process is left")
+    assert [node["kind"] for node in await stack.nodes(task_id)] == ["user", "assistant", "tool_results"]
+
+
+async def test_cancel_ends_every_call_of_a_reply(stack: Stack, tmp_path: Path) -> None:
+    """The ending waits for all of them: each says how it ended before the task does."""
+    slow = ("bash", {"command": "sleep 60"}), ("ledger_again", {"path": str(tmp_path / "ledger"), "seconds": 50})
+    task_id = await stack.submit(calls(*slow, *slow))
+
+    async def all_run() -> bool:
+        return len(of_type(await stack.events(task_id), "tool_called")) == 4
+
+    await eventually(all_run, what="all four run")
+    await stack.cancel(task_id)
+    assert (await stack.wait(task_id))["status"] == "cancelled"
+    returned = of_type(await stack.events(task_id), "tool_returned")
+    assert [event["state"] for event in returned] == ["cancelled"] * 4
+
+
+def _processes(argument: str) -> int:
+    found = 0
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found += path.read_bytes().split(b"\0")[:2] == [b"sleep", argument.encode()]
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.proves("S1-18")
+async def test_temporals_own_cancel_is_a_cancel(stack: Stack) -> None:
+    task_id = await stack.submit(HANGS)
+    await stack.seen(task_id, "message_delta")
+    await stack.session(task_id).cancel()
+    record = await stack.wait(task_id)
+    assert (record["status"], record["reason"], record["partial"]) == ("cancelled", "caller_cancel", True)
+
+
+@pytest.mark.proves("S1-18")
+async def test_temporals_own_cancel_loses_no_ending_that_is_under_way(stack: Stack) -> None:
+    """A farewell, or another cancel: the button in the Web UI may be pressed at any moment."""
+    door = WorkflowClient(stack.client, stack.settings.task_queue)
+
+    async def in_the_farewell() -> str:
+        task_id = await stack.submit("[[script:forever]] [[fault:hang at=2 after=1]]", config={"max_steps": 1})
+        await door.reopen("default", task_id)
+        await stack.seen(task_id, "message_delta")
+        await stack.session(task_id).cancel()
+        return task_id
+
+    async def after_a_cancel(pause: float) -> str:
+        task_id = await stack.submit(HANGS)
+        await door.reopen("default", task_id)
+        await stack.seen(task_id, "message_delta")
+        await stack.cancel(task_id)
+        await asyncio.sleep(pause)
+        with suppress(RPCError):  # it has ended
+            await stack.session(task_id).cancel()
+        return task_id
+
+    tasks = await asyncio.gather(in_the_farewell(), *(after_a_cancel(number / 50) for number in range(10)))
+    for task_id in tasks:
+        told = await stack.session(task_id).result()
+        record = await stack.wait(task_id)
+        assert (record["status"], record["reason"]) == ("cancelled", "caller_cancel")
+        assert (told["status"], told["reason"]) == ("cancelled", "caller_cancel")
+        await asyncio.wait_for(stack.client.get_workflow_handle(f"conversation/{task_id}").result(), 20)  # it was told
+
+
+@pytest.mark.proves("F-14", "S1-18")
+async def test_cancel_against_completion_has_one_winner(stack: Stack) -> None:
+    """50 races: an accepted cancel ends cancelled, a late one changes nothing, and everyone tells the same."""
+
+    async def undisturbed() -> float:
+        began = time.monotonic()
+        await stack.wait(await stack.submit("[[script:say text=done]]"))
+        return time.monotonic() - began
+
+    async def race(pause: float) -> tuple[int, str]:
+        task_id = await stack.submit("[[script:say text=done]]")
+        await asyncio.sleep(pause)
+        accepted = (await stack.cancel(task_id)).status_code
+        record = await stack.wait(task_id)
+        told = await stack.session(task_id).result()
+        assert told["status"] == record["status"] == (await stack.events(task_id))[-1]["status"]
+        return accepted, record["status"]
+
+    span = max(await asyncio.gather(*(undisturbed() for _ in range(25))))  # the races end about then
+    seen: Counter[tuple[int, str]] = Counter()
+    while seen.total() < 50 or (len(seen) < 2 and seen.total() < 200):  # until some were close, however busy it is
+        outcomes = await asyncio.gather(*(race(number * span / 20) for number in range(25)))
+        seen.update(outcomes)
+        span *= 2 if (200, "completed") not in outcomes else 0.5 if (202, "cancelled") not in outcomes else 1
+    assert set(seen) == {(202, "cancelled"), (200, "completed")}
+
+
+@pytest.mark.proves("S1-18", "S1-21")
+async def test_cancel_without_a_worker_is_honoured_later(stack: Stack) -> None:
+    working = await stack.submit(HANGS)
+    await stack.seen(working, "message_delta")
+    worker = stack.pid("worker")
+    with stack.frozen_supervisor():
+        stack.signal("worker", signal.SIGKILL)
+        waiting = await stack.submit("[[script:say text=never]]")
+        for task_id in (working, waiting):
+            answer = await stack.cancel(task_id)
+            assert answer.status_code == 202
+            assert answer.json()["status"] in ("submitted", "working") and answer.json()["cancel_requested"]
+    await stack.back("worker", worker)
+    for task_id in (working, waiting):
+        record = await stack.wait(task_id)
+        assert (record["status"], record["reason"]) == ("cancelled", "caller_cancel")
+    assert await stack.asked(waiting) == []
+
+
+async def test_a_second_stop_is_harmless(stack: Stack) -> None:
+    task_id = await stack.submit(HANGS)
+    await stack.seen(task_id, "message_delta")
+    answers = await asyncio.gather(*(stack.cancel(task_id, reason=f"number {n}") for n in range(5)))
+    assert {answer.status_code for answer in answers} == {202}
+    record = await stack.wait(task_id)
+    assert record["status"] == "cancelled"
+    assert len(of_type(await stack.events(task_id), "cancel_requested")) == 1

@@ -1,5 +1,0 @@
-"""The agents of these tests are those of the tests of conversations."""
-
-from tests.conversations.conftest import team
-
-__all__ = ["team"]

@@ -1,0 +1,95 @@
+"""`python -m tests.support.contract`: which items of docs/contract.md the last test run proved."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from settings import ROOT
+
+_GROUP = re.compile(r"^## (.+)$")
+_ITEM = re.compile(r"^- \*\*([A-Z]\d?(?:-B?)?\d+)\*\* (\S.*)$")
+
+
+@dataclass(frozen=True)
+class Item:
+    id: str
+    group: str
+    text: str
+
+
+def page_of(root: Path) -> Path:
+    return root / "docs" / "contract.md"
+
+
+def report_of(root: Path) -> Path:
+    return root / "build" / "contract.json"
+
+
+def read_items(page: Path) -> dict[str, Item]:
+    """The items by id, in the page's order. A line that only looks like an item, or an id used twice, is an error."""
+    items: dict[str, Item] = {}
+    group = ""
+    for number, line in enumerate(page.read_text().splitlines(), start=1):
+        if heading := _GROUP.match(line):
+            group = heading[1]
+        elif line.startswith("- **"):
+            match = _ITEM.match(line)
+            if match is None or match[1] in items:
+                raise ValueError(f"{page.name}:{number}: not an item, or its id is used twice: {line}")
+            items[match[1]] = Item(match[1], group, match[2])
+    return items
+
+
+def proofs(report: dict[str, Any]) -> dict[str, list[str]]:
+    """Which tests prove each id: they ran, in every form they were collected in, and passed."""
+    found: dict[str, list[str]] = {}
+    for test in report["tests"]:
+        for item in test["proves"] if test["passed"] else ():
+            found.setdefault(item, []).append(test["test"])
+    return found
+
+
+def table(items: dict[str, Item], report: dict[str, Any], verbose: bool) -> str:
+    proved = proofs(report)
+    groups: dict[str, list[Item]] = {}
+    for item in items.values():
+        groups.setdefault(item.group, []).append(item)
+    lines = [f"{'group':32}{'proved':>7}{'of':>5}   not proved"]
+    for group, members in groups.items():
+        missing = [item.id for item in members if item.id not in proved]
+        lines.append(f"{group:32}{len(members) - len(missing):7}{len(members):5}   {' '.join(missing)}".rstrip())
+        if verbose:
+            lines += [line for item in members for line in _explained(item, proved.get(item.id, []))]
+    known = sum(item in items for item in proved)
+    lines += [f"{'all':32}{known:7}{len(items):5}", ""]
+    lines += [f"names an unknown or too many items: {problem}" for problem in report["problems"]]
+    lines.append(f"From the run of {report['at']}: pytest {' '.join(report['args'])}".rstrip())
+    lines.append(
+        "A run of only some tests proves only what it ran; skipped, failed and uncollected tests prove nothing."
+    )
+    return "\n".join(lines)
+
+
+def _explained(item: Item, tests: list[str]) -> list[str]:
+    return [f"  {'+' if tests else '-'} {item.id:7} {item.text}", *(f"            {test}" for test in tests)]
+
+
+@click.command()
+@click.option("--verbose", is_flag=True, help="Each item, and the tests that prove it.")
+def main(verbose: bool) -> None:
+    """Print what the last test run proved of the contract."""
+    path = report_of(ROOT)
+    if not path.exists():
+        raise click.ClickException("there is no report yet: run scripts/test first")
+    report = json.loads(path.read_text())
+    click.echo(table(read_items(page_of(ROOT)), report, verbose))
+    if report["problems"]:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

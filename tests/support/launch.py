@@ -1,0 +1,156 @@
+"""Starts what the tests run against, so that none of it can outlive them."""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from pathlib import Path
+
+import asyncpg
+import httpx2
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+
+from deploy import local
+from deploy.child import enter, tail
+from deploy.environment import variables
+from deploy.state import StackInfo
+from domain.ids import new_id
+from settings import ROOT, Settings
+from store.database import connect
+from tests.support.stack import Stack, eventually
+
+MODEL_KEY = "sk-canary-6f1d0c9a"  # must show up in no file, table, log or event
+TESTER = {
+    "name": "tester",
+    "description": "Does what the offline model's scripts say.",
+    "tools": [
+        *("list_files", "read_file", "write_file", "bash", "update_plan", "report_progress", "save_artifact"),
+        *("ledger_once", "ledger_again", "ledger_quick", "explode"),
+    ],
+    "prompt": "You are tested.",
+}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def process(argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
+    """A child that is told to stop at the end, and by the system should the tests be killed."""
+    with log.open("ab") as output:
+        child = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            start_new_session=True,
+            preexec_fn=partial(enter, {**env, "PYTHONPATH": str(ROOT)}, os.getpid(), signal.SIGTERM),
+        )
+    try:
+        yield child
+    finally:
+        child.terminate()
+        child.wait(60)
+
+
+@contextmanager
+def home() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="errand-test-"))
+    folder.chmod(0o711)  # PostgreSQL may run as another account, which has to pass
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def settings_in(folder: Path, model_port: int) -> Settings:
+    return Settings(
+        data_dir=folder / "data",
+        workspaces_dir=folder / "workspaces",
+        port=free_port(),
+        anthropic_api_key=MODEL_KEY,
+        anthropic_base_url=f"http://127.0.0.1:{model_port}",
+        tools_module="tests.faults.ledger",
+        notify_private_hosts=("127.0.0.1",),  # the receivers of the tests
+        smtp_host="127.0.0.1",
+        smtp_port=free_port(),
+        smtp_tls="none",
+    )
+
+
+@contextmanager
+def offline_model(folder: Path) -> Iterator[int]:
+    """Beside the stack and not in it, so that the key which the worker holds can be a canary."""
+    port = free_port()
+    with process([sys.executable, "-m", "offline", "--port", str(port)], folder / "model.log", {}):
+        yield port
+
+
+@asynccontextmanager
+async def started(settings: Settings, log: Path) -> AsyncIterator[StackInfo]:
+    """`errand up` in the background; stopped at the end."""
+    with process([sys.executable, "-m", "deploy.local"], log, variables(settings)) as child:
+
+        async def look() -> StackInfo | None:
+            assert child.poll() is None, tail(log, 30)
+            info = await asyncio.to_thread(local.status, settings)
+            return info if info and info.ready else None
+
+        yield await eventually(look, seconds=180, what="the stack is up")
+
+
+@asynccontextmanager
+async def connected(settings: Settings, info: StackInfo) -> AsyncIterator[Stack]:
+    client = await Client.connect(info.temporal_address, data_converter=pydantic_data_converter)
+    http = httpx2.AsyncClient(base_url=info.api_url, timeout=30)
+    async with http, await connect(local.database_url(settings)) as pool:
+        stack = Stack(settings, info, http, client, pool)
+
+        async def defined() -> bool:
+            try:
+                return (await http.put("/agents/tester", json=TESTER)).is_success
+            except httpx2.TransportError:
+                return False
+
+        await eventually(defined, what="the worker has said which tools it has")
+        yield stack
+
+
+@asynccontextmanager
+async def embedded() -> AsyncIterator[Stack]:
+    with home() as folder, offline_model(folder) as model_port:
+        settings = settings_in(folder, model_port)
+        async with started(settings, folder / "stack.log") as info, connected(settings, info) as stack:
+            yield stack
+
+
+@asynccontextmanager
+async def empty_database(url: str) -> AsyncIterator[str]:
+    """Another database in the same PostgreSQL. No connection is kept, so that a restart in between does no harm."""
+    name = f"test_{new_id()}"
+    await _execute(url, f'CREATE DATABASE "{name}"')
+    try:
+        yield f"{url.rpartition('/')[0]}/{name}"
+    finally:
+        await _execute(url, f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+async def _execute(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()

@@ -1,0 +1,96 @@
+"""The `proves` marker: a test names the contract items it proves, and each run writes down what it really proved."""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.support.contract import page_of, read_items, report_of
+
+AT_MOST = 3
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", f"proves(*ids): items of docs/contract.md, {AT_MOST} at the most")
+    config.pluginmanager.register(Proofs(config), "errand-proofs")
+
+
+class Proofs:
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.known = set(read_items(page_of(config.rootpath)))
+        self.forms: dict[str, set[str]] = {}  # a test -> its node ids, one per parameter
+        self.claims: dict[str, list[str]] = {}
+        self.problems: list[str] = []
+        self.phases: dict[str, set[str]] = {}  # a node id -> the phases that passed
+        self.spoiled: set[str] = set()
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        # before any deselection: a test of which only some parameters were chosen proves nothing
+        ids = [name for marker in item.iter_markers("proves") for name in marker.args]
+        if not any(item.iter_markers("proves")):
+            return
+        test = re.sub(r"\[.*\]$", "", item.nodeid, flags=re.DOTALL)
+        self.forms.setdefault(test, set()).add(item.nodeid)
+        claims = self.claims.setdefault(test, [])
+        claims += [name for name in ids if name not in claims]
+
+    def pytest_collection_finish(self) -> None:
+        for test, ids in self.claims.items():
+            if unknown := [str(name) for name in ids if name not in self.known]:
+                self.problems.append(f"{test}: unknown {', '.join(unknown)}")
+            if not 1 <= len(ids) <= AT_MOST:
+                self.problems.append(f"{test}: {len(ids)} items, allowed are 1 to {AT_MOST}")
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """In the run's main process, which collects nothing itself: one of the test processes says what it found."""
+        found = getattr(node, "workeroutput", {}).get("proofs")
+        if found:  # every process collects all of the tests
+            self.forms = {test: set(forms) for test, forms in found["forms"].items()}
+            self.claims, self.problems = found["claims"], found["problems"]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.outcome == "passed" and not hasattr(report, "wasxfail"):
+            self.phases.setdefault(report.nodeid, set()).add(report.when or "")
+        else:
+            self.spoiled.add(report.nodeid)
+
+    def _passed(self, test: str) -> bool:
+        return all(
+            self.phases.get(form) == {"setup", "call", "teardown"} and form not in self.spoiled
+            for form in self.forms[test]
+        )
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.problems and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if self.config.option.collectonly:
+            return
+        if (output := getattr(self.config, "workeroutput", None)) is not None:
+            forms = {test: sorted(forms) for test, forms in self.forms.items()}
+            output["proofs"] = {"forms": forms, "claims": self.claims, "problems": self.problems}
+            return
+        path = report_of(self.config.rootpath)
+        path.parent.mkdir(exist_ok=True)
+        tests = [{"test": test, "proves": ids, "passed": self._passed(test)} for test, ids in self.claims.items()]
+        report = {
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "args": list(self.config.invocation_params.args),
+            "problems": self.problems,
+            "tests": tests,
+        }
+        path.write_text(json.dumps(report, indent=1))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for line in self._words():
+            terminalreporter.write_line(line)
+
+    def _words(self) -> Iterator[str]:
+        for problem in self.problems:
+            yield f"ERROR contract: {problem}"
+        proved = {name for test, ids in self.claims.items() if self._passed(test) for name in ids} & self.known
+        yield f"contract: {len(proved)} of {len(self.known)} items proved; see python -m tests.support.contract"

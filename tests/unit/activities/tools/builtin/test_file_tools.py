@@ -1,0 +1,175 @@
+"""The file tools as the model meets them."""
+
+from pathlib import Path
+
+import pytest
+
+from activities.tools.registry import TOOLS
+from activities.tools.tool import ToolContext, ToolResult
+from domain.sessions.step import Effect
+from tests.unit.activities.tools.conftest import MakeContext
+
+
+async def call(tool_name: str, context: ToolContext, **arguments: object) -> ToolResult:
+    tool = TOOLS[tool_name]
+    return await tool.run(tool.input.model_validate(arguments), context)
+
+
+async def test_list_files(context: ToolContext, workspace: Path) -> None:
+    assert (await call("list_files", context)).text == "The folder is empty."
+    (workspace / "src").mkdir()
+    (workspace / "src/main.py").write_text("x = 1\n")
+    (workspace / "link").symlink_to("/etc/passwd")
+    assert (await call("list_files", context)).text == "link  (link, not followed)\nsrc/"
+    assert "src/main.py  (6 bytes)" in (await call("list_files", context, recursive=True)).text
+    assert (await call("list_files", context, path="nowhere")).failed
+
+
+async def test_list_files_is_bounded(context: ToolContext, workspace: Path) -> None:
+    for number in range(501):
+        (workspace / f"{number}").touch()
+    assert (await call("list_files", context)).text.endswith("look for something with search_files.")
+
+
+async def test_read_file_pages(context: ToolContext, workspace: Path) -> None:
+    (workspace / "long").write_text("".join(f"line {number}\n" for number in range(1, 1001)))
+    first = (await call("read_file", context, path="long")).text
+    assert first.splitlines()[0] == "     1  line 1"
+    assert first.splitlines()[-1] == "… there is more: read on with offset=401."
+    last = (await call("read_file", context, path="long", offset=999)).text
+    assert last == "   999  line 999\n  1000  line 1000"
+    behind = await call("read_file", context, path="long", offset=2000)
+    assert behind.failed and "only 1000 lines" in behind.text
+
+
+async def test_read_file_stays_below_the_bound_of_a_result(context: ToolContext, workspace: Path) -> None:
+    (workspace / "wide").write_text("é" * 5_000 + "\n" + ("x" * 1_500 + "\n") * 100)
+    page = (await call("read_file", context, path="wide")).text
+    assert len(page) < 16_000
+    assert "(5,000 characters in this line)" in page
+    assert "read on with offset=" in page
+
+
+async def test_read_file_refuses_binary_and_reads_the_empty_file(context: ToolContext, workspace: Path) -> None:
+    (workspace / "binary").write_bytes(b"\x7fELF\0\0")
+    (workspace / "empty").touch()
+    refused = await call("read_file", context, path="binary")
+    assert refused.failed and "binary" in refused.text
+    empty = await call("read_file", context, path="empty")
+    assert (empty.text, empty.failed) == ("(empty file)", False)
+
+
+async def test_write_then_edit(context: ToolContext, workspace: Path) -> None:
+    assert (await call("write_file", context, path="a/b.py", content="one\ntwo\n")).text == (
+        "Created a/b.py: 2 lines, 8 bytes."
+    )
+    assert (await call("edit_file", context, path="a/b.py", old="two", new="three")).text.startswith("Edited")
+    assert (workspace / "a/b.py").read_text() == "one\nthree\n"
+
+
+async def test_edit_must_match_exactly_once(context: ToolContext, workspace: Path) -> None:
+    (workspace / "f").write_text("a b a")
+    twice = await call("edit_file", context, path="f", old="a", new="c")
+    assert twice.failed and "2 times" in twice.text
+    assert (await call("edit_file", context, path="f", old="z", new="c")).failed
+    assert not (await call("edit_file", context, path="f", old="a", new="c", all=True)).failed
+    assert (workspace / "f").read_text() == "c b c"
+
+
+@pytest.mark.parametrize(("old", "new"), [("beta", "gamma"), ("beta", "beta\ngamma"), ("beta", "")])
+async def test_a_repeated_edit_changes_nothing(make_context: MakeContext, workspace: Path, old: str, new: str) -> None:
+    (workspace / "f").write_text("alpha\nbeta\n")
+    await call("edit_file", make_context(), path="f", old=old, new=new)
+    after = (workspace / "f").read_text()
+    again = await call("edit_file", make_context(attempt=2), path="f", old=old, new=new)
+    assert not again.failed
+    assert (workspace / "f").read_text() == after
+
+
+async def test_search_files(context: ToolContext, workspace: Path) -> None:
+    (workspace / "src").mkdir()
+    (workspace / "src/a.py").write_text("import os\nos.environ\n")
+    (workspace / "src/b.txt").write_text("os.environ\n")
+    (workspace / "blob").write_bytes(b"os.environ\0")
+    (workspace / "secret").symlink_to("/etc/passwd")
+    assert (await call("search_files", context, pattern=r"os\.e\w+")).text == (
+        "src/a.py:2: os.environ\nsrc/b.txt:1: os.environ"
+    )
+    assert (await call("search_files", context, pattern="environ", glob="*.py")).text == "src/a.py:2: os.environ"
+    assert (await call("search_files", context, pattern="root")).text == "Nothing matches."
+    bad = await call("search_files", context, pattern="(")
+    assert bad.failed and "not a valid regular expression" in bad.text
+    assert (await call("search_files", context, pattern="x", path="../")).failed
+    assert (await call("search_files", context, pattern="\0")).text == "Nothing matches."
+
+
+async def test_search_stops_after_enough_hits(context: ToolContext, workspace: Path) -> None:
+    for number in range(30):
+        (workspace / f"{number:03}").write_text("hit\n" * 50_000)
+    lines = (await call("search_files", context, pattern="hit")).text.splitlines()
+    assert len(lines) == 201
+    assert lines[-1].startswith("… more than 200 lines match")
+
+
+async def test_a_catastrophic_pattern_is_stopped(
+    context: ToolContext, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.tools.builtin.search_files._TIME_S", 1.0)
+    (workspace / "f").write_text("a" * 50 + "!")
+    stopped = await call("search_files", context, pattern="(a+)+$")
+    assert stopped.failed and "was stopped" in stopped.text
+
+
+async def test_save_artifact(context: ToolContext, workspace: Path) -> None:
+    (workspace / "out").mkdir()
+    (workspace / "out/report.md").write_text("# Report")
+    result = await call("save_artifact", context, path="out/report.md", type="report", description="What I found")
+    [artifact] = result.artifacts
+    assert (artifact.name, artifact.content, artifact.type) == ("report.md", b"# Report", "report")
+    assert artifact.media_type == "text/markdown"
+    (workspace / "link").symlink_to("/etc/passwd")
+    refused = await call("save_artifact", context, path="link")
+    assert refused.failed and refused.artifacts == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a/b", "a\\b", "..", "a..b", "a\0b", "a\nb", "a\u202eb", "a\u200fb", "-rf", " ", "é" * 128, "\x1b"],
+)
+async def test_an_artifact_has_a_harmless_name(context: ToolContext, workspace: Path, name: str) -> None:
+    (workspace / "f").write_text("x")
+    result = await call("save_artifact", context, path="f", name=name)
+    assert result.failed and result.artifacts == []
+
+
+def test_every_tool_tells_the_model_and_the_timeline_what_it_does() -> None:
+    examples: dict[str, dict[str, object]] = {
+        "list_files": {},
+        "read_file": {"path": "a"},
+        "write_file": {"path": "a", "content": "b"},
+        "edit_file": {"path": "a", "old": "b", "new": "c"},
+        "search_files": {"pattern": "a"},
+        "bash": {"command": "echo\n1"},
+        "fetch_url": {"url": "https://example.org"},
+        "update_plan": {"steps": [{"title": "a", "status": "done"}]},
+        "report_progress": {"message": "a"},
+        "save_artifact": {"path": "a"},
+        "ask_user": {"question": "a\nb?"},
+        "delegate": {"agent": "a", "prompt": "b"},
+        "task": {"agent": "a", "prompt": "b", "description": "c"},
+        "async_delegate": {"name": "a", "prompt": "b"},
+        "async_task": {"agent": "a", "prompt": "b", "description": "c"},
+        "async_task_result": {"task_id": "a"},
+        "gather": {"task_ids": ["a"]},
+        "steer_subagent": {"task_id": "a", "message": "b"},
+        "cancel_subagent": {"task_id": "a"},
+        "list_subagents": {},
+    }
+    assert set(examples) == set(TOOLS)
+    for name, arguments in examples.items():
+        definition = TOOLS[name].definition()
+        assert definition["input_schema"]["additionalProperties"] is False
+        assert all("description" in field for field in definition["input_schema"]["properties"].values())
+        line = TOOLS[name].summary(TOOLS[name].input.model_validate(arguments))
+        assert line and "\n" not in line
+    assert [name for name, tool in TOOLS.items() if tool.effect is Effect.ONCE] == ["bash"]

@@ -1,0 +1,48 @@
+"""update_plan and report_progress: what the watcher sees."""
+
+import pytest
+
+from activities.tools.registry import TOOLS
+from activities.tools.tool import ToolContext
+from domain.events.events import PlanUpdated, Progress, Replanning
+from domain.plan import Plan, PlanStep, StepState
+from tests.unit.activities.tools.conftest import MakeContext
+
+PLAN = Plan(steps=[PlanStep(title="read"), PlanStep(title="write")])
+
+
+async def update(context: ToolContext, titles: list[str], reason: str | None = None) -> list[object]:
+    tool = TOOLS["update_plan"]
+    steps = [{"title": title, "status": "pending"} for title in titles]
+    result = await tool.run(tool.input.model_validate({"steps": steps, "reason": reason}), context)
+    assert result.plan is not None and [step.title for step in result.plan.steps] == titles
+    return list(result.events)
+
+
+async def test_the_first_plan_is_no_replanning(context: ToolContext) -> None:
+    [event] = await update(context, ["read", "write"], "because")
+    assert isinstance(event, PlanUpdated)
+
+
+async def test_ticking_off_is_no_replanning(make_context: MakeContext) -> None:
+    tool = TOOLS["update_plan"]
+    steps = [{"title": "read", "status": "done"}, {"title": "write", "status": "in_progress"}]
+    result = await tool.run(tool.input.model_validate({"steps": steps}), make_context(plan=PLAN))
+    assert [type(event) for event in result.events] == [PlanUpdated]
+    assert result.plan is not None and result.plan.steps[0].status is StepState.DONE
+
+
+@pytest.mark.proves("S1-04")
+@pytest.mark.parametrize("reason", [None, "", "the test failed"])
+async def test_other_steps_are_replanning_with_a_reason(make_context: MakeContext, reason: str | None) -> None:
+    events = await update(make_context(plan=PLAN), ["read", "ask", "write"], reason)
+    [replanning] = [event for event in events if isinstance(event, Replanning)]
+    assert replanning.reason == (reason or "The plan changed; no reason was given.")
+
+
+async def test_progress(context: ToolContext) -> None:
+    tool = TOOLS["report_progress"]
+    result = await tool.run(tool.input.model_validate({"message": "half\nway", "percent": 50}), context)
+    assert result.events == [Progress(message="half way (50 %)")]
+    assert result.progress == "half way (50 %)"
+    assert (await tool.run(tool.input.model_validate({"message": "\x00"}), context)).failed

@@ -1,0 +1,62 @@
+"""No module but the named ones may import an HTTP client: a second way out would be an unguarded one."""
+
+import ast
+
+from settings import ROOT
+
+CLIENTS: tuple[str, ...] = (
+    "httpx",
+    "httpx2",
+    "httpcore",
+    "httpcore2",
+    "requests",
+    "urllib3",
+    "aiohttp",
+    "pycurl",
+    "http.client",
+)
+CLIENTS += ("urllib.request", "anthropic", "websockets", "ftplib", "smtplib", "telnetlib", "xmlrpc.client")
+ALLOWED = {
+    "activities/tools/support/egress.py": {"httpx2", "httpcore2"},
+    "activities/model/": {"anthropic", "httpx2"},  # to the model endpoint that the operator set
+    "activities/notifications/channels/email.py": {"smtplib"},  # to the mail server that the operator set
+    "cli/": {"httpx2"},  # to our own API
+    "domain/policy/subjects.py": {"httpx2"},  # its URL only: rules must read a host as the client will
+    "deploy/": {"http.client"},  # health of the parts that the supervisor itself started
+    "bench/": {"httpx2", "anthropic"},
+    "worker.py": {"anthropic", "httpx2"},  # makes the model client and hands it in
+    "tests/": set(CLIENTS),
+}
+
+
+def imported(source: str) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return {client for client in CLIENTS for name in found if name == client or name.startswith(client + ".")}
+
+
+def violations(files: dict[str, str]) -> list[str]:
+    return [
+        f"{path} imports {client}"
+        for path, source in files.items()
+        for client in sorted(imported(source))
+        if not any(path.startswith(prefix) and client in clients for prefix, clients in ALLOWED.items())
+    ]
+
+
+def test_no_other_module_imports_an_http_client() -> None:
+    ours = [path for path in ROOT.iterdir() if not path.name.startswith(".")]
+    paths = [path for top in ours for path in ([top] if top.suffix == ".py" else top.rglob("*.py"))]
+    assert len(paths) > 20
+    assert violations({str(path.relative_to(ROOT)): path.read_text() for path in paths}) == []
+
+
+def test_the_rule_sees_every_way_to_import() -> None:
+    ways = ["import httpx2", "import urllib.request as u", "from urllib import request", "from http.client import *"]
+    ways += ["def f():\n    import requests.sessions", "from anthropic._client import AsyncAnthropic"]
+    for way in ways:
+        assert len(violations({"activities/tools/other.py": way})) == 1, way

@@ -1,0 +1,236 @@
+"""Agent files: what is read, what is refused, and how clearly."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from agents.loader import AgentFileError, load_agents, load_prices, parse_agent, to_markdown
+from domain.agents.definition import AgentDefinition, AgentLimits, Mode, SubagentRef
+from domain.conversations.mailbox import DeliveryMode
+from domain.policy.rules import Action, Rule
+from settings import ROOT
+
+TOOLS = ["list_files", "read_file", "write_file", "edit_file", "search_files"]
+TOOLS += ["bash", "fetch_url", "update_plan", "report_progress", "save_artifact"]
+FOLDER = ROOT / "agents"
+
+
+def agent_text(extra: str = "", name: str = "helper", prompt: str = "Help.") -> str:
+    return f"---\nname: {name}\ndescription: Helps.\n{extra}---\n\n{prompt}\n"
+
+
+def problems(text: str, file: str = "helper.md") -> dict[str, Any]:
+    with pytest.raises(AgentFileError) as caught:
+        parse_agent(text, file, TOOLS)
+    assert caught.value.file == file
+    assert file in str(caught.value)
+    return {problem.field: problem for problem in caught.value.problems}
+
+
+def test_the_shipped_agents_load() -> None:
+    agents = load_agents(FOLDER, TOOLS)
+    assert set(agents) == {"assistant", "researcher", "code-reviewer", "orchestrator"}
+    assert agents["orchestrator"].mode is Mode.PRIMARY
+    assert [ref.agent for ref in agents["orchestrator"].subagents] == ["researcher", "code-reviewer"]
+    assert agents["code-reviewer"].input_schema is not None
+    assert all(agents[name].input_schema is None for name in ("assistant", "researcher", "orchestrator"))
+    assert "bash" not in agents["researcher"].tools
+    assert [name for name, agent in agents.items() if agent.may_ask] == ["assistant"]
+
+
+@pytest.mark.parametrize(
+    ("value", "valid"),
+    [
+        ("Review the parser", True),
+        ({"path": "src", "focus": "security"}, True),
+        ({"path": "src"}, True),
+        ({"focus": "security"}, False),
+        ({"path": "src", "depth": 3}, False),
+        ("", False),
+        (7, False),
+    ],
+)
+def test_the_reviewer_takes_text_or_a_path(value: object, valid: bool) -> None:
+    schema = load_agents(FOLDER, TOOLS)["code-reviewer"].input_schema
+    assert schema is not None
+    assert Draft202012Validator(schema).is_valid(value) is valid
+
+
+@pytest.mark.parametrize("text", ["", "No front matter", "---\nname: helper\n", "name: helper\n---\nHelp."])
+def test_a_file_without_front_matter_is_refused(text: str) -> None:
+    assert "---" in problems(text)["(front matter)"].message
+
+
+@pytest.mark.parametrize(
+    ("extra", "told"),
+    [
+        ("tools: [bash\n", "not valid YAML"),
+        ("mode: all\nmode: all\n", "'mode' is there twice"),
+        ("a: &x [1]\nb: *x\n", "aliases"),
+        ("7: seven\n", "must be text"),
+        ("tools: !!set {bash}\n", "only JSON types"),
+        ("tools: !!python/object:os.system {}\n", "not valid YAML"),
+    ],
+)
+def test_unsafe_or_broken_yaml_is_refused(extra: str, told: str) -> None:
+    assert told in problems(agent_text(extra))["(front matter)"].message
+
+
+def test_an_unknown_field_names_the_known_ones() -> None:
+    problem = problems(agent_text("colour: red\n"))["colour"]
+    assert "unknown" in problem.message
+    assert {"mode", "tools", "limits"} <= set(problem.allowed)
+
+
+def test_an_unknown_limit_names_the_known_ones() -> None:
+    problem = problems(agent_text("limits: {stepz: 3}\n"))["limits.stepz"]
+    assert problem.allowed == tuple(AgentLimits.model_fields)
+
+
+def test_an_unknown_mode_names_the_modes() -> None:
+    assert problems(agent_text("mode: boss\n"))["mode"].allowed == ("primary", "subagent", "all")
+
+
+@pytest.mark.parametrize(
+    ("extra", "field"),
+    [
+        ('network: "yes"\n', "network"),
+        ('max_tokens: "100"\n', "max_tokens"),
+        ("tools: bash\n", "tools"),
+        ("limits: {steps: 0}\n", "limits.steps"),
+        ("input_schema: [1]\n", "input_schema"),
+    ],
+)
+def test_a_wrong_type_names_the_field(extra: str, field: str) -> None:
+    assert field in problems(agent_text(extra))
+
+
+def test_an_unknown_tool_names_the_tools() -> None:
+    problem = problems(agent_text("tools: [bash, hammer]\n"))["tools"]
+    assert "'hammer'" in problem.message
+    assert problem.allowed == tuple(sorted(TOOLS))
+
+
+def test_a_name_that_differs_from_the_file_is_refused() -> None:
+    assert problems(agent_text(name="other"))["name"].allowed == ("helper",)
+
+
+@pytest.mark.parametrize("prompt", ["", "  \n\t"])
+def test_a_missing_prompt_is_refused(prompt: str) -> None:
+    assert "missing" in problems(agent_text(prompt=prompt))["prompt"].message
+
+
+def test_a_prompt_in_the_front_matter_is_refused() -> None:
+    assert "below" in problems(agent_text("prompt: Help.\n"))["prompt"].message
+
+
+@pytest.mark.parametrize(
+    ("schema", "field", "told"),
+    [
+        ({"type": "objekt"}, "input_schema.type", "objekt"),
+        ({"properties": {"a": {"$ref": "https://example.com/s.json"}}}, "input_schema.properties.a.$ref", "outside"),
+        ({"$ref": "file:///etc/passwd"}, "input_schema.$ref", "outside"),
+        ({"$ref": "other.json"}, "input_schema.$ref", "outside"),
+        ({"$ref": "#/$defs/none"}, "input_schema", "cannot be used"),
+        ({"$ref": "#"}, "input_schema", "without end"),
+        ({"type": "string", "pattern": "("}, "input_schema.pattern", "regex"),
+        ({"description": "x" * 70_000}, "input_schema", "65536"),
+    ],
+)
+def test_an_unusable_input_schema_is_refused(schema: dict[str, Any], field: str, told: str) -> None:
+    found = problems(agent_text(f"input_schema: {json.dumps(schema)}\n"))
+    assert told in found[field].message
+
+
+def test_local_references_are_fine() -> None:
+    schema = {"$defs": {"name": {"type": "string"}}, "properties": {"a": {"$ref": "#/$defs/name"}}}
+    definition = parse_agent(agent_text(f"input_schema: {json.dumps(schema)}\n"), "helper.md", TOOLS)
+    assert definition.input_schema == schema
+
+
+@pytest.mark.parametrize(("subagent", "told"), [("nobody", "no agent 'nobody'"), ("helper", "mode primary")])
+def test_an_unknown_or_primary_subagent_is_refused(tmp_path: Path, subagent: str, told: str) -> None:
+    (tmp_path / "helper.md").write_text(agent_text(f"mode: primary\nsubagents: [{subagent}]\n"))
+    (tmp_path / "worker.md").write_text(agent_text(name="worker"))
+    with pytest.raises(AgentFileError, match=told) as caught:
+        load_agents(tmp_path, TOOLS)
+    assert caught.value.problems[0].allowed == ("worker",)
+
+
+def test_bytes_that_are_not_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "helper.md").write_bytes(b"---\n\xff\xfe")
+    with pytest.raises(AgentFileError, match="helper.md.*UTF-8"):
+        load_agents(tmp_path, TOOLS)
+
+
+def test_windows_line_ends_are_read() -> None:
+    text = agent_text("mode: all\n", prompt="One\nTwo").replace("\n", "\r\n")
+    assert parse_agent(text, "helper.md", TOOLS).prompt == "One\r\nTwo"
+
+
+def test_the_shipped_prices() -> None:
+    prices = load_prices(FOLDER / "prices.yaml")
+    assert {"claude-sonnet-4-5", "claude-haiku-4-5", "claude-opus-4-5", "offline"} <= set(prices.models)
+    assert prices.cost("claude-haiku-4-5-20251001", input=1_000_000, output=1_000_000) == 6.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["models: {m: {input: -1, output: 1, cache_read: 0, cache_write: 0}}", "models: {m: {input: 1}}", "- 1", "x: 1"],
+)
+def test_a_bad_price_table_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text(text)
+    with pytest.raises(AgentFileError, match="prices.yaml"):
+        load_prices(file)
+
+
+_names = st.from_regex(r"[a-z][a-z0-9-]{0,20}", fullmatch=True)
+_json: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+_limits = st.builds(
+    AgentLimits,
+    ttl_ms=st.none() | st.integers(1_000, 10**12),
+    steps=st.none() | st.integers(1, 10**6),
+    cost_usd=st.none() | st.floats(0, 10**6, exclude_min=True),
+)
+_subagents = st.builds(
+    SubagentRef, agent=_names, delivery=st.none() | st.sampled_from(DeliveryMode), may_ask=st.booleans()
+)
+_rules = st.builds(
+    Rule,
+    permission=st.sampled_from(["*", "delegation", "ba?h", *sorted(TOOLS)]),
+    pattern=st.text(min_size=1, max_size=20),
+    action=st.sampled_from(Action),
+)
+_definitions = st.builds(
+    AgentDefinition,
+    name=_names,
+    description=st.text(min_size=1, max_size=200),
+    mode=st.sampled_from(Mode),
+    model=st.none() | st.text(min_size=1, max_size=20),
+    fallback_models=st.lists(st.text(max_size=20), max_size=3, unique=True),
+    tools=st.lists(st.sampled_from(TOOLS), unique=True),
+    subagents=st.lists(_subagents, max_size=3, unique_by=lambda reference: reference.agent),
+    max_depth=st.none() | st.integers(1, 10),
+    permissions=st.lists(_rules, max_size=3),
+    limits=_limits,
+    input_schema=st.none() | st.builds(lambda example: {"examples": [example]}, _json),
+    max_tokens=st.integers(1, 128_000),
+    network=st.booleans(),
+    # a carriage return before the last line end belongs to it, as in a file from Windows
+    prompt=st.text(min_size=1).filter(lambda text: text.strip() and not text.endswith("\r")),
+)
+
+
+@given(_definitions)
+def test_a_definition_survives_being_written_and_read(definition: AgentDefinition) -> None:
+    assert parse_agent(to_markdown(definition), f"{definition.name}.md", TOOLS) == definition

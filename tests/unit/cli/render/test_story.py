@@ -1,0 +1,175 @@
+"""What people see of each event."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from cli.render.story import Story
+from domain.events import events as e
+from domain.events.input_requests import InputEscalated, InputReminder
+from domain.events.limits import BudgetLow
+from domain.plan import PlanStep, StepState
+from domain.sessions.session import Reason, Status, Usage
+from tests.behaviour.docs.test_docs import named_events
+from tests.unit.cli.conftest import Cli
+from tests.unit.cli.stand_in import TASK, StandIn
+
+USAGE = Usage(llm_calls=3, tool_invocations=2, input_tokens=12_000, output_tokens=345, cost_usd=0.05)
+
+
+def ended(status: Status = Status.COMPLETED, reason: Reason = Reason.GOAL_REACHED, **more: object) -> e.Ended:
+    values: dict[str, object] = {"status": status, "reason": reason, "partial": False, "usage": USAGE, **more}
+    return e.ENDED[status].model_validate(values)
+
+
+def told(server: StandIn, cli: Cli, *events: e.Event) -> str:
+    server.tell(*events)
+    return str(cli("attach", TASK).stdout)
+
+
+def test_the_whole_story(server: StandIn, cli: Cli) -> None:
+    text = told(
+        server,
+        cli,
+        e.TaskSubmitted(agent="assistant", agent_version=1, title="Look around"),
+        e.TaskStarted(model="claude-x"),
+        e.StepStarted(step=1, description="Look at the files"),
+        e.ThinkingDelta(step=1, text="Where to "),
+        e.ThinkingDelta(step=1, text="begin?"),
+        e.Thinking(step=1, text="Where to begin?"),
+        e.MessageDelta(step=1, text="I look "),
+        e.MessageDelta(step=1, text="around."),
+        e.Message(step=1, text="I look around."),
+        e.ToolCalled(tool="bash", args='{"command": "ls\\n -l"}'),
+        e.ToolReturned(tool="bash", state="failed", preview="no such\nfile"),
+        e.PlanUpdated(
+            steps=[
+                PlanStep(title="look", status=StepState.DONE),
+                PlanStep(title="read", status=StepState.IN_PROGRESS),
+                PlanStep(title="write"),
+            ]
+        ),
+        e.Replanning(reason="the command failed"),
+        e.Progress(message="half way"),
+        e.ModelRetry(
+            step=2,
+            attempt=2,
+            model="claude-x",
+            reason="overloaded",
+            next_at=datetime(2026, 3, 1, 12, 0, 25, tzinfo=UTC),
+        ),
+        e.ModelSwitched(step=2, from_model="claude-x", to_model="claude-y", reason="overloaded"),
+        e.ArtifactSaved(name="my report's.md", artifact_type="markdown", file_id="f1", size=2_500),
+        e.StepCompleted(step=1, result="done"),
+        ended(output="I look around."),
+    )
+    for line in (
+        f"Task {TASK} for assistant: Look around",
+        "Step 1: Look at the files",
+        "thinking: Where to begin?\nI look around.\n",
+        '  -> bash {"command": "ls\\n -l"}',
+        "  failed bash: no such file",
+        "    [x] look\n    [>] read\n    [ ] write",
+        "  replanning: the command failed",
+        "  .. half way",
+        "claude-x: overloaded; attempt 2 failed, next try at ",
+        "(in 10 s)",
+        "  model switched: claude-x -> claude-y (overloaded)",
+        "  artifact my report's.md (markdown, 2.5 kB)\n",
+        f"    ./errand result {TASK} --artifact 'my report'\"'\"'s.md' -o FILE\n",
+        "completed (goal_reached): 3 model calls, 2 tool calls, 12,345 tokens, $0.0500, 18 s",
+    ):
+        assert line in text
+    assert text.count("I look around.") == 1  # neither the whole message nor the output repeats the deltas
+    assert "\x1b" not in text
+
+
+def test_every_event_has_words_of_its_own() -> None:
+    unknown = [event.type for event in named_events() if not hasattr(Story, f"on_{event.type}")]
+    assert unknown == []
+
+
+def test_what_waits_and_what_runs_low(server: StandIn, cli: Cli) -> None:
+    asked: dict[str, Any] = {
+        "request_id": "r",
+        "kind": "clarification",
+        "question": "Which\nport?",
+        "deadline": datetime(2026, 3, 2, tzinfo=UTC),
+    }
+    text = told(
+        server,
+        cli,
+        InputReminder(**asked),
+        InputEscalated(**asked, to="chief"),
+        BudgetLow(scope="tree", budget="tokens", limit=8_000_000, left=1_234_567),
+        BudgetLow(scope="session", budget="ttl", limit=600_000, left=90_000),
+        ended(),
+    )
+    assert "  ? still waits: Which port?\n" in text
+    assert "  ? nobody has answered, chief is told: Which port?\n" in text
+    assert "  the tree's budget of tokens is low: 1,234,567 of 8,000,000 left\n" in text
+    assert "  its budget of ttl is low: 1.5 minutes of 10.0 minutes left\n" in text
+
+
+def test_void_text_is_marked_and_begins_again(server: StandIn, cli: Cli) -> None:
+    text = told(
+        server,
+        cli,
+        e.StepStarted(step=1, description="write"),
+        e.MessageDelta(step=1, text="Once upon"),
+        e.AttemptReset(step=1, attempt=2),
+        e.MessageDelta(step=1, text="Once again"),
+        e.Message(step=1, text="Once again"),
+        ended(),
+    )
+    before, mark, after = text.partition("(void: the text of step 1 above was cut off and begins again)")
+    assert mark and "Once upon" in before
+    assert after.count("Once again") == 1
+
+
+def test_a_message_of_which_deltas_were_missed_is_shown_whole(server: StandIn, cli: Cli) -> None:
+    server.tell(e.MessageDelta(step=1, text="The first "), e.MessageDelta(step=1, text="word"))
+    server.tell(e.Message(step=1, text="The first word", interrupted=True), ended())
+    text = cli("attach", TASK, "--after", "1").stdout
+    assert "The first word\n" in text and "(interrupted here)" in text
+
+
+def test_no_control_code_of_a_model_or_tool_reaches_the_terminal(server: StandIn, cli: Cli) -> None:
+    evil = "\x1b]0;owned\x07\x1b[2J\x9b31m\rsafe\u202e"
+    text = told(
+        server,
+        cli,
+        e.MessageDelta(step=1, text=evil),
+        e.Message(step=1, text=evil),
+        e.ToolCalled(tool=evil, args=evil),
+        e.ToolReturned(tool=evil, state="ok", preview=evil),
+        ended(output=evil, error=evil),
+    )
+    assert "safe" in text
+    assert not set(text) & set("\x1b\x07\x9b\r\u202e")
+
+
+def test_events_of_another_version_are_passed_over(server: StandIn, cli: Cli) -> None:
+    server.tell(e.Progress(message="a"), e.Progress(message="b"), ended())
+    server.events[0] |= {"type": "brand_new"}
+    del server.events[1]["message"]
+    done = cli("attach", TASK)
+    assert done.exit_code == 0
+    assert "  brand_new\n  progress\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "code"),
+    [
+        (Status.COMPLETED, Reason.GOAL_REACHED, 0),
+        (Status.FAILED, Reason.STEP_LIMIT, 1),
+        (Status.CANCELLED, Reason.CALLER_CANCEL, 3),
+    ],
+)
+def test_the_outcome_is_the_exit_code(server: StandIn, cli: Cli, status: Status, reason: Reason, code: int) -> None:
+    server.tell(ended(status, reason, partial=True, error="what went wrong"))
+    done = cli("run", "assistant", "hello")
+    assert done.exit_code == code
+    assert f"{status} ({reason}, partial result)" in done.stdout
+    assert "what went wrong" in done.stdout

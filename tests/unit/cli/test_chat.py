@@ -1,0 +1,295 @@
+"""A chat from a pipe and in a terminal: answers in order, subagents beside them, mail in the prompt."""
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+
+from domain.events.events import (
+    Event,
+    MailboxUpdated,
+    Message,
+    MessageDelta,
+    PlanUpdated,
+    Progress,
+    StepStarted,
+    SubagentEnded,
+    SubagentStarted,
+    TaskCompleted,
+    TaskFailed,
+    TaskSubmitted,
+    ToolCalled,
+)
+from domain.plan import PlanStep, StepState
+from domain.sessions.session import Reason, Status, Usage
+from settings import ROOT
+from tests.unit.cli.conftest import Cli, ndjson
+from tests.unit.cli.stand_in import TASK, StandIn
+
+CHILD = "01jchild00000000000000000c"
+SECOND = "01jsecond0000000000000000c"
+DONE = TaskCompleted(
+    status=Status.COMPLETED, reason=Reason.GOAL_REACHED, partial=False, usage=Usage(), output="Found it."
+)
+RUN = "/conversations/run"
+
+
+def says(text: str, *more: Event) -> list[Event]:
+    submitted = TaskSubmitted(agent="assistant", agent_version=1, title="t")
+    half = len(text) // 2
+    pieces = [MessageDelta(step=1, text=text[:half]), MessageDelta(step=1, text=text[half:])]
+    end = DONE.model_copy(update={"output": text})
+    return [submitted, StepStarted(step=1, description="d"), *pieces, Message(step=1, text=text), *more, end]
+
+
+@pytest.fixture
+def talk(server: StandIn) -> StandIn:
+    """Two answers; during the first one a subagent begins, and nothing has ended it yet."""
+    server.turns = [(TASK, says("Hello you.")), (SECOND, says("The second answer."))]
+    server.sessions[CHILD] = {"session_type": "async_subagent", "subagent_name": "scout", "session_id": CHILD}
+    return server
+
+
+def test_each_line_waits_for_the_answer_before(talk: StandIn, cli: Cli) -> None:
+    done = cli("chat", "--agent", "researcher", input="hi\n\nand now?\n")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.index("Hello you.") < done.stdout.index("The second answer.")
+    assert done.stdout.count("Hello you.") == 1
+    first, second = talk.asked_for(RUN)
+    assert first == {"agent": "researcher", "input": "hi", "transport": "stream", "if_busy": "queue"}
+    assert second["conversation_id"] == TASK and second["input"] == "and now?"
+    assert f"./errand chat --conversation {TASK}" in done.stderr
+
+
+def test_the_exit_code_is_that_of_the_last_answer(talk: StandIn, cli: Cli) -> None:
+    failed = TaskFailed(status=Status.FAILED, reason=Reason.ERROR, partial=False, usage=Usage(), error="no model")
+    talk.turns[1] = (SECOND, [failed])
+    done = cli("chat", input="hi\nagain\n")
+    assert done.exit_code == 1
+    assert "failed (error)" in done.stdout and "no model" in done.stdout
+    assert cli("chat", input="").exit_code == 0
+
+
+def test_subagents_work_beside_the_answer_and_never_inside_a_sentence(talk: StandIn, cli: Cli) -> None:
+    started = SubagentStarted(child_session_id=CHILD, name="scout", agent="researcher", description="look")
+    begin, step, piece, rest, whole, end = says("Sent the scout.")
+    talk.turns = [(TASK, [begin, step])]
+    talk.happen(CHILD)
+
+    def go_on() -> None:
+        while not talk.feed:
+            time.sleep(0.01)
+        talk.happen(TASK, piece)
+        talk.happen(CHILD, TaskSubmitted(agent="researcher", agent_version=1, title="scouting"))
+        talk.happen(CHILD, ToolCalled(tool="read_file", args="read notes.md"), Progress(message="half way"))
+        talk.happen(CHILD, ToolCalled(tool="report_progress", args="half way"))
+        talk.happen(TASK, rest, whole, started, end)
+        talk.happen(CHILD, MessageDelta(step=1, text="its own words"), DONE)
+        talk.happen(TASK, SubagentEnded(child_session_id=CHILD, name="scout", status=Status.COMPLETED))
+
+    threading.Thread(target=go_on).start()
+    done = cli("chat", input="go\n/wait\n")
+    lines = done.stdout.splitlines()
+    assert "Sent the scout." in lines and "its own words" not in done.stdout
+    assert "  | scout: begins (scouting)" in lines and "  | scout: -> read_file read notes.md" in lines
+    assert "  | scout: completed. Found it." in lines and "report_progress" not in done.stdout
+
+
+def test_wait_holds_the_next_line_until_all_subagents_have_ended(talk: StandIn, cli: Cli) -> None:
+    talk.turns[0] = (TASK, says("Sent."))
+    talk.happen(CHILD, Progress(message="begun"))
+    threading.Timer(0.7, lambda: talk.happen(CHILD, DONE)).start()
+    done = cli("chat", input="go\n/wait\n/fire sum it up\n")
+    assert done.exit_code == 0, done.output
+    assert talk.asked_for(f"/conversations/{TASK}/fire") == [{"if_busy": "queue", "input": "sum it up"}]
+    assert done.stdout.index("scout: completed") < done.stdout.index("The second answer.")
+
+
+def test_json_is_every_event_and_nothing_else(talk: StandIn, cli: Cli) -> None:
+    talk.answers[f"/conversations/{TASK}/mailbox"] = {"items": [], "pending_count": 0}
+    done = cli("chat", "--json", input="hi\n/mailbox\n")
+    *events, mailbox = ndjson(done.stdout)
+    assert [event["conv_seq"] for event in events] == list(range(1, 7))
+    assert mailbox == {"items": [], "pending_count": 0} and done.stderr == ""
+
+
+def test_a_cut_feed_is_taken_up_where_it_ended(talk: StandIn, cli: Cli) -> None:
+    talk.cut_after = [3]
+    done = cli("chat", "--json", input="hi\n")
+    assert done.exit_code == 0
+    assert [event["conv_seq"] for event in ndjson(done.stdout)] == list(range(1, 7))
+
+
+def test_commands_that_look(talk: StandIn, cli: Cli) -> None:
+    message = {
+        **{"message_id": "m", "conversation_id": TASK, "source_session_id": CHILD, "source_type": "subagent_failed"},
+        **{"subagent_name": "scout", "created_at": "2026-03-01T12:00:00Z", "delivered_to": None},
+    }
+    talk.answers[f"/conversations/{TASK}/mailbox"] = {"items": [message], "pending_count": 1}
+    talk.answers["/agents"] = {"items": [{"name": "scout", "description": "Looks."}]}
+    done = cli("chat", input="hi\n/mailbox\n/agents\n/help\n/quit\nnever\n")
+    assert done.exit_code == 0
+    assert re.search(rf"scout +failed +{CHILD} .* waiting", done.stdout) and "Looks." in done.stdout
+    assert "/fire [TEXT]" in done.stderr and len(talk.asked_for(RUN)) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("/dance", 2, "no command /dance"),
+        ("/fire", 2, "no conversation yet"),
+        ("/steer", 2, "/steer TEXT"),
+    ],
+)
+def test_a_wrong_line_ends_a_script(talk: StandIn, cli: Cli, line: str, code: int, words: str) -> None:
+    done = cli("chat", input=f"{line}\nhi\n")
+    assert done.exit_code == code and words in done.stderr
+    assert talk.asked_for(RUN) == []
+
+
+def test_a_refusal_ends_a_script_with_its_own_code(talk: StandIn, cli: Cli) -> None:
+    talk.refusals[f"/conversations/{TASK}/fire"] = (422, {"type": "mailbox-empty", "detail": "It is empty."})
+    done = cli("chat", input="hi\n/fire\nand now?\n")
+    assert done.exit_code == 5 and "mailbox-empty" in done.stderr
+    assert len(talk.asked_for(RUN)) == 1
+
+
+def test_steer_and_interrupt_are_not_kept_waiting(talk: StandIn, cli: Cli) -> None:
+    talk.turns[0] = (TASK, says("Long.")[:-1])
+    talk.answers[f"/tasks/{TASK}/steer"] = {}
+    talk.answers[f"/tasks/{TASK}/interrupt"] = {"status": "working"}
+
+    def end() -> None:
+        while not talk.asked_for(f"/tasks/{TASK}/interrupt"):
+            time.sleep(0.01)
+        talk.happen(TASK, DONE)
+
+    threading.Thread(target=end).start()
+    done = cli("chat", input="hi\n/steer faster\n/interrupt\nand now?\n")
+    assert done.exit_code == 0
+    assert talk.asked_for(f"/tasks/{TASK}/steer") == [{"message": "faster"}]
+    assert "The second answer." in done.stdout
+
+
+def test_an_earlier_conversation_is_joined_where_it_stands(talk: StandIn, cli: Cli) -> None:
+    talk.happen(TASK, *says("Long ago."))
+    talk.answers[f"/conversations/{TASK}"] = record(live_sessions=[CHILD])
+    talk.turns.pop(0)
+
+    def end() -> None:
+        while not talk.asked_for(f"/conversations/{TASK}"):
+            time.sleep(0.01)
+        time.sleep(0.2)
+        assert talk.asked_for(RUN) == []
+        talk.happen(CHILD, DONE)
+
+    threading.Thread(target=end).start()
+    done = cli("chat", "--conversation", TASK, input="/wait\ngo on\n")
+    assert done.exit_code == 0, done.output
+    assert "Long ago." not in done.stdout
+    assert done.stdout.index("scout: completed") < done.stdout.index("The second answer.")
+    assert "agent" not in talk.asked_for(RUN)[0]
+
+
+def record(**more: object) -> dict[str, object]:
+    return {
+        **{"conversation_id": TASK, "title": "Talk", "status": "open", "active_session": None, "live_sessions": []},
+        **{"mailbox": {"pending_count": 2}, "usage": {}, "threads": [], "sessions": [], "complete": True},
+        **more,
+    }
+
+
+class Terminal:
+    """The real command on a real terminal."""
+
+    def __init__(self, server: StandIn, *args: str) -> None:
+        self._mine, theirs = pty.openpty()
+        env = {**os.environ, "ERRAND_URL": server.url, "TERM": "xterm", "NO_COLOR": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "cli", "chat", *args],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=ROOT,
+            env=env,
+            start_new_session=True,
+            # as in a terminal, also where the tests run in the background and inherit that it is ignored
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+        )
+        os.close(theirs)
+        self.screen = ""
+
+    def type(self, text: str) -> None:
+        os.write(self._mine, text.encode())
+
+    def see(self, words: str) -> None:
+        """Wait for words after all that was waited for before."""
+        give_up = time.monotonic() + 20
+        while words not in self.screen:
+            assert time.monotonic() < give_up, self.screen
+            self.screen += os.read(self._mine, 65_536).decode(errors="replace").replace("\r\n", "\n")
+        self.screen = self.screen.split(words, 1)[1]
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._mine)
+
+
+@contextmanager
+def terminal(server: StandIn, *args: str) -> Iterator[Terminal]:
+    shown = Terminal(server, *args)
+    try:
+        yield shown
+    finally:
+        shown.close()
+
+
+def test_in_a_terminal_the_prompt_carries_the_mail_and_errors_end_nothing(talk: StandIn) -> None:
+    plan = PlanUpdated(
+        steps=[PlanStep(title="Look", status=StepState.DONE), PlanStep(title="Tell", status=StepState.IN_PROGRESS)]
+    )
+    talk.turns[0] = (TASK, says("Hello you.", plan, MailboxUpdated(pending_count=2)))
+    with terminal(talk) as shown:
+        shown.see("> ")
+        shown.type("/dance\n")
+        shown.see("there is no command /dance")
+        shown.type("hi\n")
+        shown.see("Hello you.")
+        shown.see("plan: 1 of 2 settled; now: Tell")
+        shown.see("[2 waiting] > ")
+        shown.type("\x04")
+        shown.see(f"./errand chat --conversation {TASK}")
+        assert shown.process.wait(10) == 0
+
+
+@pytest.mark.proves("F-08")
+def test_ctrl_c_only_stops_watching(talk: StandIn) -> None:
+    talk.turns[0] = (TASK, says("A long answer.")[:-1])
+    with terminal(talk) as shown:
+        shown.see("> ")
+        shown.type("hi\n")
+        shown.see("A long answer.")
+        time.sleep(0.3)
+        os.killpg(shown.process.pid, signal.SIGINT)
+        shown.see(f"`./errand attach {TASK}`")
+        shown.see("> ")
+        shown.type("next\n")
+        shown.see("The second answer.")
+        shown.see("> ")  # before that the signal would only stop the watching again
+        os.killpg(shown.process.pid, signal.SIGINT)
+        shown.see("Ctrl-D or /quit leaves.")
+        shown.type("/quit\n")
+        shown.see("Go on with:")
+        assert shown.process.wait(10) == 0
+    assert talk.asked_for(f"/tasks/{TASK}/interrupt") == []

@@ -1,0 +1,193 @@
+"""The commands that look, fetch and stop: output for people, JSON for scripts, exit codes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from domain.events.events import TaskFailed
+from domain.sessions.session import Reason, Status, Usage
+from tests.unit.cli.conftest import Cli
+from tests.unit.cli.stand_in import TASK, StandIn
+
+FULL: dict[str, Any] = {
+    "task_id": TASK,
+    "title": "Look around",
+    "agent": "assistant",
+    "status": "working",
+    "progress": {"step": 2, "total_steps": 3, "message": "reading"},
+    "created_at": "2026-03-01T12:00:00Z",
+    "plan": {"steps": [{"title": "look", "status": "done"}, {"title": "read", "status": "in_progress"}]},
+    "retry": {"attempt": 2, "reason": "overloaded", "next_at": "2026-03-01T12:01:00Z"},
+    "usage": {"llm_calls": 1, "tool_invocations": 0, "input_tokens": 10, "output_tokens": 5, "cost_usd": None},
+}
+
+
+def test_tasks_as_a_table_and_as_json(server: StandIn, cli: Cli) -> None:
+    server.task = FULL
+    done = cli("tasks", "--status", "working", "--status", "failed", "--agent", "assistant", "--limit", "1")
+    assert done.exit_code == 0
+    header, row = done.stdout.splitlines()
+    assert header.split() == ["TASK", "STATUS", "AGENT", "STEP", "CREATED", "TITLE"]
+    assert row.startswith(f"{TASK}  working  assistant  2/3 ") and row.endswith("ago  Look around")
+    assert "./errand tasks --status working --status failed --agent assistant --limit 1 --cursor c1" in done.stderr
+    assert json.loads(cli("tasks", "--json").stdout) == {"items": [FULL], "next_cursor": "c1"}
+
+
+def test_show(server: StandIn, cli: Cli) -> None:
+    server.task = {**FULL, "cancel_requested": {"by": "me", "note": ""}}
+    text = cli("show", TASK).stdout
+    for words in (
+        "working (cancel requested)",
+        "step 2 of 3 reading",
+        "attempt 2 failed: overloaded; next at 2026-03-01T12:01:00Z",
+        "1 model calls, 0 tool calls, 15 tokens, cost unknown",
+        "  [x] look\n  [>] read",
+    ):
+        assert words in text
+    server.task = {**FULL, "status": "input_required", "conversation_id": "c-1"}
+    assert "`./errand inbox --conversation c-1` shows what it waits for" in cli("show", TASK).stderr
+    server.task = {**FULL, "status": "failed", "reason": "ttl", "error": {"type": "ttl", "message": "too\nslow"}}
+    text = cli("show", TASK).stdout
+    assert "failed (ttl)" in text and "ttl: too slow" in text
+
+
+def test_cancel_sends_the_reason(server: StandIn, cli: Cli) -> None:
+    done = cli("cancel", TASK, "--reason", "wrong branch")
+    assert (done.exit_code, done.stdout) == (0, "working\n")
+    assert server.asked_for(f"/tasks/{TASK}/cancel") == [{"reason": "wrong branch"}]
+
+
+def test_result_before_the_end(server: StandIn, cli: Cli) -> None:
+    done = cli("result", TASK)
+    assert (done.exit_code, done.stdout) == (7, "")
+    assert "With --wait this command waits" in done.stderr
+    assert json.loads(cli("result", TASK, "--json").stderr)["exit_code"] == 7
+
+
+def test_result_waits_and_gives_output_alone_on_stdout(server: StandIn, cli: Cli) -> None:
+    server.close_after = 0
+    server.tell(TaskFailed(status=Status.FAILED, reason=Reason.TTL, partial=True, usage=Usage()))
+    artifact = {"type": "markdown", "name": "report.md", "url": "/files/f1", "size": 10, "file_id": "f1"}
+    error = {"type": "ttl", "message": "time is up"}
+    server.result = {
+        "output": "so far\x1b[2J",
+        "reason": "ttl",
+        "partial": True,
+        "error": error,
+        "artifacts": [artifact],
+        "acceptance": [{"kind": "text", "criterion": "names\na source", "passed": False, "why": "there is none"}],
+    }
+    done = cli("result", TASK, "--wait")
+    assert "  not met: names a source (there is none)\n" in done.stderr
+    assert (done.exit_code, done.stdout) == (1, "so far[2J\n")
+    assert "failed (ttl, partial result)" in done.stderr and "ttl: time is up" in done.stderr
+    assert f"./errand result {TASK} --artifact report.md -o FILE" in done.stderr
+    assert json.loads(cli("result", TASK, "--json").stdout)["output"] == "so far\x1b[2J"
+
+
+def test_artifacts_are_fetched_byte_by_byte(server: StandIn, cli: Cli, tmp_path: Path) -> None:
+    server.task["status"] = "completed"
+    server.result = {"artifacts": [{"name": "r.md", "url": "/files/old"}, {"name": "r.md", "url": "/files/new"}]}
+    target = tmp_path / "out"
+    assert cli("result", TASK, "--artifact", "r.md", "-o", str(target)).exit_code == 0
+    assert target.read_bytes() == b"# Report\n\xff"
+    assert cli("result", TASK, "--artifact", "r.md").stdout_bytes == b"# Report\n\xff"
+    assert [path for _, path, _ in server.asked if path.startswith("/files")] == ["/files/new"] * 2
+    missing = cli("result", TASK, "--artifact", "x")
+    assert missing.exit_code == 4 and "it has: r.md" in missing.stderr
+    assert cli("result", TASK, "--artifact", "r.md", "-o", str(tmp_path / "no" / "dir")).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "args", [["show"], ["attach"], ["result"], ["result", "--wait"], ["cancel"], ["show", "--json"]]
+)
+def test_an_unknown_id_is_exit_code_4(cli: Cli, args: list[str]) -> None:
+    done = cli(*args, "../x y")
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert "There is nothing by that id." in done.stderr
+
+
+def test_a_refusal_names_the_field_and_what_is_allowed(server: StandIn, cli: Cli) -> None:
+    problem = {
+        "type": "urn:errand:problem:unknown-agent",
+        "title": "There is no such agent",
+        "status": 422,
+        "detail": "There is no agent of that name.",
+        "errors": [{"pointer": "/agent", "code": "unknown", "message": "not known", "allowed": ["assistant", "r"]}],
+    }
+    server.refusals["/tasks"] = (422, problem)
+    done = cli("run", "nobody", "hello")
+    assert (done.exit_code, done.stdout) == (5, "")
+    assert done.stderr == (
+        "Error: There is no agent of that name. (422 unknown-agent)\n  /agent: not known (allowed: assistant, r)\n"
+    )
+    assert json.loads(cli("run", "nobody", "hello", "--json").stderr) == {**problem, "exit_code": 5}
+
+
+def test_a_missing_key_says_how_to_give_one(server: StandIn, cli: Cli) -> None:
+    server.refusals["/tasks"] = (
+        401,
+        {"type": "urn:errand:problem:unauthenticated", "status": 401, "detail": "No key."},
+    )
+    done = cli("tasks")
+    assert done.exit_code == 5 and "ERRAND_API_KEY" in done.stderr
+
+
+def test_agents(server: StandIn, cli: Cli) -> None:
+    agent = {"name": "assistant", "description": "Helps.", "model": None, "tools": ["bash"], "prompt": "You help."}
+    server.answers["/agents"] = {"items": [agent]}
+    server.answers["/agents/assistant"] = agent
+    assert cli("agents").stdout.splitlines()[1].split() == ["assistant", "default", "Helps."]
+    text = cli("agents", "assistant").stdout
+    assert "bash" in text and text.endswith("\nYou help.\n")
+    assert cli("agents", "nobody").exit_code == 4
+
+
+@pytest.mark.parametrize("args", [["tasks"], ["show", TASK], ["agents"], ["attach", TASK], ["run", "a", "b"]])
+def test_no_server_is_exit_code_6(cli: Cli, args: list[str]) -> None:
+    done = cli(*args, ERRAND_URL="http://127.0.0.1:9")
+    assert done.exit_code == 6
+    assert "cannot reach the API at http://127.0.0.1:9" in done.stderr and "./errand up" in done.stderr
+
+
+def test_a_proxy_of_the_environment_is_not_for_this_machine(cli: Cli) -> None:
+    assert cli("tasks", HTTP_PROXY="http://127.0.0.1:9", NO_PROXY="").exit_code == 0
+
+
+def test_where_no_address_is_given_the_default_port_is_asked(server: StandIn, cli: Cli) -> None:
+    assert cli("tasks", ERRAND_URL="", ERRAND_PORT=str(server.port)).exit_code == 0
+
+
+def test_without_a_stack(cli: Cli) -> None:
+    assert cli("status").exit_code == 6
+    assert json.loads(cli("down", "--json").stdout) == {"stopped": False}
+    done = cli("keys", "list")
+    assert done.exit_code == 6 and "ERRAND_DATABASE_URL" in done.stderr
+
+
+def test_help_and_version(cli: Cli) -> None:
+    text = cli("--help").stdout
+    assert "Exit codes:" in text and "130  detached" in text
+    for command in ("up", "run", "attach", "tasks", "show", "result", "cancel", "agents", "status", "down"):
+        assert "--json" in cli(command, "--help").stdout
+    assert cli("--version").stdout == "errand 0.1.0\n"
+    assert cli("frobnicate").exit_code == 2
+
+
+def test_a_bad_setting_is_a_usage_error(cli: Cli) -> None:
+    done = cli("tasks", ERRAND_PORT="many")
+    assert done.exit_code == 2 and "ERRAND_PORT" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["audit", TASK, "--head", "0" * 64],
+        ["run", "a", "x", "--permission", "bash"],
+    ],
+)
+def test_an_option_that_would_do_nothing_is_not_taken_in_silence(server: StandIn, cli: Cli, words: list[str]) -> None:
+    done = cli(*words)
+    assert done.exit_code == 2 and words[-2] in done.stderr

@@ -1,0 +1,145 @@
+"""The commands for conversations: what they send, what they print, and how they end."""
+
+import json
+from typing import Any
+
+import pytest
+
+from domain.events.events import MailboxUpdated, MessageReceived, SubagentEnded, SubagentStarted, TaskCompleted
+from domain.sessions.session import Reason, Status, Usage
+from tests.unit.cli.conftest import Cli, ndjson
+from tests.unit.cli.stand_in import TASK, StandIn
+from tests.unit.cli.test_chat import CHILD, record
+
+END = TaskCompleted(status=Status.COMPLETED, reason=Reason.GOAL_REACHED, partial=False, usage=Usage())
+MAIL = {
+    **{"message_id": "m1", "conversation_id": TASK, "source_session_id": CHILD, "source_type": "subagent_result"},
+    **{"subagent_name": "scout", "created_at": "2026-03-01T12:00:00Z", "delivered_to": None},
+}
+
+
+def session(id: str, name: str | None, children: list[Any], **more: Any) -> dict[str, Any]:
+    known = {"session_id": id, "name": name, "agent": "researcher", "title": "Look", "status": "completed"}
+    return {**known, "reason": "goal_reached", "children": children, **more}
+
+
+def test_the_mailbox_is_shown_and_filtered_by_the_server(server: StandIn, cli: Cli) -> None:
+    path = f"/conversations/{TASK}/mailbox"
+    server.answers[path] = {"items": [MAIL], "pending_count": 1}
+    done = cli("mailbox", TASK)
+    header, row = done.stdout.splitlines()
+    assert header.split() == ["SUBAGENT", "OUTCOME", "SESSION", "POSTED", "DELIVERED", "TO"]
+    assert row.startswith(f"scout     result   {CHILD}") and row.endswith("waiting")
+    assert f"./errand fire {TASK}" in done.stderr
+    assert json.loads(cli("mailbox", TASK, "--live", "--all", "--json").stdout)["items"] == [MAIL]
+    assert server.queries[-1] == {"live": "true", "all": "true"}
+    server.answers[path] = {"items": [], "pending_count": 0}
+    assert "the mailbox is empty" in cli("mailbox", TASK).stderr
+
+
+def test_fire_follows_the_continuation(server: StandIn, cli: Cli) -> None:
+    server.tell(END)
+    server.turns = [(TASK, [])] * 3
+    assert cli("fire", TASK, "sum up").exit_code == 0
+    assert cli("fire", TASK, "--detach").stdout == f"{TASK}\n"
+    assert json.loads(cli("fire", TASK, "--queue", "--detach", "--json").stdout)["session_id"] == TASK
+    assert server.asked_for(f"/conversations/{TASK}/fire") == [{"input": "sum up"}, {}, {"if_busy": "queue"}]
+    assert all("idempotency-key" in headers for headers in server.headers if "content-type" in headers)
+
+
+def test_an_empty_mailbox_is_a_refusal(server: StandIn, cli: Cli) -> None:
+    problem = {"type": "urn:errand:problem:mailbox-empty", "status": 422, "detail": "The mailbox is empty."}
+    server.refusals[f"/conversations/{TASK}/fire"] = (422, problem)
+    done = cli("fire", TASK)
+    assert done.exit_code == 5 and "(422 mailbox-empty)" in done.stderr
+    assert json.loads(cli("fire", TASK, "--json").stderr)["exit_code"] == 5
+
+
+def test_fork_goes_on_at_once_or_waits_for_its_first_message(server: StandIn, cli: Cli) -> None:
+    server.sessions[CHILD] = {"conversation_id": "01jold"}
+    server.answers["/conversations/01jold/fork"] = {"session_id": TASK, "conversation_id": TASK}
+    server.tell(END)
+    done = cli("fork", CHILD)
+    assert done.stdout == f"{TASK}\n" and f"./errand chat --conversation {TASK}" in done.stderr
+    assert cli("fork", CHILD, "--input", "shorter", "--agent", "assistant").exit_code == 0
+    assert server.asked_for("/conversations/01jold/fork") == [
+        {"from_session": CHILD, "execute": False},
+        {"from_session": CHILD, "execute": True, "input": "shorter", "agent": "assistant"},
+    ]
+    assert cli("fork", "01junknown").exit_code == 4
+
+
+def test_the_tree_shows_who_started_whom(server: StandIn, cli: Cli) -> None:
+    used = {"requests": 3, "input_tokens": 1_000, "output_tokens": 34, "cost_usd": 0.5}
+    child = session(CHILD, "scout", [], status="failed", reason="ttl")
+    server.answers[f"/conversations/{TASK}"] = record(
+        sessions=[session(TASK, None, [child]), session("01jlast", None, [])], usage={"big": used}, complete=False
+    )
+    lines = cli("tree", TASK).stdout.splitlines()
+    assert lines == [
+        f"{TASK}  Talk  [2 waiting]",
+        f"├─ researcher  {TASK}  completed (goal_reached)  Look",
+        f"│  └─ scout (researcher)  {CHILD}  failed (ttl)  Look",
+        "└─ researcher  01jlast  completed (goal_reached)  Look",
+        "(only the newest sessions are shown)",
+        "big: 3 calls, 1,034 tokens, $0.5000",
+    ]
+    assert ndjson(cli("tree", TASK, "--json").stdout)[0]["title"] == "Talk"
+
+
+@pytest.mark.parametrize(
+    ("args", "path", "body", "said"),
+    [
+        (("steer", TASK, "mind the gap"), f"/tasks/{TASK}/steer", {"message": "mind the gap"}, "before its next step"),
+        (("promote", TASK), f"/tasks/{TASK}/promote", {}, "no longer waits"),
+        (("terminate", TASK, "--yes"), f"/conversations/{TASK}/terminate", {}, "Terminated."),
+        (("interrupt", TASK), f"/tasks/{TASK}/interrupt", {}, "cancelled"),
+        (("interrupt", TASK, "--all"), f"/conversations/{TASK}/interrupt", {}, "3 sessions interrupted"),
+        (("cancel", TASK, "--tree"), f"/tasks/{TASK}/cancel", {"scope": "tree"}, "cancelled"),
+    ],
+)
+def test_words_that_change_something(
+    server: StandIn, cli: Cli, args: tuple[str, ...], path: str, body: dict[str, str], said: str
+) -> None:
+    server.answers[path] = {"status": "cancelled", "interrupted": 3}
+    done = cli(*args)
+    assert done.exit_code == 0 and said in done.output
+    assert server.asked_for(path) == [body]
+    assert json.loads(cli(*args, "--json").stdout) == server.answers[path]
+    server.refusals[path] = (409, {"type": "already-terminal", "status": 409, "detail": "The task has ended."})
+    assert cli(*args).exit_code == 5
+
+
+def test_terminate_asks_first(server: StandIn, cli: Cli) -> None:
+    server.answers[f"/conversations/{TASK}/terminate"] = {}
+    assert cli("terminate", TASK, input="n\n").exit_code == 1
+    assert server.asked_for(f"/conversations/{TASK}/terminate") == []
+    assert cli("terminate", TASK, input="y\n").exit_code == 0
+
+
+def test_steer_reads_stdin(server: StandIn, cli: Cli) -> None:
+    server.answers[f"/tasks/{TASK}/steer"] = {}
+    cli("steer", TASK, "-", input="two\nlines\n")
+    assert server.asked_for(f"/tasks/{TASK}/steer") == [{"message": "two\nlines\n"}]
+
+
+def test_conversations_are_listed(server: StandIn, cli: Cli) -> None:
+    item = {"conversation_id": TASK, "status": "open", "pending_count": 2, "updated_at": "2026-03-01T12:00:00Z"}
+    server.answers["/conversations"] = {"items": [{**item, "title": "Talk"}], "next_cursor": "c9"}
+    done = cli("conversations", "--search", "talk")
+    assert done.stdout.splitlines()[1].startswith(f"{TASK}  open    2     ") and "--cursor c9" in done.stderr
+    assert server.queries[-1] == {"q": "talk", "limit": "20"}
+
+
+def test_the_story_tells_of_subagents_mail_and_messages(server: StandIn, cli: Cli) -> None:
+    server.tell(
+        SubagentStarted(child_session_id=CHILD, name="scout", agent="researcher", description="look\x1b[2J around"),
+        SubagentEnded(child_session_id=CHILD, name="scout", status=Status.FAILED),
+        MailboxUpdated(pending_count=3),
+        MessageReceived(kind="user", author="ci", preview="mind the gap"),
+        END,
+    )
+    text = cli("attach", TASK).stdout
+    assert f"  + scout (researcher): look[2J around  [{CHILD}]\n" in text
+    assert f"  - scout failed  [{CHILD}]\n" in text
+    assert "  mailbox: 3 waiting\n" in text and "  user message from ci: mind the gap\n" in text

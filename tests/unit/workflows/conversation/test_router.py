@@ -1,0 +1,225 @@
+"""Each outcome exists once and is delivered once, to the thread that spawned it: all orders of events, by machine."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from temporalio.exceptions import ApplicationError
+
+from domain.conversations.delegation import DelegationTool
+from domain.conversations.mailbox import DeliveryMode
+from domain.conversations.requests import CallRef, Fire, SessionDone, Spawn, SpawnChild, StartSession
+from domain.conversations.state import ConversationState
+from tests.behaviour.workflows.pretend import ROOT, PretendStarter, Row, Store, conversation, run, session_input
+from workflows.conversation.spawning import spawn_children
+
+DOORS = st.sampled_from(
+    [DelegationTool.ASYNC_DELEGATE, DelegationTool.ASYNC_TASK, DelegationTool.ASYNC_TASK, DelegationTool.TASK]
+)
+DELIVERIES = st.sampled_from([DeliveryMode.HOLD, DeliveryMode.WAKE, DeliveryMode.WAKE, DeliveryMode.EXPLICIT])
+
+
+class Mailroom(RuleBasedStateMachine):
+    """Spawn, step, finish, fail, read, fire, continue, continue-as-new, restart; words between them may be late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+        self.words: list[SessionDone] = []  # of ended sessions, still on their way
+
+    @initialize()
+    def open(self) -> None:
+        self.store = Store()
+        self.conversation = conversation(self.store, ConversationState())
+        self._submit()
+
+    # helpers
+
+    def _new(self, kind: str) -> str:
+        self.count += 1
+        return f"{kind}{self.count}"
+
+    def _submit(self) -> None:
+        """The row first, then the word to the conversation."""
+        row = Row(self._new("s"), ROOT)
+        assert self.store.accept(row, [], []) is None
+        submission = StartSession.model_construct(
+            request_id=row.id, session=session_input(row.id), thread_id=ROOT, queued=False
+        )
+        run(self.conversation.starter.start_accepted(submission))
+        self.store.threads.setdefault(ROOT, self.conversation.state.threads[ROOT].model_copy(deep=True))
+        self._work()
+
+    def _work(self) -> None:
+        run(self.conversation.mail.work())
+
+    def _live(self) -> list[Row]:
+        return [row for row in self.store.sessions.values() if row.live]
+
+    # what happens
+
+    @precondition(lambda self: self._live())
+    @rule(data=st.data(), door=DOORS, delivery=DELIVERIES, name=st.sampled_from("ab"))
+    def spawn(self, data: st.DataObject, door: DelegationTool, delivery: DeliveryMode, name: str) -> None:
+        parent = data.draw(st.sampled_from(self._live()))
+        child = SpawnChild(
+            session_id=self._new("c"),
+            door=door,
+            name=name,
+            prompt=CallRef(node="n", index=0),
+            document=parent.id,
+            delivery=delivery,
+        )
+        spawn = Spawn(
+            request_id=child.session_id,
+            spawned_by=parent.id,
+            thread=parent.thread,
+            children=[child],
+            max_depth=3,
+            max_children=6,
+        )
+        starter = self.conversation.starter
+        assert isinstance(starter, PretendStarter)
+        starter.blocking_next = door is DelegationTool.TASK
+        [answer] = run(spawn_children(self.conversation.state, starter, spawn)).answers
+        starter.blocking_next = False
+        assert (answer.error is None) == (child.session_id in self.store.sessions)
+        self._work()
+
+    @precondition(lambda self: self._live())
+    @rule(data=st.data())
+    def step(self, data: st.DataObject) -> None:
+        """A model call takes the inbox and commits it."""
+        row = data.draw(st.sampled_from(self._live()))
+        messages, row.inbox = row.inbox, []
+        self.store.commit(row, messages)
+
+    @precondition(lambda self: self._live())
+    @rule(data=st.data(), committed=st.booleans(), late=st.booleans())
+    def finish(self, data: st.DataObject, committed: bool, late: bool) -> None:
+        """The younger ones more often, as children do; their word may be late."""
+        live = self._live()
+        row = data.draw(st.sampled_from([*live, *live[1:], *live[1:]]))
+        if committed and row.inbox:
+            return  # a session does not end well with messages unread
+        self.words.append(self.store.finish(row, committed))
+        if not late:
+            self.conversation.mail.session_done(self.words.pop())
+            self._work()
+
+    @precondition(lambda self: self.words)
+    @rule(data=st.data(), again=st.booleans())
+    def word_arrives(self, data: st.DataObject, again: bool) -> None:
+        word = data.draw(st.sampled_from(self.words))
+        if not again:
+            self.words.remove(word)
+        self.conversation.mail.session_done(word)
+        self._work()
+
+    @precondition(lambda self: self._live())
+    @rule(data=st.data())
+    def read(self, data: st.DataObject) -> None:
+        """A session asks for the result of a child of its thread that has ended."""
+        row = data.draw(st.sampled_from(self._live()))
+        mail = [name for name, one in self.store.mail.items() if one.thread == row.thread and one.delivered_to is None]
+        if mail:
+            name = data.draw(st.sampled_from(mail))
+            run(self.conversation.mail.withdraw([name], row.id))
+            self.store.read(name, row.id)
+
+    @rule(knows=st.booleans(), queue=st.booleans())
+    def fire(self, knows: bool, queue: bool) -> None:
+        session_id = self._new("f")
+        held = self.store.held()
+        fire = Fire(request_id=session_id, session_id=session_id, document="d", pending=held if knows else [])
+        try:
+            run(self.conversation._fire(fire))
+        except ApplicationError as error:
+            assert session_id not in self.store.sessions
+            if error.type == "mailbox_empty":
+                assert not (knows and held)
+            else:
+                assert error.type == "conversation_busy" and (self.store.live_on(ROOT) or self.words)
+        else:
+            assert self.store.sessions[session_id].inbox
+        self._work()
+
+    @precondition(lambda self: self.store.live_on(ROOT) is None)
+    @rule()
+    def go_on(self) -> None:
+        self._submit()
+
+    @rule()
+    def continue_as_new(self) -> None:
+        state = ConversationState.model_validate_json(self.conversation.state.model_dump_json())
+        self.conversation = conversation(self.store, state)
+
+    @rule(dice=st.integers(1, 8))
+    def restart(self, dice: int) -> None:
+        """Somebody ended the workflow; its next run knows what the store knows, and words under way reach it."""
+        if dice > 1:
+            return  # rare, because it repairs whatever was wrong before
+        self.conversation = conversation(self.store, ConversationState())
+        self.conversation.mail.adopt(self.store.load())
+        self._work()
+
+    # what must hold
+
+    @invariant()
+    def delivered_at_most_once(self) -> None:
+        told = Counter(name for row in self.store.sessions.values() for name in row.context)
+        assert all(count == 1 for count in told.values()), told
+
+    @invariant()
+    def delivered_to_the_thread_that_spawned(self) -> None:
+        for row in self.store.sessions.values():
+            for name in (*row.context, *row.inbox):
+                assert self.store.mail[name].thread == row.thread
+
+    @invariant()
+    def one_live_session_a_thread(self) -> None:
+        threads = Counter(row.thread for row in self._live())
+        assert all(count == 1 for count in threads.values())
+
+    def teardown(self) -> None:
+        """Let everything come to an end: nothing may be lost."""
+        for _ in range(200):
+            while self.words:
+                self.conversation.mail.session_done(self.words.pop(0))
+                self._work()
+            if not (live := self._live()):
+                break
+            row = live[-1]
+            for child in self.store.sessions.values():
+                if child.spawned_by == row.id and not child.live:
+                    assert child.id in row.children_ended or row.id not in self.conversation.state.live
+            messages, row.inbox = row.inbox, []
+            self.store.commit(row, messages)
+            self.words.append(self.store.finish(row, committed=True))
+        assert not self._live()
+        for row in self.store.sessions.values():
+            if row.spawned_by and row.delivery is not DeliveryMode.EXPLICIT:
+                mail = self.store.mail[f"mail-{row.id}"]
+                waits = mail.thread == ROOT and f"mail-{row.id}" in self.store.held()
+                assert mail.delivered_to or waits or mail.given_back, f"the outcome of {row.id} is lost"
+                if mail.delivered_to and not row.blocking:
+                    assert f"mail-{row.id}" in self.store.sessions[mail.delivered_to].context
+        assert sorted(self.conversation.state.pending) == sorted(self.store.held())
+        assert not self.conversation.state.live
+
+
+@pytest.mark.proves("S0-27", "F-06", "S0-B46")
+def test_each_outcome_once_and_to_its_spawner() -> None:
+    patience = settings(
+        max_examples=250, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    run_state_machine_as_test(Mailroom, settings=patience)
