@@ -27,7 +27,7 @@ PYTHON = Path(sys.executable)
 class Own(Peer):
     @property
     def module(self) -> str:
-        return f"tests.bench.{self.name}"
+        return f"tests.behaviour.bench.{self.name}"
 
 
 OWN = Own("own_contestant", "the bare loop as a peer", "It is the same loop.")

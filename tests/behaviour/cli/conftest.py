@@ -1,5 +1,6 @@
-"""The same fixtures as the commands' unit tests."""
+"""The fixtures of the commands' unit tests, and the database of the API's tests."""
 
+from tests.behaviour.api.conftest import database_url, pool
 from tests.unit.cli.conftest import cli, server
 
-__all__ = ["cli", "server"]
+__all__ = ["cli", "database_url", "pool", "server"]

@@ -4,14 +4,13 @@ import asyncio
 import sys
 from pathlib import Path
 
-from settings import ROOT
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT))  # run as a script, without the tests' own path
 
-sys.path.insert(0, str(ROOT))
-
-from deploy.child import Part
-from deploy.local import up
-from deploy.services import Services, services
-from settings import Settings
+from deploy.child import Part  # noqa: E402
+from deploy.local import up  # noqa: E402
+from deploy.services import Services, services  # noqa: E402
+from settings import Settings  # noqa: E402
 
 API = """
 import sys
