@@ -31,7 +31,7 @@ class AuditEntry(BaseModel):
 
 
 class Head(BaseModel):
-    """The last entry of a chain, as it is known elsewhere."""
+    """The last entry of a chain, as recorded outside the chain."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -49,7 +49,7 @@ class Break(BaseModel):
 
 
 def link(entry: AuditEntry) -> str:
-    """The hash of an entry, which stands in the next one; each part is told with its length, so that none can shift."""
+    """The hash of an entry, contained in the next one. Each part carries its length, so that none can shift."""
     at = entry.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     parts = [entry.previous, entry.tenant, entry.chain, str(entry.seq), at, entry.actor, entry.action]
     parts += [entry.session_id, entry.subject, entry.digest]
@@ -69,7 +69,7 @@ class Verifier:
 
     def __init__(self, expected: str | None = None) -> None:
         self.entries = 0
-        self._expected = expected  # a head that was noted elsewhere
+        self._expected = expected  # a head that was recorded elsewhere
         self._last: dict[str, AuditEntry] = {}
         self._vouched: dict[tuple[str, int], str] = {}
 
@@ -101,7 +101,7 @@ class Verifier:
         return Break(chain=entry.chain, seq=seq, problem=problem) if problem else None
 
     def end(self, heads: Iterable[Head]) -> Break | None:
-        """What only shows at the end: chains that are shorter than was known of them, or gone."""
+        """Check what only shows at the end: chains that are shorter than recorded, or gone."""
         for head in heads:
             last = self._last.get(head.chain)
             if last is None or last.seq < head.seq:
@@ -112,7 +112,7 @@ class Verifier:
             last = self._last.get(chain)
             return Break(chain=chain, seq=last.seq + 1 if last else 1, problem=f"{MISSING}, and it was sealed")
         if self._expected is not None:
-            return Break(chain=TENANT, seq=1, problem="the head that was noted elsewhere is not in it")
+            return Break(chain=TENANT, seq=1, problem="the head that was recorded elsewhere is not in it")
         return None
 
     @property

@@ -7,9 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from domain.json_schema import SchemaProblem, has_patterns, schema_problems
 
-MOST_TOOLS = 32
+MAX_TOOLS = 32
 
-# what a call came to, in the words of whoever made it elsewhere
+# the answer to a call: its result or an error
 RESULT_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"result": {}, "error": {"type": "string", "minLength": 1, "maxLength": 60_000}},
@@ -28,14 +28,14 @@ class ExternalTool(BaseModel):
 
 
 def tool_problems(where: str, declared: Sequence[ExternalTool], known: Collection[str]) -> list[SchemaProblem]:
-    """What speaks against these tools; `known` are the platform's own, which none may hide."""
+    """List what is wrong with these tools; `known` are names they must not take."""
     found: list[SchemaProblem] = []
     names = [tool.name for tool in declared]
-    for place, tool in enumerate(declared):
-        field = f"{where}.{place}"
+    for index, tool in enumerate(declared):
+        field = f"{where}.{index}"
         if tool.name in known:
             found.append(SchemaProblem(f"{field}.name", "there is already a tool by this name"))
-        elif tool.name in names[:place]:
+        elif tool.name in names[:index]:
             found.append(SchemaProblem(f"{field}.name", "it is listed twice"))
         schema = tool.input_schema
         if schema.get("type") != "object":

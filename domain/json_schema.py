@@ -23,7 +23,7 @@ def fits(schema: dict[str, Any], value: Any) -> bool:
 
 
 def schema_problems(name: str, schema: dict[str, Any]) -> list[SchemaProblem]:
-    """What speaks against a schema; `name` is where it stands."""
+    """List what is wrong with a schema; `name` is the field that holds it."""
     size = len(json.dumps(schema).encode())
     if size > MAX_BYTES:
         return [SchemaProblem(name, f"{size} bytes of JSON; at most {MAX_BYTES} are allowed")]
@@ -37,7 +37,7 @@ def schema_problems(name: str, schema: dict[str, Any]) -> list[SchemaProblem]:
 
 
 def has_patterns(schema: dict[str, Any]) -> bool:
-    """Regular expressions, which may run for ever; only whoever runs the platform may write those."""
+    """Whether a schema contains regular expressions, which may run for ever: only the operator may write those."""
     return any(
         isinstance(node.get("pattern"), str) or isinstance(node.get("patternProperties"), dict)
         for _, node in _objects("", schema)

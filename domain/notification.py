@@ -1,4 +1,4 @@
-"""Notifications: who is told of what, in which words, when again, and how a webhook is signed."""
+"""Notifications: subscriptions, deliveries, the text for people, the retry schedule, and webhook signatures."""
 
 import base64
 import binascii
@@ -25,23 +25,23 @@ CONFIG = (
     "reminder_after",
     "escalate_after",
     "escalate_to",
-)  # of a task, and of all it sets in motion
+)  # settings of a task that its subagents inherit
 TEST = "test"  # sent on demand, to see that a subscription works
 
 PREFIX = "whsec_"
-ROTATION_HOURS = 24  # for so long the old secret signs too
+ROTATION_HOURS = 24  # during which the old secret signs too
 MOST_PATIENCE = 86_400.0  # the longest pause that a receiver may ask for, in seconds
 _PAUSES = (5, 30, 300, 1_800, 7_200, 18_000, 36_000)  # seconds; the last one repeats
 
 
 def escalates_to(config: Mapping[str, Any], kind: str) -> str | None:
-    """The subscription that is turned to when nobody answers a request of this kind."""
+    """The subscription that an unanswered request of this kind escalates to."""
     to: str | dict[str, str] | None = config.get("escalate_to")
     return to.get(kind) if isinstance(to, dict) else to
 
 
 class NotificationSubject(StrEnum):
-    """What a subscription can be about. Reminders come with input_required; an escalation goes to whom it names."""
+    """What a subscription can be about. Reminders come with input_required; an escalation names its own recipient."""
 
     TASK_COMPLETED = "task_completed"
     TASK_FAILED = "task_failed"
@@ -71,7 +71,7 @@ class DeliveryStatus(StrEnum):
 
 
 class Subscription(BaseModel):
-    """A standing wish to be told; its secret is not part of it."""
+    """A standing request to be notified; its secret is kept elsewhere."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -107,11 +107,11 @@ class Delivery(BaseModel):
 
 
 class DeliveryInput(BaseModel):
-    """What a Delivery workflow starts with: the words, the address and the secret stay in the store."""
+    """Input of a NotificationDelivery workflow. Text, address and secret stay in the store."""
 
     tenant: str
     id: str
-    span_s: float  # how long to go on trying
+    span_s: float  # how long to keep trying
 
 
 class DeliveryAttempt(BaseModel):
@@ -127,7 +127,7 @@ class DeliveryOutcome(BaseModel):
 
 
 class Notice(BaseModel):
-    """What is told; the body of a webhook is this as JSON."""
+    """The content of a notification; the body of a webhook is this as JSON."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -144,7 +144,7 @@ class Notice(BaseModel):
 
     @property
     def text(self) -> str:
-        """The rest, for people: what happened, and what they can do."""
+        """The body for people: what happened, and what they can do."""
         data = self.data
         lines = [str(data[key]) for key in ("question", "error", "output") if data.get(key)]
         if "left" in data:

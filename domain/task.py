@@ -7,10 +7,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from pydantic_core import PydanticCustomError
 
 from domain.agents.definition import VariableName
-from domain.external_tool import MOST_TOOLS, ExternalTool
+from domain.external_tool import MAX_TOOLS, ExternalTool
 from domain.ids import ID_PATTERN
 from domain.policy.rules import TALKING, Action, Rule
-from domain.sessions.acceptance import Criterion, words_of
+from domain.sessions.acceptance import Criterion, criterion_text
 from domain.sessions.input_request import OnExpiry
 from domain.sessions.session import SandboxMode
 
@@ -112,7 +112,7 @@ class TaskConfig(Strict):
     )
     approval_required: bool = False
     external_tools: list[ExternalTool] = Field(
-        default_factory=list, max_length=MOST_TOOLS, description="tools whose calls you answer, at …/input"
+        default_factory=list, max_length=MAX_TOOLS, description="tools whose calls you answer, at …/input"
     )
     dry_run: bool = Field(default=False, description="calls with an effect are described, not made")
     retention: int | None = Field(
@@ -181,7 +181,7 @@ def opening(spec: TaskSpec, files: list[str]) -> str:
     text = spec.input if isinstance(spec.input, str) else "```json\n" + json.dumps(spec.input, indent=2) + "\n```"
     parts = [text]
     if spec.acceptance_criteria:
-        parts.append("The task is done when:\n" + _bullets([words_of(one) for one in spec.acceptance_criteria]))
+        parts.append("The task is done when:\n" + _bullets([criterion_text(one) for one in spec.acceptance_criteria]))
     if spec.constraints:
         parts.append("You must not violate:\n" + _bullets(spec.constraints))
     if spec.context.notes:

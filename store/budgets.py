@@ -1,6 +1,6 @@
 """Budgets of conversation trees: a model call reserves what it may use, its commit settles what it has used."""
 
-from domain.limits.budget import Grant, Held, TreeBudget, Wish, grant
+from domain.limits.budget import CallEstimate, Grant, Reserved, TreeBudget, grant
 from domain.sessions.session import SessionRef
 from store.database import Pool
 
@@ -16,20 +16,20 @@ async def get(pool: Pool, tenant: str, conversation_id: str) -> TreeBudget | Non
     return TreeBudget(**row) if row else None
 
 
-async def held(pool: Pool, tenant: str, conversation_id: str) -> Held:
+async def held(pool: Pool, tenant: str, conversation_id: str) -> Reserved:
     """What the calls under way may still use."""
     row = await pool.fetchrow(_HELD, tenant, conversation_id, "", "")
-    return Held(**row) if row else Held()
+    return Reserved(**row) if row else Reserved()
 
 
-async def reserve(pool: Pool, ref: SessionRef, line: str, wish: Wish) -> Grant:
+async def reserve(pool: Pool, ref: SessionRef, line: str, wish: CallEstimate) -> Grant:
     """Under the lock of the tree's row, so that calls side by side never promise themselves the same money twice."""
     async with pool.acquire() as connection, connection.transaction():
         row = await connection.fetchrow(f"{_TREE} FOR UPDATE", ref.tenant, ref.conversation_id)
         if row is None:
             return Grant(output_tokens=wish.output_tokens)
         others = await connection.fetchrow(_HELD, ref.tenant, ref.conversation_id, ref.session_id, line)
-        given = grant(TreeBudget(**row), Held(**others) if others else Held(), wish)
+        given = grant(TreeBudget(**row), Reserved(**others) if others else Reserved(), wish)
         if given.given:
             share = given.output_tokens / wish.output_tokens
             await connection.execute(

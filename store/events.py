@@ -8,7 +8,7 @@ from typing import Any
 
 import asyncpg
 
-from domain.events.events import Event, Recorded
+from domain.events import Event, Recorded
 from domain.sessions.session import SessionRef
 from store.database import Pool
 

@@ -12,10 +12,10 @@ from activities.delegation.record import DelegationRecord
 from activities.delegation.subagents import Subagents
 from activities.runtime.heartbeat import heartbeating
 from activities.tools.tool import Tool
+from domain import events as ev
 from domain.conversations.delegation import STARTS_SESSION, Begun, BegunBatch, DelegationCall, DelegationTool
 from domain.conversations.requests import CallRef, Spawn, SpawnAnswer, SpawnChild
 from domain.conversations.subagent_texts import dispatched, launched, not_found
-from domain.events import events as ev
 from domain.ids import derive_id
 from domain.messages import calls_of
 from domain.policy.rules import Rule

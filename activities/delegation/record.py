@@ -3,7 +3,7 @@
 from temporalio import activity
 
 from activities.tools.support.output import bounded, clean
-from domain.events import events as ev
+from domain import events as ev
 from domain.policy.rules import Rule
 from domain.sessions.effects import EffectKind, withheld
 from domain.sessions.session import SessionRef

@@ -7,9 +7,9 @@ from activities.delegation.subagents import Subagents
 from activities.model import recorded as recording
 from activities.runtime.heartbeat import beating
 from activities.tools.builtin.gather import Input as GatherInput
+from domain import events as ev
 from domain.conversations.delegation import DelegationTool, Settle
 from domain.conversations.subagent_texts import gathered, promoted, result
-from domain.events import events as ev
 from domain.messages import ASSISTANT, calls_of, text_of
 from domain.sessions.step import ToolOutcome
 from store import children, messages

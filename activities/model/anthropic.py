@@ -10,7 +10,7 @@ import anthropic
 from activities.model.errors import IncompleteStream
 from activities.tools.support.output import clean
 from domain.agents.prices import PriceTable
-from domain.limits.budget import Wish
+from domain.limits.budget import CallEstimate
 from domain.sessions.session import Usage
 
 
@@ -66,9 +66,9 @@ class Model:
     def thinking(self, model: str, tokens: int) -> dict[str, Any]:
         return self._prices.thinking(model, tokens)
 
-    def wish(self, model: str, input_tokens: int, output_tokens: int) -> Wish:
+    def wish(self, model: str, input_tokens: int, output_tokens: int) -> CallEstimate:
         """What a call may use at the most; input is dearest where it is written to the cache."""
-        return Wish(
+        return CallEstimate(
             input_tokens=input_tokens,
             output_tokens=output_tokens,
             input_usd=self._prices.cost(model, 0, 0, cache_write=input_tokens),

@@ -9,9 +9,9 @@ from typing import Any
 from temporalio.exceptions import ApplicationError
 
 from activities.model.anthropic import Model
-from domain.events.limits import BudgetLow
+from domain.events import BudgetLow
 from domain.limits.anomalies import Thresholds, anomalies
-from domain.limits.budget import TTL, Grant, Share, Wish, shares, time_of, words
+from domain.limits.budget import TTL, CallEstimate, Grant, Share, budget_note, shares, time_of
 from domain.sessions.session import Limits, Usage
 from domain.sessions.step import ModelCall, Purpose
 from store import budgets
@@ -55,14 +55,14 @@ class Bounds:
             with contextlib.suppress(*TRANSIENT_ERRORS):
                 await budgets.release(self._pool, call.ref, call.line)
 
-    async def _reserved(self, call: ModelCall, wish: Wish) -> Grant:
+    async def _reserved(self, call: ModelCall, wish: CallEstimate) -> Grant:
         return await patiently(lambda: budgets.reserve(self._pool, call.ref, call.line, wish), seconds=PATIENCE)
 
-    def words(self, call: ModelCall, facts: StepFacts) -> str:
+    def budget_note(self, call: ModelCall, facts: StepFacts) -> str:
         """What is left, for the agent; after all that can be cached, and never kept."""
         limits = _limits(facts)
         own = shares(limits, call.step - 1, call.usage, _time(call, limits, facts))
-        return words(own, facts.tree.shares() if facts.tree else [])
+        return budget_note(own, facts.tree.shares() if facts.tree else [])
 
     def once(self, call: ModelCall, facts: StepFacts, total: Usage) -> list[dict[str, Any]]:
         """Events of which a session has one each, at most."""

@@ -20,9 +20,9 @@ from activities.runtime.heartbeat import cancel_requested, heartbeating
 from activities.runtime.spans import model_called
 from activities.tools.offered import Offered, Toolbox
 from activities.tools.rules import RULES, tool_calls
+from domain import events as ev
 from domain.agents.definition import AgentDefinition
 from domain.agents.system_prompt import CHECKPOINT, system_prompt
-from domain.events import events as ev
 from domain.messages import Node, mark_cacheable, render, shorten_results
 from domain.sessions.step import ModelCall, ModelReply, Purpose, ToolCall, preview
 from store import messages
@@ -129,7 +129,7 @@ class CallModel:
             if agent.thinking_tokens:
                 request["thinking"] = self._model.thinking(call.model, agent.thinking_tokens)
                 request["max_tokens"] = agent.max_tokens + agent.thinking_tokens
-            request["messages"][-1]["content"].append({"type": "text", "text": self._bounds.words(call, facts)})
+            request["messages"][-1]["content"].append({"type": "text", "text": self._bounds.budget_note(call, facts)})
         await self._bounds.reserve(call, facts, request)
         await self._model.ask(
             request,

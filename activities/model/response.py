@@ -6,10 +6,10 @@ from typing import Any
 
 from activities.model.anthropic import ModelResponse
 from activities.tools.support.output import clean
+from domain import events as ev
 from domain.agents.definition import AgentDefinition
 from domain.agents.typed_output import Misfit, typed
 from domain.conversations.mailbox import Outcome, render
-from domain.events import events as ev
 from domain.ids import new_id
 from domain.messages import ASSISTANT, NOTE, SUMMARY, TOOL_RESULTS, USER, Node, answer_calls, calls_of
 from domain.sessions.session import Usage

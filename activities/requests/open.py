@@ -15,17 +15,17 @@ from activities.tools.offered import ASK_USER
 from activities.tools.rulebook import Rulebook
 from activities.tools.rules import verdict_on
 from activities.tools.tool import Tool
-from domain.events import events as ev
-from domain.events.input_requests import InputExpired, InputRequired
+from domain import events as ev
+from domain.events import InputExpired, InputRequired
 from domain.notification import escalates_to
 from domain.plan import Plan, PlanStep
 from domain.policy.rules import Action
 from domain.sessions.input_request import (
     InputRequest,
-    Kind,
     OnExpiry,
     OpenedRequest,
     OpenRequest,
+    RequestKind,
     RequestStatus,
     SettledRequest,
     SettleRequest,
@@ -71,7 +71,7 @@ class InputRequests:
         }
         told = InputRequired(request_id=request.id, kind=request.kind, question=row["question"], deadline=deadline)
         document: dict[str, Any] = {"tenant": request.ref.tenant, "request": row, "events": [to_row(request.ref, told)]}
-        if request.kind is Kind.CLARIFICATION:
+        if request.kind is RequestKind.CLARIFICATION:
             document["most"] = self._max_questions
         opened = await input_requests.open_request(self._pool, document)
         if "refused" in opened:
@@ -101,14 +101,14 @@ class InputRequests:
         request = await input_requests.settle(
             self._pool, {"tenant": settle.ref.tenant, "id": settle.id, "expired": [to_row(settle.ref, expired)]}
         )
-        if request.kind is Kind.PLAN_APPROVAL:
+        if request.kind is RequestKind.PLAN_APPROVAL:
             return await self._plan(settle, request)
-        if request.kind is Kind.TOOL_APPROVAL:
+        if request.kind is RequestKind.TOOL_APPROVAL:
             return await self._tool(settle, request)
-        if request.kind is Kind.MISSING_VARIABLES:
+        if request.kind is RequestKind.MISSING_VARIABLES:
             await sessions.set_variables(self._pool, settle.ref, request.answer or {})
             return missing_variables.settled(request, cancel=_cancels(request))
-        if request.kind is Kind.EXTERNAL_RESULT:
+        if request.kind is RequestKind.EXTERNAL_RESULT:
             return await self._external(settle, request)
         return await self._answer(settle, request)
 

@@ -16,7 +16,7 @@ from activities.tools.tool import Tool
 from domain.ids import derive_id
 from domain.messages import calls_of
 from domain.sessions.effects import EffectKind
-from domain.sessions.input_request import PLAN_SCHEMA, Kind, OpenRequest, approval_schema
+from domain.sessions.input_request import PLAN_SCHEMA, OpenRequest, RequestKind, approval_schema
 from domain.sessions.step import preview
 from store import input_requests, messages
 from store.database import Pool
@@ -38,9 +38,9 @@ class RequestWords:
     async def of(self, request: OpenRequest, session: SessionRow) -> dict[str, Any]:
         """Columns of the request's row; Unaskable if nobody could answer it."""
         spent = {"cost_usd": session.usage.cost_usd, "tokens": session.usage.tokens, "steps": session.step}
-        if request.kind is Kind.MISSING_VARIABLES:
+        if request.kind is RequestKind.MISSING_VARIABLES:
             return missing_variables.words(session.missing, spent)
-        if request.kind is Kind.PLAN_APPROVAL:
+        if request.kind is RequestKind.PLAN_APPROVAL:
             steps = [step.title for step in session.plan.steps] if session.plan else []
             return {
                 "question": "May this plan be carried out?",
@@ -49,9 +49,9 @@ class RequestWords:
             }
         [node] = await messages.path(self._pool, request.ref.tenant, request.node, limit=1)
         call = calls_of(node)[request.index]
-        if request.kind is Kind.TOOL_APPROVAL:
+        if request.kind is RequestKind.TOOL_APPROVAL:
             return await self._approvals.of(request, session, self.tool(session, call["name"]), call["input"], spent)
-        if request.kind is Kind.EXTERNAL_RESULT:
+        if request.kind is RequestKind.EXTERNAL_RESULT:
             tool = self.tool(session, call["name"])
             arguments = await self._approved(request, call["input"])
             words = external_tools.words(tool, arguments, spent)
@@ -70,7 +70,7 @@ class RequestWords:
 
     async def _approved(self, request: OpenRequest, arguments: dict[str, Any]) -> dict[str, Any]:
         """The arguments as they were approved, if a rule wanted that."""
-        approval_id = derive_id(request.node, Kind.TOOL_APPROVAL, request.index)
+        approval_id = derive_id(request.node, RequestKind.TOOL_APPROVAL, request.index)
         approval = await input_requests.get(self._pool, request.ref.tenant, approval_id)
         changed: dict[str, Any] | None = (approval.answer or {}).get("arguments") if approval else None
         return arguments if changed is None else changed

@@ -4,7 +4,7 @@ from temporalio import activity
 
 from activities.runtime.heartbeat import beating
 from domain.conversations.requests import Nothing
-from domain.events.input_requests import InputEscalated, InputReminder, InputRequired
+from domain.events import InputEscalated, InputReminder, InputRequired
 from domain.notification import escalates_to
 from domain.sessions.input_request import RemindRequest, RequestStatus
 from store import events, input_requests, sessions

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from domain.events.events import Event, MessageDelta, ThinkingDelta
+from domain.events import Event, MessageDelta, ThinkingDelta
 from domain.ids import new_id
 from domain.sessions.session import SessionRef
 from store import events

@@ -15,7 +15,7 @@ from activities.runtime.heartbeat import heartbeating
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Sandbox, SandboxLimits
 from activities.tools.support.output import clean
-from domain.events.limits import AcceptanceChecked
+from domain.events import AcceptanceChecked
 from domain.ids import derive_id
 from domain.messages import ASSISTANT, TOOL_RESULTS, USER, Node, text_of
 from domain.sessions import acceptance as rules
@@ -25,7 +25,7 @@ from domain.sessions.acceptance import (
     CommandCriterion,
     Criterion,
     CriterionVerdict,
-    words_of,
+    criterion_text,
 )
 from domain.sessions.effects import EffectKind
 from domain.sessions.session import SandboxMode, Usage
@@ -73,7 +73,7 @@ class AcceptanceChecks:
                 for place, one in enumerate(criteria)
                 if isinstance(one, CommandCriterion)
             }
-            texts = {place: words_of(one) for place, one in enumerate(criteria) if place not in verdicts}
+            texts = {place: criterion_text(one) for place, one in enumerate(criteria) if place not in verdicts}
             judged, usage = await self._judge(check, list(texts.values())) if texts else ([], Usage())
             verdicts |= dict(zip(texts, judged, strict=True))
             return await self._record(check, [verdicts[place] for place in sorted(verdicts)], usage)
@@ -97,7 +97,7 @@ class AcceptanceChecks:
         why = result.refusal or f"{ended}: {clean(result.output).strip()[-WHY:] or '(no output)'}"
         passed = result.exit_code == 0
         await acceptance.end_command(self._pool, {**entry, "state": "ok" if passed else "failed", "text": why})
-        return CriterionVerdict(kind="command", criterion=words_of(criterion), passed=passed, why=why)
+        return CriterionVerdict(kind="command", criterion=criterion_text(criterion), passed=passed, why=why)
 
     async def _judge(self, check: CheckAcceptance, criteria: list[str]) -> tuple[list[CriterionVerdict], Usage]:
         nodes = await self._contexts.load(check.ref, "main", check.head)

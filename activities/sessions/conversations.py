@@ -3,9 +3,9 @@
 from temporalio import activity
 
 from activities.runtime.heartbeat import beating
+from domain import events as ev
 from domain.conversations.requests import ConversationRef, Delivered, Nothing
 from domain.conversations.state import ConversationState
-from domain.events import events as ev
 from domain.sessions.session import SessionRef
 from store import children, conversation_state, mailbox
 from store.database import Pool

@@ -12,10 +12,10 @@ from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.heartbeat import beating
 from activities.tools.support.output import clean
+from domain import events as ev
 from domain.agents.typed_output import Misfit, typed
 from domain.conversations.requests import SessionDone
-from domain.events import events as ev
-from domain.events.limits import SubagentBudgetExceeded
+from domain.events import SubagentBudgetExceeded
 from domain.ids import derive_id
 from domain.messages import ASSISTANT, TOOL_RESULTS, Node, answer_calls, calls_of, text_of
 from domain.sessions.session import BUDGET_REASONS, Reason

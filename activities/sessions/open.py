@@ -7,9 +7,9 @@ from typing import Any
 from temporalio import activity
 
 from activities.runtime.heartbeat import beating
+from domain import events as ev
 from domain.conversations.mailbox import DeliveryMode, render
 from domain.conversations.requests import OpenBatch, Opened, OpenedBatch, OpenSession
-from domain.events import events as ev
 from domain.ids import derive_id
 from domain.messages import Node, calls_of
 from domain.sessions.session import SessionRef

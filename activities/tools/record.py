@@ -5,7 +5,7 @@ from typing import Any
 
 from activities.delegation.record import over_budget
 from activities.tools.tool import Tool
-from domain.events import events as ev
+from domain import events as ev
 from domain.sessions.effects import withheld
 from domain.sessions.step import ToolRequest, preview
 from store.events import to_row

@@ -29,12 +29,12 @@ from activities.tools.support.egress import Fetcher
 from activities.tools.support.output import bounded, clean
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult
-from domain.events import events as ev
+from domain import events as ev
 from domain.ids import derive_id
 from domain.plan import Plan
 from domain.policy.rules import Action, strictest
 from domain.sessions.effects import would_have
-from domain.sessions.input_request import Kind
+from domain.sessions.input_request import RequestKind
 from domain.sessions.session import SandboxMode
 from domain.sessions.step import Effect, ToolOutcome, ToolRequest, preview
 from store import files, input_requests, tool_calls
@@ -153,7 +153,7 @@ class RunTool:
         """As the model gave them, or as the person who approved the call changed them."""
         if request.approval is not None:
             approval = await input_requests.get(self._pool, request.ref.tenant, request.approval)
-            own = request.approval == derive_id(request.node, Kind.TOOL_APPROVAL, request.index)
+            own = request.approval == derive_id(request.node, RequestKind.TOOL_APPROVAL, request.index)
             if not own or approval is None or not (approval.answer or {}).get("approved"):
                 raise ApplicationError("This call was not approved.", type="NotApproved", non_retryable=True)
             if "arguments" in approval.answer:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ValidationError
 
 from activities.requests.file_diff import FileChange
-from domain.events.events import Event
+from domain.events import Event
 from domain.plan import Plan
 from domain.policy.subjects import Subject, subjects_of
 from domain.sessions.effects import EffectKind, Source

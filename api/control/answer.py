@@ -7,7 +7,7 @@ from api.http.problems import finding
 from api.services import Services
 from api.submission import rules as submission_rules
 from domain.errors import Conflict, Invalid, NotAllowed
-from domain.events.input_requests import InputReceived
+from domain.events import InputReceived
 from domain.policy.approval_rules import ApprovalRules
 from domain.policy.rules import Action
 from domain.sessions.input_request import APPROVALS, InputRequest, RequestStatus

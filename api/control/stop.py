@@ -9,7 +9,7 @@ from typing import Any
 from api.auth import Caller
 from api.http.problems import type_name
 from api.services import Services
-from domain.events.events import CancelRequested, TaskCancelled
+from domain.events import CancelRequested, TaskCancelled
 from domain.ids import derive_id
 from domain.sessions.session import Reason
 from domain.sessions.step import StopRequest

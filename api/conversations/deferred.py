@@ -15,15 +15,22 @@ from api.services import Services
 from api.submission import accept as submit
 from api.submission.accept import SessionPlace
 from domain.errors import Conflict, Refusal
-from domain.sessions.input_request import DEFERRED, DeferredCall, DeferredTools, InputRequest, Kind, RequestStatus
+from domain.sessions.input_request import (
+    DEFERRED,
+    DeferredCall,
+    DeferredTools,
+    InputRequest,
+    RequestKind,
+    RequestStatus,
+)
 from domain.sessions.session import Status
 from store import conversations, input_requests, sessions
 from store.sessions import SessionRow
 
 # what becomes of those that were left out when the conversation went on
-LEFT_OUT: dict[Kind, dict[str, Any]] = {
-    Kind.TOOL_APPROVAL: {"approved": False, "notes": "not answered when the conversation went on"},
-    Kind.EXTERNAL_RESULT: {"error": "No result was given when the conversation went on."},
+LEFT_OUT: dict[RequestKind, dict[str, Any]] = {
+    RequestKind.TOOL_APPROVAL: {"approved": False, "notes": "not answered when the conversation went on"},
+    RequestKind.EXTERNAL_RESULT: {"error": "No result was given when the conversation went on."},
 }
 
 
@@ -36,7 +43,7 @@ async def shown(parts: Services, caller: Caller, listed: Sequence[SessionRow]) -
             continue
         tools = found.setdefault(request.session_id, DeferredTools(calls=[], approvals=[]))
         named = DeferredCall(request_id=request.id, deadline=request.deadline, **_call(request))
-        (tools.calls if request.kind is Kind.EXTERNAL_RESULT else tools.approvals).append(named)
+        (tools.calls if request.kind is RequestKind.EXTERNAL_RESULT else tools.approvals).append(named)
     return found
 
 

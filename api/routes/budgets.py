@@ -11,7 +11,7 @@ from api.http.accept_header import accepts_json
 from api.http.lookup import session_of
 from api.openapi import problems
 from api.services import ServicesDep
-from domain.limits.budget import Held, Share, shares, time_of
+from domain.limits.budget import Reserved, Share, shares, time_of
 from domain.sessions.session import Status
 from store import budgets, children
 from store.sessions import SessionRow, get
@@ -37,7 +37,7 @@ class SessionBudget(BaseModel):
     budgets: list[BudgetLine]
 
 
-class Reserved(BaseModel):
+class ReservedRecord(BaseModel):
     """What model calls under way may still use; it is given back as far as they do not."""
 
     calls: int
@@ -49,7 +49,7 @@ class TreeBudgetRecord(BaseModel):
     conversation_id: str
     deadline: datetime | None
     budgets: list[BudgetLine]
-    reserved: Reserved
+    reserved: ReservedRecord
 
 
 class TaskBudget(SessionBudget):
@@ -65,7 +65,7 @@ async def show_budget(caller: Reader, parts: ServicesDep, task_id: str) -> TaskB
         for child in await children.of_session(parts.pool, caller.tenant, session.id, limit=200)
     ]
     tree = await budgets.get(parts.pool, caller.tenant, session.conversation_id)
-    held = await budgets.held(parts.pool, caller.tenant, session.conversation_id) if tree else Held()
+    held = await budgets.held(parts.pool, caller.tenant, session.conversation_id) if tree else Reserved()
     return TaskBudget(
         **_own(session),
         children=[SessionBudget(**_own(child)) for child in below if child is not None],
@@ -73,7 +73,7 @@ async def show_budget(caller: Reader, parts: ServicesDep, task_id: str) -> TaskB
             conversation_id=session.conversation_id,
             deadline=tree.deadline,
             budgets=_lines(tree.shares()),
-            reserved=Reserved(**held.model_dump()),
+            reserved=ReservedRecord(**held.model_dump()),
         )
         if tree
         else None,

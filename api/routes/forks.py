@@ -17,7 +17,7 @@ from api.schemas.conversations import Handle, handle
 from api.services import Services, ServicesDep
 from api.submission import accept as submit
 from domain.errors import Conflict, Invalid
-from domain.events.events import TaskCompleted, TaskSubmitted
+from domain.events import TaskCompleted, TaskSubmitted
 from domain.ids import derive_id
 from domain.sessions.session import Reason, Usage
 from store import conversation_reads, endings, events, workspaces

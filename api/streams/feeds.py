@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
 from api.streams.listener import EventListener
-from domain.events.events import ENDED, Recorded
+from domain.events import ENDED, Recorded
 from store import events
 from store.database import TRANSIENT_ERRORS, Pool
 

@@ -17,7 +17,7 @@ from api.submission import start as starting
 from api.submission import tools_and_variables as declared
 from domain.agents.definition import AgentDefinition
 from domain.errors import Conflict, TooMany
-from domain.events.events import TaskSubmitted
+from domain.events import TaskSubmitted
 from domain.ids import derive_id, new_id
 from domain.sessions.session import AgentRef, Limits, SessionRef, Status
 from domain.task import TaskSpec, opening, title_of

@@ -5,7 +5,7 @@ from collections import defaultdict
 from datetime import datetime
 from typing import Any
 
-from domain.events.events import Recorded
+from domain.events import Recorded
 from domain.ids import derive_id
 from domain.sessions.session import Usage
 from domain.sessions.trace import Mark, ModelSpan, StepTrace, ToolSpan, Trace

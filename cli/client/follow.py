@@ -9,7 +9,7 @@ from typing import Any
 from cli.client.api import Api, part
 from cli.client.errors import Refused, Unreachable
 from cli.render.output import PROGRAM, duration
-from domain.events.events import ENDED
+from domain.events import ENDED
 from domain.sessions.session import TERMINAL
 
 LAST = frozenset(event.type for event in ENDED.values())

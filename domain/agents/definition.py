@@ -1,4 +1,4 @@
-"""An agent: the definition people edit. One Markdown file: YAML front matter with these fields, then the prompt."""
+"""An agent definition, as people edit it: a Markdown file with these fields as YAML front matter, then the prompt."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from domain.conversations.mailbox import DeliveryMode
-from domain.external_tool import MOST_TOOLS, ExternalTool
+from domain.external_tool import MAX_TOOLS, ExternalTool
 from domain.policy.rules import Rule
 
 AGENT_NAME_PATTERN = r"^[a-z][a-z0-9-]{0,62}$"
@@ -20,7 +20,7 @@ class Mode(StrEnum):
 
 
 class AgentLimits(BaseModel):
-    """Defaults for a session of this agent; a task may ask for less, or for more up to the platform's ceilings."""
+    """Default limits of this agent's sessions. A task may ask for less, or for more up to the platform's ceilings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -32,13 +32,13 @@ class AgentLimits(BaseModel):
 
 
 class SubagentRef(BaseModel):
-    """A subagent that an agent may hand work to; in a file its bare name will do."""
+    """A subagent that an agent may delegate to. In a file the bare name is enough."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     agent: AgentName
-    delivery: DeliveryMode | None = None  # of its outcomes; None: as the tool that starts it says
-    may_ask: bool = False  # may it ask people although nobody waits for it
+    delivery: DeliveryMode | None = None  # of its outcomes; None: the default of the tool that starts it
+    may_ask: bool = False  # may it ask people although it runs in the background
 
 
 def _by_name(value: Any) -> Any:
@@ -49,7 +49,7 @@ VariableName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
 
 
 class Variable(BaseModel):
-    """What an agent must be told before it can begin; in a file its bare description will do."""
+    """A value the agent needs before it can start. In a file the bare description is enough."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -71,16 +71,16 @@ class AgentDefinition(BaseModel):
     fallback_models: list[str] = Field(default_factory=list, max_length=5)
     tools: list[str] = Field(default_factory=list, max_length=64)
     subagents: list[Annotated[SubagentRef, BeforeValidator(_by_name)]] = Field(default_factory=list, max_length=64)
-    max_depth: int | None = Field(default=None, ge=1, le=10)  # of subagents below it; None: the platform's default
+    max_depth: int | None = Field(default=None, ge=1, le=10)  # of nested subagents; None: the platform's default
     permissions: list[Rule] = Field(default_factory=list, max_length=200)
-    may_ask: bool = False  # may it ask people and wait for them; if not, it has no ask_user
+    may_ask: bool = False  # may it ask people and wait for an answer; if not, it has no ask_user
     limits: AgentLimits = AgentLimits()
     input_schema: dict[str, Any] | None = None
-    external_tools: list[ExternalTool] = Field(default_factory=list, max_length=MOST_TOOLS)  # the caller answers them
+    external_tools: list[ExternalTool] = Field(default_factory=list, max_length=MAX_TOOLS)  # answered by the caller
     variables: dict[VariableName, Annotated[Variable, BeforeValidator(_by_description)]] = Field(
         default_factory=dict, max_length=50
     )
-    output_schema: dict[str, Any] | None = None  # what its final answer must fit, as JSON
+    output_schema: dict[str, Any] | None = None  # JSON schema of its final answer
     max_tokens: int = Field(default=8_192, ge=1, le=128_000)  # of one reply
     thinking_tokens: int | None = Field(default=None, ge=1_024, le=64_000)
     network: bool = False  # may `bash` reach the network

@@ -1,4 +1,4 @@
-"""What a model call costs: a table that people edit, never a guess."""
+"""Model prices: a table that people edit. An unknown price is unknown, never guessed."""
 
 import re
 from typing import Any, Literal
@@ -27,7 +27,7 @@ class PriceTable(BaseModel):
     models: dict[str, Price] = Field(default_factory=dict)
 
     def price(self, model: str) -> Price | None:
-        """By the exact name, else by the name without its date; any other likeness would be a guess."""
+        """Look up the exact name, else the name without its date suffix; anything else would be a guess."""
         return self.models.get(model) or self.models.get(_DATE_SUFFIX.sub("", model))
 
     def cost(self, model: str, input: int, output: int, cache_read: int = 0, cache_write: int = 0) -> float | None:

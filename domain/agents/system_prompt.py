@@ -1,4 +1,4 @@
-"""The system prompt of a session: the agent's own words, then the few rules of the platform. Stable, so it caches."""
+"""The system prompt: the agent's own prompt, its variables, then the platform's few rules. Stable, so it caches."""
 
 from domain.agents.definition import AgentDefinition
 from domain.agents.typed_output import instruction
@@ -22,7 +22,7 @@ context (exact names, paths, ids, figures and quotations that are still needed).
 
 def system_prompt(agent: AgentDefinition, variables: dict[str, str] | None = None) -> str:
     given = {name: value for name, value in (variables or {}).items() if name in agent.variables}
-    told = "".join(f"- {name}: {value}\n" for name, value in sorted(given.items()))
-    told = f"Variables of this task:\n{told}\n" if told else ""
+    listed = "".join(f"- {name}: {value}\n" for name, value in sorted(given.items()))
+    section = f"Variables of this task:\n{listed}\n" if listed else ""
     form = f"\n\n{instruction(agent.output_schema)}" if agent.output_schema is not None else ""
-    return f'You are the agent "{agent.name}".\n\n{agent.prompt.strip()}\n\n{told}{RULES}{form}'
+    return f'You are the agent "{agent.name}".\n\n{agent.prompt.strip()}\n\n{section}{RULES}{form}'

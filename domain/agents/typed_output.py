@@ -1,4 +1,4 @@
-"""Typed output: the final answer of an agent that has an output schema, and what to say when it does not fit."""
+"""Typed output: the final answer of an agent with an output schema, checked against it."""
 
 import json
 import re
@@ -10,12 +10,12 @@ from jsonschema.validators import validator_for
 
 from domain.sessions.step import preview
 
-MISFITS = 3  # answers that may fail to fit before the session does
+MAX_MISFITS = 3  # answers that do not fit the schema before the session fails
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
 
 
 class Misfit(ValueError):
-    """An answer that is not what the schema asks for; the words are for the model."""
+    """An answer that does not fit the schema; the message is for the model."""
 
 
 def instruction(schema: dict[str, Any]) -> str:
@@ -26,7 +26,7 @@ def instruction(schema: dict[str, Any]) -> str:
 
 
 def typed(schema: dict[str, Any], text: str) -> Any:
-    """The value that an answer holds: all of it, or its last block of code."""
+    """The JSON value of an answer: the whole text, or its last code block."""
     value = _parsed(text)
     error = best_match(validator_for(schema, default=Draft202012Validator)(schema).iter_errors(value))
     if error is not None:
@@ -35,7 +35,7 @@ def typed(schema: dict[str, Any], text: str) -> Any:
     return value
 
 
-def send_back(misfit: str) -> str:
+def retry_request(misfit: str) -> str:
     return f"{misfit}\nAnswer again: one JSON value that fits, and nothing else."
 
 

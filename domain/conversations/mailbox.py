@@ -1,4 +1,4 @@
-"""The mailbox: outcomes of subagents as references, and the words in which they reach the agent that fires them."""
+"""The mailbox: outcomes of subagents as references, and how they are rendered into the prompt of a continuation."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -7,14 +7,14 @@ from pydantic import BaseModel, ConfigDict
 
 from domain.sessions.session import Reason, Status
 
-LONGEST = 8_000  # characters of one result in a prompt; the rest stands behind its link
-ALTOGETHER = 200_000  # characters of all results of one fire, shared evenly; each keeps some of its own
+MAX_RESULT = 8_000  # characters of one result in a prompt; a link leads to the rest
+MAX_TOTAL = 200_000  # characters of all results of one fire, shared evenly
 
 
 class DeliveryMode(StrEnum):
     HOLD = "hold"  # waits in the mailbox until it is fired
     WAKE = "wake"  # reaches the spawner at its next step, or starts it again
-    EXPLICIT = "explicit"  # nothing is delivered by itself
+    EXPLICIT = "explicit"  # only what the subagent sends is delivered
 
 
 class SourceType(StrEnum):
@@ -37,7 +37,7 @@ class MailboxMessage(BaseModel):
 
 
 class Outcome(BaseModel):
-    """What a subagent's session came to, read from it when it is rendered."""
+    """How a subagent's session ended, read from its row when it is rendered."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -54,15 +54,15 @@ class Outcome(BaseModel):
         """An interrupted session that said something counts as a result."""
         return self.status is Status.FAILED or (self.status is Status.CANCELLED and self.output is None)
 
-    def content(self, limit: int = LONGEST) -> str:
+    def content(self, limit: int = MAX_RESULT) -> str:
         if self.failed:
-            words = self.error or f"ended without an answer ({self.reason})"
-            if self.reason is Reason.NEEDS_INPUT:  # whoever gets this may know the answer, or ask in its turn
-                words = f"It cannot go on without an answer to this: {words}"
+            text = self.error or f"ended without an answer ({self.reason})"
+            if self.reason is Reason.NEEDS_INPUT:  # the parent may know the answer, or ask a person
+                text = f"It cannot go on without an answer to this: {text}"
             return (
-                f"{words}\n\nUntil then it said:\n{_bounded(self.session_id, self.output, limit)}"
+                f"{text}\n\nUntil then it said:\n{_bounded(self.session_id, self.output, limit)}"
                 if self.output
-                else words
+                else text
             )
         text = _bounded(self.session_id, self.output, limit) if self.output and self.output.strip() else "(no output)"
         if self.status is Status.CANCELLED:
@@ -71,19 +71,17 @@ class Outcome(BaseModel):
 
 
 def page(outcome: Outcome, offset: int) -> str:
-    """A long result from there on, as far as one result of a tool goes."""
+    """One page of a long result, starting at `offset`."""
     text = outcome.output or ""
     if offset >= len(text):
         return f"The result has {len(text)} characters."
-    left = len(text) - offset - LONGEST
-    more = f"\n[… {left} more characters: {rest(outcome.session_id, offset + LONGEST)}]" if left > 0 else ""
-    return (
-        f"{text[offset : offset + LONGEST]}{more}" if offset < len(text) else f"The result has {len(text)} characters."
-    )
+    left = len(text) - offset - MAX_RESULT
+    more = f"\n[… {left} more characters: {rest(outcome.session_id, offset + MAX_RESULT)}]" if left > 0 else ""
+    return f"{text[offset : offset + MAX_RESULT]}{more}"
 
 
 def render(outcomes: list[Outcome], user_input: str | None = None) -> str:
-    """The prompt of a continuation: the outcomes in mailbox order, then what the caller adds."""
+    """The prompt of a continuation: the outcomes in mailbox order, then the caller's input."""
     if len(outcomes) == 1:
         [one] = outcomes
         verb = "failed" if one.failed else "completed"
@@ -96,7 +94,7 @@ def render(outcomes: list[Outcome], user_input: str | None = None) -> str:
 
 
 def _share(outcomes: int) -> int:
-    return min(LONGEST, max(500, ALTOGETHER // max(outcomes, 1)))
+    return min(MAX_RESULT, max(500, MAX_TOTAL // max(outcomes, 1)))
 
 
 def _block(outcome: Outcome, limit: int) -> str:
@@ -111,5 +109,5 @@ def _bounded(session_id: str, text: str, limit: int) -> str:
 
 
 def rest(session_id: str, offset: int) -> str:
-    """Where a person reads on, and where an agent does."""
+    """How a person, and how an agent, gets the rest."""
     return f"GET /tasks/{session_id}/result, or async_task_result with offset {offset}"

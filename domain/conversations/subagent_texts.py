@@ -1,4 +1,4 @@
-"""The exact words in which delegation speaks to a model; each door keeps its own form."""
+"""The exact texts of the delegation tools. Models and tests rely on them: each tool keeps its own form."""
 
 from domain.conversations.mailbox import Outcome
 from domain.sessions.session import Status
@@ -16,18 +16,18 @@ def launched(session_id: str, agent: str, description: str) -> str:
 
 
 def running(session_id: str, note: str = "") -> str:
-    words = "The task is still in progress. Try again shortly."
-    return f"status: running\ntask_id: {session_id}\n\n{words}" + (f"\n{note}" if note else "")
+    text = "The task is still in progress. Try again shortly."
+    return f"status: running\ntask_id: {session_id}\n\n{text}" + (f"\n{note}" if note else "")
 
 
 def promoted(session_id: str) -> str:
-    words = "The task goes on in the background. Its outcome will come later; do not start it again."
-    return f"status: running\ntask_id: {session_id}\n\n{words}"
+    text = "The task continues in the background. Its outcome will come later; do not start it again."
+    return f"status: running\ntask_id: {session_id}\n\n{text}"
 
 
 def not_found(session_id: str) -> str:
-    words = "Session not found. The task_id may be invalid or the session was deleted."
-    return f"status: error\ntask_id: {session_id}\n\n{words}"
+    text = "Session not found. The task_id may be invalid or the session was deleted."
+    return f"status: error\ntask_id: {session_id}\n\n{text}"
 
 
 def another_agent(session_id: str, agent: str, instead: str) -> str:
@@ -38,7 +38,7 @@ def another_agent(session_id: str, agent: str, instead: str) -> str:
 
 
 def result(outcome: Outcome, error_type: str | None) -> str:
-    """Of a child that has ended."""
+    """The result of a child that has ended."""
     if outcome.failed:
         kind = "MessageAbortedError" if outcome.status is Status.CANCELLED else error_name(error_type)
         return f"status: error\ntask_id: {outcome.session_id}\nerror_type: {kind}\n\n{outcome.content()}"
@@ -46,7 +46,7 @@ def result(outcome: Outcome, error_type: str | None) -> str:
 
 
 def error_name(error_type: str | None) -> str:
-    """Our error types in the five names this door has always used."""
+    """Map our error types to the five names of the async_task contract."""
     if error_type in ("authentication_error", "permission_error", "billing_error"):
         return "ProviderAuthError"
     if error_type in ("ContextTooLong", "max_tokens"):
@@ -68,5 +68,5 @@ def unknown_subagent(name: str, available: list[str]) -> str:
 
 
 def roster(entries: list[tuple[str, str]]) -> str:
-    """What is added to a delegation tool's description."""
+    """The list of subagents that is appended to a delegation tool's description."""
     return "\n\nAvailable subagents:\n" + "\n".join(f"- {name}: {description}" for name, description in entries)

@@ -1,1 +1,70 @@
-"""Events: what a watcher sees."""
+"""Events: what a watcher sees. To add one: a class in its topic's file, its name in EVENTS, the line that emits it."""
+
+from domain.events.base import Event
+from domain.events.base import Recorded as Recorded
+from domain.events.conversation import MailboxUpdated, MessageReceived, SubagentEnded, SubagentStarted
+from domain.events.input_requests import InputEscalated, InputExpired, InputReceived, InputReminder, InputRequired
+from domain.events.limits import AcceptanceChecked, Anomaly, BudgetLow, SubagentBudgetExceeded
+from domain.events.model import (
+    AttemptReset,
+    ContextCompacted,
+    Message,
+    MessageDelta,
+    ModelRetry,
+    ModelSwitched,
+    Thinking,
+    ThinkingDelta,
+    UsageUpdated,
+)
+from domain.events.steps import PlanUpdated, Progress, Replanning, StepCompleted, StepStarted
+from domain.events.task import ENDED as ENDED
+from domain.events.task import (
+    CancelRequested,
+    TaskCancelled,
+    TaskCompleted,
+    TaskFailed,
+    TaskStarted,
+    TaskSubmitted,
+)
+from domain.events.task import Ended as Ended
+from domain.events.tools import ArtifactSaved, ToolCalled, ToolReturned
+
+# every event that a session can emit
+EVENTS: tuple[type[Event], ...] = (
+    TaskSubmitted,
+    TaskStarted,
+    CancelRequested,
+    TaskCompleted,
+    TaskFailed,
+    TaskCancelled,
+    StepStarted,
+    StepCompleted,
+    Progress,
+    PlanUpdated,
+    Replanning,
+    ThinkingDelta,
+    MessageDelta,
+    AttemptReset,
+    Thinking,
+    Message,
+    UsageUpdated,
+    ModelRetry,
+    ModelSwitched,
+    ContextCompacted,
+    ToolCalled,
+    ToolReturned,
+    ArtifactSaved,
+    SubagentStarted,
+    SubagentEnded,
+    MailboxUpdated,
+    MessageReceived,
+    InputRequired,
+    InputReceived,
+    InputExpired,
+    InputReminder,
+    InputEscalated,
+    BudgetLow,
+    SubagentBudgetExceeded,
+    Anomaly,
+    AcceptanceChecked,
+)

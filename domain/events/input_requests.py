@@ -1,12 +1,12 @@
-"""What watchers are told of input requests."""
+"""Input requests: opened, answered, expired, and the reminders in between."""
 
 from datetime import datetime
 
-from domain.events.events import Event
+from domain.events.base import Event
 
 
 class InputRequired(Event):
-    """The session waits for people."""
+    """The session waits for a person."""
 
     type = "input_required"
     request_id: str
@@ -29,13 +29,13 @@ class InputExpired(Event):
 
 
 class InputReminder(InputRequired):
-    """It still waits: those who were told are told again."""
+    """Nobody has answered yet: the same subscriptions are notified again."""
 
     type = "input_reminder"
 
 
 class InputEscalated(InputRequired):
-    """It still waits: the subscription named `to` is told, whatever it otherwise wants to know."""
+    """Nobody has answered yet: the subscription named `to` is notified, whatever events it otherwise asks for."""
 
     type = "input_escalated"
     to: str

@@ -1,12 +1,12 @@
-"""What watchers are told of bounds: budgets that run low or are spent, anomalies, verdicts on acceptance criteria."""
+"""Budgets that run low or are spent, anomalies, and verdicts on acceptance criteria."""
 
-from domain.events.events import Event
+from domain.events.base import Event
 from domain.sessions.acceptance import CriterionVerdict
 from domain.sessions.session import Reason
 
 
 class BudgetLow(Event):
-    """Told once for each budget of a session, and once for each budget of a tree."""
+    """Emitted once for each budget of a session, and once for each budget of a tree."""
 
     type = "budget_low"
     scope: str  # session | tree
@@ -16,7 +16,7 @@ class BudgetLow(Event):
 
 
 class SubagentBudgetExceeded(Event):
-    """Told in the parent's stream, before the outcome is delivered."""
+    """Emitted in the parent's stream, before the outcome is delivered."""
 
     type = "subagent_budget_exceeded"
     child_session_id: str

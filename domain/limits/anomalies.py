@@ -1,11 +1,11 @@
-"""Anomalies: figures of one session that people should look at, each told once."""
+"""Anomalies: figures of one session that people should look at, each reported once."""
 
 from dataclasses import dataclass
 
-from domain.events.limits import Anomaly
+from domain.events import Anomaly
 from domain.sessions.session import Usage
 
-FEWEST_CALLS = 10  # before so many a rate of errors says nothing
+FEWEST_CALLS = 10  # with fewer calls an error rate means nothing
 
 
 @dataclass(frozen=True)

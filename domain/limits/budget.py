@@ -1,4 +1,4 @@
-"""Budgets: what is left of a session's limits and of those it shares with its tree, in figures and in words."""
+"""Budgets: what is left of a session's limits and of its tree's, and what a model call may reserve."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -7,13 +7,13 @@ from pydantic import BaseModel, ConfigDict
 
 from domain.sessions.session import Limits, Usage
 
-LEAST_REPLY = 256  # tokens; a budget that leaves no room for so many is spent
+LEAST_REPLY = 256  # tokens; a budget with less room than this counts as spent
 TTL = "ttl"
 KINDS = {"steps": "steps", "tokens": "tokens", "cost_usd": "money", "tool_calls": "tool calls", "sessions": "sessions"}
 
 
 class TreeBudget(BaseModel):
-    """What all sessions of a conversation may use together, and what they have used; None: without that limit."""
+    """What all sessions of a conversation may use together, and what they have used. None: no such limit."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -34,7 +34,7 @@ class TreeBudget(BaseModel):
         return [Share(kind=kind, limit=limit, used=used) for kind, limit, used in figures if limit is not None]
 
     def spent(self, now: datetime) -> str | None:
-        """What another session would lack, if anything; tool calls are not needed to begin."""
+        """The budget that a further session would lack, if any. Tool calls do not count: it can start without."""
         if self.deadline is not None and self.deadline <= now:
             return "time"
         return next((KINDS[one.kind] for one in self.shares() if one.kind != "tool_calls" and one.left <= 0), None)
@@ -58,15 +58,17 @@ class Share(BaseModel):
 
 
 def time_of(limits: Limits, created_at: datetime | None, deadline: datetime, now: datetime) -> Share:
-    """The time of one session: its own, or what was left to its tree when it began."""
+    """The time budget of one session: its own TTL, or less if its tree had less left when it was created."""
     given = (deadline - created_at).total_seconds() * 1_000 if created_at else limits.ttl_ms
-    span = limits.ttl_ms if given > limits.ttl_ms - 1_000 else round(given)  # it was written down a moment later
+    span = (
+        limits.ttl_ms if given > limits.ttl_ms - 1_000 else round(given)
+    )  # the row is written a moment after the deadline is computed
     left = max(0.0, (deadline - now).total_seconds() * 1_000)
     return Share(kind=TTL, limit=span, used=max(0.0, span - left))
 
 
 def shares(limits: Limits, steps: int, usage: Usage, time: Share | None = None) -> list[Share]:
-    """Of one session; a cost that is unknown counts as spent."""
+    """The budgets of one session. An unknown cost counts as all of it."""
     cost = usage.cost_usd if usage.cost_usd is not None else limits.cost_usd
     figures = (
         ("steps", limits.steps, steps),
@@ -78,8 +80,8 @@ def shares(limits: Limits, steps: int, usage: Usage, time: Share | None = None) 
     return found if time is None else [*found, time]
 
 
-def words(own: Sequence[Share], tree: Sequence[Share]) -> str:
-    """What the agent is told before each step."""
+def budget_note(own: Sequence[Share], tree: Sequence[Share]) -> str:
+    """The note about remaining budget that the model gets before each step."""
     text = "Left to this session: " + ", ".join(map(_left, own)) + "."
     if tree:
         text += " Left to you and all subagents together: " + ", ".join(map(_left, tree)) + "."
@@ -92,14 +94,14 @@ def _left(share: Share) -> str:
 
 
 def figure(kind: str, value: float) -> str:
-    """So much of one budget, as people and models read it."""
+    """An amount of one budget, formatted for people and models."""
     if kind == "cost_usd":
         return f"${value:.4f}"
     return f"{value / 60_000:.1f} minutes" if kind == TTL else f"{value:,.0f}"
 
 
-class Wish(BaseModel):
-    """What a model call may use at the most; a cost of None is unknown."""
+class CallEstimate(BaseModel):
+    """The most that a model call may use. A cost of None is unknown."""
 
     input_tokens: int
     output_tokens: int
@@ -107,8 +109,8 @@ class Wish(BaseModel):
     output_usd: float | None = 0.0  # of all output tokens
 
 
-class Held(BaseModel):
-    """What other calls of the tree may still use."""
+class Reserved(BaseModel):
+    """What other running calls of the tree have reserved."""
 
     calls: int = 0
     tokens: int = 0
@@ -116,7 +118,7 @@ class Held(BaseModel):
 
 
 class Grant(BaseModel):
-    """How long the reply may be; or why there is none: a budget is spent, or others may give back what they hold."""
+    """How long the reply may be; or why there is none: a budget is spent, or others hold it and may release some."""
 
     output_tokens: int = 0
     wait: bool = False
@@ -127,28 +129,28 @@ class Grant(BaseModel):
         return self.output_tokens > 0
 
 
-def grant(budget: TreeBudget, held: Held, wish: Wish) -> Grant:
-    """All that is wished for, or, once nobody else holds anything, as much as is left."""
-    free = _room(budget, Held(), wish)
+def grant(budget: TreeBudget, held: Reserved, wanted: CallEstimate) -> Grant:
+    """Grant the whole estimate, or, once nobody else holds a reservation, as much as is left."""
+    free = _room(budget, Reserved(), wanted)
     for kind, tokens in free.items():
-        if tokens < min(LEAST_REPLY, wish.output_tokens):
+        if tokens < min(LEAST_REPLY, wanted.output_tokens):
             return Grant(spent=KINDS[kind])
-    now = min(_room(budget, held, wish).values(), default=wish.output_tokens)
-    if now >= wish.output_tokens:
-        return Grant(output_tokens=wish.output_tokens)
+    now = min(_room(budget, held, wanted).values(), default=wanted.output_tokens)
+    if now >= wanted.output_tokens:
+        return Grant(output_tokens=wanted.output_tokens)
     return Grant(wait=True) if held.calls else Grant(output_tokens=now)
 
 
-def _room(budget: TreeBudget, held: Held, wish: Wish) -> dict[str, int]:
-    """Tokens of a reply that each limit allows."""
+def _room(budget: TreeBudget, held: Reserved, wanted: CallEstimate) -> dict[str, int]:
+    """How many reply tokens each limit allows."""
     room: dict[str, int] = {}
     if budget.max_steps is not None:
-        room["steps"] = wish.output_tokens if budget.steps + held.calls < budget.max_steps else 0
+        room["steps"] = wanted.output_tokens if budget.steps + held.calls < budget.max_steps else 0
     if budget.max_tokens is not None:
-        room["tokens"] = max(0, budget.max_tokens - budget.tokens - held.tokens - wish.input_tokens)
+        room["tokens"] = max(0, budget.max_tokens - budget.tokens - held.tokens - wanted.input_tokens)
     if budget.max_cost_usd is not None:
-        left = budget.max_cost_usd - budget.cost_usd - held.cost_usd - (wish.input_usd or 0)
-        known = wish.input_usd is not None and wish.output_usd is not None
-        share = 1.0 if not wish.output_usd else left / wish.output_usd
-        room["cost_usd"] = max(0, int(wish.output_tokens * min(1.0, share))) if known and left > 0 else 0
+        left = budget.max_cost_usd - budget.cost_usd - held.cost_usd - (wanted.input_usd or 0)
+        known = wanted.input_usd is not None and wanted.output_usd is not None
+        share = 1.0 if not wanted.output_usd else left / wanted.output_usd
+        room["cost_usd"] = max(0, int(wanted.output_tokens * min(1.0, share))) if known and left > 0 else 0
     return room

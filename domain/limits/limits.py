@@ -1,10 +1,10 @@
-"""Limits: which one is reached before the next model call, and what the agent is told then."""
+"""Which limit is reached before the next model call, and the request for a last summary."""
 
 from domain.sessions.session import Limits, Reason, Usage
 
 
 def reached(limits: Limits, steps: int, usage: Usage) -> Reason | None:
-    """The limit that forbids another step, if any; `steps` were taken so far."""
+    """The limit that forbids another step, if any, after `steps` steps."""
     if steps >= limits.steps:
         return Reason.STEP_LIMIT
     if limits.tokens is not None and usage.tokens >= limits.tokens:
@@ -14,7 +14,7 @@ def reached(limits: Limits, steps: int, usage: Usage) -> Reason | None:
     return None
 
 
-_WORDS = {
+_LABELS = {
     Reason.STEP_LIMIT: "its limit of steps",
     Reason.TOKEN_BUDGET: "its token budget",
     Reason.COST_BUDGET: "its cost budget",
@@ -26,10 +26,10 @@ _WORDS = {
 }
 
 
-def farewell(reason: Reason) -> str:
-    """The sentence that asks for the one last summarising reply."""
+def summary_request(reason: Reason) -> str:
+    """Ask the model for one last reply that summarises the session."""
     return (
-        f"This session has reached {_WORDS[reason]} and ends now; no more tools can be called. "
+        f"This session has reached {_LABELS[reason]} and ends now; no more tools can be called. "
         "Reply with a short summary for the person who gave you the task: what was done and where the results are, "
         "what is unfinished, and what you would do next."
     )

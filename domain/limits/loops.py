@@ -1,7 +1,7 @@
 """Loop detection: an agent that repeats itself without effect is warned, then stopped.
 
-A step is known by a digest of its calls and their results, so that polling, whose results change, is no loop. Nor is
-waiting: a step whose tools took a while, or one that looks after subagents, begins a new trail.
+Steps are compared by a digest of their calls and results, so polling with changing results is not a loop. Neither is
+waiting: a step whose tools took a while, or one that polls subagents, starts a new trail.
 """
 
 import hashlib
@@ -12,10 +12,10 @@ from typing import Any
 
 from domain.sessions.step import ToolOutcome
 
-WAITED_SECONDS = 10.0  # tools that took so long waited for something
+WAITED_SECONDS = 10.0  # tools that took this long were waiting for something
 POLLING = frozenset({"async_task_result", "list_subagents"})  # asking again is what they are for
 LONGEST_PERIOD = 3  # steps that alternate: A B A B, A B C A B C
-STALE = 3  # steps that bring nothing new, whatever their order, count as one repetition of so many
+STALE = 3  # this many steps without anything new, in any order, count as one repetition
 
 WARNING = (
     "You have made the same calls with the same results several times; nothing new has come of it. Do something else: "
@@ -37,7 +37,7 @@ def call_digest(tool: str, arguments: Any, state: str, text: str) -> str | None:
 
 
 def extended(trail: list[str], outcomes: Sequence[ToolOutcome], waited: float, repeats: int) -> list[str]:
-    """The trail with one more step; empty after a step that says nothing about repetition."""
+    """The trail with one more step; empty after a step that cannot count as a repetition."""
     digests = [outcome.digest for outcome in outcomes]
     if not digests or None in digests or waited >= WAITED_SECONDS:
         return []
@@ -54,13 +54,13 @@ def judge(trail: Sequence[str], warning: int, repeats: int) -> LoopVerdict:
 
 
 def repetitions(trail: Sequence[str]) -> int:
-    """How often the newest steps were made: one after the other, in turns, or in any order without anything new."""
+    """How often the newest steps were repeated: in a row, alternating, or in any order without anything new."""
     rounds = max((_rounds(trail, period) for period in range(1, LONGEST_PERIOD + 1)), default=0)
     return max(rounds, _stale(trail) // STALE)
 
 
 def _rounds(trail: Sequence[str], period: int) -> int:
-    """How many times the last `period` steps stand at the end of the trail."""
+    """How many times the last `period` steps are repeated at the end of the trail."""
     newest = trail[::-1]
     pattern = newest[:period]
     count = 0
@@ -70,10 +70,10 @@ def _rounds(trail: Sequence[str], period: int) -> int:
 
 
 def _stale(trail: Sequence[str]) -> int:
-    """How many of the newest steps had all been made before."""
+    """How many of the newest steps are repetitions of earlier ones."""
     count = 0
-    for place in range(len(trail) - 1, 0, -1):
-        if trail[place] not in trail[:place]:
+    for index in range(len(trail) - 1, 0, -1):
+        if trail[index] not in trail[:index]:
             break
         count += 1
     return count

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from domain.sessions.session import AgentRef, SandboxMode, SessionRef, Usage
 
-Words = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
+CriterionText = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
 
 
 class CommandCriterion(BaseModel):
@@ -16,7 +16,7 @@ class CommandCriterion(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     kind: Literal["command"]
-    run: Words
+    run: CriterionText
     timeout_s: int = Field(default=60, ge=1, le=600)
 
 
@@ -26,14 +26,14 @@ class TextCriterion(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     kind: Literal["text"]
-    criterion: Words
+    criterion: CriterionText
 
 
-Criterion = Words | Annotated[CommandCriterion | TextCriterion, Field(discriminator="kind")]
+Criterion = CriterionText | Annotated[CommandCriterion | TextCriterion, Field(discriminator="kind")]
 
 
-def words_of(criterion: Criterion) -> str:
-    """As the agent reads it."""
+def criterion_text(criterion: Criterion) -> str:
+    """The criterion as the agent reads it."""
     if isinstance(criterion, CommandCriterion):
         return f"this command succeeds in the workspace: {criterion.run}"
     return criterion.criterion if isinstance(criterion, TextCriterion) else criterion
@@ -49,7 +49,7 @@ class CriterionVerdict(BaseModel):
 
 
 class CheckAcceptance(BaseModel):
-    """A session says it is done; the criteria are in its row, its words in the message tree."""
+    """Check a session that says it is done. The criteria are in its row, its answer in the message tree."""
 
     ref: SessionRef
     agent: AgentRef
@@ -65,13 +65,13 @@ class CheckAcceptance(BaseModel):
 
 class AcceptanceVerdict(BaseModel):
     passed: bool
-    message: str | None = None  # the inbox message that sends the agent back; None: it has had its chances
+    message: str | None = None  # the inbox message that sends the agent back; None: no rounds are left
     usage: Usage = Field(default_factory=Usage)
     preview: str = ""
 
 
 def findings(verdicts: Sequence[CriterionVerdict]) -> str:
-    """What sends the agent back to work."""
+    """The message that sends the agent back to work."""
     failed = [f"- {one.criterion}\n  {one.why}" for one in verdicts if not one.passed]
     return "Your work was checked before it could be accepted, and it is not done yet:\n" + "\n".join(failed)
 
@@ -102,7 +102,7 @@ VERDICT_TOOL: dict[str, Any] = {
 
 
 def case(task: str, evidence: str, answer: str, criteria: Sequence[str]) -> str:
-    """What the judge is shown."""
+    """The judge's prompt."""
     listed = "\n".join(f"{number}. {criterion}" for number, criterion in enumerate(criteria, start=1))
     return (
         f"<task>\n{task}\n</task>\n\n<tool_results>\n{evidence or '(none)'}\n</tool_results>\n\n"

@@ -1,4 +1,4 @@
-"""Effects: what calls did to the world, as the ledger of a session lists them, and what a result was based on."""
+"""Effects: what tool calls changed in the world, as a session's ledger lists them, and the sources of a result."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -14,15 +14,15 @@ class EffectKind(StrEnum):
     REQUEST = "request"
     MESSAGE = "message"
     ARTIFACT = "artifact"
-    SUBAGENT = "subagent"  # started, told something or stopped; in a dry run it is one itself
-    CALL = "call"  # of a tool that says no more about itself
+    SUBAGENT = "subagent"  # started, messaged or stopped; a dry run starts dry-run subagents
+    CALL = "call"  # of a tool that declares no other kind
 
 
 class EffectState(StrEnum):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
-    UNKNOWN = "unknown"  # it was begun and may have happened in full, in part or not at all
+    UNKNOWN = "unknown"  # it was started and may have happened in full, in part or not at all
     WOULD_HAVE = "would_have"  # a dry run: described, not done
 
 
@@ -40,7 +40,7 @@ class EffectRecord(BaseModel):
 
 
 class Source(BaseModel):
-    """Something that entered the context, by which it can be seen later whether it has changed since."""
+    """Something the model read, with what is needed to see later whether it has changed."""
 
     kind: str  # file | url | context_file | message | answer | session
     name: str
@@ -49,7 +49,7 @@ class Source(BaseModel):
 
 
 def state_of(state: str, *, dry: bool, ended: bool) -> EffectState:
-    """From the state of a call; `ended`: its session has, so that nothing can still be running."""
+    """The effect's state, from the state of its call. Nothing runs any more once its session has `ended`."""
     if state == "started":
         return EffectState.UNKNOWN if ended else EffectState.RUNNING
     if state == "ok":
@@ -60,7 +60,7 @@ def state_of(state: str, *, dry: bool, ended: bool) -> EffectState:
 
 
 def withheld(kind: EffectKind | None, effect: Effect) -> bool:
-    """Whether a dry run describes such a call instead of making it."""
+    """Whether a dry run describes such a call instead of running it."""
     return effect is not Effect.READ and kind not in (None, EffectKind.SUBAGENT)
 
 

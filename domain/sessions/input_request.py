@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from domain.sessions.session import AgentRef, SessionRef
 
 
-class Kind(StrEnum):
+class RequestKind(StrEnum):
     CLARIFICATION = "clarification"
     TOOL_APPROVAL = "tool_approval"
     PLAN_APPROVAL = "plan_approval"
@@ -17,12 +17,12 @@ class Kind(StrEnum):
     MISSING_VARIABLES = "missing_variables"
 
 
-APPROVALS = frozenset({Kind.TOOL_APPROVAL, Kind.PLAN_APPROVAL})
-DEFERRED = frozenset({Kind.TOOL_APPROVAL, Kind.EXTERNAL_RESULT})  # tool calls that wait for somebody outside
+APPROVALS = frozenset({RequestKind.TOOL_APPROVAL, RequestKind.PLAN_APPROVAL})
+DEFERRED = frozenset({RequestKind.TOOL_APPROVAL, RequestKind.EXTERNAL_RESULT})  # tool calls that wait
 
 
 class OnExpiry(StrEnum):
-    """What happens when nobody answers in time; nothing goes on silently."""
+    """What happens when nobody answers in time; a session never just continues."""
 
     CANCEL = "cancel"
     DENY = "deny"
@@ -42,7 +42,7 @@ class InputRequest(BaseModel):
     id: str
     conversation_id: str
     session_id: str
-    kind: Kind
+    kind: RequestKind
     question: str
     details: dict[str, Any] = Field(default_factory=dict)
     answer_schema: dict[str, Any] | None = None
@@ -67,7 +67,7 @@ PLAN_SCHEMA: dict[str, Any] = {
 
 
 def approval_schema(**changes: dict[str, Any]) -> dict[str, Any]:
-    """Yes or no, with notes; `changes` are what may be given instead of what was asked for, and only with a yes."""
+    """Yes or no, with notes. `changes` are fields that may replace what was asked for, only together with a yes."""
     return {
         "type": "object",
         "properties": {
@@ -83,27 +83,27 @@ def approval_schema(**changes: dict[str, Any]) -> dict[str, Any]:
 
 
 class OpenRequest(BaseModel):
-    """What a session asks for; the words stay in the tool call or the plan."""
+    """What a session asks for; the text stays in the tool call or the plan."""
 
     ref: SessionRef
     id: str
-    kind: Kind
+    kind: RequestKind
     node: str
     index: int = 0
-    deadline: datetime  # of the session; the request's own may be sooner
+    deadline: datetime  # of the session; the request's own may be earlier
     agents: list[AgentRef] = Field(default_factory=list)  # of a call: from the session's own to the one that makes it
 
 
 class OpenedRequest(BaseModel):
     deadline: datetime
     settled: bool = False  # answered before the session began to wait
-    refused: bool = False  # nobody is asked; the model is told why
-    described: bool = False  # nobody is asked: a dry run, and the model is told what would have been
+    refused: bool = False  # nobody is asked; the call's result says why
+    described: bool = False  # nobody is asked: a dry run, whose result says what would have happened
     remind_at: datetime | None = None
     escalate_at: datetime | None = None
 
     def nudges(self) -> list[tuple[datetime, bool]]:
-        """When people are reminded of it, and whether that is an escalation, in their order."""
+        """The times of reminder and escalation, in order; True marks the escalation."""
         moments = [(self.remind_at, False), (self.escalate_at, True)]
         return sorted((at, escalate) for at, escalate in moments if at is not None and at < self.deadline)
 
@@ -118,7 +118,7 @@ class SettleRequest(BaseModel):
     ref: SessionRef
     agents: list[AgentRef]  # from the session's own to the one that asked
     id: str
-    kind: Kind
+    kind: RequestKind
     node: str
     index: int = 0
 
@@ -126,7 +126,7 @@ class SettleRequest(BaseModel):
 class SettledRequest(BaseModel):
     status: RequestStatus
     approved: bool = False
-    cancel: bool = False  # nobody answered, and that ends the session
+    cancel: bool = False  # nobody answered, which ends the session
     note: str = ""  # for the model
     preview: str = ""
 
@@ -144,6 +144,6 @@ class DeferredTools(BaseModel):
 
 
 class RequestAnswered(BaseModel):
-    """A session is told that one of its requests has an answer; the answer is in the row."""
+    """Signal to a session: one of its requests has an answer, which is in the row."""
 
     id: str

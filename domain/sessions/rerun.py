@@ -4,10 +4,10 @@ from pydantic import BaseModel, Field
 
 
 class Rerun(BaseModel):
-    """Whose rerun a session is."""
+    """Which session a rerun repeats, from where, and what was changed."""
 
     session_id: str
     from_step: int = Field(description="the step of the original at which it begins")
     recorded: bool = Field(default=False, description="with the answers and results of the original: no model, no tool")
-    changed: list[str] = Field(default_factory=list, description="what is not as it was")
+    changed: list[str] = Field(default_factory=list, description="what was changed")
     layers: int = Field(default=0, description="how many of its layers of rules the original had too")

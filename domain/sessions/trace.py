@@ -1,4 +1,4 @@
-"""A trace: what a session thought, did and saw, step by step, with times and costs; its subagents' traces inside it."""
+"""A trace: model and tool calls of a session step by step, with times and costs, and its subagents' traces inside."""
 
 from datetime import datetime
 
@@ -21,7 +21,7 @@ class ModelSpan(BaseModel):
 
 
 class ToolSpan(BaseModel):
-    """One tool call; what was done inside it stands in `steps` or `sessions`."""
+    """One tool call; `steps` or `sessions` hold what a subagent did inside it."""
 
     index: int
     tool: str
@@ -45,7 +45,7 @@ class StepTrace(BaseModel):
 
 
 class Mark(BaseModel):
-    """Something that happened beside the calls: a new plan, a wait for people, a retry, a message."""
+    """Something beside the calls: a new plan, a wait for a person, a retry, a message."""
 
     at: datetime
     type: str

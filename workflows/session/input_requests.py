@@ -8,10 +8,10 @@ from temporalio.exceptions import ActivityError
 
 from domain.ids import derive_id
 from domain.sessions.input_request import (
-    Kind,
     OpenedRequest,
     OpenRequest,
     RemindRequest,
+    RequestKind,
     RequestStatus,
     SettledRequest,
     SettleRequest,
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 async def ask(
-    session: SessionContext, line: Line, kind: Kind, node: str, index: int, words: str
+    session: SessionContext, line: Line, kind: RequestKind, node: str, index: int, words: str
 ) -> SettledRequest | None:
     """Open a request, wait for its answer or its deadline, and settle it. None: nobody was asked, as the model is told.
 
@@ -41,7 +41,7 @@ async def ask(
         node=node,
         index=index,
         deadline=session.start.deadline,
-        agents=agents if kind is Kind.TOOL_APPROVAL else [],
+        agents=agents if kind is RequestKind.TOOL_APPROVAL else [],
     )
     opened = await _done(session, steps.open_request(request, words))
     if opened.refused:
@@ -74,7 +74,7 @@ async def _done(session: SessionContext, handle: "workflow.ActivityHandle[T]") -
     return result
 
 
-async def _answered(session: SessionContext, request_id: str, opened: OpenedRequest, kind: Kind) -> None:
+async def _answered(session: SessionContext, request_id: str, opened: OpenedRequest, kind: RequestKind) -> None:
     for moment, escalate in opened.nudges():
         if await _heard(session, request_id, moment, f"{'escalation' if escalate else 'reminder'} · {kind}"):
             return
@@ -96,7 +96,7 @@ async def _heard(session: SessionContext, request_id: str, until: datetime, summ
     return True
 
 
-async def answer_call(session: SessionContext, line: Line, node: str, call: ToolCall, kind: Kind) -> ToolOutcome:
+async def answer_call(session: SessionContext, line: Line, node: str, call: ToolCall, kind: RequestKind) -> ToolOutcome:
     """A call whose result comes from outside: the answer to a question, or what an external tool returned."""
     settled = await ask(session, line, kind, node, call.index, call.preview)
     if settled is None:
@@ -109,14 +109,16 @@ async def answer_call(session: SessionContext, line: Line, node: str, call: Tool
 
 async def approve_tool(session: SessionContext, line: Line, node: str, call: ToolCall) -> str | None:
     """The id of the approval with which the call may run; None: it was denied, and the model is told why."""
-    settled = await ask(session, line, Kind.TOOL_APPROVAL, node, call.index, f"approve {call.name}: {call.preview}")
-    return derive_id(node, Kind.TOOL_APPROVAL, call.index) if settled and settled.approved else None
+    settled = await ask(
+        session, line, RequestKind.TOOL_APPROVAL, node, call.index, f"approve {call.name}: {call.preview}"
+    )
+    return derive_id(node, RequestKind.TOOL_APPROVAL, call.index) if settled and settled.approved else None
 
 
 async def ask_variables(session: SessionContext, line: Line) -> None:
     """Before the first step, all values at once that the agent cannot begin without."""
     node = session.start.ref.session_id  # there is no message yet that it could be about
-    settled = await ask(session, line, Kind.MISSING_VARIABLES, node, 0, "missing variables")
+    settled = await ask(session, line, RequestKind.MISSING_VARIABLES, node, 0, "missing variables")
     if settled is None:
         return
     line.note = "\n\n".join(note for note in (line.note, settled.note) if note) or None
@@ -124,7 +126,7 @@ async def ask_variables(session: SessionContext, line: Line) -> None:
 
 async def approve_plan(session: SessionContext, line: Line, node: str) -> None:
     """Nothing with an effect runs before this; a rejection leads to another plan."""
-    settled = await ask(session, line, Kind.PLAN_APPROVAL, node, 0, "approve the plan")
+    settled = await ask(session, line, RequestKind.PLAN_APPROVAL, node, 0, "approve the plan")
     assert settled is not None  # only questions are refused
     session.state.plan_approved = settled.approved
     line.note = settled.note

@@ -6,11 +6,11 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
-from domain.agents.typed_output import MISFITS, send_back
+from domain.agents.typed_output import MAX_MISFITS, retry_request
 from domain.limits.limits import reached
 from domain.limits.stop_rules import CUT_OFF, Next, decide
 from domain.policy.rules import TALKING
-from domain.sessions.input_request import Kind
+from domain.sessions.input_request import RequestKind
 from domain.sessions.session import Line, Reason, Usage
 from domain.sessions.step import Effect, ModelCall, ModelReply, Purpose, StopRequest, ToolCall, ToolOutcome, ToolRequest
 from workflows import activity_calls as steps
@@ -46,9 +46,9 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
             line.previous, line.previous_step = step_result(reply, []), line.step
             if decision.reason is Reason.GOAL_REACHED and reply.misfit is not None:
                 line.misfits += 1
-                if line.misfits >= MISFITS:
+                if line.misfits >= MAX_MISFITS:
                     return Ending(Reason.ERROR, "output_schema", reply.misfit)
-                line.note = send_back(reply.misfit)
+                line.note = retry_request(reply.misfit)
                 continue
             if decision.reason is Reason.GOAL_REACHED and not await _done(session, line, reply):
                 continue
@@ -192,7 +192,7 @@ def _denied(call: ToolCall) -> ToolOutcome:
 async def run_tool(session: SessionContext, line: Line, node: str, call: ToolCall) -> ToolOutcome:
     approval = None
     if call.name == "ask_user" and call.activity == steps.OPEN_REQUEST.name:
-        return await asking.answer_call(session, line, node, call, Kind.CLARIFICATION)
+        return await asking.answer_call(session, line, node, call, RequestKind.CLARIFICATION)
     if _withheld(session, call):
         call = bounds.refused(call, NOT_APPROVED)
     if call.ask:
@@ -200,7 +200,7 @@ async def run_tool(session: SessionContext, line: Line, node: str, call: ToolCal
         if approval is None:
             return _denied(call)
     if call.activity == steps.OPEN_REQUEST.name:
-        return await asking.answer_call(session, line, node, call, Kind.EXTERNAL_RESULT)
+        return await asking.answer_call(session, line, node, call, RequestKind.EXTERNAL_RESULT)
     request = ToolRequest(
         above=line.above,
         refusal=call.refusal,

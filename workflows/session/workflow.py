@@ -9,7 +9,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from domain.conversations.requests import SessionDone
-from domain.limits.limits import farewell
+from domain.limits.limits import summary_request
 from domain.sessions.session import LIMIT_REASONS, Reason, SessionInput, SessionResult
 from domain.sessions.step import Finish, Finished, Purpose, StopRequest
 from workflows import activity_calls as steps
@@ -113,7 +113,7 @@ class Session:
         """One last reply without tools, so that nothing ends silently; if it fails, the session ends all the same."""
         state = self.running.state
         take = self.running.take(state.line)
-        call = model_call(self.running, state.line, Purpose.SUMMARY, take=take, note=farewell(reason))
+        call = model_call(self.running, state.line, Purpose.SUMMARY, take=take, note=summary_request(reason))
         try:
             reply = await self.running.wait(steps.call_model(call))
         except ActivityError as error:

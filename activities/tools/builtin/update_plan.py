@@ -4,7 +4,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from activities.tools.support.output import clean
 from activities.tools.tool import Tool, ToolContext, ToolResult
-from domain.events.events import Event, PlanUpdated, Replanning
+from domain.events import Event, PlanUpdated, Replanning
 from domain.plan import Plan, PlanStep, StepState, replanned
 from domain.sessions.step import Effect
 

@@ -6,7 +6,7 @@ import pytest
 
 from activities.runtime import event_writer
 from activities.runtime.event_writer import EventWriter
-from domain.events.events import ToolCalled
+from domain.events import ToolCalled
 from domain.ids import new_id
 from domain.sessions.session import SessionRef
 from tests.support.stack import Stack, eventually

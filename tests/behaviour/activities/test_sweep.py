@@ -2,7 +2,7 @@
 
 import pytest
 
-from domain.events.events import CancelRequested
+from domain.events import CancelRequested
 from domain.ids import new_id
 from domain.sessions.session import Reason, SessionRef
 from store import conversations, events, sessions

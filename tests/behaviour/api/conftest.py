@@ -16,7 +16,7 @@ import uvicorn
 from agents.loader import load_agents
 from api.app import create_app
 from domain.agents.definition import AgentDefinition, Mode
-from domain.events.events import ENDED, Event, MailboxUpdated, TaskSubmitted
+from domain.events import ENDED, Event, MailboxUpdated, TaskSubmitted
 from domain.ids import derive_id, new_id
 from domain.sessions.session import Reason, SessionRef, Usage
 from settings import ROOT, Settings

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from domain.conversations.mailbox import LONGEST, rest
+from domain.conversations.mailbox import MAX_RESULT, rest
 from domain.sessions.session import Status
 from store.sessions import SessionRow
 from tests.behaviour.conversations.talk import (
@@ -276,11 +276,11 @@ async def test_a_large_result_is_previewed_with_a_link(team: Stack) -> None:
     fired = await talk.fire()
     [prompt] = await talk.prompts(fired.id)
     cut = len((await talk.session(child.id)).output or "") - 8_000
-    assert prompt.endswith(f"\n[… {cut} more characters: {rest(child.id, LONGEST)}]") and len(prompt) < 8_300
+    assert prompt.endswith(f"\n[… {cut} more characters: {rest(child.id, MAX_RESULT)}]") and len(prompt) < 8_300
     whole = (await team.http.get(f"/tasks/{child.id}/result")).json()["output"]
     assert whole.endswith("word1500")
-    asked = await talk.say(chain([("async_task_result", {"task_id": child.id, "offset": LONGEST})]))
-    assert (await talk.results(asked)) == [whole[LONGEST:].strip()]  # and the agent reads on
+    asked = await talk.say(chain([("async_task_result", {"task_id": child.id, "offset": MAX_RESULT})]))
+    assert (await talk.results(asked)) == [whole[MAX_RESULT:].strip()]  # and the agent reads on
     history = await team.client.get_workflow_handle(f"conversation/{talk.id}").fetch_history()
     assert len(history.to_json()) < 200_000
 

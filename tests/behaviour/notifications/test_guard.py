@@ -8,7 +8,7 @@ from activities.notifications.channels import channels
 from activities.notifications.channels.channel import Envelope, SendError
 from activities.tools.support.egress import Fetcher
 from domain.notification import ChannelName, Notice, new_secret
-from domain.sessions.input_request import Kind
+from domain.sessions.input_request import RequestKind
 from store.keys import Right
 from tests.behaviour.notifications.subscribers import Told
 from tests.behaviour.supervision.people import bearer
@@ -131,7 +131,7 @@ async def test_a_route_for_nothing_is_refused(told: Told) -> None:
     answer = await told.stack.http.post("/tasks", json={"agent": "asker", "input": "x", "config": config})
     [found] = answer.json()["errors"]
     assert (answer.status_code, found["pointer"]) == (422, "/config/routes/applause")
-    assert set(found["allowed"]) == {*Kind, "budget_low", "anomaly"}
+    assert set(found["allowed"]) == {*RequestKind, "budget_low", "anomaly"}
 
 
 @pytest.mark.parametrize(

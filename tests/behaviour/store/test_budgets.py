@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from domain.limits.budget import Wish
+from domain.limits.budget import CallEstimate
 from domain.sessions.session import Reason, SessionRef
 from store import budgets, endings, messages
 from store.database import Pool
@@ -13,7 +13,7 @@ from tests.behaviour.store.conftest import Accept
 from tests.behaviour.store.test_messages import step
 from tests.behaviour.store.test_sessions import ending
 
-WISH = Wish(input_tokens=1_000, output_tokens=2_000)
+WISH = CallEstimate(input_tokens=1_000, output_tokens=2_000)
 
 
 async def budgeted(pool: Pool, ref: SessionRef, **limits: float) -> None:

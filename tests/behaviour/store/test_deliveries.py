@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from domain.events.events import MailboxUpdated, TaskCompleted
+from domain.events import MailboxUpdated, TaskCompleted
 from domain.ids import is_id, new_id
 from domain.notification import Delivery, DeliveryStatus, NotificationSubject
 from domain.sessions.session import Reason, SessionRef, Status, Usage

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from domain.events.events import Progress, TaskCompleted
+from domain.events import Progress, TaskCompleted
 from domain.ids import new_id
 from domain.sessions.session import Reason, SessionRef, Status, Usage
 from store import events

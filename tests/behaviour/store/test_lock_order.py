@@ -6,10 +6,9 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from domain.events.events import MessageReceived
-from domain.events.input_requests import InputExpired, InputReceived
+from domain.events import InputExpired, InputReceived, MessageReceived
 from domain.ids import new_id
-from domain.sessions.input_request import Kind, RequestStatus
+from domain.sessions.input_request import RequestKind, RequestStatus
 from domain.sessions.session import Reason, SessionRef
 from store import accepting, deliveries, endings, input_requests, mailbox, messages, subscriptions
 from store.accepting import Accepted
@@ -54,14 +53,14 @@ async def held(pool: Pool, table: str, where: str) -> AsyncIterator[Held]:
 
 async def opened(pool: Pool, ref: SessionRef) -> str:
     request = {"id": new_id(), "session_id": ref.session_id, "conversation_id": ref.conversation_id}
-    more = {"kind": Kind.CLARIFICATION, "question": "?", "details": "{}", "deadline": "2100-01-01T00:00:00Z"}
+    more = {"kind": RequestKind.CLARIFICATION, "question": "?", "details": "{}", "deadline": "2100-01-01T00:00:00Z"}
     row = {**request, **more, "on_expiry": "deny"}
     await input_requests.open_request(pool, {"tenant": ref.tenant, "request": row, "events": []})
     return request["id"]
 
 
 def answer(ref: SessionRef, request_id: str) -> dict[str, Any]:
-    told = InputReceived(request_id=request_id, kind=Kind.CLARIFICATION, by="x")
+    told = InputReceived(request_id=request_id, kind=RequestKind.CLARIFICATION, by="x")
     said = {"answer": json.dumps("yes"), "by": "x", "events": [to_row(ref, told)]}
     return {"tenant": ref.tenant, "id": request_id, "session_id": ref.session_id, **said}
 
@@ -83,7 +82,7 @@ async def test_a_message_that_comes_while_a_session_ends(pool: Pool, accept: Acc
 async def test_a_request_that_expires_while_its_session_is_cancelled(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     request_id = await opened(pool, ref)
-    expired = [to_row(ref, InputExpired(request_id=request_id, kind=Kind.CLARIFICATION))]
+    expired = [to_row(ref, InputExpired(request_id=request_id, kind=RequestKind.CLARIFICATION))]
     settle = {"tenant": ref.tenant, "id": request_id, "expired": expired}
     async with held(pool, "audit_heads", f"chain = '{ref.conversation_id}'") as others:
         await others.begin(input_requests.settle(pool, settle))

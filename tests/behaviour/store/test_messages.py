@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from domain.events.events import Progress
+from domain.events import Progress
 from domain.ids import new_id
 from domain.sessions.session import SessionRef, Usage
 from domain.sessions.step import ModelReply

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from domain.events.events import ENDED, CancelRequested
+from domain.events import ENDED, CancelRequested
 from domain.sessions.session import Reason, SessionRef, Usage
 from store import endings, sessions
 from store.database import Pool

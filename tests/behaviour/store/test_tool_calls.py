@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from domain.events.events import ToolCalled
+from domain.events import ToolCalled
 from domain.ids import new_id
 from domain.sessions.session import SessionRef
 from store import budgets, tool_calls

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from domain.events.events import CancelRequested
+from domain.events import CancelRequested
 from domain.ids import new_id
 from domain.sessions.session import Limits, Reason, SessionRef
 from store import accepting, children, endings, sessions

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from domain.events.events import Event
+from domain.events import Event
 
 TASK = "01jzzzzzzzzzzzzzzzzzzzzzzz"
 BEGAN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -14,7 +14,7 @@ from functools import partial
 
 import pytest
 
-from domain.events.events import (
+from domain.events import (
     Event,
     MailboxUpdated,
     Message,

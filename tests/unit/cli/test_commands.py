@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from domain.events.events import TaskFailed
+from domain.events import TaskFailed
 from domain.sessions.session import Reason, Status, Usage
 from tests.unit.cli.conftest import Cli
 from tests.unit.cli.stand_in import TASK, StandIn

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from domain.events.events import MailboxUpdated, MessageReceived, SubagentEnded, SubagentStarted, TaskCompleted
+from domain.events import MailboxUpdated, MessageReceived, SubagentEnded, SubagentStarted, TaskCompleted
 from domain.sessions.session import Reason, Status, Usage
 from tests.unit.cli.conftest import Cli, ndjson
 from tests.unit.cli.stand_in import TASK, StandIn

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from domain.events.events import MessageDelta, StepStarted, TaskCompleted, TaskStarted
+from domain.events import MessageDelta, StepStarted, TaskCompleted, TaskStarted
 from domain.sessions.session import Reason, Status, Usage
 from tests.unit.cli.conftest import Cli, ndjson
 from tests.unit.cli.stand_in import TASK, StandIn

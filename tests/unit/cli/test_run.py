@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from domain.events.events import MessageDelta, StepStarted, TaskCompleted
+from domain.events import MessageDelta, StepStarted, TaskCompleted
 from domain.sessions.session import Reason, Status, Usage
 from settings import ROOT
 from tests.unit.cli.conftest import Cli, ndjson

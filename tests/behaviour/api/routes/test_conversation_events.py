@@ -4,7 +4,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from domain.events.events import Progress
+from domain.events import Progress
 from store import events
 from store.database import Pool
 from tests.behaviour.api.conftest import end, problem, record, ref, run, spawned

@@ -5,7 +5,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from domain.events.events import UsageUpdated
+from domain.events import UsageUpdated
 from domain.sessions.session import Reason, Usage
 from store import files, sessions, workspaces
 from store.database import Pool

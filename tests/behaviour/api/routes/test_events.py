@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from api.streams import feeds as stream
-from domain.events.events import Message, Progress, Recorded
+from domain.events import Message, Progress, Recorded
 from store import events, keys
 from store.database import Pool
 from store.keys import Right

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from domain.events.events import ArtifactSaved, MessageDelta, StepStarted
+from domain.events import ArtifactSaved, MessageDelta, StepStarted
 from domain.ids import is_id, new_id
 from domain.sessions.session import Reason
 from store import files, sessions, workers

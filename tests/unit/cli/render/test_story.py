@@ -6,12 +6,10 @@ from typing import Any
 import pytest
 
 from cli.render.story import Story
-from domain.events import events as e
-from domain.events.input_requests import InputEscalated, InputReminder
-from domain.events.limits import BudgetLow
+from domain import events as e
+from domain.events import EVENTS, BudgetLow, InputEscalated, InputReminder
 from domain.plan import PlanStep, StepState
 from domain.sessions.session import Reason, Status, Usage
-from tests.behaviour.docs.test_docs import named_events
 from tests.unit.cli.conftest import Cli
 from tests.unit.cli.stand_in import TASK, StandIn
 
@@ -86,7 +84,7 @@ def test_the_whole_story(server: StandIn, cli: Cli) -> None:
 
 
 def test_every_event_has_words_of_its_own() -> None:
-    unknown = [event.type for event in named_events() if not hasattr(Story, f"on_{event.type}")]
+    unknown = [event.type for event in EVENTS if not hasattr(Story, f"on_{event.type}")]
     assert unknown == []
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from domain.conversations.mailbox import LONGEST, Outcome, page, render, rest
+from domain.conversations.mailbox import MAX_RESULT, Outcome, page, render, rest
 from domain.sessions.session import Reason, Status
 
 DONE = Outcome(session_id="s1", name="finder", status=Status.COMPLETED, reason=Reason.GOAL_REACHED, output="Found it.")
@@ -53,16 +53,16 @@ def test_several_outcomes() -> None:
 
 @pytest.mark.proves("S0-B49")
 def test_a_long_result_is_cut_with_a_link() -> None:
-    text = render([DONE.model_copy(update={"output": "x" * (LONGEST + 5)})])
-    assert text.endswith(f"{'x' * LONGEST}\n[… 5 more characters: {rest('s1', LONGEST)}]")
+    text = render([DONE.model_copy(update={"output": "x" * (MAX_RESULT + 5)})])
+    assert text.endswith(f"{'x' * MAX_RESULT}\n[… 5 more characters: {rest('s1', MAX_RESULT)}]")
 
 
 def test_the_rest_of_a_long_result_can_be_read() -> None:
     words = "".join(f"{number:06d}" for number in range(3_000))
     long = DONE.model_copy(update={"output": words})
-    read, offset = long.content().split("\n[…")[0], LONGEST
+    read, offset = long.content().split("\n[…")[0], MAX_RESULT
     while offset < len(words):
-        read, offset = read + page(long, offset).split("\n[…")[0], offset + LONGEST
+        read, offset = read + page(long, offset).split("\n[…")[0], offset + MAX_RESULT
     assert read == words
     assert page(long, 99_999) == "The result has 18000 characters."
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from domain.events import events
-from domain.events.events import ENDED, Ended, Event
+from domain import events
+from domain.events import ENDED, EVENTS, Ended, Event
 from domain.sessions.session import TERMINAL, Reason, Usage
 
 
@@ -17,7 +17,11 @@ def all_events(base: type[Event] = Event) -> Iterator[type[Event]]:
         yield from all_events(event)
 
 
-NAMED = [event for event in all_events() if event is not Ended]
+NAMED = list(EVENTS)
+
+
+def test_the_list_names_every_event() -> None:
+    assert set(EVENTS) == set(all_events()) - {Ended}
 
 
 def test_every_event_has_a_unique_snake_case_name() -> None:

@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.limits.budget import LEAST_REPLY, Held, Share, TreeBudget, Wish, grant, shares, time_of, words
+from domain.limits.budget import (
+    LEAST_REPLY,
+    CallEstimate,
+    Reserved,
+    Share,
+    TreeBudget,
+    budget_note,
+    grant,
+    shares,
+    time_of,
+)
 from domain.sessions.session import Limits, Usage
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -17,28 +27,30 @@ SOME = st.integers(0, 20_000)
 def test_calls_side_by_side_never_promise_themselves_more_than_there_is(
     most: int, used: int, held: int, calls: int, output: int, entered: int
 ) -> None:
-    others = Held(calls=calls, tokens=held if calls else 0)
+    others = Reserved(calls=calls, tokens=held if calls else 0)
     budget = TreeBudget(max_tokens=most, tokens=used)
-    found = grant(budget, others, Wish(input_tokens=entered, output_tokens=output))
+    found = grant(budget, others, CallEstimate(input_tokens=entered, output_tokens=output))
     if found.given:
         assert used + others.tokens + entered + found.output_tokens <= most
     elif found.wait:
         assert calls and not found.spent
-        assert grant(budget, Held(), Wish(input_tokens=entered, output_tokens=output)).given
+        assert grant(budget, Reserved(), CallEstimate(input_tokens=entered, output_tokens=output)).given
     else:
         assert found.spent == "tokens"
         assert used + entered + min(LEAST_REPLY, output) > most
 
 
 def test_money_and_steps_count_too() -> None:
-    wish = Wish(input_tokens=10, output_tokens=1_000, input_usd=0.10, output_usd=1.00)
-    assert grant(TreeBudget(max_cost_usd=0.60), Held(), wish).output_tokens == 500
-    assert grant(TreeBudget(max_cost_usd=0.60, cost_usd=0.50), Held(), wish).spent == "money"
-    assert grant(TreeBudget(max_cost_usd=2.00), Held(calls=1, cost_usd=1.50), wish).wait
-    assert grant(TreeBudget(max_cost_usd=2.00), Held(), wish.model_copy(update={"output_usd": None})).spent == "money"
-    assert grant(TreeBudget(max_steps=3, steps=3), Held(), wish).spent == "steps"
-    assert grant(TreeBudget(max_steps=3, steps=2), Held(calls=1), wish).wait
-    assert grant(TreeBudget(), Held(calls=9), wish).output_tokens == 1_000
+    wish = CallEstimate(input_tokens=10, output_tokens=1_000, input_usd=0.10, output_usd=1.00)
+    assert grant(TreeBudget(max_cost_usd=0.60), Reserved(), wish).output_tokens == 500
+    assert grant(TreeBudget(max_cost_usd=0.60, cost_usd=0.50), Reserved(), wish).spent == "money"
+    assert grant(TreeBudget(max_cost_usd=2.00), Reserved(calls=1, cost_usd=1.50), wish).wait
+    assert (
+        grant(TreeBudget(max_cost_usd=2.00), Reserved(), wish.model_copy(update={"output_usd": None})).spent == "money"
+    )
+    assert grant(TreeBudget(max_steps=3, steps=3), Reserved(), wish).spent == "steps"
+    assert grant(TreeBudget(max_steps=3, steps=2), Reserved(calls=1), wish).wait
+    assert grant(TreeBudget(), Reserved(calls=9), wish).output_tokens == 1_000
 
 
 @pytest.mark.parametrize(
@@ -60,7 +72,7 @@ def test_what_is_left_in_words_and_when_it_is_little() -> None:
     limits = Limits(steps=10, tokens=1_000, cost_usd=0.5, tool_calls=5, ttl_ms=60_000)
     used = Usage(input_tokens=900, tool_invocations=1, cost_usd=0.1)
     own = shares(limits, 3, used, Share(kind="ttl", limit=60_000, used=30_000))
-    assert words(own, [Share(kind="sessions", limit=3, used=1)]) == (
+    assert budget_note(own, [Share(kind="sessions", limit=3, used=1)]) == (
         "<budget>Left to this session: 7 steps, 100 tokens, $0.4000, 4 tool calls, 0.5 minutes. "
         "Left to you and all subagents together: 2 sessions.</budget>"
     )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.limits.limits import farewell, reached
+from domain.limits.limits import reached, summary_request
 from domain.sessions.session import LIMIT_REASONS, Limits, Reason, Usage
 
 COUNTS = st.integers(0, 200)
@@ -43,4 +43,4 @@ def test_an_unknown_cost_counts_as_spent_only_under_a_cost_budget() -> None:
 
 @pytest.mark.parametrize("reason", sorted(LIMIT_REASONS))
 def test_every_limit_has_words_for_the_last_reply(reason: Reason) -> None:
-    assert "summary" in farewell(reason) and "no more tools" in farewell(reason)
+    assert "summary" in summary_request(reason) and "no more tools" in summary_request(reason)

@@ -4,7 +4,7 @@ import pytest
 
 from activities.tools.registry import TOOLS
 from activities.tools.tool import ToolContext
-from domain.events.events import PlanUpdated, Progress, Replanning
+from domain.events import PlanUpdated, Progress, Replanning
 from domain.plan import Plan, PlanStep, StepState
 from tests.unit.activities.tools.conftest import MakeContext
 

@@ -1,0 +1,35 @@
+"""Subagents, the mailbox, and messages that enter a running session."""
+
+from domain.events.base import Event
+from domain.sessions.session import Status
+
+
+class SubagentStarted(Event):
+    type = "subagent_started"
+    child_session_id: str
+    name: str
+    agent: str
+    description: str = ""
+
+
+class SubagentEnded(Event):
+    type = "subagent_ended"
+    child_session_id: str
+    name: str
+    status: Status
+
+
+class MailboxUpdated(Event):
+    """The database fills the count in, in the transaction that changes it."""
+
+    type = "mailbox_updated"
+    pending_count: int = 0
+
+
+class MessageReceived(Event):
+    """A message entered the running session: from a caller, or from a subagent that reported."""
+
+    type = "message_received"
+    kind: str
+    author: str
+    preview: str

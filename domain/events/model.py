@@ -1,0 +1,72 @@
+"""What the model says, call by call. Deltas are events too; the whole `message` or `thinking` follows them."""
+
+from datetime import datetime
+
+from domain.events.base import Event
+from domain.sessions.session import Usage
+
+
+class ThinkingDelta(Event):
+    type = "thinking_delta"
+    step: int
+    text: str
+
+
+class MessageDelta(Event):
+    type = "message_delta"
+    step: int
+    text: str
+
+
+class AttemptReset(Event):
+    """The deltas of this step so far are void: a new attempt begins."""
+
+    type = "attempt_reset"
+    step: int
+    attempt: int
+
+
+class Thinking(Event):
+    type = "thinking"
+    step: int
+    text: str
+
+
+class Message(Event):
+    """The whole text of one model reply; it replaces the deltas of its step."""
+
+    type = "message"
+    step: int
+    text: str
+    interrupted: bool = False
+
+
+class UsageUpdated(Event):
+    type = "usage_updated"
+    model: str
+    step: int
+    call: Usage
+    total: Usage
+
+
+class ModelRetry(Event):
+    type = "model_retry"
+    step: int
+    attempt: int
+    model: str
+    reason: str
+    next_at: datetime
+
+
+class ModelSwitched(Event):
+    type = "model_switched"
+    step: int
+    from_model: str
+    to_model: str
+    reason: str
+
+
+class ContextCompacted(Event):
+    type = "context_compacted"
+    step: int
+    summary: str

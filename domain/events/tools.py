@@ -1,0 +1,28 @@
+"""Tool calls and what they leave. `tool_called` belongs to the task contract: its name and fields never change."""
+
+from pydantic import Field
+
+from domain.events.base import Event
+from domain.policy.rules import Rule
+
+
+class ToolCalled(Event):
+    type = "tool_called"
+    tool: str
+    args: str
+
+
+class ToolReturned(Event):
+    type = "tool_returned"
+    tool: str
+    state: str  # ok | failed | unknown | cancelled
+    preview: str
+    rule: Rule | None = Field(default=None, exclude_if=lambda value: value is None)  # the rule that refused the call
+
+
+class ArtifactSaved(Event):
+    type = "artifact_saved"
+    name: str
+    artifact_type: str
+    file_id: str
+    size: int
