@@ -7,15 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from click.testing import Result
 
-from store.database import Pool
 from tests.unit.cli.conftest import Cli
 
 Keys = Callable[..., Result]
 
 
 @pytest.fixture
-def keys(cli: Cli, database_url: str, pool: Pool) -> Iterator[Keys]:
-    """The command in a thread, since it brings its own event loop; `pool` made the schema."""
+def keys(cli: Cli, database_url: str) -> Iterator[Keys]:
+    """The command, run in a thread, since it starts an event loop."""
     with ThreadPoolExecutor(1) as thread:
 
         def call(*args: str, url: str = database_url) -> Result:

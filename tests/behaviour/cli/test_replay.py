@@ -114,4 +114,4 @@ async def test_a_file_without_a_history_is_said_to_be_none(tmp_path: Path) -> No
         file = tmp_path / f"{number}.json"
         await asyncio.to_thread(file.write_text, text)
         code, _, err = await errand("replay", str(file), env={})
-        assert (code, "holds no history" in err) == (1, True), err
+        assert (code, "contains no readable history" in err) == (1, True), err

@@ -39,7 +39,7 @@ def stack(server: StandIn, tmp_path: Path) -> StackInfo:
 def test_status_names_each_part(stack: StackInfo, cli: Cli) -> None:
     done = cli("status")
     assert done.exit_code == 0
-    row = f"api   well    {os.getpid()}".split()
+    row = f"api   healthy    {os.getpid()}".split()
     assert done.stdout.splitlines()[-1].split()[:4] == [*row, stack.api_url]
     for address in (stack.docs_url, stack.temporal_ui_url, str(stack.data_dir), "ANTHROPIC_API_KEY is not set"):
         assert str(address) in done.stdout
@@ -50,7 +50,7 @@ def test_an_unwell_part_shows_in_the_exit_code(stack: StackInfo, cli: Cli) -> No
     stack.parts[0].pid = None
     state.write(stack)
     done = cli("status")
-    assert done.exit_code == 1 and "unwell" in done.stdout
+    assert done.exit_code == 1 and "unhealthy" in done.stdout
 
 
 def test_commands_find_the_running_stack(stack: StackInfo, server: StandIn, cli: Cli) -> None:

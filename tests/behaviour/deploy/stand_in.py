@@ -8,9 +8,9 @@ from settings import ROOT
 
 sys.path.insert(0, str(ROOT))
 
+from deploy.app_parts import AppParts, make_app_parts
 from deploy.child import Part
 from deploy.local import up
-from deploy.services import Services, services
 from settings import Settings
 
 API = """
@@ -24,11 +24,11 @@ HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
 
 
-def stand_ins(settings: Settings, connection: dict[str, str], offline_port: int | None) -> Services:
-    migrate = services(settings, connection, offline_port).migrate
+def stand_ins(settings: Settings, connection: dict[str, str], offline_port: int | None) -> AppParts:
+    migrate = make_app_parts(settings, connection, offline_port).migrate
     address = f"http://127.0.0.1:{settings.port}"
     api = [sys.executable, "-c", API, str(settings.port)]
-    return Services(
+    return AppParts(
         migrate,
         [
             Part(name="worker", argv=["sleep", "1000"], env=migrate.env),
@@ -44,4 +44,4 @@ def say(text: str) -> None:
 
 if __name__ == "__main__":
     settings = Settings(data_dir=Path(sys.argv[1]), port=0)
-    asyncio.run(up(settings, on_ready=lambda info: say("ready"), log=say, make_services=stand_ins))
+    asyncio.run(up(settings, on_ready=lambda info: say("ready"), log=say, make_parts=stand_ins))

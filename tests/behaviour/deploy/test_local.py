@@ -18,7 +18,7 @@ from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 
-from deploy import local, place, state
+from deploy import data_dir, local, state
 from deploy.state import StackError, StackInfo, started_at
 from deploy.temporal import SEARCH_ATTRIBUTES
 from settings import Settings
@@ -175,7 +175,7 @@ def test_traces_of_a_crash_do_not_hinder_the_next_start(home: Path) -> None:
     if not (home / "postgres").exists():
         with running(home):
             pass
-    dropped = place.account()
+    dropped = data_dir.postgres_account()
     who = {"user": dropped.uid, "group": dropped.gid, "extra_groups": ()} if dropped else {}
     with subprocess.Popen(["sleep", "100"], cwd="/", **who) as bystander:  # type: ignore[call-overload]
         (home / "postgres" / "postmaster.pid").write_text(f"{bystander.pid}\n{home}/postgres\n1\n1\n\n\n\nready\n")
@@ -201,4 +201,4 @@ def test_a_folder_closed_to_the_dropped_account_is_refused(tmp_path: Path) -> No
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     with pytest.raises(StackError, match="(?s)nobody, cannot reach .*ERRAND_DATA_DIR"):
-        place.make(closed / "data", place.account())
+        data_dir.create_data_dir(closed / "data", data_dir.postgres_account())

@@ -139,11 +139,11 @@ async def test_children_die_with_a_killed_supervisor(tmp_path: Path, dropped: bo
 import asyncio
 from pathlib import Path
 from deploy.child import Part
-from deploy.place import account
+from deploy.data_dir import postgres_account
 from deploy.supervisor import Supervisor
 async def main():
     supervisor = Supervisor(Path({str(tmp_path)!r}), log=lambda text: None)
-    drop = account() if {dropped} else None
+    drop = postgres_account() if {dropped} else None
     await supervisor.start(Part(name="sleeper", argv=["sleep", "1000"], account=drop, cwd=Path("/")))
     Path({str(tmp_path)!r}, "pid").write_text(str(supervisor.infos()[0].pid))
     await asyncio.sleep(1000)

@@ -18,8 +18,8 @@ from domain.conversations.subagent_texts import dispatched, gathered, launched, 
 from domain.plan import Plan, replanned
 from domain.policy.rules import tools_of
 from domain.sessions.session import Reason, SessionRef, Status
-from offline.conversation import Conversation
 from offline.scripts import answer
+from offline.transcript import Transcript
 from settings import ROOT
 
 AGENTS = load_agents(ROOT / "agents", TOOLS)
@@ -121,7 +121,7 @@ async def work(
             "tools": [{"name": name} for name in offered],
             "messages": messages,
         }
-        reply = answer(Conversation.of(body))
+        reply = answer(Transcript.of(body))
         assert reply.delay > 0
         if not reply.calls:
             run.final = reply.text

@@ -100,7 +100,7 @@ def test_subagents_work_beside_the_answer_and_never_inside_a_sentence(talk: Stan
     done = cli("chat", input="go\n/wait\n")
     lines = done.stdout.splitlines()
     assert "Sent the scout." in lines and "its own words" not in done.stdout
-    assert "  | scout: begins (scouting)" in lines and "  | scout: -> read_file read notes.md" in lines
+    assert "  | scout: started (scouting)" in lines and "  | scout: -> read_file read notes.md" in lines
     assert "  | scout: completed. Found it." in lines and "report_progress" not in done.stdout
 
 
@@ -266,7 +266,7 @@ def test_in_a_terminal_the_prompt_carries_the_mail_and_errors_end_nothing(talk: 
         shown.see("there is no command /dance")
         shown.type("hi\n")
         shown.see("Hello you.")
-        shown.see("plan: 1 of 2 settled; now: Tell")
+        shown.see("plan: 1 of 2 finished; now: Tell")
         shown.see("[2 waiting] > ")
         shown.type("\x04")
         shown.see(f"./errand chat --conversation {TASK}")
@@ -290,6 +290,6 @@ def test_ctrl_c_only_stops_watching(talk: StandIn) -> None:
         os.killpg(shown.process.pid, signal.SIGINT)
         shown.see("Ctrl-D or /quit leaves.")
         shown.type("/quit\n")
-        shown.see("Go on with:")
+        shown.see("Continue with:")
         assert shown.process.wait(10) == 0
     assert talk.asked_for(f"/tasks/{TASK}/interrupt") == []

@@ -47,7 +47,7 @@ def test_show(server: StandIn, cli: Cli) -> None:
     ):
         assert words in text
     server.task = {**FULL, "status": "input_required", "conversation_id": "c-1"}
-    assert "`./errand inbox --conversation c-1` shows what it waits for" in cli("show", TASK).stderr
+    assert "`./errand inbox --conversation c-1` shows what it is waiting for" in cli("show", TASK).stderr
     server.task = {**FULL, "status": "failed", "reason": "ttl", "error": {"type": "ttl", "message": "too\nslow"}}
     text = cli("show", TASK).stdout
     assert "failed (ttl)" in text and "ttl: too slow" in text

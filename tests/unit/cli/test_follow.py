@@ -78,7 +78,7 @@ def test_patience_ends_with_the_way_back(story: StandIn, cli: Cli) -> None:
     done = cli("attach", TASK, "--patience", "1s")
     assert done.exit_code == 6
     assert f"./errand attach {TASK} --after 4" in done.stderr
-    assert "The task goes on" in done.stderr
+    assert "The task continues" in done.stderr
 
 
 def test_after_the_last_event_of_a_finished_task_nothing_is_waited_for(story: StandIn, cli: Cli) -> None:

@@ -114,7 +114,7 @@ def test_the_key_is_sent_and_events_are_ndjson(server: StandIn, cli: Cli) -> Non
 def test_leaving_at_once_says_that_the_task_goes_on_and_the_way_back(server: StandIn, cli: Cli) -> None:
     done = cli("run", "assistant", "hello", "--detach")
     assert done.exit_code == 0
-    assert "the task goes on" in done.stderr
+    assert "the task continues" in done.stderr
     for command in ("attach", "result", "cancel"):
         assert f"./errand {command} {TASK}" in done.stderr
 
@@ -142,7 +142,7 @@ def test_ctrl_c_detaches_and_the_task_is_left_alone(server: StandIn, away: bool)
     if away:
         server.start()
     assert process.returncode == 130
-    assert "the task goes on" in stderr
+    assert "the task continues" in stderr
     assert f"./errand attach {TASK} --after 1" in stderr and f"./errand cancel {TASK}" in stderr
     assert "Traceback" not in stderr
     assert server.asked_for(f"/tasks/{TASK}/cancel") == []

@@ -4,21 +4,21 @@ from typing import Any
 
 import pytest
 
-from offline.conversation import Conversation
 from offline.markers import MarkerError, find_markers, without_markers
 from offline.reply import Reply
 from offline.scripts import answer
+from offline.transcript import Transcript
 
 TOOLS = [{"name": "list_files"}, {"name": "report_progress"}, {"name": "write_file"}, {"name": "read_file"}]
 
 
-def conversation(*messages: Any, tools: Any = TOOLS, system: str = "", **extra: Any) -> Conversation:
+def conversation(*messages: Any, tools: Any = TOOLS, system: str = "", **extra: Any) -> Transcript:
     roles = ("user", "assistant")
     listed = [{"role": roles[index % 2], "content": content} for index, content in enumerate(messages)]
-    return Conversation.of({"model": "m", "system": system, "tools": tools, "messages": listed, **extra})
+    return Transcript.of({"model": "m", "system": system, "tools": tools, "messages": listed, **extra})
 
 
-def run(prompt: str, rounds: int = 50, **options: Any) -> tuple[list[Reply], Conversation]:
+def run(prompt: str, rounds: int = 50, **options: Any) -> tuple[list[Reply], Transcript]:
     """Plays a conversation in which each call returns `result of NAME`, until the answer."""
     messages: list[Any] = [prompt]
     replies: list[Reply] = []

@@ -6,7 +6,7 @@ import socket
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-from deploy.services import services
+from deploy.app_parts import make_app_parts
 from settings import Settings
 
 
@@ -26,7 +26,7 @@ def test_a_worker_is_ready_when_it_has_reported_itself() -> None:
     with HTTPServer(("127.0.0.1", 0), Readyz) as api:
         threading.Thread(target=api.serve_forever, daemon=True).start()
         try:
-            made = services(Settings(port=api.server_port), {}, None)
+            made = make_app_parts(Settings(port=api.server_port), {}, None)
             ready = next(part.ready for part in made.parts if part.name == "worker")
             assert ready is not None
             assert ready(os.getpid())

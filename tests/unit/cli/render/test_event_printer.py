@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cli.render.story import Story
+from cli.render.event_printer import EventPrinter
 from domain.events import events as e
 from domain.events.input_requests import InputEscalated, InputReminder
 from domain.events.limits import BudgetLow
@@ -86,7 +86,7 @@ def test_the_whole_story(server: StandIn, cli: Cli) -> None:
 
 
 def test_every_event_has_words_of_its_own() -> None:
-    unknown = [event.type for event in named_events() if not hasattr(Story, f"on_{event.type}")]
+    unknown = [event.type for event in named_events() if not hasattr(EventPrinter, f"on_{event.type}")]
     assert unknown == []
 
 
@@ -106,8 +106,8 @@ def test_what_waits_and_what_runs_low(server: StandIn, cli: Cli) -> None:
         BudgetLow(scope="session", budget="ttl", limit=600_000, left=90_000),
         ended(),
     )
-    assert "  ? still waits: Which port?\n" in text
-    assert "  ? nobody has answered, chief is told: Which port?\n" in text
+    assert "  ? still waiting: Which port?\n" in text
+    assert "  ? nobody has answered, chief was notified: Which port?\n" in text
     assert "  the tree's budget of tokens is low: 1,234,567 of 8,000,000 left\n" in text
     assert "  its budget of ttl is low: 1.5 minutes of 10.0 minutes left\n" in text
 
@@ -123,7 +123,7 @@ def test_void_text_is_marked_and_begins_again(server: StandIn, cli: Cli) -> None
         e.Message(step=1, text="Once again"),
         ended(),
     )
-    before, mark, after = text.partition("(void: the text of step 1 above was cut off and begins again)")
+    before, mark, after = text.partition("(the text of step 1 above was cut off and is written again)")
     assert mark and "Once upon" in before
     assert after.count("Once again") == 1
 
