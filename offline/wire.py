@@ -128,8 +128,8 @@ def _pieces(block: dict[str, Any]) -> list[str]:
     if block["type"] == "tool_use":
         document = json.dumps(block["input"])
         return [document[at : at + _JSON_PIECE] for at in range(0, len(document), _JSON_PIECE)]
-    words: list[str] = _WORD.findall(block[block["type"]])
-    return ["".join(words[at : at + 3]) for at in range(0, len(words), 3) if words[at]]
+    found: list[str] = _WORD.findall(block[block["type"]])
+    return ["".join(found[at : at + 3]) for at in range(0, len(found), 3) if found[at]]
 
 
 def _block_events(index: int, block: dict[str, Any]) -> Iterator[Event]:

@@ -10,7 +10,7 @@ from offline.scripts.varied import varied
 from offline.transcript import Transcript
 
 INPUTS = {"list_files": {"path": "."}, "bash": {"command": "true"}, "report_progress": {"message": "counting"}}
-_LINE = "The quick brown fox jumps over the lazy dog and goes on to the next long line.\n"
+_LINE = "The quick brown fox jumps over the lazy dog and runs on to the next long line.\n"
 
 
 def replies(transcript: Transcript, marker: Marker) -> Replies:

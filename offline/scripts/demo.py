@@ -136,8 +136,8 @@ def question_of(transcript: Transcript) -> str:
 
 def terms(transcript: Transcript, limit: int = 5) -> list[str]:
     """The words of the request that are worth searching for, in order."""
-    words = _WORD.findall(without_markers(transcript.request).split("\n\n")[0])
-    chosen = dict.fromkeys(word.lower() for word in words if word.lower() not in _COMMON.split())
+    found = _WORD.findall(without_markers(transcript.request).split("\n\n")[0])
+    chosen = dict.fromkeys(word.lower() for word in found if word.lower() not in _COMMON.split())
     return list(chosen)[:limit]
 
 

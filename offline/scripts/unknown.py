@@ -21,6 +21,6 @@ def honest_answer(transcript: Transcript) -> str:
         "Requests it can really work on: ask the assistant for a program that computes primes, squares or Fibonacci "
         "numbers, for a look around the workspace, or to ask the researcher something; give the researcher a question "
         "about files in the workspace; give the code-reviewer some code; give the orchestrator a goal.\n\n"
-        "To connect a real model, set ANTHROPIC_API_KEY (and ANTHROPIC_BASE_URL for another endpoint that speaks the "
+        "To connect a real model, set ANTHROPIC_API_KEY (and ANTHROPIC_BASE_URL for another endpoint with the "
         "Anthropic Messages API) and start again."
     )

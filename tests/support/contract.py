@@ -67,6 +67,7 @@ def table(items: dict[str, Item], report: dict[str, Any], verbose: bool) -> str:
     known = sum(item in items for item in proved)
     lines += [f"{'all':32}{known:7}{len(items):5}", ""]
     lines += [f"names an unknown or too many items: {problem}" for problem in report["problems"]]
+    lines += [f"passed only in its second try: {test['test']}" for test in report["tests"] if test.get("second_try")]
     lines.append(f"From the run of {report['at']}: pytest {' '.join(report['args'])}".rstrip())
     lines.append(
         "A run of only some tests proves only what it ran; skipped, failed and uncollected tests prove nothing."

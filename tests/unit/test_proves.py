@@ -18,12 +18,13 @@ ENVIRONMENT = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
 class Run:
-    def __init__(self, root: Path, tests: str, *args: str) -> None:
-        (root / "docs").mkdir()
-        page_of(root).write_text(PAGE)
+    def __init__(self, root: Path, tests: str, *args: str, page: str = PAGE) -> None:
+        (root / "docs").mkdir(exist_ok=True)
+        page_of(root).write_text(page)
         (root / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\n")
         (root / "test_it.py").write_text(f"import pytest\nproves = pytest.mark.proves\n{tests}")
-        command = [sys.executable, "-m", "pytest", "-p", "tests.support.proves", "-p", "no:cacheprovider", *args]
+        plugins = ["-p", "tests.support.proves", "-p", "tests.support.second_try", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", *plugins, *args]
         done = subprocess.run(command, cwd=root, env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
         self.code, self.output = done.returncode, done.stdout + done.stderr
         path = root / "build" / "contract.json"
@@ -97,6 +98,27 @@ def test_a_wrong_claim_fails_the_run_though_the_test_passes(tmp_path: Path, ids:
     assert len(run.report["problems"]) == 1
 
 
+HELPER = """
+@proves("S0-01")
+def {name}(): pass
+def test_it(): pass
+"""
+
+
+@pytest.mark.parametrize("name", ["helper", "TestLike"])
+def test_collection_fails_on_a_proof_that_is_no_test(tmp_path: Path, name: str) -> None:
+    run = Run(tmp_path, HELPER.format(name=name))
+    assert run.code == pytest.ExitCode.INTERRUPTED
+    assert f"{name} is marked as a proof and is no test" in run.output
+    assert run.proved == set()
+
+
+def test_collection_fails_on_an_imported_helper_that_claims_a_proof(tmp_path: Path) -> None:
+    (tmp_path / "helpers.py").write_text("import pytest\n@pytest.mark.proves('D1')\ndef helper(): pass\n")
+    run = Run(tmp_path, "from helpers import helper\ndef test_it(): pass\n")
+    assert run.code == pytest.ExitCode.INTERRUPTED and "helper is marked as a proof" in run.output
+
+
 def test_a_clean_run_succeeds_and_collecting_alone_writes_nothing(tmp_path: Path) -> None:
     run = Run(tmp_path, '@proves("S0-01")\ndef test_it(): pass\n', "--collect-only")
     assert run.code == 0 and run.report == {}
@@ -161,3 +183,10 @@ def test_the_page_has_every_item_once() -> None:
         *(f"F-{n:02}" for n in range(1, 16)),
     ]
     assert sorted(ids) == sorted(expected)
+
+
+def test_the_page_lists_every_decision_with_items_that_exist() -> None:
+    rows = [line.strip("| ").split(" | ") for line in page_of(ROOT).read_text().splitlines() if line.startswith("| C-")]
+    assert [row[0] for row in rows] == [f"C-{number:02}" for number in range(1, 21)]
+    shown = {item for _, _, items in rows for item in items.split()}
+    assert shown <= set(read_items(page_of(ROOT)))

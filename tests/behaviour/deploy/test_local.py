@@ -21,12 +21,12 @@ from temporalio.client import Client
 from deploy import data_dir, local, state
 from deploy.state import StackError, StackInfo, started_at
 from deploy.temporal import SEARCH_ATTRIBUTES
-from settings import Settings
+from settings import ROOT, Settings
 from tests.behaviour.deploy.processes import commands, listening
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux about its processes")
 
-STAND_IN = Path(__file__).with_name("stand_in.py")
+PROGRAM = [sys.executable, "-m", "tests.behaviour.deploy.stack_with_stand_ins"]
 
 
 def eventually(condition: Callable[[], object], within: float = 30.0) -> None:
@@ -43,7 +43,7 @@ class Running:
         self.settings = Settings(data_dir=home)
         self._home = home
         self._output = (home.parent / f"{home.name}.out").open("w+b")
-        self.process = subprocess.Popen([sys.executable, STAND_IN, home], stdout=self._output, stderr=self._output)
+        self.process = subprocess.Popen([*PROGRAM, home], cwd=ROOT, stdout=self._output, stderr=self._output)
 
     def until_ready(self) -> StackInfo:
         eventually(lambda: self.process.poll() is not None or ((info := self.info()) and info.ready))
@@ -135,7 +135,7 @@ async def test_temporal_keeps_finished_runs_and_knows_our_search_attributes(stac
 
 
 def test_a_second_copy_is_refused(stack: Running, home: Path) -> None:
-    second = subprocess.run([sys.executable, STAND_IN, home], capture_output=True, text=True, timeout=20)
+    second = subprocess.run([*PROGRAM, home], cwd=ROOT, capture_output=True, text=True, timeout=20)
     assert second.returncode != 0
     info = stack.well()
     assert f"pid {info.pid}; API {info.api_url}, Temporal {info.temporal_ui_url}" in second.stderr

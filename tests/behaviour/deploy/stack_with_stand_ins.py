@@ -1,12 +1,8 @@
-"""Runs the real stack with small stand-ins for worker and API: python stand_in.py DATA_DIR."""
+"""Runs the real stack with small stand-ins for worker and API, as a program: its argument is the data directory."""
 
 import asyncio
 import sys
 from pathlib import Path
-
-from settings import ROOT
-
-sys.path.insert(0, str(ROOT))
 
 from deploy.app_parts import AppParts, make_app_parts
 from deploy.child import Part
@@ -37,11 +33,11 @@ def stand_ins(settings: Settings, connection: dict[str, str], offline_port: int 
     )
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 if __name__ == "__main__":
     settings = Settings(data_dir=Path(sys.argv[1]), port=0)
-    asyncio.run(up(settings, on_ready=lambda info: say("ready"), log=say, make_parts=stand_ins))
+    asyncio.run(up(settings, on_ready=lambda info: log("ready"), log=log, make_parts=stand_ins))
