@@ -21,7 +21,7 @@ def follow(
     api: Api, task_id: str, *, after: int = 0, patience: float, notify: Callable[[str], None]
 ) -> Iterator[EventData]:
     """Yield a task's events up to its terminal event. A finished task without events after `after` yields none."""
-    reader = _Reader(after, f"{PROGRAM} attach {task_id} --after {{}}", patience, notify)
+    reader = _StreamReader(after, f"{PROGRAM} attach {task_id} --after {{}}", patience, notify)
     finished = False
     while True:
         received = 0
@@ -50,7 +50,7 @@ def follow_conversation(
     api: Api, conversation_id: str, *, after: int = 0, patience: float, notify: Callable[[str], None]
 ) -> Iterator[EventData]:
     """Yield the events of all sessions of a conversation. It never ends: another message may come at any time."""
-    reader = _Reader(after, f"{PROGRAM} chat --conversation {conversation_id}", patience, notify)
+    reader = _StreamReader(after, f"{PROGRAM} chat --conversation {conversation_id}", patience, notify)
     while True:
         path = f"/conversations/{segment(conversation_id)}/events"
         with reader.reconnecting(), api.events(path, reader.after) as source:
@@ -64,7 +64,7 @@ def follow_conversation(
         time.sleep(FIRST_PAUSE)
 
 
-class _Reader:
+class _StreamReader:
     """How far a stream was read, and how long the API has been unreachable."""
 
     def __init__(self, after: int, resume_command: str, patience: float, notify: Callable[[str], None]) -> None:
