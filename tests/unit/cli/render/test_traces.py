@@ -1,4 +1,4 @@
-"""Where two traces part, what a recorded rerun stopped, and pages of traces that hold hardly anything."""
+"""The first difference of two traces, the calls that a recorded rerun stopped, and pages of nearly empty traces."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -74,14 +74,14 @@ LOOK = ("look", "{}", "seen")
         (trace(step(1, "x", LOOK), step(2, "done"), output="p"), "ending"),
     ],
 )
-def test_the_first_difference_is_named(other: Trace, what: str | None) -> None:
+def test_diff_finds_the_first_difference(other: Trace, what: str | None) -> None:
     found = first_difference(trace(step(1, "x", LOOK), step(2, "done")), other)
     assert (found.what if found else None) == what
     again = first_difference(other, trace(step(1, "x", LOOK), step(2, "done")))
     assert (again.what if again else None) == what
 
 
-def test_a_rerun_is_compared_from_its_step_on() -> None:
+def test_rerun_is_compared_from_the_step_it_starts_at() -> None:
     original = trace(step(1, "x"), step(4, "y", LOOK), step(5, "z"))
     rerun = trace(
         step(1, "y", ("look", "{}", "denied")),
@@ -96,7 +96,7 @@ def test_a_rerun_is_compared_from_its_step_on() -> None:
     assert figures(original)["duration_ms"] == 9_000 and figures(original)["cost_usd"] == 0.5
 
 
-def test_a_trace_of_a_task_that_has_not_begun_can_be_shown() -> None:
+def test_trace_of_a_task_that_has_not_started_can_be_shown() -> None:
     nothing = trace(started_at=None, ended_at=None, status=Status.SUBMITTED, reason=None, output=None, usage=Usage())
     assert "submitted" in trace_page(nothing)
     assert "tester" in next(trace_lines(nothing))
