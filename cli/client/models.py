@@ -24,7 +24,7 @@ def parse(model: type[Model], answer: Any) -> Model:
 
 
 class ResponseModel(BaseModel):
-    model_config = ConfigDict(frozen=True, protected_namespaces=())
+    model_config = ConfigDict(frozen=True)
 
 
 class PageOf(ResponseModel, Generic[Item]):
@@ -122,7 +122,7 @@ class EffectInfo(ResponseModel):
 
 
 class ArtifactInfo(ResponseModel):
-    name: str
+    name: str = ""
     url: str
 
 

@@ -191,3 +191,10 @@ def test_invalid_setting_is_a_usage_error(cli: Cli) -> None:
 def test_option_without_effect_is_a_usage_error(server: StandIn, cli: Cli, arguments: list[str]) -> None:
     done = cli(*arguments)
     assert done.exit_code == 2 and arguments[-2] in done.stderr
+
+
+def test_response_of_an_unknown_form_is_an_error_and_its_json_is_passed_on(server: StandIn, cli: Cli) -> None:
+    server.answers["/tasks"] = {"items": [{"id": 7}]}
+    done = cli("tasks")
+    assert done.exit_code == 5 and "a response that cannot be read (items.0.task_id: Field required)" in done.stderr
+    assert json.loads(cli("tasks", "--json").stdout) == server.answers["/tasks"]
