@@ -1,4 +1,4 @@
-"""Settings: the only reader of the environment, once per process. Every variable is listed in deploy/env.example."""
+"""Settings: the only module that reads the environment, once per process. deploy/env.example lists every variable."""
 
 import os
 from collections.abc import Mapping
@@ -6,26 +6,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-MISCONFIGURED = 78  # exit code (EX_CONFIG) of a process that cannot run with its settings: starting it again is no help
+MISCONFIGURED = 78  # exit code (EX_CONFIG) of a process with invalid settings: restarting it does not help
 
 
 class SettingsError(ValueError):
-    """A variable has a value we cannot use; the message names it and what is allowed."""
+    """A variable has an invalid value; the message names it and the allowed values."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    # where things are; None means: the embedded part is started by `errand up`
+    # addresses and folders; None: `errand up` starts an embedded server
     database_url: str | None = None
-    temporal_address: str | None = None  # only to know whether one was given; the SDK's envconfig reads the rest
+    temporal_address: str | None = None  # only to know whether it is set; the SDK's envconfig reads the rest
     anthropic_api_key: str | None = field(default=None, repr=False)
     anthropic_base_url: str | None = None
-    data_dir: Path | None = None  # of the embedded stack; None: chosen by deploy/local.py
+    data_dir: Path | None = None  # of the embedded stack; None: see deploy/data_dir.py
     workspaces_dir: Path = ROOT / ".errand" / "workspaces"
 
-    otel_exporter_otlp_endpoint: str | None = None  # where traces are sent to; None: nowhere
+    otel_exporter_otlp_endpoint: str | None = None  # receiver of traces; None: none are sent
 
-    # the CLI
+    # the command line
     url: str | None = None  # of the API; None: the embedded stack's
     api_key: str | None = field(default=None, repr=False)
     no_color: str | None = None  # any value: no colours; see no-color.org
@@ -44,14 +44,14 @@ class Settings:
     # agents and models
     agents_dir: Path = ROOT / "agents"
     prices_file: Path = ROOT / "agents" / "prices.yaml"
-    tools_module: str | None = None  # a Python module with TOOLS = [Tool(...), ...] of your own
+    tools_module: str | None = None  # Python module of your own with TOOLS = [Tool(...), ...]
     default_model: str = "claude-sonnet-5-5"
     attempts_before_fallback: int = 3
     max_ttl_ms: int = 30 * 24 * 3_600_000
     max_steps: int = 2_000
     max_tokens: int = 100_000_000
     max_cost_usd: float = 10_000.0
-    # of a whole conversation, all its sessions together; None: without that ceiling
+    # limits of a whole conversation, all its sessions together; None: no limit
     max_tree_steps: int | None = None
     max_tree_tokens: int | None = None
     max_tree_cost_usd: float | None = None
@@ -59,20 +59,20 @@ class Settings:
     max_tree_sessions: int | None = None
     subagent_depth: int = 1  # how deep subagents may nest, unless a definition says otherwise
     max_questions: int = 20  # input requests one session may make
-    retention_ms: int = 30 * 24 * 3_600_000  # of content after a session's end, unless the task says otherwise
-    budget_low_percent: int = 20  # left of a budget when watchers are told
-    loop_warning: int = 4  # repetitions before an agent is warned
-    loop_limit: int = 8  # and before its session is ended
-    denied_limit: int = 20  # calls that rules deny before its session is ended; 0: however many
+    retention_ms: int = 30 * 24 * 3_600_000  # of content after a session has ended, unless the task says otherwise
+    budget_low_percent: int = 20  # of a budget left when an event says so
+    loop_warning: int = 4  # repetitions before the agent is warned
+    loop_limit: int = 8  # repetitions before its session is ended
+    denied_limit: int = 20  # denied calls before the session is ended; 0: no limit
     acceptance_rounds: int = 3  # checks of the acceptance criteria before the session fails
     anomaly_error_rate: float = 0.5  # share of failed tool calls that raises an event
     anomaly_spend_per_minute: float = 1.0  # dollars
     anomaly_denied: int = 5  # denied tool calls
-    max_children: int = 50  # subagents of one conversation at work at once; at most 500
+    max_children: int = 50  # running subagents of one conversation; at most 500
 
     # notifications
-    notify_private_hosts: tuple[str, ...] = ()  # hosts that may be told although their addresses are private
-    delivery_hours: float = 72.0  # how long a delivery is tried
+    notify_private_hosts: tuple[str, ...] = ()  # hosts that may be notified although their addresses are private
+    delivery_hours: float = 72.0  # how long a delivery is retried
     smtp_host: str | None = None  # None: no e-mail
     smtp_port: int = 587
     smtp_tls: str = "starttls"  # starttls | tls | none
@@ -111,7 +111,7 @@ class Settings:
         return settings
 
 
-MOST_CHILDREN = 500  # beyond that one conversation's history grows too fast
+MOST_CHILDREN = 500  # with more, a conversation's history grows too fast
 SMTP_TLS = ("starttls", "tls", "none")
 SANDBOXES = ("auto", "bwrap", "sandlock", "seatbelt", "virtual", "none")
 
@@ -179,7 +179,7 @@ VARIABLES: dict[str, type] = {
 }
 
 
-CLI_ONLY = frozenset({"ERRAND_URL", "ERRAND_API_KEY", "NO_COLOR", "TERM"})  # of the person at the terminal
+CLI_ONLY = frozenset({"ERRAND_URL", "ERRAND_API_KEY", "NO_COLOR", "TERM"})  # settings of the user's own terminal
 
 
 def field_of(variable: str) -> str:

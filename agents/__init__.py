@@ -1,1 +1,1 @@
-"""The agents people edit: one Markdown file each, the price table, and the loader that checks them."""
+"""Agent definitions, one Markdown file each, the price table, and the loader that checks them."""

@@ -1,4 +1,4 @@
-"""Markdown with YAML front matter, read strictly: JSON types only, no repeated keys, no aliases."""
+"""Markdown with YAML front matter, parsed strictly: JSON types only, no repeated keys, no aliases."""
 
 import re
 from typing import Any
@@ -10,11 +10,11 @@ _LINE_SEPARATORS = re.compile("[\x85\u2028\u2029\ufeff]")
 
 
 class FrontMatterError(ValueError):
-    """The file does not begin with a readable block of YAML between two lines of ---."""
+    """The file does not begin with a valid block of YAML between two lines of ---."""
 
 
 class _StrictLoader(yaml.SafeLoader):
-    # an alias lets a small file unfold into a huge one, and dates would not survive the way to JSON
+    # an alias lets a small file expand into a huge one, and JSON has no dates
     yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -31,7 +31,7 @@ class _StrictLoader(yaml.SafeLoader):
             if not isinstance(key, str):
                 raise yaml.YAMLError(f"the key {key!r} must be text")
             if keys.count(key) > 1:
-                raise yaml.YAMLError(f"the key {key!r} is there twice")
+                raise yaml.YAMLError(f"the key {key!r} is repeated")
         return super().construct_mapping(node, deep)
 
 
@@ -40,7 +40,7 @@ class _PlainDumper(yaml.SafeDumper):
         return True
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
-        # other styles write these unescaped, and they come back as line ends
+        # other styles write these unescaped, and the parser would read them as line ends
         style = '"' if _LINE_SEPARATORS.search(data) else None
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
@@ -59,7 +59,7 @@ def load_yaml(text: str) -> dict[str, Any]:
 
 
 def split(text: str) -> tuple[dict[str, Any], str]:
-    """The fields and the text after them, exactly: one blank line and the last line end do not count."""
+    """The fields, and the exact text after them without one leading blank line and the last line end."""
     match = _FENCED.match(text)
     if match is None:
         raise FrontMatterError("the file must begin with a block of YAML between two lines of ---")

@@ -1,4 +1,4 @@
-"""Reads, checks and writes agent definitions and the price table."""
+"""Loads and checks agent definitions and the price table, and writes definitions as files."""
 
 import json
 from collections.abc import Collection
@@ -30,7 +30,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def load_agents(folder: Path, tools: Collection[str]) -> dict[str, AgentDefinition]:
-    """Every definition in the folder by name; the first file that cannot be used is an AgentFileError."""
+    """Load every definition in the folder, by name; raise AgentFileError at the first invalid file."""
     agents = {}
     for path in sorted(folder.glob("*.md")):
         agents[path.stem] = parse_agent(_read(path), path.name, tools)
@@ -41,7 +41,7 @@ def load_agents(folder: Path, tools: Collection[str]) -> dict[str, AgentDefiniti
 
 
 def parse_agent(text: str, file: str, tools: Collection[str]) -> AgentDefinition:
-    """One definition from its file; subagents are checked apart, once all definitions are known."""
+    """Parse one definition. Its subagents are checked separately, once all definitions are known."""
     if len(text) > MAX_FILE_CHARS:
         raise AgentFileError(file, [FieldProblem("(file)", f"longer than {MAX_FILE_CHARS} characters")])
     try:
@@ -49,7 +49,7 @@ def parse_agent(text: str, file: str, tools: Collection[str]) -> AgentDefinition
     except front_matter.FrontMatterError as error:
         raise AgentFileError(file, [FieldProblem("(front matter)", str(error))]) from None
     if "prompt" in fields:
-        raise AgentFileError(file, [FieldProblem("prompt", "belongs below the front matter, not into it")])
+        raise AgentFileError(file, [FieldProblem("prompt", "belongs below the front matter, not in it")])
     if not prompt.strip():
         raise AgentFileError(file, [FieldProblem("prompt", "missing: write it below the front matter")])
     definition = _validate({**fields, "prompt": prompt}, file, AgentDefinition)
@@ -59,7 +59,7 @@ def parse_agent(text: str, file: str, tools: Collection[str]) -> AgentDefinition
 
 
 def to_markdown(definition: AgentDefinition) -> str:
-    """The file that parse_agent reads back as this very definition."""
+    """The text of a file that parse_agent reads back as the same definition."""
     fields = definition.model_dump(mode="json", exclude_defaults=True)
     prompt = fields.pop("prompt")
     return front_matter.join(fields, prompt)
@@ -91,7 +91,7 @@ def _read(path: Path) -> str:
 
 def _validate(fields: dict[str, Any], file: str, model: type[Model]) -> Model:
     try:
-        # strict JSON: "yes" is not true and "5" is not five, while an enum may still be written as text
+        # strict JSON: "yes" is not true and "5" is not a number, but an enum may still be written as text
         return model.model_validate_json(json.dumps(fields), strict=True)
     except ValidationError as error:
         raise AgentFileError(file, problems_of(error, model)) from None
@@ -114,8 +114,8 @@ def _definition_problems(definition: AgentDefinition, stem: str, tools: Collecti
     found += [FieldProblem("tools", f"no tool {tool!r}", tuple(sorted(tools))) for tool in unknown]
     named = {*tools, *(tool.name for tool in definition.external_tools)}
     found += [
-        FieldProblem(f"permissions.{place}.permission", f"no tool {rule.permission!r}", tuple(sorted(named)))
-        for place, rule in enumerate(definition.permissions)
+        FieldProblem(f"permissions.{index}.permission", f"no tool {rule.permission!r}", tuple(sorted(named)))
+        for index, rule in enumerate(definition.permissions)
         if not names_a_tool(rule.permission, named)
     ]
     for field, schema in (("input_schema", definition.input_schema), ("output_schema", definition.output_schema)):

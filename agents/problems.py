@@ -1,4 +1,4 @@
-"""What is wrong with a file that people edit: the file, the field, and what would be allowed."""
+"""Problems in an agent file: the file, the field, and the allowed values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class FieldProblem:
 
 
 class AgentFileError(ValueError):
-    """A file in the agents folder cannot be used."""
+    """A file in the agents folder is invalid."""
 
     def __init__(self, file: str, problems: Sequence[FieldProblem]) -> None:
         self.file = file
@@ -27,7 +27,7 @@ class AgentFileError(ValueError):
 
 
 def problems_of(error: ValidationError, model: type[BaseModel]) -> list[FieldProblem]:
-    """Pydantic's findings in our shape; an unknown field is told which fields exist."""
+    """Convert pydantic's errors; for an unknown field, list the fields that exist."""
     found = []
     for entry in error.errors(include_url=False):
         path = [str(part) for part in entry["loc"]]

@@ -1,1 +1,1 @@
-"""The command line: a client of the HTTP API, and the door to the embedded stack. Nothing else imports it."""
+"""The command line: a client of the HTTP API, which also starts and stops the embedded stack. Nothing imports it."""

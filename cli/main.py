@@ -1,4 +1,4 @@
-"""The command `errand`: what all its commands have in common, and the list of them."""
+"""The command `errand`: its subcommands, and what they all share."""
 
 import importlib
 import sys
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.client.errors import EXIT_CODES, Exit
+from cli.errors import EXIT_CODES, Exit
 from settings import ROOT, Settings, SettingsError
 
 COMMANDS = {
@@ -47,8 +47,8 @@ COMMANDS = {
 }
 
 
-class Errand(click.Group):
-    """Commands in the order in which people meet them; Ctrl-C has its usual exit code in all of them."""
+class ErrandGroup(click.Group):
+    """Lists commands in the order in which people need them, and gives Ctrl-C its usual exit code in all of them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -56,7 +56,7 @@ class Errand(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        # loaded when called for, so that a short command does not wait for what the others need
+        # imported only when called, so that a command does not wait for what the others import
         command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
         return command
 
@@ -68,16 +68,16 @@ class Errand(click.Group):
             raise SystemExit(int(Exit.DETACHED)) from None
 
 
-def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted:
+def _print_version(ctx: click.Context, _: click.Parameter, given: bool) -> None:
+    if given:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         click.echo(f"errand {project['version']}")
         ctx.exit()
 
 
-@click.group(cls=Errand, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
+@click.group(cls=ErrandGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
 @click.option(
-    "--version", is_flag=True, callback=_version, expose_value=False, is_eager=True, help="Print the version."
+    "--version", is_flag=True, callback=_print_version, expose_value=False, is_eager=True, help="Print the version."
 )
 @click.pass_context
 def errand(ctx: click.Context) -> None:
@@ -85,13 +85,13 @@ def errand(ctx: click.Context) -> None:
 
     \b
     First steps:
-      ./errand up                                         start everything here
+      ./errand up                                         start everything on this machine
       ./errand run assistant "Look around the workspace"  submit a task and watch it
       ./errand attach ID                                  watch it again, from anywhere
-      ./errand result ID                                  what came of it
+      ./errand result ID                                  print its result
       ./errand chat                                       talk with an agent and watch its subagents
 
-    Every command takes --json. Remarks and errors go to stderr, results to stdout.
+    Every command takes --json. Results go to stdout, notes and errors to stderr.
     """
     try:
         settings = Settings.from_env()
@@ -99,6 +99,6 @@ def errand(ctx: click.Context) -> None:
         raise click.UsageError(str(error)) from None
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that lacks a letter must not end the command
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character must not end the command
     ctx.obj = settings
     ctx.color = False if settings.no_color or settings.term == "dumb" else None

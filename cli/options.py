@@ -1,4 +1,4 @@
-"""Options that several commands share, and the human way to write a duration."""
+"""Options that several commands share, and how durations and permission rules are written on the command line."""
 
 import functools
 import re
@@ -8,16 +8,17 @@ from typing import Any, TypeVar
 import click
 
 from cli.client.api import Api
+from domain.policy.rules import Action
 from settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_PIECE = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
 
 class Duration(click.ParamType[int, Any]):
-    """30s, 10m, 2h, 1d, 1h30m; the value is milliseconds."""
+    """A duration such as 30s, 10m, 2h, 1d or 1h30m; the value is in milliseconds."""
 
     name = "duration"
 
@@ -25,9 +26,24 @@ class Duration(click.ParamType[int, Any]):
         if isinstance(value, int):
             return value
         text = str(value).strip().lower()
-        if not re.fullmatch(rf"(?:{_PIECE.pattern}\s*)+", text):
+        if not re.fullmatch(rf"(?:{_AMOUNT.pattern}\s*)+", text):
             self.fail(f"{value!r} is not a duration; write 30s, 10m, 2h, 1d or 1h30m", param, ctx)
-        return int(sum(float(number) * _UNITS[unit] for number, unit in _PIECE.findall(text)))
+        return int(sum(float(number) * _UNITS[unit] for number, unit in _AMOUNT.findall(text)))
+
+
+class PermissionRule(click.ParamType[dict[str, str], Any]):
+    """A permission rule such as `bash:rm *=deny`; the value is the rule as the API takes it."""
+
+    name = "rule"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, str]:
+        if isinstance(value, dict):
+            return value
+        call, _, action = str(value).rpartition("=")
+        tool, _, pattern = call.partition(":")
+        if not tool or action not in list(Action):
+            self.fail(f"{value!r} is not a rule; write TOOL[:PATTERN]=allow, deny or ask", param, ctx)
+        return {"permission": tool, "action": action} | ({"pattern": pattern} if pattern else {})
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
@@ -37,7 +53,7 @@ patience_option = click.option(
     type=Duration(),
     default="5m",
     show_default=True,
-    help="How long to try to reconnect while the API is away.",
+    help="How long to keep reconnecting while the API cannot be reached.",
 )
 
 
@@ -48,7 +64,7 @@ def settings() -> Settings:
 
 
 def remote(command: F) -> F:
-    """For a command that talks to the API: adds --url, --key and --json, and passes the client as `api`."""
+    """Decorate a command that calls the API: adds --url, --key and --json, and passes the client as `api`."""
 
     @click.option("--url", help="Address of the API.  [default: ERRAND_URL, else the running stack]")
     @click.option("--key", help="API key.  [default: ERRAND_API_KEY]")

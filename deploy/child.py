@@ -1,4 +1,4 @@
-"""A child process of the supervisor: how it is started so that it can never outlive us, and how its health is asked."""
+"""Child processes of the supervisor: started so that they cannot outlive it, and checked for health."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from deploy.place import Account
+from deploy.data_dir import Account
 from settings import ROOT
 
 PR_SET_PDEATHSIG = 1
@@ -31,22 +31,22 @@ class Part:
     name: str
     argv: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
-    inherit: bool = True  # False: `env` is the whole environment, so that no secret of ours reaches this process
-    address: str = ""  # what people are shown
-    check: str = ""  # tcp:// or http:// address that answers while the part is well; empty: being alive is enough
-    ready: Callable[[int], bool] | None = None  # asked with the pid at every start, before `check`
+    inherit: bool = True  # False: `env` is the whole environment, so that none of our secrets reaches this process
+    address: str = ""  # shown to people
+    check: str = ""  # tcp:// or http:// address that answers while the part is healthy; empty: it only has to be alive
+    ready: Callable[[int], bool] | None = None  # called with the pid after every start, before `check`
     prepare: Callable[[], None] | None = None  # called before every start
     stop_signal: signal.Signals = signal.SIGTERM
-    death_signal: signal.Signals = signal.SIGKILL  # sent by the system when the supervisor dies (Linux)
+    death_signal: signal.Signals = signal.SIGKILL  # sent by the kernel when the supervisor dies (Linux)
     account: Account | None = None
     cwd: Path = ROOT
 
 
 async def spawn(part: Part, log: Path) -> Process:
-    """Start it in a session of its own, so that Ctrl-C in our terminal reaches us alone."""
+    """Start it in its own session, so that Ctrl-C in our terminal reaches the supervisor only."""
     rotate(log)
-    dropped = part.account
-    identity = {"user": dropped.uid, "group": dropped.gid, "extra_groups": []} if dropped else {}
+    account = part.account
+    identity = {"user": account.uid, "group": account.gid, "extra_groups": []} if account else {}
     with log.open("ab") as output:
         return await asyncio.create_subprocess_exec(
             *part.argv,
@@ -63,17 +63,17 @@ async def spawn(part: Part, log: Path) -> Process:
 
 
 def enter(env: Mapping[str, str], parent: int | None, death_signal: signal.Signals) -> None:
-    """In the child, before its program: our environment plus `env`, and a signal when `parent` dies (None: never)."""
+    """Runs in the child before its program: adds `env`, and asks for a signal when `parent` dies (None: never)."""
     for name, value in env.items():
         os.putenv(name, value)
     if parent and _libc:
         _libc.prctl(PR_SET_PDEATHSIG, death_signal)
-        if os.getppid() != parent:  # it died before we could ask to be told
+        if os.getppid() != parent:  # it died before we asked for the signal
             os._exit(1)
 
 
 def kill_group(pid: int) -> None:
-    """What a part started and left behind dies with it."""
+    """Kill a part's process group, so that nothing it started is left behind."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
@@ -91,7 +91,7 @@ def tail(log: Path, lines: int = 15) -> str:
 
 
 def answers(check: str) -> bool:
-    """Whether the address answers: a connection for tcp://, a success for http://."""
+    """Whether the address accepts a connection (tcp://) or responds with success (http://)."""
     url = urlsplit(check)
     if url.scheme == "http":
         return get(check) is not None
@@ -103,13 +103,13 @@ def answers(check: str) -> bool:
 
 
 def get(address: str) -> bytes | None:
-    """What the address answers; None if it does not, or not with success."""
+    """The body of the response; None without one, or if it is an error."""
     url = urlsplit(address)
     connection = http.client.HTTPConnection(url.hostname or "", url.port or 0, timeout=2)
     try:
         with contextlib.closing(connection):
             connection.request("GET", url.path)
-            answer = connection.getresponse()
-            return answer.read() if answer.status < 400 else None
+            response = connection.getresponse()
+            return response.read() if response.status < 400 else None
     except (OSError, http.client.HTTPException):
         return None

@@ -1,4 +1,4 @@
-"""Settings as environment variables: how the parts of the embedded stack are told what we were told."""
+"""Settings as environment variables, for the processes of the embedded stack."""
 
 from pathlib import Path
 
@@ -6,8 +6,10 @@ from settings import CLI_ONLY, VARIABLES, Settings, field_of
 
 
 def variables(settings: Settings) -> dict[str, str]:
-    """The inverse of Settings.from_env, without what concerns the caller's own terminal and key. Paths become absolute,
-    since the parts run in another folder."""
+    """The inverse of Settings.from_env, without the command line's own settings.
+
+    Paths become absolute, since the processes run in another folder.
+    """
     values = {name: getattr(settings, field_of(name)) for name in VARIABLES if name not in CLI_ONLY}
     return {name: _text(value) for name, value in values.items() if value is not None}
 

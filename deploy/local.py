@@ -1,4 +1,4 @@
-"""The embedded stack as the CLI sees it: up, start_detached, down, status."""
+"""The embedded stack for the command line: up, start_detached, down, status."""
 
 import asyncio
 import contextlib
@@ -12,19 +12,20 @@ from functools import partial
 
 import click
 
-from deploy import place, state
+from deploy import state
+from deploy.app_parts import make_app_parts
 from deploy.child import answers, enter, rotate, tail
+from deploy.data_dir import create_data_dir, locate_data_dir, postgres_account
 from deploy.environment import variables
 from deploy.plan import make_plan
 from deploy.ports import Ports
 from deploy.postgres import Postgres
-from deploy.services import services
-from deploy.stack import MakeServices, Stack
+from deploy.stack import MakeAppParts, Stack
 from deploy.state import StackError, StackInfo
 from settings import ROOT, Settings, SettingsError
 
-DETACHED_WITHIN = 180.0
-DOWN_WITHIN = 30.0
+READY_WITHIN = 180.0
+STOPPED_WITHIN = 30.0
 
 
 async def up(
@@ -32,29 +33,29 @@ async def up(
     *,
     on_ready: Callable[[StackInfo], None],
     log: Callable[[str], None],
-    make_services: MakeServices = services,
+    make_parts: MakeAppParts = make_app_parts,
 ) -> None:
-    """Run the stack until SIGINT, SIGTERM or cancellation; a second signal kills instead of asking."""
-    home = place.data_dir(settings)
-    place.make(home, place.account())
+    """Run the stack until SIGINT, SIGTERM, SIGHUP or cancellation; a second signal kills it."""
+    home = locate_data_dir(settings)
+    create_data_dir(home, postgres_account())
     with state.lock(home), Ports(log) as ports:
         if left := state.read(home):
             await asyncio.to_thread(state.end_leftovers, left)
-        if settings.workspaces_dir == Settings.workspaces_dir:  # one directory holds everything, unless told otherwise
+        if settings.workspaces_dir == Settings.workspaces_dir:  # not configured: one directory holds everything
             settings = replace(settings, workspaces_dir=home / "workspaces")
         settings.workspaces_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        stack = Stack(make_plan(settings, ports), home, log=log, make_services=make_services)
+        stack = Stack(make_plan(settings, ports), home, log=log, make_parts=make_parts)
         try:
             with _signals(stack) as stop:
                 try:
-                    await stack.supervisor.until(_live(stack, on_ready, stop))
+                    await stack.supervisor.until(_run_until(stop, stack, on_ready))
                 finally:
                     await stack.supervisor.stop()
         finally:
             state.remove(home)
 
 
-async def _live(stack: Stack, on_ready: Callable[[StackInfo], None], stop: asyncio.Event) -> None:
+async def _run_until(stop: asyncio.Event, stack: Stack, on_ready: Callable[[StackInfo], None]) -> None:
     stopped = asyncio.create_task(stop.wait())
     booted = asyncio.create_task(stack.boot())
     try:
@@ -71,7 +72,7 @@ async def _live(stack: Stack, on_ready: Callable[[StackInfo], None], stop: async
 
 @contextlib.contextmanager
 def _signals(stack: Stack) -> Iterator[asyncio.Event]:
-    """The first signal asks to stop, the second kills."""
+    """Set the event at the first signal, and kill everything at the second."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     handled = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -90,9 +91,9 @@ def _signals(stack: Stack) -> Iterator[asyncio.Event]:
 
 
 def start_detached(settings: Settings) -> StackInfo:
-    """Run `up` in the background, with its words in the data directory; back when it is ready."""
-    home = place.data_dir(settings)
-    place.make(home, place.account())
+    """Run `up` in the background, with its output in a log file, and return once the stack is ready."""
+    home = locate_data_dir(settings)
+    create_data_dir(home, postgres_account())
     if state.running(home):
         raise state.already_running(home)
     (home / "logs").mkdir(mode=0o700, exist_ok=True)
@@ -108,12 +109,12 @@ def start_detached(settings: Settings) -> StackInfo:
             start_new_session=True,
             preexec_fn=partial(enter, variables(settings) | {"PYTHONPATH": str(ROOT)}, None, signal.SIGKILL),
         )
-    deadline = time.monotonic() + DETACHED_WITHIN
+    deadline = time.monotonic() + READY_WITHIN
     try:
         while process.poll() is None and time.monotonic() < deadline:
             info = status(settings)
             if info and info.pid == process.pid and info.ready:
-                process.returncode = 0  # it lives on without us; nobody is to wait for it
+                process.returncode = 0  # it outlives us: Popen must not warn that nobody waited for it
                 return info
             time.sleep(0.1)
     except KeyboardInterrupt:
@@ -126,23 +127,23 @@ def start_detached(settings: Settings) -> StackInfo:
 
 
 def down(settings: Settings) -> bool:
-    """Stop the running stack and wait for its end; False when there was none."""
-    home = place.data_dir(settings)
+    """Stop the running stack and wait until it has ended; False if none was running."""
+    home = locate_data_dir(settings)
     info = state.running(home)
     if info and info.started:
         try:
-            state.end_process(info.pid, started=info.started, first=signal.SIGTERM, patience=DOWN_WITHIN)
+            state.end_process(info.pid, started=info.started, first=signal.SIGTERM, patience=STOPPED_WITHIN)
         except PermissionError:
             raise StackError(f"the stack (pid {info.pid}) belongs to another account, which must stop it") from None
-    if left := state.read(home):  # it had to be killed, or had been before
+    if left := state.read(home):  # it was killed, now or before
         state.end_leftovers(left)
         state.remove(home)
     return info is not None
 
 
 def status(settings: Settings) -> StackInfo | None:
-    """The running stack with the health of each part asked for now; None when there is none."""
-    info = state.running(place.data_dir(settings))
+    """The running stack with each part's current health; None if no stack is running."""
+    info = state.running(locate_data_dir(settings))
     for part in info.parts if info else ():
         alive = part.pid is not None and state.started_at(part.pid) == part.started
         part.healthy = alive and (not part.check or answers(part.check))
@@ -150,10 +151,10 @@ def status(settings: Settings) -> StackInfo | None:
 
 
 def database_url(settings: Settings) -> str:
-    """The database with its password, for our own commands: the one that was given, else that of the running stack."""
+    """URL of the database with its password: the configured one, else that of the running stack."""
     if settings.database_url:
         return settings.database_url
-    info = state.running(home := place.data_dir(settings))
+    info = state.running(home := locate_data_dir(settings))
     port = (
         next((part.address.rpartition(":")[2] for part in info.parts if part.name == "postgres"), None)
         if info
@@ -165,7 +166,7 @@ def database_url(settings: Settings) -> str:
 
 
 def main() -> None:
-    """What start_detached runs."""
+    """The program that start_detached runs."""
     try:
         asyncio.run(up(Settings.from_env(), on_ready=lambda info: click.echo(f"ready: {info.api_url}"), log=click.echo))
     except (StackError, SettingsError) as error:

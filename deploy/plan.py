@@ -1,4 +1,4 @@
-"""The plan of one start: which parts are ours to start, on which ports."""
+"""The plan of one start: which processes to start, on which ports."""
 
 from dataclasses import dataclass, replace
 
@@ -7,15 +7,15 @@ from deploy.state import StackError
 from settings import Settings
 
 OFFLINE_PORT, POSTGRES_PORT, TEMPORAL_PORT, TEMPORAL_UI_PORT = 8701, 5433, 7233, 8233
-OFFLINE_KEY = "offline"  # the SDK wants one; the offline model takes any
-OFFLINE_MODEL = "offline"  # priced at nothing, which is what it costs
+OFFLINE_KEY = "offline"  # the SDK requires one; the offline model accepts any
+OFFLINE_MODEL = "offline"  # its price is zero
 
 
 @dataclass(frozen=True)
 class StackPlan:
-    """A port is None where the address was given: that part is not ours."""
+    """Ports of the processes to start. None: the address was configured, so that server is not ours."""
 
-    settings: Settings  # with every address filled in, except that of a database yet to be made
+    settings: Settings  # with every address filled in, except that of a database that does not exist yet
     postgres_port: int | None
     temporal_port: int | None
     temporal_ui_port: int | None
@@ -27,10 +27,10 @@ class StackPlan:
 
 
 def make_plan(settings: Settings, ports: Ports) -> StackPlan:
-    asked_for = settings.port not in (0, Settings.port)
-    port = ports.choose("the API", settings.port, host=settings.host, variable="ERRAND_PORT" if asked_for else None)
+    configured = settings.port not in (0, Settings.port)
+    port = ports.choose("the API", settings.port, host=settings.host, variable="ERRAND_PORT" if configured else None)
     temporal_port = ui_port = postgres_port = offline_port = None
-    temporal_address = _given_temporal(settings)
+    temporal_address = _configured_temporal(settings)
     if temporal_address is None:
         temporal_port = ports.choose("Temporal", TEMPORAL_PORT)
         ui_port = ports.choose("the Temporal Web UI", TEMPORAL_UI_PORT)
@@ -47,13 +47,13 @@ def make_plan(settings: Settings, ports: Ports) -> StackPlan:
     return StackPlan(filled, postgres_port, temporal_port, ui_port, offline_port)
 
 
-def _given_temporal(settings: Settings) -> str | None:
+def _configured_temporal(settings: Settings) -> str | None:
     """An address from TEMPORAL_ADDRESS, or from a profile of the SDK's own configuration file."""
     if settings.temporal_address:
         return settings.temporal_address
-    from temporalio.envconfig import ClientConfigProfile  # half a second to load
+    from temporalio.envconfig import ClientConfigProfile  # takes half a second to import
 
     try:
         return ClientConfigProfile.load().address
-    except Exception as error:  # the SDK's bridge has an error class of its own that it does not export
+    except Exception as error:  # the SDK's bridge raises an error class that it does not export
         raise StackError(f"Temporal's configuration cannot be used: {error}") from None

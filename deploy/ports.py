@@ -1,4 +1,4 @@
-"""Ports: the wanted one, else the next free one, said aloud; one that was asked for by name is never changed."""
+"""Choosing ports: a busy default is replaced by the next free port, which is logged; a configured port never is."""
 
 import contextlib
 import socket
@@ -12,12 +12,12 @@ TRIES = 100
 
 
 class Ports:
-    """Hands out ports, and holds its claims on them until it is closed."""
+    """Chooses ports, and reserves them until it is closed."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
         self._log = log
         self._claims = contextlib.ExitStack()
-        self._given: set[int] = set()
+        self._chosen: set[int] = set()
 
     def __enter__(self) -> "Ports":
         return self
@@ -28,7 +28,7 @@ class Ports:
         self._claims.close()
 
     def choose(self, name: str, wanted: int, *, host: str = "127.0.0.1", variable: str | None = None) -> int:
-        """`variable` names the setting by which this very port was asked for; 0 means any."""
+        """Choose the wanted port or the next free one; 0 is any. `variable` is the setting that demands this port."""
         port = wanted = wanted or _bind(host, 0)
         while problem := self._claim(host, port):
             if variable:
@@ -38,20 +38,20 @@ class Ports:
                 raise StackError(f"no port for {name}: {host} has none free from {wanted} to {port - 1}")
         if port != wanted:
             self._log(f"port {wanted} is in use; {name} takes {port}")
-        self._given.add(port)
+        self._chosen.add(port)
         return port
 
     def _claim(self, host: str, port: int) -> str | None:
-        """What is wrong with this port; None: it is ours."""
+        """Reserve a port; what is wrong with it, or None."""
         if port > 65_535:
             return "there is no such port"  # the resolver would take it modulo 65,536
-        if port in self._given:
-            return "already given"
+        if port in self._chosen:
+            return "already chosen"
         try:
             _bind(host, port)
             if sys.platform == "linux":
-                # another stack that starts at this moment would find the port free too, until our server listens;
-                # a name of this kind is seen by all accounts and goes when we go
+                # Another stack that starts now would find the port free too, until our server listens. An abstract
+                # socket name is seen by all accounts, and the kernel frees it when this process ends.
                 claim = self._claims.enter_context(socket.socket(socket.AF_UNIX))
                 claim.bind(f"\0errand-port-{port}")
         except OSError as error:
@@ -62,7 +62,7 @@ class Ports:
 def _bind(host: str, port: int) -> int:
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, kind, protocol) as probe:
-        # as the servers do: connections of a server that just ended must not count as busy
+        # as the servers do: connections of a server that has just ended must not count as busy
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(address)
         bound: int = probe.getsockname()[1]

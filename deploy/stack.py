@@ -1,4 +1,4 @@
-"""One start of the embedded stack: its parts in their order, and the state file that tells of them."""
+"""One start of the embedded stack: its parts in order, and the state file that describes them."""
 
 import asyncio
 import os
@@ -7,31 +7,32 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from deploy import place, state
+from deploy import state
+from deploy.app_parts import AppParts, local_url
 from deploy.child import Part
+from deploy.data_dir import postgres_account
 from deploy.plan import StackPlan
 from deploy.postgres import Postgres, url_of
-from deploy.services import Services, local_url
 from deploy.state import StackInfo, started_at, without_password
 from deploy.supervisor import Supervisor
 from deploy.temporal import CONNECTION, Temporal
 from settings import ROOT, Settings
 
-MakeServices = Callable[[Settings, dict[str, str], int | None], Services]
+MakeAppParts = Callable[[Settings, dict[str, str], int | None], AppParts]
 
 
 class Stack:
-    def __init__(self, plan: StackPlan, home: Path, *, log: Callable[[str], None], make_services: MakeServices) -> None:
+    def __init__(self, plan: StackPlan, home: Path, *, log: Callable[[str], None], make_parts: MakeAppParts) -> None:
         self._plan = plan
         self._home = home
-        self._make_services = make_services
+        self._make_parts = make_parts
         self._connection = CONNECTION if plan.temporal_port else {}
         self._ready = False
-        (home / "logs").mkdir(mode=0o700, exist_ok=True)  # the folder above may be passable for others
+        (home / "logs").mkdir(mode=0o700, exist_ok=True)  # others may pass through the folder above
         self.supervisor = Supervisor(home / "logs", log=log, changed=lambda: state.write(self.info()))
 
     async def boot(self) -> None:
-        """PostgreSQL and Temporal together, each made ready for use; then all that stands on them."""
+        """Start PostgreSQL and Temporal side by side and prepare each; then start the parts that need them."""
         try:
             async with asyncio.TaskGroup() as group:
                 database = group.create_task(self._start_database())
@@ -42,16 +43,16 @@ class Stack:
         self._ready = True
         state.write(self.info())
 
-    async def _start_database(self) -> Services:
+    async def _start_database(self) -> AppParts:
         settings = self._plan.settings
         if self._plan.postgres_port:
-            postgres = Postgres(self._home, place.account())
+            postgres = Postgres(self._home, postgres_account())
             await postgres.create(self.supervisor)
             await self.supervisor.start(postgres.part(self._plan.postgres_port))
             settings = replace(settings, database_url=postgres.url(self._plan.postgres_port))
-        services = self._make_services(settings, self._connection, self._plan.offline_port)
-        await self.supervisor.run(services.migrate)
-        return services
+        app = self._make_parts(settings, self._connection, self._plan.offline_port)
+        await self.supervisor.run(app.migrate)
+        return app
 
     async def _start_temporal(self) -> None:
         plan, temporal = self._plan, Temporal(self._home)

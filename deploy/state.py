@@ -1,4 +1,4 @@
-"""What is known of a running stack: its addresses and processes, kept in one file that any later command can read."""
+"""The state of a running stack: its addresses and processes, in one file that any command can read."""
 
 import contextlib
 import fcntl
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 
 class StackError(Exception):
-    """The embedded stack cannot do what was asked; the message says why and what to do."""
+    """The embedded stack cannot do it; the message says why, and what to do."""
 
 
 class PartInfo(BaseModel):
@@ -24,8 +24,8 @@ class PartInfo(BaseModel):
     healthy: bool
     restarts: int
     log: Path
-    started: str | None = None  # with the pid, tells this process from a later one that got the same number
-    check: str = ""  # the address that answers while the part is well; empty: being alive is enough
+    started: str | None = None  # with the pid, identifies the process: a later one may get the same pid
+    check: str = ""  # the address that answers while the part is healthy; empty: it only has to be alive
 
 
 class StackInfo(BaseModel):
@@ -35,21 +35,21 @@ class StackInfo(BaseModel):
     api_url: str
     docs_url: str
     temporal_address: str
-    temporal_ui_url: str | None  # None where Temporal is not ours
-    database_url: str  # without its password: this is what people are shown
+    temporal_ui_url: str | None  # None: Temporal is not ours
+    database_url: str  # without its password, since people see it
     data_dir: Path
     offline_model: bool
     parts: list[PartInfo] = []
 
 
 def without_password(url: str) -> str:
-    """The password of a URL replaced by stars, whether it stands before the host or in the query."""
+    """Replace the password of a URL by stars, before the host and in the query."""
     url = re.sub(r"(://[^:/@?]*:).*(@)", r"\1***\2", url)
     return re.sub(r"([?&]password=)[^&]*", r"\1***", url)
 
 
 def started_at(pid: int) -> str | None:
-    """When this process began, in the system's own words; None when there is none (a zombie is none)."""
+    """When a process started, as the system writes it; None if there is no such process or it is a zombie."""
     if Path("/proc/self/stat").exists():
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -70,7 +70,7 @@ def command_of(pid: int) -> str:
 
 
 def end_process(pid: int, *, started: str, first: signal.Signals, patience: float) -> None:
-    """Ask with `first`, then kill; back when the process is gone. Never touches a later process with the same pid."""
+    """Send the signal `first`, then kill, and wait for the end. Never touches a later process with the same pid."""
     for number, wait in ((first, patience), (signal.SIGKILL, 5.0)):
         if started_at(pid) != started:
             return
@@ -82,17 +82,17 @@ def end_process(pid: int, *, started: str, first: signal.Signals, patience: floa
 
 
 def end_leftovers(info: StackInfo) -> None:
-    """End parts that outlived their supervisor, as they can where the system has no parent-death signal."""
+    """End parts that outlived their supervisor, as they can on systems without a parent-death signal."""
     for part in reversed(info.parts):
         if part.pid and part.started:
             end_process(part.pid, started=part.started, first=signal.SIGINT, patience=5.0)
 
 
 def read(data_dir: Path) -> StackInfo | None:
-    """The last state written here, whether or not that stack still runs."""
+    """The last state written here, whether or not that stack is still running."""
     try:
         return StackInfo.model_validate_json((data_dir / "stack.json").read_bytes())
-    except (OSError, ValidationError):  # nothing there, or written by another version
+    except (OSError, ValidationError):  # no file, or one of another version
         return None
 
 
@@ -114,12 +114,12 @@ def running(data_dir: Path) -> StackInfo | None:
 
 @contextlib.contextmanager
 def lock(data_dir: Path) -> Iterator[None]:
-    """Hold the data directory: two Temporal servers on one file would corrupt each other's work without noticing."""
+    """Lock the data directory: two Temporal servers on one file would corrupt each other's data unnoticed."""
     try:
         file = (data_dir / "lock").open("a+")
     except PermissionError as error:
         raise StackError(
-            f"{error.filename} belongs to another account; set ERRAND_DATA_DIR to a folder of yours"
+            f"{error.filename} belongs to another account; set ERRAND_DATA_DIR to a folder of your own"
         ) from None
     with file:
         try:

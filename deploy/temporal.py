@@ -1,4 +1,4 @@
-"""Embedded Temporal: the development server on a file; as a command, what any Temporal needs before its first task."""
+"""Embedded Temporal: the development server with a database file. As a program, prepares any server's namespace."""
 
 import asyncio
 import hashlib
@@ -15,15 +15,15 @@ SEARCH_ATTRIBUTES = ("TenantId", "AgentId", "ConversationId", "ParentSessionId",
 
 FLAGS = {
     "frontend.WorkflowTimeSkippingEnabled": "true",
-    # cancelling reaches a running activity at once instead of with its next heartbeat
+    # a cancel reaches a running activity immediately instead of with its next heartbeat
     "system.enableCancelActivityWorkerCommand": "true",
     "frontend.WorkerCommandsEnabled": "true",
     "matching.enableFairness": "true",
-    "history.transferProcessorMaxPollRPS": "5000",  # the default of 20 holds one session to 20 workflow tasks a second
+    "history.transferProcessorMaxPollRPS": "5000",  # the default of 20 limits one session to 20 workflow tasks a second
 }
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL")
 
-# the children's connection: ours, whatever the user's own Temporal configuration says
+# for our processes: the embedded server, whatever the user's own Temporal configuration says
 CONNECTION = {
     "TEMPORAL_NAMESPACE": NAMESPACE,
     "TEMPORAL_CONFIG_FILE": "/dev/null",
@@ -68,12 +68,12 @@ class Temporal:
             argv=argv,
             inherit=False,
             address=f"127.0.0.1:{port}",
-            check=f"http://127.0.0.1:{ui_port}/api/v1/namespaces/{NAMESPACE}",  # answered by the server through its UI
-            prepare=self._forget_half_written,
+            check=f"http://127.0.0.1:{ui_port}/api/v1/namespaces/{NAMESPACE}",  # the UI passes it on to the server
+            prepare=self._remove_incomplete,
         )
 
-    def _forget_half_written(self) -> None:
-        """A kill while the schema was first written leaves a file that never starts again; no task can be in it yet."""
+    def _remove_incomplete(self) -> None:
+        """Remove a database whose first start was killed: it never starts again, and no task can be in it yet."""
         if not self._marker.exists():
             for path in self._home.glob(f"{self._file.name}*"):
                 path.unlink()
@@ -84,8 +84,8 @@ def _fingerprint() -> str:
 
 
 async def prepare_namespace() -> None:
-    """Namespace, retention and search attributes, on the Temporal that the environment names; repeating is harmless."""
-    # here, so that the supervisor stays without the SDK's threads
+    """Create the namespace, its retention and search attributes on the configured server; repeating is harmless."""
+    # imported here, so that the supervisor does not get the SDK's threads
     from google.protobuf.duration_pb2 import Duration
     from temporalio.api.enums.v1 import IndexedValueType
     from temporalio.api.namespace.v1 import NamespaceConfig
@@ -116,10 +116,10 @@ async def prepare_namespace() -> None:
         if name not in present.custom_attributes
     }
     if missing:
-        wanted = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=missing)
-        await client.operator_service.add_search_attributes(wanted)
+        added = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=missing)
+        await client.operator_service.add_search_attributes(added)
 
 
 if __name__ == "__main__":
     asyncio.run(prepare_namespace())
-    os._exit(0)  # the SDK's threads now and then abort an interpreter that ends this soon, all work being done
+    os._exit(0)  # all is done, and the SDK's threads sometimes abort an interpreter that ends this soon

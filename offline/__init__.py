@@ -1,1 +1,1 @@
-"""An Anthropic Messages stand-in over HTTP: answers from scripts, for trying Errand without a key and for its tests."""
+"""A stand-in for the Anthropic Messages API: answers from scripts, to try Errand without a key and to test it."""

@@ -10,10 +10,10 @@ from offline.server import create_app, listen
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", default=8701, show_default=True, help="0 takes any free port.")
 def main(host: str, port: int) -> None:
-    """An Anthropic Messages stand-in, driven by scripts."""
+    """Serve a stand-in for the Anthropic Messages API that answers from scripts."""
     listener = listen(host, port)
     click.echo(f"offline model on http://{host}:{listener.getsockname()[1]}")
-    # streams may hang on purpose, so a stop does not wait for them
+    # some streams hang on purpose, so stopping does not wait for them
     config = uvicorn.Config(create_app(), log_level="critical", timeout_graceful_shutdown=1)
     uvicorn.Server(config).run(sockets=[listener])
 

@@ -1,9 +1,9 @@
-"""What the real API refuses, refused here with the same status and nearly the same words."""
+"""Checks of a request: what the real API refuses is refused here, with the same status and a similar message."""
 
 import re
 from typing import Any
 
-from offline.conversation import merged
+from offline.transcript import merged
 from offline.wire import ApiError, sign
 
 CONTEXT_WINDOW = 200_000
@@ -12,7 +12,7 @@ _BLOCKS = ("text", "image", "document", "tool_use", "tool_result", "thinking", "
 
 
 def check(body: Any) -> None:
-    """Raises ApiError for a request that the real API would not answer."""
+    """Raise ApiError for a request that the real API refuses."""
     if not isinstance(body, dict):
         raise _invalid("the request body must be a JSON object")
     _require(isinstance(body.get("model"), str) and body["model"], "model: field required")
@@ -23,7 +23,7 @@ def check(body: Any) -> None:
     for index, message in enumerate(body["messages"]):
         _check_message(index, message)
     _require(body["messages"][0]["role"] == "user", 'messages: first message must use the "user" role')
-    prefilled = body["messages"][-1]["role"] == "assistant"  # the newer models refuse it, so nobody may rely on it
+    prefilled = body["messages"][-1]["role"] == "assistant"  # newer models refuse it, so nobody may rely on it
     _check_pairs(merged(body["messages"]))
     _require(not prefilled, "assistant message prefill is not supported: the last message must be a user message")
     _check_tools(body.get("tools") or [])
@@ -129,7 +129,7 @@ def _check_tools(tools: list[Any]) -> None:
 def _check_thinking(thinking: Any, body: dict[str, Any]) -> None:
     if not isinstance(thinking, dict) or thinking.get("type") != "enabled":
         return
-    # since Sonnet 5 the newer models think by themselves and refuse a budget
+    # from Sonnet 5 on, models decide how much to think and refuse a budget
     adaptive_only = body["model"].startswith("claude-sonnet-5")
     _require(not adaptive_only, "thinking.type: 'enabled' is not supported by this model; use 'adaptive'")
     budget = thinking.get("budget_tokens")

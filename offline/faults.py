@@ -1,4 +1,4 @@
-"""Faults on demand: markers in the user's text that make a request fail the way the real API fails.
+"""Faults on demand: markers in the user's text that make a request fail as the real API does.
 
     [[fault:KIND option=value ...]]
 
@@ -6,35 +6,35 @@ Kinds that answer with an error status, before anything is streamed:
     429 500 529 and any other status from 400 to 599; `auth` is 401
         retry_after=SECONDS          sent as the retry-after header
         x_should_retry=true|false    sent as the x-should-retry header
-        message="words"              instead of the usual ones
+        message="text"               instead of the usual message
     toolong window=N                 400 "prompt is too long" when the prompt has more than N tokens
 
-Kinds that spoil the stream (a request without streaming gets 529, 400, or a dropped connection instead):
+Kinds that break the stream (a request without streaming gets 529, 400, or a dropped connection instead):
     overloaded_midstream             an overloaded_error event
     api_midstream                    an api_error event
     invalid_midstream                an invalid_request_error event
-    cut                              the stream just ends, in order, without stop_reason
+    cut                              the stream ends properly, but without stop_reason
     drop                             the connection is dropped
     hang                             nothing more comes until the client leaves
     malformed_tool_json              the arguments of each tool call are not JSON
-    slow delay=SECONDS               so long between two deltas (0.2)
+    slow delay=SECONDS               pause between two deltas (0.2)
         after=N                      deltas sent before it happens (2; hang: 0)
 
 Options of every kind:
-    times=N | always                 how often it happens (1; slow and toolong: always), counted by the server for this
-                                     very marker in this very conversation (the first text block of the first message)
-    at=K                             only for the K-th reply of the model in the conversation, from 1
+    times=N | always                 how often it happens (1; slow and toolong: always), counted for this marker in
+                                     this conversation (identified by the first text block of the first message)
+    at=K                             only for the K-th reply of the model in the transcript, from 1
     model=NAME                       only for requests to that model
 
-Several markers work in their order: the first that still has to happen does. `slow` combines with the others.
+Of several markers the first that is still due happens. `slow` combines with the others.
 """
 
 import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from offline.conversation import Conversation, plain
 from offline.markers import Marker, MarkerError, find_markers
+from offline.transcript import Transcript, plain
 from offline.wire import ApiError
 
 MIDSTREAM = {
@@ -50,10 +50,10 @@ _REMEMBERED = 20_000
 
 @dataclass(frozen=True)
 class Faults:
-    """What shall go wrong with one request."""
+    """What goes wrong with one request."""
 
     error: ApiError | None = None
-    stream: str | None = None  # one of the kinds that spoil a stream
+    stream: str | None = None  # one of the kinds that break a stream
     after: int = 0
     delay: float = 0
     window: int | None = None
@@ -61,32 +61,32 @@ class Faults:
 
 @dataclass
 class FaultCounter:
-    """How often each marker happened in each conversation; the only state that decides an answer."""
+    """Counts how often each marker has happened in each conversation; no other state decides an answer."""
 
     _counts: OrderedDict[str, int] = field(default_factory=OrderedDict)
 
-    def take(self, conversation: Conversation) -> Faults:
+    def take(self, transcript: Transcript) -> Faults:
         error = stream = window = None
         after, delay = 0, 0.0
-        for index, marker in enumerate(_markers(conversation)):
-            if not _applies(marker, conversation):
+        for index, marker in enumerate(_markers(transcript)):
+            if not _applies(marker, transcript):
                 continue
             if marker.name == "slow":
-                delay = marker.number("delay", 0.2) if self._due(index, marker, conversation) else delay
+                delay = marker.number("delay", 0.2) if self._due(index, marker, transcript) else delay
             elif marker.name == "toolong":
-                window = marker.count("window", 1_000) if self._due(index, marker, conversation) else window
-            elif error is None and stream is None and self._due(index, marker, conversation):
+                window = marker.count("window", 1_000) if self._due(index, marker, transcript) else window
+            elif error is None and stream is None and self._due(index, marker, transcript):
                 if marker.name in _STREAM_KINDS:
                     stream, after = marker.name, marker.count("after", 0 if marker.name == "hang" else 2)
                 else:
                     error = _status_error(marker)
         return Faults(error, stream, after, delay, window)
 
-    def _due(self, index: int, marker: Marker, conversation: Conversation) -> bool:
+    def _due(self, index: int, marker: Marker, transcript: Transcript) -> bool:
         times = marker.text("times", "always" if marker.name in _CONDITIONS else "1")
         if times == "always":
             return True
-        key = hashlib.sha256(f"{index}\0{marker.raw}\0{conversation.opening}".encode()).hexdigest()
+        key = hashlib.sha256(f"{index}\0{marker.raw}\0{transcript.opening}".encode()).hexdigest()
         happened = self._counts.get(key, 0)
         if happened >= marker.count("times", 1):
             return False
@@ -96,14 +96,14 @@ class FaultCounter:
         return True
 
 
-def _markers(conversation: Conversation) -> list[Marker]:
-    texts = [plain(message["content"]) for message in conversation.messages if message["role"] == "user"]
+def _markers(transcript: Transcript) -> list[Marker]:
+    texts = [plain(message["content"]) for message in transcript.messages if message["role"] == "user"]
     return [marker for text in texts for marker in find_markers(text, "fault")]
 
 
-def _applies(marker: Marker, conversation: Conversation) -> bool:
-    turn = conversation.assistant_turns + 1
-    return marker.count("at", turn) == turn and marker.text("model", conversation.model) == conversation.model
+def _applies(marker: Marker, transcript: Transcript) -> bool:
+    number = transcript.assistant_messages + 1
+    return marker.count("at", number) == number and marker.text("model", transcript.model) == transcript.model
 
 
 def _status_error(marker: Marker) -> ApiError:

@@ -1,4 +1,4 @@
-"""Markers in a prompt, such as [[script:count n=3]]: what they are called and the options they carry."""
+"""Markers in a prompt, such as [[script:count n=3]]: their kind, name and options."""
 
 import json
 import re
@@ -12,7 +12,7 @@ _DECODER = json.JSONDecoder()
 
 
 class MarkerError(ValueError):
-    """A marker cannot be read; the message says where."""
+    """A marker cannot be parsed; the message says where."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Marker:
 
 
 def find_markers(text: str, kind: str) -> list[Marker]:
-    """In their order; one inside another's options belongs to whoever those options are for."""
+    """The markers of a kind, in order. A marker inside another's options is part of those options."""
     found, at = [], 0
     while opening := _OPEN.search(text, at):
         marker = _read(text, opening)

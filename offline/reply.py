@@ -1,15 +1,17 @@
-"""What a script answers: words, tool calls, or both; and how a script is played against a conversation."""
+"""A script's reply, and playing a script against a transcript."""
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from offline.conversation import Conversation, Result
 from offline.markers import Marker
+from offline.transcript import CallResult, Transcript
 
 
 @dataclass(frozen=True)
 class Call:
+    """A tool call that a script makes."""
+
     name: str
     input: dict[str, Any] = field(default_factory=dict)
 
@@ -23,37 +25,38 @@ class Reply:
     stop_reason: str | None = None  # None: tool_use with calls, else end_turn
 
 
-Story = Generator[Reply, list[Result], None]  # yields a reply, receives what its calls returned; the last reply ends it
-Tell = Callable[[Conversation, Marker], Story]
+# a script yields replies and receives the results of their calls; its last reply is the answer
+Replies = Generator[Reply, list[CallResult], None]
+ScriptFunction = Callable[[Transcript, Marker], Replies]
 
 
 @dataclass(frozen=True)
 class Script:
-    tell: Tell
+    replies: ScriptFunction
     delay: float = 0
-    offered_only: bool = False  # leave out calls of tools that the agent does not have
+    offered_only: bool = False  # leave out calls of tools that the request does not offer
 
 
-def play(script: Script, conversation: Conversation, marker: Marker) -> Reply:
-    """Tell the story again from its start, with the real results, so that a retry gets the very same answer."""
-    story = script.tell(conversation, marker)
-    reply = next(story)
-    turns = iter(conversation.turns)
+def play(script: Script, transcript: Transcript, marker: Marker) -> Reply:
+    """Run the script from its start with the real results, so that a retry gets the same reply."""
+    replies = script.replies(transcript, marker)
+    reply = next(replies)
+    rounds = iter(transcript.rounds)
     try:
         while True:
-            kept = [call for call in reply.calls if not script.offered_only or call.name in conversation.tools]
+            kept = [call for call in reply.calls if not script.offered_only or call.name in transcript.tools]
             if kept or not reply.calls:
-                turn = next(turns, None)
-                if turn is None:
+                results = next(rounds, None)
+                if results is None:
                     return replace(reply, calls=tuple(kept), delay=reply.delay or script.delay)
-                returned = iter(turn.results)
+                returned = iter(results)
             else:
                 returned = iter([])
-            reply = story.send([_result(call, returned if call in kept else iter([])) for call in reply.calls])
+            reply = replies.send([_result(call, returned if call in kept else iter([])) for call in reply.calls])
     except StopIteration:
         return replace(reply, delay=reply.delay or script.delay)
 
 
-def _result(call: Call, returned: Iterator[Result]) -> Result:
-    missing = Result(call.name, call.input, f"The tool {call.name} is not available here.", is_error=True)
+def _result(call: Call, returned: Iterator[CallResult]) -> CallResult:
+    missing = CallResult(call.name, call.input, f"The tool {call.name} is not available here.", is_error=True)
     return next(returned, missing)

@@ -1,4 +1,4 @@
-"""The latest requests and what became of them, for assertions in tests."""
+"""A log of the latest requests and their outcomes, for assertions in tests."""
 
 import json
 from collections import deque
@@ -14,7 +14,7 @@ class Entry:
     id: str
     body: bytes
     model: str = ""
-    turn: int = 0  # the reply asked for: 1 is the first of its conversation
+    turn: int = 0  # number of the requested reply in its conversation, from 1
     status: int = 200
     outcome: str = "open"  # then answered, error, cut, dropped or disconnected
 
@@ -41,7 +41,7 @@ class RequestLog:
             self._bytes -= len(self._entries.popleft().body)
 
     def find(self, contains: str) -> list[dict[str, Any]]:
-        """Oldest first; the text may be given as people write it, whichever way JSON spelled it."""
+        """The requests that contain a text, oldest first, however JSON has escaped it."""
         spellings = {json.dumps(contains, ensure_ascii=ascii)[1:-1].encode() for ascii in (True, False)}
         return [entry.shown() for entry in self._entries if any(text in entry.body for text in spellings)]
 

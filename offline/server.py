@@ -1,4 +1,4 @@
-"""The routes: the part of the Anthropic API that an agent needs, and the log of what was asked."""
+"""The routes: the part of the Anthropic API that an agent needs, and the log of requests."""
 
 import asyncio
 import json
@@ -14,13 +14,13 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from offline.checks import CONTEXT_WINDOW, check, check_length
-from offline.conversation import Conversation
 from offline.faults import MIDSTREAM, FaultCounter, Faults
 from offline.markers import MarkerError
 from offline.reply import Reply
 from offline.request_log import Entry, RequestLog
 from offline.scripts import answer
-from offline.stream import MessageStream, left
+from offline.stream import MessageStream, client_left
+from offline.transcript import Transcript
 from offline.usage import PromptCache, count_input
 from offline.wire import ApiError, error_body, message
 
@@ -28,7 +28,7 @@ MODELS = ("offline", "claude-opus-5-5", "claude-sonnet-5-5", "claude-opus-4-5", 
 
 
 class OfflineModel:
-    """Answers come from the conversation alone; only faults and the prompt cache remember anything."""
+    """Answers from the request alone; only faults and the prompt cache have state."""
 
     def __init__(self) -> None:
         self.log = RequestLog()
@@ -49,14 +49,14 @@ class OfflineModel:
         body = _json(entry.body)
         self.log.add(entry)
         check(body)
-        conversation = Conversation.of(body)
-        entry.model, entry.turn = body["model"], conversation.assistant_turns + 1
-        faults = self._faults.take(conversation)
+        transcript = Transcript.of(body)
+        entry.model, entry.turn = body["model"], transcript.assistant_messages + 1
+        faults = self._faults.take(transcript)
         if faults.error:
             raise faults.error
         usage = self._cache.measure(body)
         check_length(usage.total, CONTEXT_WINDOW if faults.window is None else faults.window)
-        reply = answer(conversation)
+        reply = answer(transcript)
         whole = message(reply, body, usage, entry.body)
         if body.get("stream"):
             return MessageStream(whole, faults, reply.delay, entry)
@@ -77,7 +77,7 @@ class OfflineModel:
         return JSONResponse({"data": data, "has_more": False, "first_id": MODELS[0], "last_id": MODELS[-1]})
 
     async def one_model(self, request: Request) -> Response:
-        """Any name is a model here but those that begin with `no-such`."""
+        """Every name is a model, except those that begin with `no-such`."""
         entry = Entry(id=f"req_{uuid4().hex}", body=b"")
         name = request.path_params["name"]
         try:
@@ -120,7 +120,7 @@ def listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind((host, port))
-    listener.listen(1024)  # a client may come before the server runs
+    listener.listen(1024)  # a client may connect before the server runs
     return listener
 
 
@@ -151,7 +151,7 @@ def _error(error: ApiError, entry: Entry) -> Response:
 
 
 async def _whole(whole: dict[str, Any], faults: Faults, reply: Reply, entry: Entry) -> Any:
-    """A stream's faults as far as an answer in one piece can have them."""
+    """Answer without a stream, with those of the faults that such a response can have."""
     await asyncio.sleep(faults.delay or reply.delay)
     if faults.stream in MIDSTREAM:
         type, text = MIDSTREAM[faults.stream]
@@ -163,7 +163,7 @@ async def _whole(whole: dict[str, Any], faults: Faults, reply: Reply, entry: Ent
 
 
 class _Unanswered:
-    """The connection is closed before the answer is whole: at once, or when the client has had enough."""
+    """Closes the connection before the response is complete: immediately, or when the client leaves."""
 
     def __init__(self, entry: Entry, hang: bool) -> None:
         self._entry = entry
@@ -171,7 +171,7 @@ class _Unanswered:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._hang:
-            await left(receive)
+            await client_left(receive)
             self._entry.outcome = "disconnected"
             return
         self._entry.outcome = "dropped"

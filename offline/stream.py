@@ -1,4 +1,4 @@
-"""Sends a reply as server-sent events, spoiled as the faults want it, and notices when the client leaves."""
+"""Sends a reply as server-sent events, broken as the faults demand, until it ends or the client leaves."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,11 +12,11 @@ from offline.wire import error_body, events, sse
 
 
 class _Dropped(Exception):
-    """The connection shall end without the end of the answer."""
+    """The connection is to be closed before the response is complete."""
 
 
 class MessageStream:
-    """An ASGI response: the framework's own one would end a dropped stream in good order."""
+    """An ASGI response. Starlette's own would end a dropped stream properly."""
 
     def __init__(self, message: dict[str, Any], faults: Faults, delay: float, entry: Entry) -> None:
         self._message = message
@@ -26,7 +26,7 @@ class MessageStream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send(send))
-        leaving = asyncio.ensure_future(left(receive))
+        leaving = asyncio.ensure_future(client_left(receive))
         try:
             await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
             if not sending.done():
@@ -44,7 +44,7 @@ class MessageStream:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
         except _Dropped:
             self._entry.outcome = "dropped"
-            return  # the server closes a connection whose answer was not completed
+            return  # the server closes a connection whose response is incomplete
         self._entry.outcome = "cut" if self._faults.stream == "cut" else "answered"
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -76,7 +76,7 @@ class MessageStream:
             yield sse((name, data))
 
 
-async def left(receive: Receive) -> None:
-    """Returns when the client is gone."""
+async def client_left(receive: Receive) -> None:
+    """Return when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""Token counts as the real API reports them: about four characters each, with a prompt cache of seen prefixes."""
+"""Token counts like the real API's: about four characters each, with a prompt cache."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ def count_input(body: dict[str, Any]) -> int:
 
 
 class PromptCache:
-    """Prefixes that ended at a cache_control mark before; the oldest are forgotten."""
+    """Remembers the prefixes that ended at a cache_control mark, up to a limit."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[bytes, None] = OrderedDict()
@@ -60,7 +60,7 @@ class PromptCache:
 
 
 def _blocks(body: dict[str, Any]) -> Iterator[tuple[str, bool]]:
-    """The request in the order in which it is cached: tools, system, messages."""
+    """The blocks of a request with their marks, in the order of caching: tools, system, messages."""
     system = body.get("system") or []
     yield from map(_block, body.get("tools") or [])
     yield from map(_block, [{"text": system}] if isinstance(system, str) else system)
@@ -73,5 +73,5 @@ def _blocks(body: dict[str, Any]) -> Iterator[tuple[str, bool]]:
 
 def _block(block: dict[str, Any]) -> tuple[str, bool]:
     bare = {key: value for key, value in block.items() if key not in ("cache_control", "type")}
-    words = bare["text"] if bare.keys() == {"text"} else json.dumps(bare, sort_keys=True, ensure_ascii=False)
-    return words, bool(block.get("cache_control"))
+    text = bare["text"] if bare.keys() == {"text"} else json.dumps(bare, sort_keys=True, ensure_ascii=False)
+    return text, bool(block.get("cache_control"))

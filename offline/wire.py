@@ -1,4 +1,4 @@
-"""The Anthropic Messages format: errors, whole messages, and the events of a stream."""
+"""The format of Anthropic Messages: errors, whole messages, and the events of a stream."""
 
 import base64
 import hashlib
@@ -24,13 +24,13 @@ _TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-_WORDS = re.compile(r"\S*\s*")
+_WORD = re.compile(r"\S*\s*")
 _JSON_PIECE = 64
 Event = tuple[str, dict[str, Any]]
 
 
 class ApiError(Exception):
-    """An answer with an error status."""
+    """A response with an error status."""
 
     def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
@@ -45,12 +45,12 @@ def error_body(type: str, message: str, request_id: str) -> dict[str, Any]:
 
 
 def sign(thinking: str) -> str:
-    """Stands for the real signature: it is refused when the thinking was changed."""
+    """A stand-in for the real signature: the checks refuse thinking that was changed."""
     return base64.b64encode(hashlib.sha256(b"offline:" + thinking.encode()).digest()).decode()
 
 
 def message(reply: Reply, body: dict[str, Any], usage: InputUsage, request: bytes) -> dict[str, Any]:
-    """The whole answer. Its ids derive from the request, so that a retry gets the same ones."""
+    """The whole message. Its ids derive from the request, so that a retry gets the same ones."""
     identity = hashlib.sha256(request).hexdigest()
     content, cut = _content(reply, body, identity)
     calls = any(block["type"] == "tool_use" for block in content)
@@ -72,7 +72,7 @@ def message(reply: Reply, body: dict[str, Any], usage: InputUsage, request: byte
 
 
 def events(message: dict[str, Any]) -> Iterator[Event]:
-    """The answer as a stream, in the order that the real API keeps."""
+    """The message as events of a stream, in the order of the real API."""
     usage = message["usage"]
     start = {**message, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
     yield "message_start", {"type": "message_start", "message": start}
@@ -128,8 +128,8 @@ def _pieces(block: dict[str, Any]) -> list[str]:
     if block["type"] == "tool_use":
         document = json.dumps(block["input"])
         return [document[at : at + _JSON_PIECE] for at in range(0, len(document), _JSON_PIECE)]
-    words: list[str] = _WORDS.findall(block[block["type"]])
-    return ["".join(words[at : at + 3]) for at in range(0, len(words), 3) if words[at]]
+    found: list[str] = _WORD.findall(block[block["type"]])
+    return ["".join(found[at : at + 3]) for at in range(0, len(found), 3) if found[at]]
 
 
 def _block_events(index: int, block: dict[str, Any]) -> Iterator[Event]:

@@ -1,34 +1,39 @@
-"""What can be typed in a chat beside messages: each command is one function and one line in COMMANDS."""
+"""The commands of a chat: each is one function and one line in COMMANDS."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from cli.client.api import part
+from cli.client.api import segment
+from cli.client.models import ConversationInfo, parse
 from cli.commands.mailbox import read_mailbox, show_mailbox
-from cli.commands.tree import read_tree, show_tree
+from cli.commands.tree import show_tree
 from cli.render.output import emit, table
 
 if TYPE_CHECKING:
     from cli.chat.loop import Chat
 
-Command = Callable[["Chat", str], None]
+
+class ChatCommand(NamedTuple):
+    usage: str
+    description: str
+    run: Callable[["Chat", str], None]
 
 
 def fire(chat: "Chat", text: str) -> None:
     body = {"if_busy": "queue"} | ({"input": text} if text else {})
-    chat.expect(chat.api.post(f"/conversations/{part(chat.conversation())}/fire", body))
+    chat.watch_answer(chat.api.post(f"/conversations/{segment(chat.conversation())}/fire", body))
 
 
 def mailbox(chat: "Chat", _: str) -> None:
-    page = read_mailbox(chat.api, chat.conversation())
-    emit(page) if chat.as_json else show_mailbox(page)
+    answer = read_mailbox(chat.api, chat.conversation())
+    emit(answer) if chat.as_json else show_mailbox(answer)
 
 
 def tree(chat: "Chat", _: str) -> None:
-    found = read_tree(chat.api, chat.conversation())
-    emit(found) if chat.as_json else show_tree(found)
+    answer = chat.api.get(f"/conversations/{segment(chat.conversation())}")
+    emit(answer) if chat.as_json else show_tree(parse(ConversationInfo, answer))
 
 
 def agents(chat: "Chat", _: str) -> None:
@@ -36,18 +41,18 @@ def agents(chat: "Chat", _: str) -> None:
     if chat.as_json:
         emit(page)
     else:
-        table(["AGENT", "WHAT IT DOES"], [[agent["name"], agent["description"]] for agent in page["items"]])
+        table(["AGENT", "DESCRIPTION"], [[agent["name"], agent["description"]] for agent in page["items"]])
 
 
 def steer(chat: "Chat", text: str) -> None:
     if not text:
-        raise click.UsageError("write what it should know: /steer TEXT")
-    chat.api.post(f"/tasks/{part(chat.running())}/steer", {"message": text})
-    chat.say("Sent; it reads it before its next step.")
+        raise click.UsageError("give a message: /steer TEXT")
+    chat.api.post(f"/tasks/{segment(chat.running())}/steer", {"message": text})
+    chat.note("Sent; it is read before the next step.")
 
 
 def interrupt(chat: "Chat", _: str) -> None:
-    chat.api.post(f"/tasks/{part(chat.running())}/interrupt", {})
+    chat.api.post(f"/tasks/{segment(chat.running())}/interrupt", {})
 
 
 def wait(chat: "Chat", _: str) -> None:
@@ -55,24 +60,24 @@ def wait(chat: "Chat", _: str) -> None:
 
 
 def help(chat: "Chat", _: str) -> None:
-    for name, (usage, about, _run) in COMMANDS.items():
-        chat.say(f"  {f'/{name} {usage}'.strip():<18} {about}")
-    chat.say("  anything else is a message; while an answer is being written it is queued behind it")
+    for name, command in COMMANDS.items():
+        chat.note(f"  {f'/{name} {command.usage}'.strip():<18} {command.description}")
+    chat.note("  anything else is a message; while an answer is being written, it is queued")
 
 
 def quit(chat: "Chat", _: str) -> None:
     chat.leave()
 
 
-COMMANDS: dict[str, tuple[str, str, Command]] = {
-    "fire": ("[TEXT]", "deliver what waits in the mailbox, with TEXT if you add some", fire),
-    "mailbox": ("", "what waits", mailbox),
-    "tree": ("", "the threads and sessions of this conversation", tree),
-    "agents": ("", "who there is", agents),
-    "steer": ("TEXT", "tell the running answer something", steer),
-    "interrupt": ("", "stop the running answer and keep what it has", interrupt),
-    "wait": ("", "read on only when all subagents have ended", wait),
-    "help": ("", "this list", help),
-    "quit": ("", "leave; what runs goes on (Ctrl-D does the same)", quit),
+COMMANDS: dict[str, ChatCommand] = {
+    "fire": ChatCommand("[TEXT]", "deliver the outcomes in the mailbox, with TEXT as your message", fire),
+    "mailbox": ChatCommand("", "list the outcomes in the mailbox", mailbox),
+    "tree": ChatCommand("", "show the sessions of this conversation", tree),
+    "agents": ChatCommand("", "list the agents", agents),
+    "steer": ChatCommand("TEXT", "send a message to the running answer", steer),
+    "interrupt": ChatCommand("", "stop the running answer and keep what it has said", interrupt),
+    "wait": ChatCommand("", "wait until all subagents have ended", wait),
+    "help": ChatCommand("", "show this list", help),
+    "quit": ChatCommand("", "leave; running answers continue (Ctrl-D does the same)", quit),
 }
-AT_ONCE = frozenset({"steer", "interrupt"})  # of use only while an answer is being written
+IMMEDIATE = frozenset({"steer", "interrupt"})  # useful only while an answer is being written

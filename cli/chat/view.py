@@ -1,77 +1,79 @@
-"""What a chat shows: the answer as it is written, subagents beside it in single lines, and how much mail waits."""
+"""The output of a chat: the answer as it is written, subagents in single lines, and the count of waiting outcomes."""
 
 from collections.abc import Callable
-from typing import Any
 
 import click
 
-from cli.render.output import clean, dim, fetch_command, one_line, status_word, usage_line
-from cli.render.story import Event, Story
+from cli.client.models import EventData, UsageInfo
+from cli.render.event_printer import EventPrinter
+from cli.render.output import clean, dim, fetch_command, one_line, styled_status
+from cli.render.task_lines import usage_line
 
-TELLING = ("update_plan", "report_progress")  # tools whose call is told by an event of its own
+HAVE_OWN_EVENT = ("update_plan", "report_progress")  # tools whose call is shown by an event of its own
 
 
-class AnswerView(Story):
-    """The story of an answer without its frame: in a chat only the words and deeds count."""
+class AnswerPrinter(EventPrinter):
+    """Prints an answer in a chat: text and tool calls, without the task's own lines around them."""
 
-    def on_task_submitted(self, event: Event) -> None:
-        """The message itself stands just above."""
+    def on_task_submitted(self, event: EventData) -> None:
+        """The user's message is on the line above."""
 
-    def on_task_started(self, event: Event) -> None:
-        """Told by the first words."""
+    def on_task_started(self, event: EventData) -> None:
+        """The first text shows it."""
 
-    def on_step_started(self, event: Event) -> None:
+    def on_step_started(self, event: EventData) -> None:
         self._texts.clear()
         self.break_line()
 
-    def on_tool_called(self, event: Event) -> None:
-        if event["tool"] not in TELLING:
+    def on_tool_called(self, event: EventData) -> None:
+        if event["tool"] not in HAVE_OWN_EVENT:
             super().on_tool_called(event)
 
-    def on_tool_returned(self, event: Event) -> None:
-        if event["tool"] not in TELLING or event["state"] != "ok":
+    def on_tool_returned(self, event: EventData) -> None:
+        if event["tool"] not in HAVE_OWN_EVENT or event["state"] != "ok":
             super().on_tool_returned(event)
 
-    def on_plan_updated(self, event: Event) -> None:
+    def on_plan_updated(self, event: EventData) -> None:
         states = [step["status"] for step in event["steps"]]
         now = next((step["title"] for step in event["steps"] if step["status"] == "in_progress"), "")
-        settled = sum(state in ("done", "skipped") for state in states)
-        self._line(f"  plan: {settled} of {len(states)} settled" + (f"; now: {one_line(now)}" if now else ""), dim=True)
+        finished = sum(state in ("done", "skipped") for state in states)
+        current = f"; now: {one_line(now)}" if now else ""
+        self._line(f"  plan: {finished} of {len(states)} finished{current}", dim=True)
 
-    def on_mailbox_updated(self, event: Event) -> None:
-        """Stands in the prompt."""
+    def on_mailbox_updated(self, event: EventData) -> None:
+        """The prompt shows it."""
 
-    def on_artifact_saved(self, event: Event) -> None:
+    def on_artifact_saved(self, event: EventData) -> None:
         self._line(f"  saved {one_line(event['name'])}: {fetch_command(self._task_id, event['name'])}", fg="green")
 
-    def _end(self, event: Event) -> None:
+    def _end(self, event: EventData) -> None:
         self.break_line()
         if event.get("output") and event["output"] != self._last_message:
             click.echo(clean(event["output"]))
         if event["status"] != "completed":
-            click.echo(f"{status_word(event['status'])} ({event['reason']})")
+            click.echo(f"{styled_status(event['status'])} ({event['reason']})")
         if event.get("error"):
             self._line(f"  {event['error']}", fg="red")
-        click.echo(dim(f"  ({usage_line(event['usage'])})"))
+        click.echo(dim(f"  ({usage_line(UsageInfo.model_validate(event['usage']))})"))
 
 
-class Aside:
-    """A subagent at work: its deeds in single lines, and of its words only the first of the last."""
+class SubagentPrinter:
+    """Prints what a subagent does in single lines, and of its text only the beginning of the last."""
 
     def __init__(self, name: str, line: Callable[[str], None]) -> None:
         self._name = name
         self._line = line
 
-    def show(self, event: Event) -> None:
-        words = self._words(event)
-        if words:
-            self._line(dim(f"  | {one_line(self._name)}: ") + words)
+    def show(self, event: EventData) -> None:
+        text = self._text(event)
+        if text:
+            self._line(dim(f"  | {one_line(self._name)}: ") + text)
 
-    def _words(self, event: Event) -> str:
+    def _text(self, event: EventData) -> str:
         match event["type"]:
             case "task_submitted":
-                return f"begins ({one_line(event['title'])})"
-            case "tool_called" if event["tool"] not in TELLING:
+                return f"started ({one_line(event['title'])})"
+            case "tool_called" if event["tool"] not in HAVE_OWN_EVENT:
                 args = event["args"] if isinstance(event["args"], str) else ""
                 return click.style(f"-> {event['tool']} {one_line(args, 100)}", fg="cyan")
             case "progress":
@@ -79,23 +81,23 @@ class Aside:
             case "replanning" | "model_retry":
                 return click.style(one_line(event["reason"]), fg="yellow")
             case "message_received":
-                return one_line(f"is told: {event['preview']}")
+                return one_line(f"received: {event['preview']}")
             case "task_completed" | "task_failed" | "task_cancelled":
-                said = event.get("error") or event.get("output") or ""
-                return f"{status_word(event['status'])}. {one_line(said, 120)}".rstrip()
+                outcome = event.get("error") or event.get("output") or ""
+                return f"{styled_status(event['status'])}. {one_line(outcome, 120)}".rstrip()
         return ""
 
 
 class ChatView:
-    """Everything that a chat prints for people, so that one thing never lands in the middle of another."""
+    """Prints everything in a chat, so that no line lands in the middle of another."""
 
     def __init__(self, terminal: bool) -> None:
         self._terminal = terminal
         self._prompted = False
-        self._answers: dict[str, AnswerView] = {}
-        self._asides: dict[str, Aside] = {}
-        self._speaking: AnswerView | None = None
-        self._held: list[str] = []  # lines of subagents that would fall into a sentence
+        self._answers: dict[str, AnswerPrinter] = {}
+        self._subagents: dict[str, SubagentPrinter] = {}
+        self._current: AnswerPrinter | None = None
+        self._held: list[str] = []  # lines of subagents that would land inside a sentence
 
     def prompt(self, waiting: int) -> None:
         if self._terminal:
@@ -105,13 +107,13 @@ class ChatView:
             self._prompted = True
 
     def entered(self) -> None:
-        """The terminal has echoed a whole line after the prompt."""
+        """Note that the user has entered a line after the prompt."""
         self._prompted = False
 
     def clear(self) -> None:
-        """Begin on a line of its own; an unused prompt gives way."""
-        if self._speaking:
-            self._speaking.break_line()
+        """Start a new line; an unused prompt is erased."""
+        if self._current:
+            self._current.break_line()
         if self._prompted:
             click.echo("\r\x1b[K", nl=False)
             self._prompted = False
@@ -124,22 +126,22 @@ class ChatView:
         self.clear()
         click.echo(dim(clean(text)), err=True)
 
-    def answer(self, session_id: str, event: dict[str, Any]) -> None:
-        story = self._answers.setdefault(session_id, AnswerView(session_id))
-        if self._speaking is not story or self._prompted:
+    def answer_event(self, session_id: str, event: EventData) -> None:
+        printer = self._answers.setdefault(session_id, AnswerPrinter(session_id))
+        if self._current is not printer or self._prompted:
             self.clear()
-        self._speaking = story
-        story.show(event)
-        if not story.mid_line:
+        self._current = printer
+        printer.show(event)
+        if not printer.mid_line:
             held, self._held = self._held, []
             for line in held:
                 click.echo(line)
 
-    def aside(self, session_id: str, name: str, event: dict[str, Any]) -> None:
-        self._asides.setdefault(session_id, Aside(name, self._beside)).show(event)
+    def subagent_event(self, session_id: str, name: str, event: EventData) -> None:
+        self._subagents.setdefault(session_id, SubagentPrinter(name, self._subagent_line)).show(event)
 
-    def _beside(self, text: str) -> None:
-        if self._speaking and self._speaking.mid_line:
+    def _subagent_line(self, text: str) -> None:
+        if self._current and self._current.mid_line:
             self._held.append(text)
         else:
             self.line(text)

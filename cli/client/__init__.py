@@ -1,1 +1,1 @@
-"""The HTTP client of the command line."""
+"""Clients of the command line: the HTTP API, its event streams, and Temporal for commands that read histories."""

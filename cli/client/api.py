@@ -1,4 +1,4 @@
-"""The HTTP client: where the API is, the key, and the server's refusals as errors for people."""
+"""The HTTP client: finds the API, sends the key, and raises the server's refusals as errors for people."""
 
 import contextlib
 import secrets
@@ -9,13 +9,16 @@ from urllib.parse import quote
 import click
 import httpx2
 
-from cli.client.errors import Refused, Unreachable, refusal
+from cli.client.models import ConversationInfo, TaskInfo, parse
+from cli.errors import Refused, Unreachable, refusal
 from cli.render.output import PROGRAM
 from domain.policy.addresses import is_loopback
+from domain.sessions.trace import Trace
 from settings import Settings
 
-# A stream gives a sign of life every 15 seconds and an answer takes less: what is silent for so long is dead.
+# A stream sends something every 15 seconds and other responses take less: after this silence a connection is dead.
 TIMEOUT = httpx2.Timeout(5.0, read=60.0, write=60.0)
+BEYOND_ANY_EVENT = 10**17
 
 
 class Api:
@@ -24,41 +27,46 @@ class Api:
         self._url = url or settings.url
         self._key = key or settings.api_key
         if self._key and not (self._key.isascii() and self._key.isprintable()):
-            raise click.UsageError("the API key has characters that no key has")
+            raise click.UsageError("the API key contains characters that no key has")
         self._http: httpx2.Client | None = None
 
     @classmethod
     def like(cls, other: "Api") -> "Api":
-        """The same server and key over a connection of its own, for another thread."""
+        """A client of the same server with the same key and its own connection, for another thread."""
         return cls(other._settings, url=other._url, key=other._key)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.forget()
+        self.disconnect()
 
-    def forget(self) -> None:
-        """Drop the connection; the next request looks for the API again, since a restarted stack may have moved."""
+    def disconnect(self) -> None:
+        """Drop the connection. The next request looks for the API again, since a restarted stack may have moved."""
         if self._http:
             self._http.close()
             self._http = None
 
     def get(self, path: str, **params: Any) -> Any:
-        known = {name: value for name, value in params.items() if value is not None}
-        return self.send("GET", path, params=known).json()
+        given = {name: value for name, value in params.items() if value is not None}
+        return self.send("GET", path, params=given).json()
 
-    def task(self, task_id: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.get(f"/tasks/{part(task_id)}")
-        return found
+    def task(self, task_id: str) -> TaskInfo:
+        return parse(TaskInfo, self.get(f"/tasks/{segment(task_id)}"))
+
+    def trace(self, task_id: str, chars: int) -> Trace:
+        return parse(Trace, self.get(f"/tasks/{segment(task_id)}/trace", chars=chars))
+
+    def conversation(self, conversation_id: str) -> ConversationInfo:
+        return parse(ConversationInfo, self.get(f"/conversations/{segment(conversation_id)}"))
 
     def last_event(self, conversation_id: str) -> int:
-        """The number of a conversation's newest event: what the server names to whoever is ahead of it."""
+        """Number of a conversation's newest event. The server names it when asked for events after a later one."""
         try:
             self.send(
                 "GET",
-                f"/conversations/{part(conversation_id)}/events",
-                params={"after": str(10**17)},
+                f"/conversations/{segment(conversation_id)}/events",
+                params={"after": str(BEYOND_ANY_EVENT)},
                 headers={"Accept": "application/json"},
             )
         except Refused as refused:
@@ -67,65 +75,65 @@ class Api:
             raise
         return 0
 
-    def post(self, path: str, body: dict[str, Any], key: str | None = None) -> dict[str, Any]:
-        """A request that may be repeated: it carries a key, so that the server does it once."""
+    def post(self, path: str, body: dict[str, Any], key: str | None = None) -> Any:
+        """Send a POST that may be repeated: its idempotency key makes the server act on it once."""
         headers = {"Idempotency-Key": key or secrets.token_hex(16)}
-        answer: dict[str, Any] = self.send("POST", path, json=body, headers=headers).json()
-        return answer
+        return self.send("POST", path, json=body, headers=headers).json()
 
     def send(self, method: str, path: str, **options: Any) -> httpx2.Response:
-        with self._refusals():
+        with self._connection_errors():
             response = self._client().request(method, path, **options)
             _check(response)
             return response
 
     @contextlib.contextmanager
     def events(self, path: str, after: int) -> Iterator[httpx2.EventSource]:
-        """An event stream; what goes wrong while it is read is told like any other failure to reach the server."""
+        """Open an event stream. A failure while it is read is raised like any other failure to reach the server."""
         headers = {"Last-Event-ID": str(after)} if after else {}
-        with self._refusals(), self._client().sse(path, headers=headers) as source:
+        with self._connection_errors(), self._client().sse(path, headers=headers) as source:
             if not source.response.is_success:
                 source.response.read()
             _check(source.response)
             yield source
 
     @contextlib.contextmanager
-    def _refusals(self) -> Iterator[None]:
+    def _connection_errors(self) -> Iterator[None]:
         try:
             yield
         except httpx2.RequestError as error:
-            where = self._http.base_url if self._http else self._url
+            address = self._http.base_url if self._http else self._url
             reason = str(error) or type(error).__name__
             raise Unreachable(
-                f"cannot reach the API at {where} ({reason}). Is it running? `{PROGRAM} up` starts it."
+                f"cannot reach the API at {address} ({reason}). Is it running? `{PROGRAM} up` starts it."
             ) from None
         except UnicodeEncodeError:
             raise click.UsageError("the text is not valid Unicode") from None
 
     def _client(self) -> httpx2.Client:
         if self._http is None:
-            base = _checked(self._url or self._embedded())
+            base = _checked(self._url or self._stack_url())
             headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-            # a proxy named in the environment is for other machines
+            # a proxy from the environment is for other machines
             self._http = httpx2.Client(
                 base_url=base, headers=headers, timeout=TIMEOUT, trust_env=not is_loopback(base.host)
             )
         return self._http
 
-    def _embedded(self) -> str:
-        from deploy import place, state  # only needed where no address was given
+    def _stack_url(self) -> str:
+        from deploy import state  # only needed if no address was given
+        from deploy.data_dir import locate_data_dir
 
         with contextlib.suppress(state.StackError):
-            info = state.running(place.data_dir(self._settings))
+            info = state.running(locate_data_dir(self._settings))
             if info:
                 return info.api_url
         fallback = f"http://127.0.0.1:{self._settings.port}"
-        click.echo(f"no stack is running here; asking {fallback}", err=True)
+        click.echo(f"no stack is running here; trying {fallback}", err=True)
         return fallback
 
 
-def part(text: str) -> str:
-    """One part of a path, whatever the user typed."""
+def segment(text: str) -> str:
+    """Escape what the user typed into one segment of a path."""
     return quote(text, safe="")
 
 
@@ -147,5 +155,5 @@ def _checked(address: str) -> httpx2.URL:
     except httpx2.InvalidURL:
         url = httpx2.URL()
     if url.scheme not in ("http", "https") or not url.host:
-        raise click.UsageError(f"{address!r} is not an address of an API; write it like http://127.0.0.1:8700")
+        raise click.UsageError(f"{address!r} is not the address of an API; write it like http://127.0.0.1:8700")
     return url

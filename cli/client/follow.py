@@ -1,89 +1,90 @@
-"""Following a task or a conversation: events from any number on, each once, over as many connections as it takes."""
+"""Following a task or a conversation: every event once, from any number on, over as many connections as it takes."""
 
 import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from cli.client.api import Api, part
-from cli.client.errors import Refused, Unreachable
+from cli.client.api import Api, segment
+from cli.client.models import EventData
+from cli.errors import Refused, Unreachable
 from cli.render.output import PROGRAM, duration
 from domain.events import ENDED
 from domain.sessions.session import TERMINAL
 
-LAST = frozenset(event.type for event in ENDED.values())
-PASSING = frozenset({429, 500, 502, 503, 504})  # what a server says that is restarting or busy
+TERMINAL_EVENTS = frozenset(event.type for event in ENDED.values())
+TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})  # of a server that is restarting or busy
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
 
 
 def follow(
-    api: Api, task_id: str, *, after: int = 0, patience: float, say: Callable[[str], None]
-) -> Iterator[dict[str, Any]]:
-    """Ends after the terminal event, or at once where a finished task has nothing after `after`."""
-    place = _Place(after, f"{PROGRAM} attach {task_id} --after {{}}", patience, say)
+    api: Api, task_id: str, *, after: int = 0, patience: float, notify: Callable[[str], None]
+) -> Iterator[EventData]:
+    """Yield a task's events up to its terminal event. A finished task without events after `after` yields none."""
+    reader = _StreamReader(after, f"{PROGRAM} attach {task_id} --after {{}}", patience, notify)
     finished = False
     while True:
-        fresh = 0
-        with place.held():
-            with api.events(f"/tasks/{part(task_id)}/events", place.after) as source:
-                place.reached()
-                if source.response.status_code == 204:  # it has ended, and all of it was seen
+        received = 0
+        with reader.reconnecting():
+            with api.events(f"/tasks/{segment(task_id)}/events", reader.after) as source:
+                reader.connected()
+                if source.response.status_code == 204:  # it has ended, and all of its events were seen
                     return
                 for sent in source:
                     event = _parse(sent.data)
-                    if event is None or event["seq"] <= place.after:
+                    if event is None or event["seq"] <= reader.after:
                         continue
-                    place.after, fresh = event["seq"], fresh + 1
+                    reader.after, received = event["seq"], received + 1
                     yield event
-                    if event["type"] in LAST:
+                    if event["type"] in TERMINAL_EVENTS:
                         return
-            if finished and not fresh:
+            if finished and not received:
                 return
-            finished = api.task(task_id)["status"] in TERMINAL
-            if not fresh:
+            finished = api.task(task_id).status in TERMINAL
+            if not received:
                 time.sleep(FIRST_PAUSE)
-        api.forget()
+        api.disconnect()
 
 
 def follow_conversation(
-    api: Api, conversation_id: str, *, after: int = 0, patience: float, say: Callable[[str], None]
-) -> Iterator[dict[str, Any]]:
-    """What happens in any session of a conversation. There is no last event: the next message may come at any time."""
-    place = _Place(after, f"{PROGRAM} chat --conversation {conversation_id}", patience, say)
+    api: Api, conversation_id: str, *, after: int = 0, patience: float, notify: Callable[[str], None]
+) -> Iterator[EventData]:
+    """Yield the events of all sessions of a conversation. It never ends: another message may come at any time."""
+    reader = _StreamReader(after, f"{PROGRAM} chat --conversation {conversation_id}", patience, notify)
     while True:
-        with place.held(), api.events(f"/conversations/{part(conversation_id)}/events", place.after) as source:
-            place.reached()
+        path = f"/conversations/{segment(conversation_id)}/events"
+        with reader.reconnecting(), api.events(path, reader.after) as source:
+            reader.connected()
             for sent in source:
                 event = _parse(sent.data)
-                if event is not None and sent.id and int(sent.id) > place.after:
-                    place.after = int(sent.id)
+                if event is not None and sent.id and int(sent.id) > reader.after:
+                    reader.after = int(sent.id)
                     yield event
-        api.forget()
+        api.disconnect()
         time.sleep(FIRST_PAUSE)
 
 
-class _Place:
-    """How far a feed was read, how long the API has been away, and when to stop hoping."""
+class _StreamReader:
+    """How far a stream was read, and how long the API has been unreachable."""
 
-    def __init__(self, after: int, way_back: str, patience: float, say: Callable[[str], None]) -> None:
+    def __init__(self, after: int, resume_command: str, patience: float, notify: Callable[[str], None]) -> None:
         self.after = after
-        self._way_back = way_back
+        self._resume_command = resume_command
         self._patience = patience
-        self._say = say
-        self.reached()
+        self._notify = notify
+        self.connected()
 
-    def reached(self) -> None:
-        self._since: float | None = None
+    def connected(self) -> None:
+        self._lost_at: float | None = None
         self._pause = FIRST_PAUSE
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """A failure inside that may pass is waited out; the caller then tries again from here."""
+    def reconnecting(self) -> Iterator[None]:
+        """Wait out a transient failure in the body, so that the caller can connect again; raise any other."""
         try:
             yield
         except Refused as refused:
-            if refused.status not in PASSING:
+            if refused.status not in TRANSIENT_STATUSES:
                 raise
             self._wait(refused.message)
         except Unreachable as error:
@@ -91,19 +92,19 @@ class _Place:
 
     def _wait(self, cause: str) -> None:
         now = time.monotonic()
-        if self._since is None:
-            self._since = now
-            self._say("connection lost, reconnecting; the task goes on")
-        if now - self._since + self._pause > self._patience:
+        if self._lost_at is None:
+            self._lost_at = now
+            self._notify("connection lost, reconnecting; the task continues")
+        if now - self._lost_at + self._pause > self._patience:
             raise Unreachable(
                 f"no connection for {duration(self._patience)}: {cause}\n"
-                f"The task goes on; `{self._way_back.format(self.after)}` follows it again."
+                f"The task continues; `{self._resume_command.format(self.after)}` follows it again."
             )
         time.sleep(self._pause)
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
 
-def _parse(data: str) -> dict[str, Any] | None:
+def _parse(data: str) -> EventData | None:
     if not data:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Temporal, as the commands that read histories reach it: the given address, else the running stack's."""
+"""Temporal for the commands that read histories: the configured address, else the running stack's."""
 
 import functools
 import os
@@ -10,17 +10,19 @@ import click
 from temporalio.client import Client
 from temporalio.runtime import Runtime, TelemetryConfig
 
-from cli.client.errors import Unreachable
+from cli.errors import Unreachable
 from cli.options import settings
 from deploy import local
-from workflows import client as door
+from workflows.client import connect
 
 P = ParamSpec("P")
 
 
-def leaving(command: Callable[P, int]) -> Callable[P, NoReturn]:
-    """End the process at once with the command's code: the SDK's own threads can crash an interpreter that shuts down
-    around them."""
+def exits_at_once(command: Callable[P, int]) -> Callable[P, NoReturn]:
+    """End the process with the command's exit code as soon as it returns.
+
+    The SDK's own threads can crash an interpreter that shuts down while they run.
+    """
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> NoReturn:
@@ -43,6 +45,6 @@ async def temporal() -> Client:
     if address is None and (running := local.status(known)) is not None:
         address = running.temporal_address
     try:
-        return await door.connect(address=address)
+        return await connect(address=address)
     except RuntimeError:
-        raise Unreachable(f"Temporal does not answer at {address or 'its default address'}") from None
+        raise Unreachable(f"Temporal cannot be reached at {address or 'its default address'}") from None

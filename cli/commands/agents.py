@@ -1,10 +1,14 @@
-"""`errand agents`: who there is to run."""
+"""`errand agents`: list the agents, or show one."""
+
+from typing import Any
 
 import click
 
-from cli.client.api import Api, part
+from cli.client.api import Api, segment
 from cli.options import remote
 from cli.render.output import clean, emit, facts, one_line, table
+
+_LISTS = ("fallback_models", "tools", "subagents")
 
 
 @click.command()
@@ -18,27 +22,24 @@ def agents(api: Api, name: str | None, as_json: bool) -> None:
       ./errand agents
       ./errand agents researcher
     """
-    answer = api.get(f"/agents/{part(name)}" if name else "/agents")
+    answer = api.get(f"/agents/{segment(name)}" if name else "/agents")
     if as_json:
         emit(answer)
     elif name:
         _show(answer)
     else:
         rows = [[item["name"], str(item.get("model") or "default"), item["description"]] for item in answer["items"]]
-        table(["AGENT", "MODEL", "WHAT IT DOES"], rows)
+        table(["AGENT", "MODEL", "DESCRIPTION"], rows)
 
 
-def _show(agent: dict[str, object]) -> None:
-    lists = [(key, ", ".join(map(str, _items(agent.get(key))))) for key in ("fallback_models", "tools", "subagents")]
+def _show(agent: dict[str, Any]) -> None:
+    """Print a definition, whose fields may be those of another version."""
     plain = [
-        (key, one_line(str(agent[key]), 1_000))
-        for key in ("name", "version", "mode", "description", "model")
-        if agent.get(key)
+        (field, one_line(str(agent[field]), 1_000))
+        for field in ("name", "version", "mode", "description", "model")
+        if agent.get(field)
     ]
-    facts([*plain, *((key.replace("_", " "), value) for key, value in lists)])
+    lists = [(field.replace("_", " "), ", ".join(map(str, agent.get(field) or []))) for field in _LISTS]
+    facts([*plain, *lists])
     if agent.get("prompt"):
         click.echo("\n" + clean(str(agent["prompt"])))
-
-
-def _items(value: object) -> list[object]:
-    return value if isinstance(value, list) else []

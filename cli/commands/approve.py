@@ -1,23 +1,25 @@
-"""`errand approve`: let a call or a plan go ahead, changed or not, or deny it."""
+"""`errand approve`: approve a call or a plan, changed or unchanged, or deny it."""
 
 from typing import Any
 
 import click
 
 from cli.client.api import Api
-from cli.commands.answer import parse
+from cli.client.models import RequestInfo
+from cli.commands.answer import open_requests, parse_json, send_answer
 from cli.options import remote
+from cli.render.input_requests import show_request
 from cli.render.output import note
-from cli.render.requests import APPROVALS, Request, open_requests, send, show
+from domain.sessions.input_request import APPROVALS
 
 
 @click.command()
 @click.argument("task_id")
 @click.argument("request_id", required=False)
-@click.option("--deny", is_flag=True, help="Say no.")
-@click.option("--notes", help="Words for the agent: why not, or what to mind.")
-@click.option("--arguments", help="The call as it should run instead, as JSON.")
-@click.option("--plan", multiple=True, help="A step of the plan as it should be instead. Repeatable, in order.")
+@click.option("--deny", is_flag=True, help="Deny it.")
+@click.option("--notes", help="A message to the agent: why not, or what to watch out for.")
+@click.option("--arguments", help="Run the call with these arguments instead, as JSON.")
+@click.option("--plan", multiple=True, help="A step of the plan to follow instead. Repeatable, in order.")
 @remote
 def approve(
     api: Api,
@@ -29,7 +31,7 @@ def approve(
     plan: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Approve what a task wants to do, or deny it. Without REQUEST_ID, the one thing it waits for.
+    """Approve or deny a tool call or a plan of a task. REQUEST_ID may be left out if only one is waiting.
 
     \b
     Examples:
@@ -42,22 +44,22 @@ def approve(
         raise click.UsageError("a denied call or plan cannot be changed: leave out --arguments and --plan")
     value: dict[str, Any] = {"approved": not deny}
     value |= {"notes": notes} if notes else {}
-    value |= {"arguments": parse("--arguments", arguments)} if arguments else {}
+    value |= {"arguments": parse_json("--arguments", arguments)} if arguments else {}
     value |= {"plan": list(plan)} if plan else {}
-    waiting = [request for request in open_requests(api, task_id) if request["kind"] in APPROVALS]
-    request_id = request_id or _only(waiting)
+    waiting = [request for request in open_requests(api, task_id) if request.kind in APPROVALS]
+    request_id = request_id or _only_one(waiting)
     for request in waiting:
-        if request["id"] == request_id and not as_json:
-            show(request, hint=False)  # so that a record of the terminal says what was approved
-    send(api, task_id, request_id, value, as_json=as_json)
+        if request.id == request_id and not as_json:
+            show_request(request, hint=False)  # so that a log of the terminal shows what was approved
+    send_answer(api, task_id, request_id, value, as_json=as_json)
 
 
-def _only(waiting: list[Request]) -> str:
+def _only_one(waiting: list[RequestInfo]) -> str:
     if len(waiting) == 1:
-        return str(waiting[0]["id"])
+        return waiting[0].id
     for request in waiting:
-        show(request)
+        show_request(request)
     if not waiting:
-        note("its subagents may wait: look into `inbox`")
-        raise click.UsageError("no approval waits in this task")
-    raise click.UsageError(f"{len(waiting)} approvals wait in this task; name one")
+        note("its subagents may be waiting for one: see `inbox`")
+        raise click.UsageError("this task is not waiting for an approval")
+    raise click.UsageError(f"{len(waiting)} approvals are waiting in this task; give the id of one")

@@ -1,10 +1,10 @@
-"""`errand attach`: watch a task that runs already."""
+"""`errand attach`: watch a task that was submitted before."""
 
 import click
 
 from cli.client.api import Api
 from cli.options import patience_option, remote
-from cli.render.watch import watch
+from cli.watch import watch
 
 
 @click.command()
@@ -15,7 +15,7 @@ from cli.render.watch import watch
 def attach(api: Api, task_id: str, after: int, patience: int, as_json: bool) -> None:
     """Watch a task from its first event, or after event N, until it ends.
 
-    Any number of viewers may watch. Ctrl-C detaches and changes nothing for the task.
+    Several people may watch the same task. Ctrl-C detaches; the task continues.
 
     \b
     Examples:
@@ -23,5 +23,5 @@ def attach(api: Api, task_id: str, after: int, patience: int, as_json: bool) -> 
       ./errand attach ID --after 120
       ./errand attach ID --json | jq -r 'select(.type == "tool_called") | .tool'
     """
-    api.task(task_id)  # an unknown id, or no server, is told at once
+    api.task(task_id)  # an unknown id, or an unreachable server, fails here instead of being retried
     watch(api, task_id, after=after, patience_ms=patience, as_json=as_json)

@@ -1,11 +1,11 @@
-"""`errand audit`: who did what, and the proof that nothing of it was changed or taken out."""
+"""`errand audit`: show the audit log, or verify that nothing in it was changed or removed."""
 
 from typing import Any
 
 import click
 
-from cli.client.api import Api, part
-from cli.client.errors import Exit
+from cli.client.api import Api, segment
+from cli.errors import Exit
 from cli.options import remote
 from cli.render.output import emit, note, one_line, table
 
@@ -14,13 +14,13 @@ VERIFY = "verify"
 
 @click.command()
 @click.argument("task_id", required=False, metavar="[ID | verify]")
-@click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True, help="Most entries to show.")
-@click.option("--head", help="With verify: a head that an earlier verification named must still be there.")
+@click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True, help="Show so many entries.")
+@click.option("--head", help="With verify: the head of an earlier verification, which must still be in the log.")
 @remote
 def audit(api: Api, task_id: str | None, limit: int, head: str | None, as_json: bool) -> None:
-    """Show the audit log, of one task or of all, newest last; or verify all of it.
+    """Show the audit log of one task or of all, newest last, or verify all of it.
 
-    The exit code of `verify` is 1 if an entry was changed or is missing; the first such place is named.
+    The exit code of `verify` is 1 if an entry was changed or is missing; the first such entry is printed.
 
     \b
     Examples:
@@ -28,24 +28,24 @@ def audit(api: Api, task_id: str | None, limit: int, head: str | None, as_json: 
       ./errand audit verify
     """
     if head is not None and task_id != VERIFY:
-        raise click.UsageError("--head goes with verify")
+        raise click.UsageError("--head needs verify")
     if task_id == VERIFY:
         _verify(api, head, as_json)
         return
-    path = f"/tasks/{part(task_id)}/audit" if task_id else "/audit"
+    path = f"/tasks/{segment(task_id)}/audit" if task_id else "/audit"
     found = api.get(path, limit=limit)
     if as_json:
         emit(found)
         return
-    rows = [[entry["at"][:19], entry["actor"], entry["action"], _words(entry)] for entry in reversed(found["items"])]
-    table(["AT", "WHO", "WHAT", "OF"], [[one_line(cell) for cell in row] for row in rows])
+    rows = [[entry["at"][:19], entry["actor"], entry["action"], _subject(entry)] for entry in reversed(found["items"])]
+    table(["AT", "ACTOR", "ACTION", "SUBJECT"], [[one_line(cell) for cell in row] for row in rows])
     if found["next_before"]:
         note(f"there are older entries; --limit shows more (at most 1000), GET {path}?before=N all of them")
 
 
-def _words(entry: dict[str, Any]) -> str:
-    words = [entry["session_id"], entry["subject"].replace("\n", ", "), entry["digest"][:12]]
-    return " ".join(word for word in words if word)
+def _subject(entry: dict[str, Any]) -> str:
+    parts = [entry["session_id"], entry["subject"].replace("\n", ", "), entry["digest"][:12]]
+    return " ".join(part for part in parts if part)
 
 
 def _verify(api: Api, head: str | None, as_json: bool) -> None:
@@ -54,9 +54,9 @@ def _verify(api: Api, head: str | None, as_json: bool) -> None:
         emit(found)
     elif found["intact"]:
         click.echo(f"intact: {found['entries']:,} entries in {found['chains']:,} chains")
-        note(f"head {found['head']}; kept elsewhere, it proves later that nothing up to here is gone")
+        note(f"head {found['head']}; stored elsewhere, it proves later that nothing up to here was removed")
     else:
         broken = found["broken"]
-        where = f"conversation {broken['chain']}" if broken["chain"] else "the tenant's own chain"
-        click.echo(f"BROKEN: {where}, entry {broken['seq']}: {broken['problem']}")
+        chain = f"conversation {broken['chain']}" if broken["chain"] else "the tenant's own chain"
+        click.echo(f"BROKEN: {chain}, entry {broken['seq']}: {broken['problem']}")
     click.get_current_context().exit(int(Exit.OK if found["intact"] else Exit.FAILED))

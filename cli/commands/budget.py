@@ -1,46 +1,46 @@
-"""`errand budget`: what a task, its subagents and their whole tree may still use."""
-
-from typing import Any
+"""`errand budget`: the limits of a task, its subagents and their conversation, and what is left."""
 
 import click
 
-from cli.client.api import Api, part
+from cli.client.api import Api, segment
+from cli.client.models import BudgetInfo, TaskBudgetInfo, parse
 from cli.options import remote
-from cli.render.output import dim, duration, emit, one_line, status_word, table
+from cli.render.output import dim, duration, emit, one_line, styled_status, table
 
 
 @click.command()
 @click.argument("task_id")
 @remote
 def budget(api: Api, task_id: str, as_json: bool) -> None:
-    """Show the limits of a task, what it has used and what is left; then the same of its subagents and of the tree.
+    """Show the limits of a task, what it has used and what is left; then the same for its subagents and the tree.
 
     \b
     Examples:
       ./errand budget ID
       ./errand budget ID --json | jq .tree
     """
-    found = api.get(f"/tasks/{part(task_id)}/budget")
+    answer = api.get(f"/tasks/{segment(task_id)}/budget")
     if as_json:
-        emit(found)
+        emit(answer)
         return
-    for one in (found, *found["children"]):
-        click.echo(f"{one_line(one['name'])}  {one['task_id']}  {status_word(one['status'])}")
-        _table(one["budgets"])
-    if found["tree"]:
-        held = found["tree"]["reserved"]
-        click.echo(f"together, in conversation {found['tree']['conversation_id']}")
-        _table(found["tree"]["budgets"])
-        if held["calls"]:
-            click.echo(dim(f"  reserved by {held['calls']} model calls under way: {held['tokens']:,} tokens"))
+    found = parse(TaskBudgetInfo, answer)
+    for session in (found, *found.children):
+        click.echo(f"{one_line(session.name)}  {session.task_id}  {styled_status(session.status)}")
+        _table(session.budgets)
+    if tree := found.tree:
+        click.echo(f"together, in conversation {tree.conversation_id}")
+        _table(tree.budgets)
+        if tree.reserved.calls:
+            reserved = f"{tree.reserved.calls} running model calls: {tree.reserved.tokens:,} tokens"
+            click.echo(dim(f"  reserved by {reserved}"))
 
 
-def _table(lines: list[dict[str, Any]]) -> None:
+def _table(budgets: list[BudgetInfo]) -> None:
     table(
         ["  BUDGET", "LIMIT", "USED", "LEFT"],
         [
-            [f"  {one['budget']}", *(_figure(one["budget"], one[name]) for name in ("limit", "used", "left"))]
-            for one in lines
+            [f"  {line.budget}", *(_figure(line.budget, value) for value in (line.limit, line.used, line.left))]
+            for line in budgets
         ],
     )
 

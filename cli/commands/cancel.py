@@ -2,21 +2,22 @@
 
 import click
 
-from cli.client.api import Api, part
+from cli.client.api import Api, segment
 from cli.options import remote
-from cli.render.output import PROGRAM, emit, note, status_word
+from cli.render.output import PROGRAM, emit, note, styled_status
+from domain.sessions.session import TERMINAL
 
 
 @click.command()
 @click.argument("task_id")
-@click.option("--reason", help="Kept with the task.")
-@click.option("--tree", is_flag=True, help="Its subagents as well, and theirs.")
-@click.option("--graceful", is_flag=True, help="Let the tools that run finish, for a minute at the most.")
+@click.option("--reason", help="Recorded with the task.")
+@click.option("--tree", is_flag=True, help="Cancel its subagents as well, and theirs.")
+@click.option("--graceful", is_flag=True, help="Let running tools finish, for a minute at most.")
 @remote
 def cancel(api: Api, task_id: str, reason: str | None, tree: bool, graceful: bool, as_json: bool) -> None:
     """Ask a task to stop. What it has done so far is kept; a finished task stays as it is.
 
-    Subagents that it waits for stop with it; those it sent off go on, unless you say --tree.
+    Subagents that it waits for stop with it; those in the background continue unless you say --tree.
 
     \b
     Examples:
@@ -27,10 +28,10 @@ def cancel(api: Api, task_id: str, reason: str | None, tree: bool, graceful: boo
     """
     body = ({"reason": reason} if reason else {}) | ({"scope": "tree"} if tree else {})
     body |= {"mode": "graceful"} if graceful else {}
-    task = api.send("POST", f"/tasks/{part(task_id)}/cancel", json=body).json()
+    answer = api.send("POST", f"/tasks/{segment(task_id)}/cancel", json=body).json()
     if as_json:
-        emit(task)
+        emit(answer)
         return
-    click.echo(status_word(task["status"]))
-    if task["status"] not in ("completed", "failed", "cancelled"):
+    click.echo(styled_status(answer["status"]))
+    if answer["status"] not in TERMINAL:
         note(f"It stops at the next safe point; `{PROGRAM} attach {task_id}` shows when.")

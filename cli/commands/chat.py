@@ -1,4 +1,4 @@
-"""`errand chat`: a conversation in the terminal, or in a script."""
+"""`errand chat`: a conversation in the terminal or in a script."""
 
 import sys
 
@@ -10,15 +10,15 @@ from cli.options import patience_option, remote
 
 
 @click.command()
-@click.option("--agent", help="Whom to talk to.  [default: assistant, or the one of the conversation]")
-@click.option("--conversation", "conversation_id", help="Go on with this conversation.")
+@click.option("--agent", help="The agent to talk to.  [default: assistant, or the conversation's own]")
+@click.option("--conversation", "conversation_id", help="Continue this conversation.")
 @patience_option
 @remote
 def chat(api: Api, agent: str | None, conversation_id: str | None, patience: int, as_json: bool) -> None:
-    """Talk with an agent, line by line; see it and its subagents work.
+    """Talk with an agent, line by line, and see what it and its subagents do.
 
-    Type /help for the commands. Ctrl-C stops watching the answer, which goes on; Ctrl-D leaves. From a pipe each line
-    waits for the answer to the one before, /wait for all subagents, and the exit code tells how the last answer ended.
+    Type /help for the commands. Ctrl-C stops watching the answer, which continues; Ctrl-D leaves. From a pipe each line
+    waits for the answer to the line before, /wait for all subagents, and the exit code is that of the last answer.
 
     \b
     Examples:

@@ -1,9 +1,10 @@
-"""`errand deliveries`: what was told to whom, and sending it again."""
+"""`errand deliveries`: which notifications were sent, and sending one again."""
 
 import click
 
-from cli.client.api import Api, part
-from cli.commands.subscriptions import named
+from cli.client.api import Api, segment
+from cli.client.models import DeliveryInfo, PageOf, parse
+from cli.commands.subscriptions import all_subscriptions, find_subscription
 from cli.options import remote
 from cli.render.output import PROGRAM, age, emit, note, table
 from domain.notification import DeliveryStatus
@@ -13,7 +14,7 @@ _COLOURS = {"delivered": "green", "failed": "red"}
 
 @click.group()
 def deliveries() -> None:
-    """What subscriptions were told, how often it was tried, and why it did not arrive.
+    """Show notifications sent to subscriptions: how often each was tried, and why it did not arrive.
 
     \b
     Examples:
@@ -24,11 +25,11 @@ def deliveries() -> None:
 
 
 @deliveries.command("list")
-@click.option("--status", type=click.Choice([status.value for status in DeliveryStatus]), help="Only these.")
-@click.option("--to", "name", help="Only those of this subscription.")
-@click.option("--task", "task_id", help="Only those about this task.")
+@click.option("--status", type=click.Choice([status.value for status in DeliveryStatus]), help="Only with this status.")
+@click.option("--to", "name", help="Only to this subscription.")
+@click.option("--task", "task_id", help="Only about this task.")
 @click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="Deliveries on one page.")
-@click.option("--cursor", help="Where the last page ended.")
+@click.option("--cursor", help="The end of the page before.")
 @remote
 def list_deliveries(
     api: Api,
@@ -39,39 +40,40 @@ def list_deliveries(
     cursor: str | None,
     as_json: bool,
 ) -> None:
-    """List deliveries, the newest first."""
-    subscription_id = named(api, name)["id"] if name else None
-    page = api.get(
+    """List deliveries, newest first."""
+    subscription_id = find_subscription(api, name).id if name else None
+    answer = api.get(
         "/deliveries", status=status, subscription_id=subscription_id, task_id=task_id, limit=limit, cursor=cursor
     )
     if as_json:
-        emit(page)
+        emit(answer)
         return
-    if not page["items"]:
+    page = parse(PageOf[DeliveryInfo], answer)
+    if not page.items:
         note("no deliveries")
         return
-    names = {one["id"]: one["name"] for one in api.get("/subscriptions")["items"]}
+    names = {subscription.id: subscription.name for subscription in all_subscriptions(api)}
     rows = [
         [
-            one["id"],
-            click.style(one["status"], fg=_COLOURS.get(one["status"], "cyan")),
-            one["event"],
-            names.get(one["subscription_id"], "(removed)"),
-            str(one["attempts"]),
-            age(one["created_at"]),
-            one["last_error"] or "",
+            delivery.id,
+            click.style(delivery.status, fg=_COLOURS.get(delivery.status, "cyan")),
+            delivery.event,
+            names.get(delivery.subscription_id, "(removed)"),
+            str(delivery.attempts),
+            age(delivery.created_at),
+            delivery.last_error or "",
         ]
-        for one in page["items"]
+        for delivery in page.items
     ]
-    table(["DELIVERY", "STATUS", "EVENT", "TO", "TRIED", "CREATED", "ERROR"], rows)
-    if page["next_cursor"]:
-        note(f"more: {PROGRAM} deliveries list --limit {limit} --cursor {page['next_cursor']}")
+    table(["DELIVERY", "STATUS", "EVENT", "TO", "ATTEMPTS", "CREATED", "ERROR"], rows)
+    if page.next_cursor:
+        note(f"more: {PROGRAM} deliveries list --limit {limit} --cursor {page.next_cursor}")
 
 
 @deliveries.command()
 @click.argument("delivery_id")
 @remote
 def resend(api: Api, delivery_id: str, as_json: bool) -> None:
-    """Send it again, with the same id, whether or not it arrived. One that waits is tried at once."""
-    sent = api.send("POST", f"/deliveries/{part(delivery_id)}/resend").json()
+    """Send a notification again under the same id, whether or not it arrived. A waiting one is tried now."""
+    sent = api.send("POST", f"/deliveries/{segment(delivery_id)}/resend").json()
     emit(sent) if as_json else click.echo(f"{sent['id']} is {sent['status']}")

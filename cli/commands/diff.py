@@ -1,4 +1,4 @@
-"""`errand diff`: where two runs part, and what each cost."""
+"""`errand diff`: the first difference of two tasks, and what each cost."""
 
 from dataclasses import asdict
 from typing import Any
@@ -6,19 +6,20 @@ from typing import Any
 import click
 
 from cli.client.api import Api
-from cli.client.errors import Exit
-from cli.commands.trace import WIDE, read_trace, spent
+from cli.commands.trace import FULL_TEXT
+from cli.errors import Exit
 from cli.options import remote
-from cli.render.compare import Parting, figures, parting
-from cli.render.output import dim, duration, emit, one_line, status_word
+from cli.render.output import dim, duration, emit, one_line, styled_status
+from cli.render.trace_diff import TraceDifference, figures, first_difference
+from cli.render.trace_steps import spent
 from domain.sessions.trace import Trace
 
-WORDS = {
-    "text": "said something else",
-    "tool_call": "called something else",
-    "tool_result": "saw another result",
+DESCRIPTIONS = {
+    "text": "different text",
+    "tool_call": "different tool call",
+    "tool_result": "different result",
     "length": "one of them ended",
-    "ending": "ended differently",
+    "ending": "different ending",
 }
 
 
@@ -27,9 +28,9 @@ WORDS = {
 @click.argument("b")
 @remote
 def diff(api: Api, a: str, b: str, as_json: bool) -> None:
-    """Show the first step, call, result or word in which task B differs from task A, and what each cost.
+    """Show the first text, call, result or ending in which task B differs from task A, and what each cost.
 
-    A rerun is compared with its original from the step on at which it began. The exit code is 0 if they are the same,
+    A rerun is compared with its original from the step at which it starts. The exit code is 0 if they are the same,
     1 if not.
 
     \b
@@ -37,44 +38,44 @@ def diff(api: Api, a: str, b: str, as_json: bool) -> None:
       ./errand diff A B
       ./errand diff A B --json | jq .parted.what
     """
-    one, other = read_trace(api, a, WIDE), read_trace(api, b, WIDE)
-    found = parting(one, other)
+    trace_a, trace_b = api.trace(a, FULL_TEXT), api.trace(b, FULL_TEXT)
+    found = first_difference(trace_a, trace_b)
     if as_json:
-        parted = asdict(found) if found else None
-        emit({"same": found is None, "parted": parted, "a": figures(one), "b": figures(other)})
+        difference = asdict(found) if found else None
+        emit({"same": found is None, "parted": difference, "a": figures(trace_a), "b": figures(trace_b)})
     else:
-        for name, trace in (("A", one), ("B", other)):
-            _run(name, figures(trace), spent(trace.usage))
-        for name, trace, source in (("A", one, other), ("B", other, one)):
-            _origin(name, trace, source)
-        _show(found)
+        for name, trace in (("A", trace_a), ("B", trace_b)):
+            _show_figures(name, figures(trace), spent(trace.usage))
+        for name, trace, other in (("A", trace_a, trace_b), ("B", trace_b, trace_a)):
+            _show_origin(name, trace, other)
+        _show_difference(found)
     raise SystemExit(int(Exit.FAILED if found else Exit.OK))
 
 
-def _run(name: str, known: dict[str, Any], cost: str) -> None:
+def _show_figures(name: str, known: dict[str, Any], cost: str) -> None:
     took = "" if known["duration_ms"] is None else f", {duration(known['duration_ms'] / 1_000)}"
     reason = f" ({known['reason']})" if known["reason"] else ""
     click.echo(
-        f"{name}  {known['task_id']}  {status_word(known['status'])}{reason}  "
+        f"{name}  {known['task_id']}  {styled_status(known['status'])}{reason}  "
         + dim(f"{known['steps']} steps, {cost}{took}")
     )
 
 
-def _origin(name: str, trace: Trace, source: Trace) -> None:
-    """What a rerun began with is not a difference in what the two did, but the reason for it."""
+def _show_origin(name: str, trace: Trace, other: Trace) -> None:
+    """Say what a rerun was started with: it is no difference of the two, but the reason for one."""
     origin = trace.rerun_of
-    if origin is not None and origin.session_id == source.session_id:
-        changed = f", with other {', '.join(origin.changed)}" if origin.changed else ""
-        click.echo(dim(f"{name} repeats the other from step {origin.from_step} on{changed}"))
+    if origin is not None and origin.session_id == other.session_id:
+        changed = f", changed: {', '.join(origin.changed)}" if origin.changed else ""
+        click.echo(dim(f"{name} repeats the other from step {origin.from_step}{changed}"))
 
 
-def _show(found: Parting | None) -> None:
+def _show_difference(found: TraceDifference | None) -> None:
     if found is None:
         click.echo("They are the same.")
         return
-    place = "" if found.step_a is None and found.step_b is None else f" at step {_step(found.step_a, found.step_b)}"
+    step = "" if found.step_a is None and found.step_b is None else f" at step {_step(found.step_a, found.step_b)}"
     tool = f" of {one_line(found.tool)}" if found.tool else ""
-    click.echo(f"They part{place}: {WORDS[found.what]}{tool}")
+    click.echo(f"They differ{step}: {DESCRIPTIONS[found.what]}{tool}")
     click.echo(click.style(f"- {one_line(found.a, 500)}", fg="red"))
     click.echo(click.style(f"+ {one_line(found.b, 500)}", fg="green"))
 

@@ -1,4 +1,4 @@
-"""`errand export`: one file with all there is about a session, for a colleague without our database."""
+"""`errand export`: write all data about a session to one file, for somebody without access to the database."""
 
 import asyncio
 import json
@@ -7,45 +7,47 @@ from typing import Any
 
 import click
 
-from cli.client.api import Api, part
-from cli.client.errors import NotFoundError
-from cli.client.temporal import leaving, temporal
+from cli.client.api import Api, segment
+from cli.client.temporal import exits_at_once, temporal
+from cli.errors import NotFoundError
 from cli.options import remote
 from cli.render.output import emit, note
-from cli.render.saving import save
+from cli.render.output_file import write_output
 from workflows import replay as replaying
 
 
 @click.command()
 @click.argument("task_id")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Where to.  [default: ID.json]")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.  [default: ID.json]"
+)
 @remote
-@leaving
+@exits_at_once
 def export(api: Api, task_id: str, output: Path | None, as_json: bool) -> int:
     """Write a session to one file: its histories and its conversation's, messages, events, the agent's definition and
     the audit log.
 
-    The file replays anywhere with `errand replay FILE`: no database, no Temporal, no model.
+    `errand replay FILE` replays the file anywhere: without a database, Temporal or a model.
 
     \b
     Examples:
       ./errand export ID
       ./errand export ID -o case.json && ./errand replay case.json
     """
-    session = api.get(f"/sessions/{part(task_id)}")
+    session = api.get(f"/sessions/{segment(task_id)}")
     histories = asyncio.run(_histories(task_id))
     if not histories:
-        raise NotFoundError("Temporal has no history of this session any more")
+        raise NotFoundError("Temporal no longer has a history of this session")
     bundle = {
         "format": "errand-bundle-1",
         "session": session,
-        "agent": api.get(f"/tasks/{part(task_id)}/agent"),
+        "agent": api.get(f"/tasks/{segment(task_id)}/agent"),
         "events": _events(api, task_id),
         "audit": _audit(api, task_id),
         "histories": histories,
     }
     path = output or Path(f"{task_id}.json")
-    save(path, json.dumps(bundle, indent=1))
+    write_output(path, json.dumps(bundle, indent=1))
     if as_json:
         emit({"file": str(path), "histories": len(histories), "events": len(bundle["events"])})
     else:
@@ -64,19 +66,19 @@ def _events(api: Api, task_id: str) -> list[dict[str, Any]]:
     while True:
         after = found[-1]["seq"] if found else 0
         query = {"after": after, "limit": 1000}
-        as_page = {"Accept": "application/json"}  # without it the same route is a stream
-        page = api.send("GET", f"/tasks/{part(task_id)}/events", params=query, headers=as_page).json()["items"]
+        as_page = {"Accept": "application/json"}  # without it the route answers with a stream
+        page = api.send("GET", f"/tasks/{segment(task_id)}/events", params=query, headers=as_page).json()["items"]
         found += page
         if not page:
             return found
 
 
 def _audit(api: Api, task_id: str) -> list[dict[str, Any]]:
-    """Oldest first."""
+    """The audit entries of a task, oldest first."""
     found: list[dict[str, Any]] = []
     before = None
     while True:
-        page = api.get(f"/tasks/{part(task_id)}/audit", before=before, limit=1000)
+        page = api.get(f"/tasks/{segment(task_id)}/audit", before=before, limit=1000)
         found += page["items"]
         if (before := page["next_before"]) is None:
             return found[::-1]

@@ -1,26 +1,27 @@
-"""`errand fire`: deliver what waits in a conversation's mailbox, as one continuation."""
+"""`errand fire`: deliver the outcomes in a conversation's mailbox in one new session."""
 
 import click
 
-from cli.client.api import Api, part
+from cli.client.api import Api, segment
+from cli.client.models import HandleInfo, parse
 from cli.options import patience_option, remote
 from cli.render.output import emit
-from cli.render.watch import detached, watch
+from cli.watch import show_detached, watch
 
 
 @click.command()
 @click.argument("conversation_id")
 @click.argument("text", metavar="[INPUT]", required=False)
-@click.option("--queue", is_flag=True, help="If the conversation is at work, fire once it is done.")
-@click.option("--wait/--no-wait", " /--detach", default=True, help="Watch the continuation.  [default: wait]")
+@click.option("--queue", is_flag=True, help="If a session is running in the conversation, fire after it has ended.")
+@click.option("--wait/--no-wait", " /--detach", default=True, help="Watch the new session.  [default: wait]")
 @patience_option
 @remote
 def fire(
     api: Api, conversation_id: str, text: str | None, queue: bool, wait: bool, patience: int, as_json: bool
 ) -> None:
-    """Hand all outcomes that wait in the mailbox to the agent, with INPUT if you have something to add.
+    """Give the agent all outcomes that wait in the mailbox, with INPUT as your own message after them.
 
-    An empty mailbox is refused (exit code 5), and nothing happens. The exit code tells the outcome of the continuation.
+    An empty mailbox is refused (exit code 5), and nothing happens. Otherwise the exit code is that of the new session.
 
     \b
     Examples:
@@ -29,11 +30,12 @@ def fire(
       ./errand fire ID --detach --json | jq -r .session_id
     """
     body = ({"input": text} if text else {}) | ({"if_busy": "queue"} if queue else {})
-    handle = api.post(f"/conversations/{part(conversation_id)}/fire", body)
+    answer = api.post(f"/conversations/{segment(conversation_id)}/fire", body)
+    session_id = parse(HandleInfo, answer).session_id
     if wait:
-        watch(api, handle["session_id"], after=0, patience_ms=patience, as_json=as_json)
+        watch(api, session_id, after=0, patience_ms=patience, as_json=as_json)
     elif as_json:
-        emit(handle)
+        emit(answer)
     else:
-        click.echo(handle["session_id"])
-        detached(handle["session_id"], 0, "Fired")
+        click.echo(session_id)
+        show_detached(session_id, 0, "Fired")

@@ -1,4 +1,4 @@
-"""`errand keys`: API keys, made in the database itself, so that the first one needs no key."""
+"""`errand keys`: API keys. They are written to the database directly, so that the first one needs no key."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,7 +8,7 @@ from typing import TypeVar
 import asyncpg
 import click
 
-from cli.client.errors import CliError, NotFoundError, Unreachable
+from cli.errors import CliError, NotFoundError, Unreachable
 from cli.options import Duration, json_option, settings
 from cli.render.output import emit, note, one_line, table
 from store import keys as store
@@ -16,12 +16,12 @@ from store.database import TRANSIENT_ERRORS, Pool, connect
 
 T = TypeVar("T")
 
-tenant_option = click.option("--tenant", default="default", show_default=True, help="Whose key.")
+tenant_option = click.option("--tenant", default="default", show_default=True, help="The tenant of the key.")
 
 
 @click.group()
 def keys() -> None:
-    """Make, list and revoke API keys. Talks to the database directly: ERRAND_DATABASE_URL, else the running stack's."""
+    """Create, list and revoke API keys in the database: that of ERRAND_DATABASE_URL, else the running stack's."""
 
 
 @keys.command()
@@ -33,13 +33,13 @@ def keys() -> None:
     type=click.Choice([right.value for right in store.Right]),
     default=("submit", "read"),
     show_default=True,
-    help="What it may do. Repeatable.",
+    help="What the key may do. Repeatable.",
 )
-@click.option("--expires", type=Duration(), help="How long it is good for: 12h, 30d.  [default: until revoked]")
+@click.option("--expires", type=Duration(), help="How long it is valid: 12h, 30d.  [default: until revoked]")
 @tenant_option
 @json_option
 def create(name: str, rights: tuple[str, ...], expires: int | None, tenant: str, as_json: bool) -> None:
-    """Make a key. Its secret is shown this once and kept nowhere.
+    """Create a key. Its secret is shown only now and stored nowhere.
 
     \b
     Examples:
@@ -76,7 +76,7 @@ def list_keys(tenant: str | None, as_json: bool) -> None:
 @tenant_option
 @json_option
 def revoke(key_id: str, tenant: str, as_json: bool) -> None:
-    """Make a key useless from now on."""
+    """Revoke a key: it is refused from now on."""
     if not _run(lambda pool: store.revoke(pool, tenant, key_id)):
         raise NotFoundError(f"tenant {tenant} has no key {key_id}")
     if as_json:
@@ -90,28 +90,28 @@ def _state(key: store.Key) -> str:
         return "revoked"
     if key.expires_at and key.expires_at < datetime.now(UTC):
         return "expired"
-    return f"until {key.expires_at:%Y-%m-%d}" if key.expires_at else "good"
+    return f"until {key.expires_at:%Y-%m-%d}" if key.expires_at else "valid"
 
 
-def _run(deed: Callable[[Pool], Awaitable[T]]) -> T:
-    from deploy.local import database_url  # slow to import, and no other command needs it
+def _run(query: Callable[[Pool], Awaitable[T]]) -> T:
+    from deploy.local import database_url  # slow to import
     from deploy.state import StackError
 
-    async def work() -> T:
+    async def connected() -> T:
         pool = await connect(address, max_size=1)
         try:
-            return await deed(pool)
+            return await query(pool)
         finally:
             await pool.close()
 
     try:
         address = database_url(settings())
-        return asyncio.run(work())
+        return asyncio.run(connected())
     except StackError as error:
         raise Unreachable(str(error)) from None
     except asyncpg.UndefinedTableError:
-        raise CliError("the database has no schema yet; `python -m store.migrate` makes it") from None
+        raise CliError("the database has no schema yet; `python -m store.migrate` creates it") from None
     except TRANSIENT_ERRORS as error:
         raise Unreachable(f"cannot reach the database: {error}") from None
     except asyncpg.PostgresError as error:
-        raise CliError(f"the database refused: {error}") from None
+        raise CliError(f"the database refused the query: {error}") from None

@@ -1,8 +1,8 @@
-"""`errand promote`: let a subagent that its parent waits for go on in the background."""
+"""`errand promote`: move a blocking subagent to the background."""
 
 import click
 
-from cli.client.api import Api, part
+from cli.client.api import Api, segment
 from cli.options import remote
 from cli.render.output import emit, note
 
@@ -11,13 +11,13 @@ from cli.render.output import emit, note
 @click.argument("task_id")
 @remote
 def promote(api: Api, task_id: str, as_json: bool) -> None:
-    """Free the parent of a blocking subagent: the parent goes on at once, the outcome comes to the mailbox.
+    """Let the parent of a blocking subagent continue now; the subagent's outcome goes to the mailbox.
 
     \b
     Examples:
       ./errand promote ID
     """
-    answer = api.post(f"/tasks/{part(task_id)}/promote", {})
+    answer = api.post(f"/tasks/{segment(task_id)}/promote", {})
     if as_json:
         emit(answer)
     else:

@@ -1,4 +1,4 @@
-"""`errand replay`: a session's history on today's code; the same, or where it differs."""
+"""`errand replay`: replay histories on the current code, and name the event at which it decides otherwise."""
 
 import asyncio
 import json
@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 from temporalio.client import WorkflowHistory
 
-from cli.client.errors import CliError, NotFoundError
-from cli.client.temporal import leaving, temporal
+from cli.client.temporal import exits_at_once, temporal
+from cli.debugger import StepBreakpoint
+from cli.errors import CliError, NotFoundError
 from cli.options import Duration, json_option
-from cli.render.debugger import Watch
 from cli.render.output import emit, note, one_line
 from workflows import replay as replaying
 
@@ -22,67 +22,69 @@ DAY_MS = 24 * 3_600_000
 
 @click.command()
 @click.argument("source", required=False)
-@click.option("--all", "everything", is_flag=True, help="All that ran lately or still runs: the release gate.")
-@click.option("--since", type=Duration(), help="With --all: how far back.  [default: 1d]")
-@click.option("--debug", is_flag=True, help="Stop in the debugger where the session takes a step.")
-@click.option("--step", type=click.IntRange(min=1), help="With --debug: which one.  [default: 1]")
+@click.option(
+    "--all", "everything", is_flag=True, help="All workflows that ran lately or are still running: the release gate."
+)
+@click.option("--since", type=Duration(), help="With --all: how far back to look.  [default: 1d]")
+@click.option("--debug", is_flag=True, help="Stop in the debugger at a step of the session.")
+@click.option("--step", type=click.IntRange(min=1), help="With --debug: the step.  [default: 1]")
 @json_option
-@leaving
+@exits_at_once
 def replay(
     source: str | None, everything: bool, since: int | None, debug: bool, step: int | None, as_json: bool
 ) -> int:
-    """Replay a session and its conversation on the code as it is now: SOURCE is a task id, a bundle of `errand export`,
-    or a history file.
+    """Replay a session and its conversation on the current code. SOURCE is a task id, a bundle of `errand export`, or a
+    history file.
 
-    The exit code is 0 if all decisions come out the same, and 1 if not; then the event where code and history part is
-    named. Replaying calls no model and no tool, and needs no database; a file needs no Temporal either.
+    The exit code is 0 if the code makes the same decisions, else 1; then the event at which they differ is printed.
+    Replaying calls no model and no tool, and needs no database; a file needs no Temporal either.
 
     \b
     Examples:
       ./errand replay ID
       ./errand replay bundle.json
       ./errand replay --all --since 7d       before a release
-      ./errand replay ID --debug --step 3    look into its third step
+      ./errand replay ID --debug --step 3    debug its third step
     """
     if debug and source is None:
         raise click.UsageError("--debug needs a task id or a file")
     if (source is None) == (not everything):
         raise click.UsageError("give a task id or a file, or --all")
     if (since is not None and not everything) or (step is not None and not debug):
-        raise click.UsageError("--since goes with --all, and --step with --debug")
+        raise click.UsageError("--since needs --all, and --step needs --debug")
     files = _from_file(Path(source)) if source and Path(source).is_file() else None
     if debug:
         return asyncio.run(_debug(source, files, step or 1))
-    verdicts = asyncio.run(_replay(source, files, timedelta(milliseconds=DAY_MS if since is None else since), as_json))
-    if not verdicts:
+    results = asyncio.run(_replay(source, files, timedelta(milliseconds=DAY_MS if since is None else since), as_json))
+    if not results:
         raise NotFoundError("no history was found")
-    parted = sum(1 for verdict in verdicts if not verdict.same)
+    different = sum(1 for result in results if not result.same)
     if as_json:
-        emit({"replayed": len(verdicts), "parted": parted, "verdicts": [asdict(verdict) for verdict in verdicts]})
+        emit({"replayed": len(results), "parted": different, "verdicts": [asdict(result) for result in results]})
     else:
-        note(f"{len(verdicts)} replayed, {len(verdicts) - parted} the same, {parted} parted")
-    return 1 if parted else 0
+        note(f"{len(results)} replayed, {len(results) - different} the same, {different} different")
+    return 1 if different else 0
 
 
 async def _replay(
     source: str | None, files: list[WorkflowHistory] | None, since: timedelta, quiet: bool
 ) -> list[replaying.ReplayResult]:
-    verdicts = []
+    results = []
     async for history in _histories(source, files, since):
-        verdict = await replaying.replay(history)
-        verdicts.append(verdict)
+        result = await replaying.replay(history)
+        results.append(result)
         if not quiet:
-            _show(verdict)
-    return verdicts
+            _show(result)
+    return results
 
 
 async def _debug(source: str | None, files: list[WorkflowHistory] | None, step: int) -> int:
     async for history in _histories(source, files, timedelta()):
-        watch = Watch(step)
-        await replaying.debug(history, watch)
-        if watch.reached:
+        breakpoint = StepBreakpoint(step)
+        await replaying.debug(history, breakpoint)
+        if breakpoint.reached:
             return 0
-    raise NotFoundError(f"no step {step} was found in it")
+    raise NotFoundError(f"the history has no step {step}")
 
 
 async def _histories(
@@ -105,12 +107,12 @@ def _from_file(path: Path) -> list[WorkflowHistory]:
         found = document.get("histories", [document])
         return [replaying.from_document(one) for one in found]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CliError(f"{path.name} holds no history that can be read ({type(error).__name__})") from None
+        raise CliError(f"{path.name} contains no readable history ({type(error).__name__})") from None
 
 
-def _show(verdict: replaying.ReplayResult) -> None:
-    if verdict.same:
-        click.echo(f"same    {verdict.workflow_id}  ({verdict.events} events)")
+def _show(result: replaying.ReplayResult) -> None:
+    if result.same:
+        click.echo(f"same       {result.workflow_id}  ({result.events} events)")
         return
-    place = f"at event {verdict.event_id} ({verdict.event_type})" if verdict.event_id else ""
-    click.echo(f"PARTED  {verdict.workflow_id}  {place}: {one_line(verdict.reason or '')}")
+    event = f"at event {result.event_id} ({result.event_type})" if result.event_id else ""
+    click.echo(f"DIFFERENT  {result.workflow_id}  {event}: {one_line(result.reason or '')}")

@@ -1,33 +1,73 @@
-"""`errand rerun`: a task once more from one of its steps, or with recorded answers to see what a rule would stop."""
+"""`errand rerun`: run a task again from one of its steps, or replay its recorded answers under other rules."""
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
 
-from cli.client.api import Api, part
-from cli.client.errors import NotFinished, Refused
-from cli.commands.trace import WIDE, read_trace
-from cli.options import Duration, patience_option, remote
-from cli.options_rerun import Permission, ResultChange
-from cli.render.compare import sessions_below, stopped
-from cli.render.output import dim, emit, note, one_line, status_word
-from cli.render.watch import detached, watch
+from cli.client.api import Api, segment
+from cli.client.models import PageOf, TaskInfo, parse
+from cli.commands.trace import FULL_TEXT
+from cli.errors import NotFinished, Refused
+from cli.options import Duration, PermissionRule, patience_option, remote
+from cli.render.output import dim, emit, note, one_line, styled_status
+from cli.render.trace_diff import StoppedCall, stopped_calls
+from cli.render.trace_steps import session_ids_below
+from cli.watch import show_detached, watch
 from domain.sessions.session import TERMINAL
 
-Wish = tuple[str, dict[str, Any]]  # a task, and what is asked of its rerun
-AT_ONCE = 10
+LIMITS = ("max_steps", "max_tokens", "max_cost_usd", "max_tool_calls")
+CONCURRENT_RERUNS = 10
 PAUSE_SECONDS = 0.2
+
+
+class ResultChange(click.ParamType[dict[str, Any], Any]):
+    """A changed tool result such as `0=No such file`; the value is the change as the API takes it."""
+
+    name = "result"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, Any]:
+        if isinstance(value, dict):
+            return value
+        index, found, text = str(value).partition("=")
+        if not found or not index.isdecimal():
+            self.fail(f"{value!r} is not a result; write INDEX=TEXT, the first call is 0", param, ctx)
+        return {"index": int(index), "text": text}
+
+
+@dataclass(frozen=True)
+class RerunRequest:
+    """A task to run again, and the body of the request."""
+
+    task_id: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RerunReport:
+    """What rules and limits would have changed in one task; as JSON, an item of `tasks`."""
+
+    task_id: str
+    rerun: str
+    title: str
+    was: str
+    now: str
+    ended_otherwise: bool
+    stopped: list[StoppedCall]
+
+    @property
+    def affected(self) -> bool:
+        return bool(self.stopped) or self.ended_otherwise
 
 
 @click.command()
 @click.argument("task_id", required=False)
-@click.option("--from-step", type=click.IntRange(min=1), help="Keep what came before this step.  [default: 1]")
-@click.option("--input", "input", help="Another task; from a later step, words that the step hears too.")
-@click.option("--prompt", help="Other instructions for the agent, for this rerun alone.")
+@click.option("--from-step", type=click.IntRange(min=1), help="Keep everything before this step.  [default: 1]")
+@click.option("--input", "input", help="Another input; with --from-step, a message that is added before that step.")
+@click.option("--prompt", help="Another system prompt, for this rerun only.")
 @click.option("--model", help="Another model.")
 @click.option("--agent-version", type=click.IntRange(min=1), help="Another version of the agent.")
 @click.option(
@@ -35,17 +75,21 @@ PAUSE_SECONDS = 0.2
     "tool_results",
     multiple=True,
     type=ResultChange(),
-    help="INDEX=TEXT: another result of a call of the step before, the first is 0. Repeatable.",
+    help="INDEX=TEXT: another result of a call in the step before, the first is 0. Repeatable.",
 )
 @click.option(
-    "--permission", "permissions", multiple=True, type=Permission(), help="TOOL[:PATTERN]=allow|deny|ask. Repeatable."
+    "--permission",
+    "permissions",
+    multiple=True,
+    type=PermissionRule(),
+    help="Rule TOOL[:PATTERN]=allow|deny|ask. Repeatable.",
 )
 @click.option("--max-steps", type=click.IntRange(min=1), help="Another limit of steps.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Another token budget.")
 @click.option("--max-cost", "max_cost_usd", type=click.FloatRange(min=0, min_open=True), help="Another cost budget.")
 @click.option("--max-tool-calls", type=click.IntRange(min=1), help="Another limit of tool calls.")
-@click.option("--recorded", is_flag=True, help="With recorded answers and results: nothing is asked, nothing is done.")
-@click.option("--since", type=Duration(), help="With --recorded and without an id: every task of that time.")
+@click.option("--recorded", is_flag=True, help="Use recorded answers and results: no model is called, no tool runs.")
+@click.option("--since", type=Duration(), help="With --recorded and without an id: all tasks of that time.")
 @click.option("--wait/--no-wait", " /--detach", default=True, help="Watch the rerun until it ends.  [default: wait]")
 @patience_option
 @remote
@@ -61,8 +105,8 @@ def rerun(
 ) -> None:
     """Run a task again from one of its steps, with something changed. The original stays as it is.
 
-    With --recorded the model is not asked and no tool runs: the answers and results are the original's, only rules and
-    limits are new, and you are told what they would have stopped, in the task and in its subagents.
+    With --recorded no model is called and no tool runs: answers and results are the original's, only rules and limits
+    are new, and the command prints what they would have stopped in the task and in its subagents.
 
     \b
     Examples:
@@ -75,21 +119,24 @@ def rerun(
         raise click.UsageError("give a task id, or --recorded and --since")
     body = _body(changes) | ({"recorded": True} if recorded else {})
     if recorded:
-        wishes = _tree(api, task_id, body) if task_id is not None else [(one, body) for one in _ended(api, since or 0)]
-        _try(api, wishes, since is not None, patience, as_json)
+        if task_id is not None:
+            requests = _with_subagents(api, task_id, body)
+        else:
+            requests = [RerunRequest(ended, body) for ended in _ended_tasks(api, since or 0)]
+        _run_recorded(api, requests, since is not None, patience, as_json)
         return
-    handle = api.post(f"/tasks/{part(str(task_id))}/rerun", body)
+    handle = api.post(f"/tasks/{segment(str(task_id))}/rerun", body)
     if wait:
         watch(api, handle["task_id"], after=0, patience_ms=patience, as_json=as_json)
     elif as_json:
         emit(handle)
     else:
         click.echo(handle["task_id"])
-        detached(handle["task_id"], 0, "Begun again")
+        show_detached(handle["task_id"], 0, "Started again")
 
 
 def _body(changes: dict[str, Any]) -> dict[str, Any]:
-    limits = {name: changes.pop(name) for name in ("max_steps", "max_tokens", "max_cost_usd", "max_tool_calls")}
+    limits = {name: changes.pop(name) for name in LIMITS}
     given = {name: value for name, value in changes.items() if value not in (None, ())}
     body = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
     if changed := {name: value for name, value in limits.items() if value is not None}:
@@ -97,89 +144,88 @@ def _body(changes: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _tree(api: Api, task_id: str, body: dict[str, Any]) -> list[Wish]:
-    """A task and its subagents: rules concern them all; limits, a version and a step are the task's own."""
+def _with_subagents(api: Api, task_id: str, body: dict[str, Any]) -> list[RerunRequest]:
+    """The task and its subagents: rules apply to them all; limits, a version and a step to the task alone."""
     rules = {"recorded": True, "permissions": body.get("permissions")}
-    concerned = rules["permissions"] and "from_step" not in body
-    below = sessions_below(read_trace(api, task_id, WIDE)) if concerned else []
-    return [(task_id, body), *((child, rules) for child in below)]
+    rules_only = rules["permissions"] and "from_step" not in body
+    below = session_ids_below(api.trace(task_id, FULL_TEXT)) if rules_only else []
+    return [RerunRequest(task_id, body), *(RerunRequest(child, rules) for child in below)]
 
 
-def _ended(api: Api, since_ms: int) -> Iterator[str]:
-    """The tasks of that time that have ended; a rerun that did nothing, with recorded answers, is none of them."""
+def _ended_tasks(api: Api, since_ms: int) -> Iterator[str]:
+    """The tasks of that time that have ended, without recorded reruns, which did nothing."""
     after = datetime.now(UTC) - timedelta(milliseconds=since_ms)
     cursor = None
     while True:
-        page = api.get("/tasks", created_after=after.isoformat(), limit=200, cursor=cursor, status=sorted(TERMINAL))
-        yield from (task["task_id"] for task in page["items"] if not (task["rerun_of"] or {}).get("recorded"))
-        if (cursor := page["next_cursor"]) is None:
+        answer = api.get("/tasks", created_after=after.isoformat(), limit=200, cursor=cursor, status=sorted(TERMINAL))
+        page = parse(PageOf[TaskInfo], answer)
+        yield from (task.task_id for task in page.items if not (task.rerun_of and task.rerun_of.recorded))
+        if (cursor := page.next_cursor) is None:
             return
 
 
-def _try(api: Api, wishes: list[Wish], many: bool, patience: int, as_json: bool) -> None:
-    """Replay each task with its recorded answers, a few at a time, and tell what was stopped."""
-    reports: list[dict[str, Any]] = []
-    for place in range(0, len(wishes), AT_ONCE):
-        begun = [
-            (task_id, _begin(api, task_id, body, many or (task_id, body) != wishes[0]))
-            for task_id, body in wishes[place : place + AT_ONCE]
+def _run_recorded(api: Api, requests: list[RerunRequest], many: bool, patience: int, as_json: bool) -> None:
+    """Rerun each task with its recorded answers, a few at a time, and report what was stopped."""
+    reports: list[RerunReport] = []
+    for start in range(0, len(requests), CONCURRENT_RERUNS):
+        started = [
+            (request.task_id, _start(api, request, optional=many or request is not requests[0]))
+            for request in requests[start : start + CONCURRENT_RERUNS]
         ]
-        for task_id, again in begun:
-            if again is None:
+        for task_id, rerun_id in started:
+            if rerun_id is None:
                 continue
-            report = _report(api, task_id, again, patience)
+            report = _report(api, task_id, rerun_id, patience)
             reports.append(report)
             if not as_json:
                 _show(report)
-    hit = [report for report in reports if report["stopped"] or report["ended_otherwise"]]
+    affected = sum(report.affected for report in reports)
     if as_json:
-        emit({"tried": len(reports), "affected": len(hit), "tasks": reports})
+        emit({"tried": len(reports), "affected": affected, "tasks": [asdict(report) for report in reports]})
     else:
-        note(f"{len(reports)} tried, {len(hit)} of them would have gone otherwise")
+        note(f"{len(reports)} tried, {affected} of them would have gone differently")
 
 
-def _begin(api: Api, task_id: str, body: dict[str, Any], many: bool) -> str | None:
-    """None: one of many that cannot be run again, which is said."""
+def _start(api: Api, request: RerunRequest, *, optional: bool) -> str | None:
+    """Start a rerun and return its id; None if an optional one is refused."""
     try:
-        begun: str = api.post(f"/tasks/{part(task_id)}/rerun", body)["task_id"]
+        started: str = api.post(f"/tasks/{segment(request.task_id)}/rerun", request.body)["task_id"]
     except Refused as refused:
-        if not many:
+        if not optional:
             raise
-        note(f"{task_id} was left out: {refused.message}")
+        note(f"{request.task_id} was left out: {refused.message}")
         return None
-    return begun
+    return started
 
 
-def _report(api: Api, task_id: str, again: str, patience_ms: int) -> dict[str, Any]:
-    give_up = time.monotonic() + patience_ms / 1_000
-    while (record := api.task(again))["status"] not in TERMINAL:
-        if time.monotonic() > give_up:
-            raise NotFinished(f"the rerun {again} has not ended")
+def _report(api: Api, task_id: str, rerun_id: str, patience_ms: int) -> RerunReport:
+    deadline = time.monotonic() + patience_ms / 1_000
+    while (rerun := api.task(rerun_id)).status not in TERMINAL:
+        if time.monotonic() > deadline:
+            raise NotFinished(f"the rerun {rerun_id} has not ended")
         time.sleep(PAUSE_SECONDS)
-    original = read_trace(api, task_id, WIDE)
-    stops = stopped(original, read_trace(api, again, WIDE))
-    return {
-        "task_id": task_id,
-        "rerun": again,
-        "title": original.title,
-        "was": f"{original.status} ({original.reason})",
-        "now": f"{record['status']} ({record['reason']})",
-        "ended_otherwise": record["reason"] != original.reason and not _ran_out(record),
-        "stopped": [asdict(stop) for stop in stops],
-    }
+    original = api.trace(task_id, FULL_TEXT)
+    return RerunReport(
+        task_id=task_id,
+        rerun=rerun_id,
+        title=original.title,
+        was=f"{original.status} ({original.reason})",
+        now=f"{rerun.status} ({rerun.reason})",
+        ended_otherwise=rerun.reason != original.reason and not _recording_ended(rerun),
+        stopped=stopped_calls(original, api.trace(rerun_id, FULL_TEXT)),
+    )
 
 
-def _ran_out(record: dict[str, Any]) -> bool:
-    """The original was cut short from outside, so its recording simply ends."""
-    return bool(record["error"] and record["error"]["type"] == "RecordingEnded")
+def _recording_ended(rerun: TaskInfo) -> bool:
+    """The original was stopped from outside, so its recording ends before the task would."""
+    return rerun.error is not None and rerun.error.type == "RecordingEnded"
 
 
-def _show(report: dict[str, Any]) -> None:
-    hit = report["stopped"] or report["ended_otherwise"]
-    word = click.style("stopped ", fg="red") if hit else dim("the same")
-    click.echo(f"{word}  {report['task_id']}  {one_line(report['title'], 80)}")
-    for stop in report["stopped"]:
-        click.echo(f"    step {stop['step']}: {one_line(stop['tool'])} {one_line(stop['arguments'], 120)}")
-        click.echo(dim(f"      {one_line(stop['why'])}"))
-    if report["ended_otherwise"]:
-        click.echo(f"    it would have ended {status_word(report['now'])}, and was {report['was']}")
+def _show(report: RerunReport) -> None:
+    label = click.style("stopped ", fg="red") if report.affected else dim("the same")
+    click.echo(f"{label}  {report.task_id}  {one_line(report.title, 80)}")
+    for stop in report.stopped:
+        click.echo(f"    step {stop.step}: {one_line(stop.tool)} {one_line(stop.arguments, 120)}")
+        click.echo(dim(f"      {one_line(stop.why)}"))
+    if report.ended_otherwise:
+        click.echo(f"    it would have ended {styled_status(report.now)}, and was {report.was}")

@@ -10,55 +10,58 @@ from typing import Any, BinaryIO
 import click
 
 from cli.client.api import Api
-from cli.client.errors import Exit, Unreachable
-from cli.options import Duration, patience_option, remote
-from cli.options_rerun import Permission
+from cli.errors import Exit, Unreachable
+from cli.options import Duration, PermissionRule, patience_option, remote
 from cli.render.output import emit, note
-from cli.render.watch import detached, watch
+from cli.watch import show_detached, watch
 from domain.sessions.session import SandboxMode
 
 
 @click.command()
 @click.argument("agent")
 @click.argument("text", metavar="[INPUT]", required=False)
-@click.option("--input-json", type=click.File("rb"), help="Structured input from a JSON file; - is stdin.")
+@click.option("--input-json", type=click.File("rb"), help="Structured input from this JSON file; - is stdin.")
 @click.option("--ttl", type=Duration(), help="End the task after this long: 30s, 10m, 2h, 1d.")
-@click.option("--max-steps", type=click.IntRange(min=1), help="Model calls at the most.")
+@click.option("--max-steps", type=click.IntRange(min=1), help="Limit of model calls.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Token budget.")
 @click.option(
     "--max-cost", "max_cost_usd", type=click.FloatRange(min=0, min_open=True), help="Cost budget in US dollars."
 )
-@click.option("--max-tool-calls", type=click.IntRange(min=1), help="Tool calls at the most.")
+@click.option("--max-tool-calls", type=click.IntRange(min=1), help="Limit of tool calls.")
 @click.option("--model", help="Another model than the agent's own.")
 @click.option(
-    "--sandbox", type=click.Choice([mode.value for mode in SandboxMode]), help="Where commands of the task run."
+    "--sandbox",
+    type=click.Choice([mode.value for mode in SandboxMode]),
+    help="The sandbox for its commands.",
 )
 @click.option(
     "--file",
     "files",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file for the workspace. Repeatable.",
+    help="Copy this file into the workspace. Repeatable.",
 )
-@click.option("--note", "notes", multiple=True, help="Something the agent should know. Repeatable.")
-@click.option("--criterion", "acceptance_criteria", multiple=True, help="What must hold in the end. Repeatable.")
-@click.option("--check", "checks", multiple=True, help="A command that must succeed in the end. Repeatable.")
-@click.option("--constraint", "constraints", multiple=True, help="What must not be violated. Repeatable.")
+@click.option("--note", "notes", multiple=True, help="A note for the agent. Repeatable.")
+@click.option(
+    "--criterion", "acceptance_criteria", multiple=True, help="Acceptance criterion of the result. Repeatable."
+)
+@click.option("--check", "checks", multiple=True, help="Acceptance criterion: this command must succeed. Repeatable.")
+@click.option("--constraint", "constraints", multiple=True, help="Something the agent must not violate. Repeatable.")
 @click.option(
     "--permission",
     "permissions",
     multiple=True,
-    type=Permission(),
-    help="TOOL[:PATTERN]=allow|deny|ask. Repeatable; the last that matches decides.",
+    type=PermissionRule(),
+    help="Rule TOOL[:PATTERN]=allow|deny|ask. Repeatable; the last that matches decides.",
 )
-@click.option("--approve-plan", "approval_required", is_flag=True, help="Nothing is done before you approve the plan.")
-@click.option("--dry-run", is_flag=True, help="What would change anything is described, not done.")
+@click.option("--approve-plan", "approval_required", is_flag=True, help="Do nothing before you have approved the plan.")
+@click.option("--dry-run", is_flag=True, help="Describe calls that would change something instead of running them.")
 @click.option(
-    "--retention", type=Duration(), help="How long its content is kept after its end.  [default: the server's]"
+    "--retention", type=Duration(), help="How long its content is kept after it has ended.  [default: the server's]"
 )
-@click.option("--notify", multiple=True, help="A subscription, or a channel, to be told of this task. Repeatable.")
-@click.option("--title", help="A short name for lists.")
-@click.option("--idempotency-key", help="A repeated call with the same key makes no second task.")
+@click.option("--notify", multiple=True, help="Notify this subscription or channel about the task. Repeatable.")
+@click.option("--title", help="A short title for lists.")
+@click.option("--idempotency-key", help="A second call with the same key submits nothing.")
 @click.option("--wait/--no-wait", " /--detach", default=True, help="Watch the task until it ends.  [default: wait]")
 @patience_option
 @remote
@@ -73,12 +76,12 @@ def run(
     wait: bool,
     patience: int,
     as_json: bool,
-    **rest: Any,
+    **options: Any,
 ) -> None:
     """Submit a task to AGENT and watch it until it ends.
 
-    INPUT is the task in words; - reads it from stdin. Ctrl-C only detaches: the task goes on, and `attach` shows it
-    again. The exit code tells the outcome: 0 completed, 1 failed, 3 cancelled.
+    INPUT is the task as text; - reads it from stdin. Ctrl-C detaches: the task continues, and `attach` shows it again.
+    The exit code is the outcome: 0 completed, 1 failed, 3 cancelled.
 
     \b
     Examples:
@@ -90,32 +93,32 @@ def run(
     """
     spec: dict[str, Any] = {"agent": agent, "input": _input(text, input_json)}
     limits = ("ttl", "max_steps", "max_tokens", "max_cost_usd", "max_tool_calls", "retention")
-    config = {name: rest.pop(name) for name in (*limits, "model", "sandbox")}
-    config |= {name: rest.pop(name) or None for name in ("approval_required", "dry_run", "notify")}
-    rest["acceptance_criteria"] += tuple({"kind": "command", "run": check} for check in rest.pop("checks"))
-    spec |= {name: value for name, value in rest.items() if value}
+    config = {name: options.pop(name) for name in (*limits, "model", "sandbox")}
+    config |= {name: options.pop(name) or None for name in ("approval_required", "dry_run", "notify")}
+    options["acceptance_criteria"] += tuple({"kind": "command", "run": check} for check in options.pop("checks"))
+    spec |= {name: value for name, value in options.items() if value}
     context = {"files": [_upload(api, path) for path in files], "notes": list(notes)}
     spec["config"] = {name: value for name, value in config.items() if value is not None}
     spec["context"] = {name: value for name, value in context.items() if value}
     handle = _submit(api, spec, idempotency_key or secrets.token_hex(16))
     if wait:
         if not as_json:
-            note("Ctrl-C detaches; the task goes on.")
+            note("Ctrl-C detaches; the task continues.")
         watch(api, handle["task_id"], after=0, patience_ms=patience, as_json=as_json)
     elif as_json:
         emit(handle)
     else:
         click.echo(handle["task_id"])
-        detached(handle["task_id"], 0, "Submitted")
+        show_detached(handle["task_id"], 0, "Submitted")
 
 
-def _submit(api: Api, spec: dict[str, Any], key: str) -> dict[str, Any]:
+def _submit(api: Api, spec: dict[str, Any], key: str) -> Any:
     try:
         return api.post("/tasks", spec, key)
     except Unreachable as error:
-        raise Unreachable(f"{error.message}\nTo repeat it without a second task: --idempotency-key {key}") from None
+        raise Unreachable(f"{error.message}\nTo try again without submitting twice: --idempotency-key {key}") from None
     except KeyboardInterrupt:
-        note("Stopped before the server answered; `tasks` shows whether it took the task.")
+        note("Stopped before the server answered; `tasks` shows whether it accepted the task.")
         raise SystemExit(int(Exit.DETACHED)) from None
 
 
@@ -126,7 +129,7 @@ def _input(text: str | None, file: BinaryIO | None) -> str | dict[str, Any]:
         if file is not None:
             value = json.loads(file.read())
             if not isinstance(value, dict):
-                raise click.UsageError("--input-json: the file must hold one JSON object")
+                raise click.UsageError("--input-json: the file must contain one JSON object")
             return value
         return sys.stdin.buffer.read().decode() if text == "-" else str(text)
     except UnicodeDecodeError:

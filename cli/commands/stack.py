@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.client.errors import CliError, Exit, Unreachable
+from cli.errors import CliError, Exit, Unreachable
 from cli.options import json_option, settings
 from cli.render.output import PROGRAM, dim, emit, facts, note, table
 
 if TYPE_CHECKING:
     from deploy.state import StackInfo
 
-# deploy is imported inside the commands: it brings the whole stack, which no client needs
+# deploy is imported inside the commands: loading it is slow, and no other command needs it
 
 
 @click.command()
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def up(detach: bool, as_json: bool) -> None:
     """Start everything on this machine: PostgreSQL, Temporal, the worker and the API.
 
-    Data stays in one directory: the next start resumes every task that was running. Ctrl-C stops it all. Without
-    ANTHROPIC_API_KEY an offline model answers, which is enough to see the sample agents work. Settings such as
+    All data is in one directory: the next start resumes every task that was running. Ctrl-C stops everything. Without
+    ANTHROPIC_API_KEY an offline stand-in answers, which is enough to try the sample agents. Settings such as
     ERRAND_PORT and ERRAND_DATA_DIR are environment variables; deploy/env.example lists them all.
 
     \b
@@ -38,7 +38,7 @@ def up(detach: bool, as_json: bool) -> None:
     def ready(info: "StackInfo") -> None:
         _emit(info) if as_json else _welcome(info, detach)
 
-    with _problems():
+    with _stack_errors():
         if not detach:
             asyncio.run(local.up(settings(), on_ready=ready, log=note))
         elif (running := local.status(settings())) and running.ready:
@@ -51,13 +51,13 @@ def up(detach: bool, as_json: bool) -> None:
 @click.command()
 @json_option
 def status(as_json: bool) -> None:
-    """Show each part of the stack: address, process and health.
+    """Show each process of the stack: address, pid and health.
 
-    Exit code 0: all well; 1: some part is not; 6: nothing is running here.
+    Exit code 0: all are healthy; 1: some are not; 6: no stack is running here.
     """
     from deploy import local
 
-    with _problems():
+    with _stack_errors():
         info = local.status(settings())
     if info is None:
         raise Unreachable(f"no stack is running here; `{PROGRAM} up` starts it")
@@ -69,7 +69,7 @@ def status(as_json: bool) -> None:
             [part.name, _health(part.healthy), str(part.pid or "-"), part.address, str(part.restarts), str(part.log)]
             for part in info.parts
         ]
-        table(["PART", "HEALTH", "PID", "ADDRESS", "RESTARTS", "LOG"], rows)
+        table(["PROCESS", "HEALTH", "PID", "ADDRESS", "RESTARTS", "LOG"], rows)
     if not (info.ready and all(part.healthy for part in info.parts)):
         click.get_current_context().exit(int(Exit.FAILED))
 
@@ -77,19 +77,19 @@ def status(as_json: bool) -> None:
 @click.command()
 @json_option
 def down(as_json: bool) -> None:
-    """Stop the stack. Running tasks go on at the next `up`."""
+    """Stop the stack. Running tasks continue at the next `up`."""
     from deploy import local
 
-    with _problems():
+    with _stack_errors():
         stopped = local.down(settings())
     if as_json:
         emit({"stopped": stopped})
     else:
-        click.echo("stopped" if stopped else "nothing was running")
+        click.echo("stopped" if stopped else "no stack was running")
 
 
 @contextlib.contextmanager
-def _problems() -> Iterator[None]:
+def _stack_errors() -> Iterator[None]:
     from deploy.state import StackError
 
     try:
@@ -103,7 +103,7 @@ def _emit(info: "StackInfo") -> None:
 
 
 def _health(healthy: bool) -> str:
-    return click.style("well", fg="green") if healthy else click.style("unwell", fg="red")
+    return click.style("healthy", fg="green") if healthy else click.style("unhealthy", fg="red")
 
 
 def _addresses(info: "StackInfo") -> None:
@@ -111,7 +111,7 @@ def _addresses(info: "StackInfo") -> None:
         [
             ("API", info.api_url),
             ("docs", info.docs_url),
-            ("Temporal Web UI", info.temporal_ui_url or f"of the Temporal at {info.temporal_address}"),
+            ("Temporal Web UI", info.temporal_ui_url or f"that of the Temporal server at {info.temporal_address}"),
             ("data", str(info.data_dir)),
             ("model", "offline stand-in, since ANTHROPIC_API_KEY is not set" if info.offline_model else "Anthropic"),
         ]
@@ -120,7 +120,7 @@ def _addresses(info: "StackInfo") -> None:
 
 
 def _welcome(info: "StackInfo", detached: bool) -> None:
-    from domain.policy.addresses import is_loopback  # here, since it brings the server's framework with it
+    from domain.policy.addresses import is_loopback  # slow to import
 
     click.echo(click.style("Errand is ready.", fg="green", bold=True))
     _addresses(info)
@@ -128,6 +128,5 @@ def _welcome(info: "StackInfo", detached: bool) -> None:
     if not is_loopback(settings().host):
         click.echo(f"  export ERRAND_API_KEY=$({PROGRAM} keys create me)")
     click.echo(f'  {PROGRAM} run assistant "Look around the workspace and write a short report"')
-    click.echo(
-        dim(f"`{PROGRAM} down` stops it all." if detached else "Ctrl-C stops it all; tasks go on at the next start.")
-    )
+    stop = f"`{PROGRAM} down`" if detached else "Ctrl-C"
+    click.echo(dim(f"{stop} stops everything; tasks continue at the next start."))

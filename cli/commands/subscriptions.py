@@ -1,11 +1,13 @@
-"""`errand subscriptions`: who is told of what, by which channel."""
+"""`errand subscriptions`: who is notified of what, over which channel."""
 
 from typing import Any
 
 import click
+import httpx2
 
-from cli.client.api import Api, part
-from cli.client.errors import NotFoundError
+from cli.client.api import Api, segment
+from cli.client.models import PageOf, SubscriptionInfo, parse
+from cli.errors import NotFoundError
 from cli.options import remote
 from cli.render.output import age, emit, note, one_line, table
 from domain.notification import ROTATION_HOURS, ChannelName, NotificationSubject
@@ -13,7 +15,7 @@ from domain.notification import ROTATION_HOURS, ChannelName, NotificationSubject
 
 @click.group()
 def subscriptions() -> None:
-    """Subscribe to what happens: webhooks, Slack, e-mail, push. What was told, and what was not: `deliveries`.
+    """Subscribe to notifications: webhooks, Slack, e-mail, push. `deliveries` shows what was sent and what failed.
 
     \b
     Examples:
@@ -27,25 +29,26 @@ def subscriptions() -> None:
 @remote
 def list_subscriptions(api: Api, as_json: bool) -> None:
     """List the subscriptions."""
-    page = api.get("/subscriptions")
+    answer = api.get("/subscriptions")
     if as_json:
-        emit(page)
+        emit(answer)
         return
-    if not page["items"]:
+    items = parse(PageOf[SubscriptionInfo], answer).items
+    if not items:
         note("no subscriptions")
         return
     rows = [
         [
-            one["name"],
-            one["channel"],
-            click.style(one["status"], fg="green" if one["status"] == "active" else "red"),
-            "every task" if one["every_task"] else "if named",
-            "all" if set(one["events"]) >= set(NotificationSubject) else ",".join(one["events"]),
-            one_line(one["target"]) + (f"  failing: {one_line(one['last_error'])}" if one["last_error"] else ""),
+            item.name,
+            item.channel,
+            click.style(item.status, fg="green" if item.status == "active" else "red"),
+            "every task" if item.every_task else "if named",
+            "all" if set(item.events) >= set(NotificationSubject) else ",".join(item.events),
+            one_line(item.target) + (f"  failing: {one_line(item.last_error)}" if item.last_error else ""),
         ]
-        for one in page["items"]
+        for item in items
     ]
-    table(["NAME", "CHANNEL", "STATUS", "TELLS OF", "EVENTS", "TARGET"], rows)
+    table(["NAME", "CHANNEL", "STATUS", "TASKS", "EVENTS", "TARGET"], rows)
 
 
 @subscriptions.command()
@@ -57,34 +60,34 @@ def list_subscriptions(api: Api, as_json: bool) -> None:
     "events",
     multiple=True,
     type=click.Choice([subject.value for subject in NotificationSubject]),
-    help="Only of this. Repeatable.  [default: all]",
+    help="Only this event. Repeatable.  [default: all]",
 )
-@click.option("--only-named", is_flag=True, help="Only of tasks that name it with --notify.")
+@click.option("--only-named", is_flag=True, help="Only for tasks that name it with --notify.")
 @remote
 def add(
     api: Api, name: str, channel: str, target: str, events: tuple[str, ...], only_named: bool, as_json: bool
 ) -> None:
-    """Subscribe. TARGET is a URL, or for email an address. A webhook's secret is shown this once, on stdout."""
-    wish = {"name": name, "channel": channel, "target": target, "every_task": not only_named}
-    made = api.send("POST", "/subscriptions", json=wish | ({"events": list(events)} if events else {})).json()
-    _show_secret(made, as_json)
+    """Add a subscription. TARGET is a URL, or for email an address. A webhook's secret is shown only now, on stdout."""
+    body = {"name": name, "channel": channel, "target": target, "every_task": not only_named}
+    created = api.send("POST", "/subscriptions", json=body | ({"events": list(events)} if events else {})).json()
+    _show_secret(created, as_json)
 
 
 @subscriptions.command()
 @click.argument("name")
 @remote
 def rotate(api: Api, name: str, as_json: bool) -> None:
-    """Give a webhook a new secret. For a day the old one signs too."""
-    _show_secret(_on(api, name, "POST", "/rotate").json(), as_json)
-    note(f"For {ROTATION_HOURS} hours both secrets sign.")
+    """Give a webhook a new secret. For a day its notifications carry a signature of the old one too."""
+    _show_secret(_request(api, name, "POST", "/rotate").json(), as_json)
+    note(f"For {ROTATION_HOURS} hours notifications are signed with both secrets.")
 
 
 @subscriptions.command()
 @click.argument("name")
 @remote
 def enable(api: Api, name: str, as_json: bool) -> None:
-    """Switch a subscription on again, after nothing had got through for long."""
-    found = _on(api, name, "POST", "/enable").json()
+    """Switch a subscription on again that was switched off because nothing arrived for long."""
+    found = _request(api, name, "POST", "/enable").json()
     emit(found) if as_json else click.echo(f"{name} is {found['status']}")
 
 
@@ -92,8 +95,8 @@ def enable(api: Api, name: str, as_json: bool) -> None:
 @click.argument("name")
 @remote
 def test(api: Api, name: str, as_json: bool) -> None:
-    """Send a notice, to see that it arrives."""
-    sent = _on(api, name, "POST", "/test").json()
+    """Send a test notification."""
+    sent = _request(api, name, "POST", "/test").json()
     emit(sent) if as_json else click.echo(sent["id"])
 
 
@@ -101,29 +104,33 @@ def test(api: Api, name: str, as_json: bool) -> None:
 @click.argument("name")
 @remote
 def remove(api: Api, name: str, as_json: bool) -> None:
-    """End a subscription. What is still on its way to it is given up."""
-    _on(api, name, "DELETE", "")
+    """Remove a subscription. Its undelivered notifications are dropped."""
+    _request(api, name, "DELETE", "")
     emit({"name": name, "removed": True}) if as_json else click.echo(f"removed {name}")
 
 
-def named(api: Api, name: str) -> dict[str, Any]:
-    """By its name or its id."""
-    for one in api.get("/subscriptions")["items"]:
-        if name in (one["name"], one["id"]):
-            found: dict[str, Any] = one
-            return found
+def all_subscriptions(api: Api) -> list[SubscriptionInfo]:
+    return parse(PageOf[SubscriptionInfo], api.get("/subscriptions")).items
+
+
+def find_subscription(api: Api, name: str) -> SubscriptionInfo:
+    """The subscription with this name or id."""
+    for subscription in all_subscriptions(api):
+        if name in (subscription.name, subscription.id):
+            return subscription
     raise NotFoundError(f"there is no subscription {name}")
 
 
-def _on(api: Api, name: str, method: str, verb: str) -> Any:
-    return api.send(method, f"/subscriptions/{part(named(api, name)['id'])}{verb}")
+def _request(api: Api, name: str, method: str, path: str) -> httpx2.Response:
+    return api.send(method, f"/subscriptions/{segment(find_subscription(api, name).id)}{path}")
 
 
-def _show_secret(made: dict[str, Any], as_json: bool) -> None:
+def _show_secret(answer: Any, as_json: bool) -> None:
     if as_json:
-        emit(made)
+        emit(answer)
         return
-    if made["secret"]:
-        click.echo(made["secret"])
-    kept = " Keep the secret: it is not shown again." if made["secret"] else ""
-    note(f"{made['name']} ({made['channel']}, {made['status']}, since {age(made['created_at'])}).{kept}")
+    created = parse(SubscriptionInfo, answer)
+    if created.secret:
+        click.echo(created.secret)
+    warning = " Keep the secret: it is not shown again." if created.secret else ""
+    note(f"{created.name} ({created.channel}, {created.status}, created {age(created.created_at)}).{warning}")

@@ -1,10 +1,11 @@
-"""`errand tasks`: the list of tasks."""
+"""`errand tasks`: list tasks."""
 
 import click
 
 from cli.client.api import Api
+from cli.client.models import PageOf, ProgressInfo, TaskInfo, parse
 from cli.options import remote
-from cli.render.output import PROGRAM, age, emit, note, one_line, status_word, table
+from cli.render.output import PROGRAM, age, emit, note, one_line, styled_status, table
 from domain.sessions.session import Status
 
 
@@ -14,46 +15,46 @@ from domain.sessions.session import Status
     "statuses",
     multiple=True,
     type=click.Choice([status.value for status in Status]),
-    help="Only tasks in this state. Repeatable.",
+    help="Only tasks with this status. Repeatable.",
 )
 @click.option("--agent", help="Only tasks of this agent.")
 @click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="Tasks on one page.")
-@click.option("--cursor", help="Where the last page ended.")
+@click.option("--cursor", help="The end of the page before.")
 @remote
 def tasks(
     api: Api, statuses: tuple[str, ...], agent: str | None, limit: int, cursor: str | None, as_json: bool
 ) -> None:
-    """List tasks, the newest first.
+    """List tasks, newest first.
 
     \b
     Examples:
       ./errand tasks --status working
       ./errand tasks --agent researcher --limit 50 --json | jq -r '.items[].task_id'
     """
-    page = api.get("/tasks", status=statuses, agent=agent, limit=limit, cursor=cursor)
+    answer = api.get("/tasks", status=statuses, agent=agent, limit=limit, cursor=cursor)
     if as_json:
-        emit(page)
+        emit(answer)
         return
-    if not page["items"]:
+    page = parse(PageOf[TaskInfo], answer)
+    if not page.items:
         note("no tasks")
         return
     rows = [
         [
-            item["task_id"],
-            status_word(item["status"]),
-            one_line(item.get("agent") or ""),
-            _steps(item.get("progress") or {}),
-            age(item.get("created_at")),
-            item.get("title") or "",
+            task.task_id,
+            styled_status(task.status),
+            one_line(task.agent),
+            _steps(task.progress),
+            age(task.created_at),
+            task.title,
         ]
-        for item in page["items"]
+        for task in page.items
     ]
     table(["TASK", "STATUS", "AGENT", "STEP", "CREATED", "TITLE"], rows)
-    if page.get("next_cursor"):
+    if page.next_cursor:
         filters = "".join(f" --status {status}" for status in statuses) + (f" --agent {agent}" if agent else "")
-        note(f"more: {PROGRAM} tasks{filters} --limit {limit} --cursor {page['next_cursor']}")
+        note(f"more: {PROGRAM} tasks{filters} --limit {limit} --cursor {page.next_cursor}")
 
 
-def _steps(progress: dict[str, int | None]) -> str:
-    total = progress.get("total_steps")
-    return f"{progress.get('step') or 0}" + (f"/{total}" if total else "")
+def _steps(progress: ProgressInfo) -> str:
+    return f"{progress.step}" + (f"/{progress.total_steps}" if progress.total_steps else "")

@@ -2,17 +2,17 @@
 
 import click
 
-from cli.client.api import Api, part
+from cli.client.api import Api, segment
 from cli.options import remote
 from cli.render.output import emit, note
 
 
 @click.command()
 @click.argument("conversation_id")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @remote
 def terminate(api: Api, conversation_id: str, yes: bool, as_json: bool) -> None:
-    """End a conversation: everything in it stops, and nothing new is accepted. What was said stays readable.
+    """End a conversation: all its sessions stop, and it accepts nothing new. Its messages stay readable.
 
     \b
     Examples:
@@ -21,7 +21,7 @@ def terminate(api: Api, conversation_id: str, yes: bool, as_json: bool) -> None:
     """
     if not yes and not as_json:
         click.confirm(f"End conversation {conversation_id} for good?", abort=True, err=True)
-    answer = api.post(f"/conversations/{part(conversation_id)}/terminate", {})
+    answer = api.post(f"/conversations/{segment(conversation_id)}/terminate", {})
     if as_json:
         emit(answer)
     else:

@@ -1,1 +1,1 @@
-"""How results are printed."""
+"""Printing: text for people and JSON for scripts."""

@@ -1,4 +1,4 @@
-"""What is printed: plain text for people, JSON for scripts, and no control codes that came from elsewhere."""
+"""Building blocks of the output: safe text, tables, durations, sizes, and JSON for scripts."""
 
 import json
 import re
@@ -13,7 +13,7 @@ import click
 
 PROGRAM = "./errand"
 
-# Control codes, and the marks that reorder text: what a model or a tool wrote must not steer the terminal.
+# Control codes, and marks that reorder text: what a model or a tool wrote must not control the terminal.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -32,17 +32,17 @@ def json_wanted() -> bool:
 
 
 def fetch_command(task_id: str, artifact: str) -> str:
-    """The command that fetches an artifact, safe to paste whatever the artifact is called."""
+    """The command that downloads an artifact, quoted so that any artifact's name is safe to paste."""
     return f"{PROGRAM} result {task_id} --artifact {shlex.quote(clean(artifact))} -o FILE"
 
 
 def emit(value: Any, *, err: bool = False) -> None:
-    """One JSON value on one line; ASCII only, so that no terminal or locale can spoil it."""
+    """Print a JSON value on one line, in ASCII, so that no terminal or locale can garble it."""
     click.echo(json.dumps(value, separators=(",", ":")), err=err)
 
 
 def note(text: str) -> None:
-    """A remark beside the output proper, so that stdout stays clean for a pipe."""
+    """Print a remark on stderr, so that stdout stays clean for a pipe."""
     click.echo(click.style(clean(text), dim=True), err=True)
 
 
@@ -53,12 +53,12 @@ def dim(text: str) -> str:
 STATUS_COLOURS = {"completed": "green", "failed": "red", "cancelled": "yellow", "input_required": "magenta"}
 
 
-def status_word(status: str) -> str:
+def styled_status(status: str) -> str:
     return click.style(status, fg=STATUS_COLOURS.get(status, "cyan"))
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns as wide as their content; on a terminal the last one is cut at the edge."""
+    """Print columns as wide as their content; on a terminal the last one is cut at the edge."""
     widths = [max([len(headers[i])] + [len(click.unstyle(row[i])) for row in rows]) for i in range(len(headers) - 1)]
     room = (
         max(20, shutil.get_terminal_size().columns - sum(widths) - 2 * len(widths)) if sys.stdout.isatty() else 10_000
@@ -70,7 +70,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def facts(pairs: Sequence[tuple[str, str | None]]) -> None:
-    """Name and value, one below the other; what is not known is left out."""
+    """Print name and value, one pair a line; pairs without a value are left out."""
     known = [(name, value) for name, value in pairs if value]
     width = max((len(name) for name, _ in known), default=0)
     for name, value in known:
@@ -97,21 +97,5 @@ def size(count: int) -> str:
     return f"{count / 1_000:.1f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
 
 
-def error_line(error: dict[str, Any] | None) -> str:
-    """What a task failed of."""
-    return one_line(f"{error['type']}: {error['message']}", 1_000) if error else ""
-
-
-def usage_line(usage: dict[str, Any]) -> str:
-    """What a task has used, as one phrase; the API and the events name the tokens differently."""
-    kinds = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-    tokens = usage.get("tokens_consumed", sum(int(usage.get(kind) or 0) for kind in kinds))
-    cost = usage.get("cost_usd")
-    return ", ".join(
-        [
-            f"{usage.get('llm_calls', 0):,} model calls",
-            f"{usage.get('tool_invocations', 0):,} tool calls",
-            f"{tokens:,} tokens",
-            "cost unknown" if cost is None else f"${cost:.4f}",
-        ]
-    )
+def dollars(cost: float | None) -> str:
+    return "cost unknown" if cost is None else f"${cost:.4f}"

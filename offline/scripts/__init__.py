@@ -1,8 +1,7 @@
-"""The scripts by name, and which of them answers a conversation. A new script is one file and one line here."""
+"""The scripts by name, and choosing the one for a request. A new script is one file and one line here."""
 
-from offline.conversation import Conversation
 from offline.markers import Marker, MarkerError, find_markers
-from offline.reply import Reply, Script, Tell, play
+from offline.reply import Reply, Script, ScriptFunction, play
 from offline.scripts import (
     answers,
     assistant,
@@ -22,56 +21,57 @@ from offline.scripts import (
     tools,
     unknown,
 )
-from offline.scripts.judge import VERDICT, judged
+from offline.scripts.judge import VERDICT, judge
 from offline.scripts.summary import summary
+from offline.transcript import Transcript
 
 
-def _demo(tell: Tell) -> Script:
-    return Script(tell, delay=0.02, offered_only=True)  # slow enough to watch
+def _demo(replies: ScriptFunction) -> Script:
+    return Script(replies, delay=0.02, offered_only=True)  # slow enough to watch
 
 
 SCRIPTS: dict[str, Script] = {
-    "echo": Script(echo.tell),
-    "count": Script(count.tell),
-    "tools": Script(tools.tell),
-    "steps": Script(steps.tell),
-    "chain": Script(chain.tell),
-    "say": Script(say.tell),
-    "answers": Script(answers.tell),
-    "stamp": Script(stamp.tell),
-    "forever": Script(forever.tell),
-    "repeat": Script(repeat.tell),
-    "think": Script(think.tell),
-    "unknown": Script(unknown.tell),
-    "follow-up": Script(follow_up.tell),
-    "assistant": _demo(assistant.tell),
-    "researcher": _demo(researcher.tell),
-    "code-reviewer": _demo(code_reviewer.tell),
-    "orchestrator": _demo(orchestrator.tell),
+    "echo": Script(echo.replies),
+    "count": Script(count.replies),
+    "tools": Script(tools.replies),
+    "steps": Script(steps.replies),
+    "chain": Script(chain.replies),
+    "say": Script(say.replies),
+    "answers": Script(answers.replies),
+    "stamp": Script(stamp.replies),
+    "forever": Script(forever.replies),
+    "repeat": Script(repeat.replies),
+    "think": Script(think.replies),
+    "unknown": Script(unknown.replies),
+    "follow-up": Script(follow_up.replies),
+    "assistant": _demo(assistant.replies),
+    "researcher": _demo(researcher.replies),
+    "code-reviewer": _demo(code_reviewer.replies),
+    "orchestrator": _demo(orchestrator.replies),
 }
 
 
-def answer(conversation: Conversation) -> Reply:
-    """The reply that this conversation gets, now and at every repetition."""
-    if conversation.tools == {VERDICT}:
-        return judged(conversation)
-    if not conversation.tools and conversation.results:
-        return Reply(text=summary(conversation))
-    marker = choose(conversation)
-    reply = play(SCRIPTS[marker.name], conversation, marker)
-    return reply if conversation.tools or not reply.calls else Reply(text=summary(conversation))
+def answer(transcript: Transcript) -> Reply:
+    """The reply to a request; the same at every repetition."""
+    if transcript.tools == {VERDICT}:
+        return judge(transcript)
+    if not transcript.tools and transcript.results:
+        return Reply(text=summary(transcript))
+    marker = choose(transcript)
+    reply = play(SCRIPTS[marker.name], transcript, marker)
+    return reply if transcript.tools or not reply.calls else Reply(text=summary(transcript))
 
 
-def choose(conversation: Conversation) -> Marker:
-    """By marker in the request or the system prompt, else by the agent."""
-    for text in (conversation.request, conversation.system):
+def choose(transcript: Transcript) -> Marker:
+    """The script: that of a marker in the request or the system prompt, else that of the agent."""
+    for text in (transcript.request, transcript.system):
         for marker in find_markers(text, "script"):
             if marker.name not in SCRIPTS:
                 raise MarkerError(f"{marker.raw}: no such script; there are {', '.join(SCRIPTS)}")
             return marker
-    if conversation.follow_up and find_markers(conversation.first, "script"):
+    if transcript.follow_up and find_markers(transcript.first, "script"):
         return _marker("follow-up")
-    return _marker(conversation.agent if conversation.agent in SCRIPTS else "unknown")
+    return _marker(transcript.agent if transcript.agent in SCRIPTS else "unknown")
 
 
 def _marker(name: str | None) -> Marker:

@@ -1,12 +1,12 @@
-"""One answer after the other, whatever is said in between: [[script:answers json=["first", "second"]]]."""
+"""Gives one answer after the other, whatever the user says: [[script:answers json=["first", "second"]]]."""
 
-from offline.conversation import Conversation
 from offline.markers import Marker, MarkerError
-from offline.reply import Reply, Story
+from offline.reply import Replies, Reply
+from offline.transcript import Transcript
 
 
-def tell(conversation: Conversation, marker: Marker) -> Story:
+def replies(transcript: Transcript, marker: Marker) -> Replies:
     answers = marker.options.get("json")
     if not isinstance(answers, list) or not answers or not all(isinstance(answer, str) for answer in answers):
         raise MarkerError(f'{marker.raw[:80]}: json=["...", ...] is needed')
-    yield Reply(text=answers[min(conversation.assistant_turns, len(answers) - 1)])
+    yield Reply(text=answers[min(transcript.assistant_messages, len(answers) - 1)])

@@ -1,12 +1,11 @@
-"""The assistant at work: a small program, a look around, a subagent, a question; other requests, an honest answer."""
+"""The assistant: writes a small program, looks around, asks a subagent or the user; else says that it cannot."""
 
 import re
 
-from offline.conversation import Conversation, Result
 from offline.markers import Marker, without_markers
-from offline.reply import Call, Reply, Story
+from offline.reply import Call, Replies, Reply
 from offline.scripts.demo import (
-    Plan,
+    DemoPlan,
     bash,
     files_in,
     gist,
@@ -22,6 +21,7 @@ from offline.scripts.demo import (
     write_file,
 )
 from offline.scripts.unknown import honest_answer
+from offline.transcript import CallResult, Transcript
 
 _PYTHON = {
     "prime": "found = []\nn = 2\nwhile len(found) < LIMIT:\n    if all(n % prime for prime in found):\n"
@@ -39,7 +39,7 @@ _ASKED = {
     "square": r"\bsquares\b|\bsquare numbers?\b",
     "fibonacci": "fibonacci",
 }
-_MOST = 75  # beyond that awk's numbers are no longer exact
+_MOST = 75  # awk's numbers are exact up to here
 _LOOKING = re.compile(
     r"\b(files?|folders?|workspace|directory|repository|readme|look around)\b|\w\.(md|txt|csv|json|ya?ml|py|log)\b",
     re.IGNORECASE,
@@ -51,27 +51,27 @@ _ASKS_ME = re.compile(r"\bask me\b")
 _MAIL = re.compile(r"Async subagent (?:results:|'[^']+' \(session: \S+\) (?:completed|failed):)")
 
 
-def tell(conversation: Conversation, marker: Marker) -> Story:
-    if _MAIL.match(conversation.request):
-        yield Reply(text=_delivered(conversation))
+def replies(transcript: Transcript, marker: Marker) -> Replies:
+    if _MAIL.match(transcript.request):
+        yield Reply(text=_delivered(transcript))
         return
-    if asked := _ASKS.search(without_markers(conversation.request)):
-        yield from _hand_on(conversation, asked[1].strip())
+    if asked := _ASKS.search(without_markers(transcript.request)):
+        yield from _delegate(transcript, asked[1].strip())
         return
-    words = without_markers(conversation.request).lower()
-    kind = next((kind for kind, pattern in _ASKED.items() if re.search(pattern, words)), None)
-    if kind and _ASKS_ME.search(words):
-        yield from _ask_and_build(conversation, kind)
+    request = without_markers(transcript.request).lower()
+    kind = next((kind for kind, pattern in _ASKED.items() if re.search(pattern, request)), None)
+    if kind and _ASKS_ME.search(request):
+        yield from _ask_and_build(transcript, kind)
     elif kind:
-        yield from _build(conversation, kind, words)
-    elif _LOOKING.search(words):
-        yield from _look(conversation)
+        yield from _build(transcript, kind, request)
+    elif _LOOKING.search(request):
+        yield from _look(transcript)
     else:
-        yield Reply(text=honest_answer(conversation))
+        yield Reply(text=honest_answer(transcript))
 
 
-def _hand_on(conversation: Conversation, question: str) -> Story:
-    """The researcher works on its own; the outcome waits in the mailbox, so there is nothing to wait for here."""
+def _delegate(transcript: Transcript, question: str) -> Replies:
+    """Start the researcher in the background and answer without waiting: its outcome goes to the mailbox."""
     [handed] = yield Reply(
         text="That is for the researcher.",
         calls=(Call("async_delegate", {"name": "researcher", "prompt": question}),),
@@ -79,35 +79,35 @@ def _hand_on(conversation: Conversation, question: str) -> Story:
     if handed.is_error:
         answer = f"The researcher could not be asked: {gist(handed)}"
     else:
-        answer = f"{handed.text}. It works on its own; fire the mailbox when it has reported, and I go on from there."
-    yield Reply(text=with_notes(answer, conversation))
+        answer = f"{handed.text}. It runs in the background; fire the mailbox once it has reported, and I continue."
+    yield Reply(text=with_notes(answer, transcript))
 
 
-def _delivered(conversation: Conversation) -> str:
-    """What subagents reported, and what the caller says to it."""
-    mail, _, words = conversation.request.partition("\n\n---\nUser message:\n")
-    more = f'\n\nYou added: "{" ".join(words.split())[:200]}"' if words else ""
-    return f"This has come back:\n\n{mail[:3_000]}{more}"
+def _delivered(transcript: Transcript) -> str:
+    """Quote the outcomes of subagents and the user's message after them."""
+    mail, _, message = transcript.request.partition("\n\n---\nUser message:\n")
+    added = f'\n\nYou added: "{" ".join(message.split())[:200]}"' if message else ""
+    return f"This has come back:\n\n{mail[:3_000]}{added}"
 
 
-def _ask_and_build(conversation: Conversation, kind: str) -> Story:
+def _ask_and_build(transcript: Transcript, kind: str) -> Replies:
     wanted = {"type": "integer", "minimum": 1, "maximum": _MOST}
     question = {"question": f"How many {kind} numbers do you want?", "answer_schema": wanted, "default": 10}
-    [answer] = yield Reply(text="How many is yours to say.", calls=(Call("ask_user", question),))
+    [answer] = yield Reply(text="You decide how many.", calls=(Call("ask_user", question),))
     if answer.is_error:
-        yield Reply(text=with_notes(f"You were to say how many, and I have no answer: {answer.text}", conversation))
+        yield Reply(text=with_notes(f"I asked how many, and have no answer: {answer.text}", transcript))
         return
-    yield from _build(conversation, kind, answer.text)
+    yield from _build(transcript, kind, answer.text)
 
 
-def _build(conversation: Conversation, kind: str, words: str) -> Story:
-    number = re.search(r"\b([1-9]\d{0,5})\b", words)
+def _build(transcript: Transcript, kind: str, request: str) -> Replies:
+    number = re.search(r"\b([1-9]\d{0,5})\b", request)
     limit = min(int(number[1]) if number else 20, _MOST)
     name = f"{kind}s.py" if kind != "fibonacci" else "fibonacci.py"
-    plan = Plan(["Look at the workspace", f"Write {name}", "Run it", "Hand over the result"])
+    plan = DemoPlan(["Look at the workspace", f"Write {name}", "Run it", "Hand over the result"])
     _, listing = yield Reply(
         text=f"I will write a program for the first {limit} {kind} numbers, run it and hand over what it prints.",
-        thinking="A result that was computed and checked is worth more than one from memory.",
+        thinking="A computed and checked result is better than one from memory.",
         calls=(plan.call(), list_files()),
     )
     taken = name in files_in(listing)
@@ -134,31 +134,31 @@ def _build(conversation: Conversation, kind: str, words: str) -> Story:
         )
         attempts.append(ran)
     numbers = [] if ran.is_error else re.findall(r"^\d+$", ran.text, re.MULTILINE)
-    yield from _hand_over(conversation, plan, name, kind, wrote, attempts, numbers)
+    yield from _hand_over(transcript, plan, name, kind, wrote, attempts, numbers)
 
 
-def _without_result(name: str, wrote: Result, tried: str) -> str:
+def _without_result(name: str, wrote: CallResult, tried: str) -> str:
     if wrote.text.startswith("Dry run:"):
-        return f"A dry run: I would have written {name} and run it. Nothing of it was done."
+        return f"A dry run: I would have written {name} and run it. Nothing was done."
     if wrote.is_error:
         return f"{name} could not be written, so there is no result: {gist(wrote)}\n{tried}"
     return f"{name} is written, but it was not run, so there is no result.\n{tried}"
 
 
 def _hand_over(
-    conversation: Conversation,
-    plan: Plan,
+    transcript: Transcript,
+    plan: DemoPlan,
     name: str,
     kind: str,
-    wrote: Result,
-    attempts: list[Result],
+    wrote: CallResult,
+    attempts: list[CallResult],
     numbers: list[str],
-) -> Story:
+) -> Replies:
     tried = "\n".join(f"- `{ran.input.get('command')}`: {gist(ran) if ran.is_error else 'worked'}" for ran in attempts)
     if not numbers:
         reason = f"No command could run here: {gist(attempts[-1])}"
         yield Reply(calls=(plan.change(reason=reason), save(name, "The program", "file")))
-        yield Reply(text=with_notes(_without_result(name, wrote, tried), conversation))
+        yield Reply(text=with_notes(_without_result(name, wrote, tried), transcript))
         return
     result = f"# The first {len(numbers)} {kind} numbers\n\n{', '.join(numbers)}\n\nComputed so:\n{tried}\n"
     yield Reply(
@@ -176,11 +176,11 @@ def _hand_over(
         )
     )
     answer = f"The program printed {len(numbers)} {kind} numbers: {', '.join(numbers)}.\n\nHow it went:\n{tried}"
-    yield Reply(text=with_notes(f"{answer}\n\n{name} and result.md are saved.", conversation))
+    yield Reply(text=with_notes(f"{answer}\n\n{name} and result.md are saved.", transcript))
 
 
-def _look(conversation: Conversation) -> Story:
-    plan = Plan(["List the workspace", "Read what explains it", "Measure it"])
+def _look(transcript: Transcript) -> Replies:
+    plan = DemoPlan(["List the workspace", "Read what explains it", "Measure it"])
     _, listing = yield Reply(text="Looking around.", calls=(plan.call(), list_files()))
     files = files_in(listing)
     if not files:
@@ -198,9 +198,9 @@ def _look(conversation: Conversation) -> Story:
             if ran.is_error
             else f"The sandbox says:\n{output(ran)[:600]}"
         )
-        yield Reply(text=with_notes(f"{reason}; there is nothing to describe. {seen}", conversation))
+        yield Reply(text=with_notes(f"{reason}; there is nothing to describe. {seen}", transcript))
         return
-    request = quoted_request(conversation)
+    request = quoted_request(transcript)
     chosen = sorted(files, key=lambda name: (name not in request, "readme" not in name.lower(), name.count("/"), name))[
         :3
     ]
@@ -223,14 +223,14 @@ def _look(conversation: Conversation) -> Story:
     else:
         measured = output(ran)[-600:]
     yield Reply(calls=(plan.tick(), progress("Measured", 90)))
-    first = [line for page in pages if (line := _first_words(page))]
+    first = [line for page in pages if (line := _first_line(page))]
     listed = ", ".join(files[:20])
     answer = (
         f"The workspace has {many(len(files), 'file')}: {listed}.\n\n" + "\n".join(first) + f"\n\nLines:\n{measured}"
     )
-    yield Reply(text=with_notes(answer, conversation))
+    yield Reply(text=with_notes(answer, transcript))
 
 
-def _first_words(page: Result) -> str:
-    words = [line for line in lines_in(page) if line.text.strip()]
-    return f"- {page.input['path']} begins: {words[0]}" if words else f"- {page.input['path']}: {gist(page)}"
+def _first_line(page: CallResult) -> str:
+    lines = [line for line in lines_in(page) if line.text.strip()]
+    return f"- {page.input['path']} begins: {lines[0]}" if lines else f"- {page.input['path']}: {gist(page)}"

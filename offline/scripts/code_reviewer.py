@@ -1,16 +1,15 @@
-"""The code reviewer at work: reads the code, runs its tests or what can be run instead, and writes review.md."""
+"""The code reviewer: reads the code, runs its tests or another check, and writes review.md."""
 
 import json
 import re
 import shlex
 from dataclasses import dataclass
 
-from offline.conversation import Conversation, Result
 from offline.markers import Marker, without_markers
-from offline.reply import Reply, Story
+from offline.reply import Replies, Reply
 from offline.scripts.demo import (
+    DemoPlan,
     Hit,
-    Plan,
     bash,
     files_in,
     gist,
@@ -24,6 +23,7 @@ from offline.scripts.demo import (
     with_notes,
     write_file,
 )
+from offline.transcript import CallResult, Transcript
 
 _CODE = (".py", ".js", ".ts", ".sh", ".go", ".rs", ".java", ".c", ".rb")
 _UNABLE = re.compile(r"no module named|command not found|: not found|nothing was run|not available", re.IGNORECASE)
@@ -31,32 +31,32 @@ _TEST = re.compile(r"(^|/)(test_[^/]*|[^/]*_test)\.py$")
 
 
 @dataclass(frozen=True)
-class Rule:
+class ReviewRule:
     pattern: str
     severity: str
-    says: str
+    problem: str
 
 
 RULES = (
-    Rule(r"\b(eval|exec)\(", "high", "runs text as code; whoever controls the text controls the program"),
-    Rule(r"shell=True", "high", "hands a string to a shell; a crafted value runs another command"),
-    Rule(r"(?i)(password|secret|api_key|token)\s*=\s*[\"'][^\"']+[\"']", "high", "a secret stands in the source"),
-    Rule(r"except\s*:", "medium", "swallows every error, also the one nobody thought of"),
-    Rule(r"def .*=\s*(\[\]|\{\})", "medium", "a mutable default is shared by all calls"),
-    Rule(r"pickle\.loads?\(|yaml\.load\(", "medium", "loads data that can run code"),
-    Rule(r"\b(TODO|FIXME|XXX)\b", "low", "unfinished by its own words"),
-    Rule(r"[!=]= None", "low", "compares with None by equality"),
+    ReviewRule(r"\b(eval|exec)\(", "high", "runs text as code, so the text controls the program"),
+    ReviewRule(r"shell=True", "high", "hands a string to a shell; a crafted value runs another command"),
+    ReviewRule(r"(?i)(password|secret|api_key|token)\s*=\s*[\"'][^\"']+[\"']", "high", "a secret is in the source"),
+    ReviewRule(r"except\s*:", "medium", "swallows every error, even unexpected ones"),
+    ReviewRule(r"def .*=\s*(\[\]|\{\})", "medium", "a mutable default is shared by all calls"),
+    ReviewRule(r"pickle\.loads?\(|yaml\.load\(", "medium", "loads data that can run code"),
+    ReviewRule(r"\b(TODO|FIXME|XXX)\b", "low", "marked as unfinished"),
+    ReviewRule(r"[!=]= None", "low", "compares with None by equality"),
 )
 _ORDER = ("high", "medium", "low")
 Finding = tuple[str, str, str]  # severity, where, what
 
 
-def tell(conversation: Conversation, marker: Marker) -> Story:
-    path, focus = _asked(conversation)
-    plan = Plan(["Survey the code", "Read it and run its tests", "Write review.md"])
+def replies(transcript: Transcript, marker: Marker) -> Replies:
+    path, focus = _asked(transcript)
+    plan = DemoPlan(["Survey the code", "Read it and run its tests", "Write review.md"])
     _, listing = yield Reply(
         text=f"Reviewing {path}" + (f", {focus} first." if focus else "."),
-        thinking="What is there decides how it can be checked.",
+        thinking="The files decide how the code can be checked.",
         calls=(plan.call(), list_files(path)),
     )
     files = files_in(listing)
@@ -68,7 +68,7 @@ def tell(conversation: Conversation, marker: Marker) -> Story:
         yield Reply(calls=(plan.change(reason=reason, done=True), progress(reason, 50)))
         yield Reply(
             text=with_notes(
-                f"{reason}. Nothing was reviewed. Give the task files, or a path that has code.", conversation
+                f"{reason}. Nothing was reviewed. Give the task files, or a path that has code.", transcript
             )
         )
         return
@@ -93,7 +93,7 @@ def tell(conversation: Conversation, marker: Marker) -> Story:
             again = bash(_other_command(files) if "pytest" in command else "ls -l")
         _, _, second = yield Reply(
             text="That did not work, so the plan changes.",
-            thinking=f"{reason}. Repeating it would bring the same; another check can still tell something.",
+            thinking=f"{reason}. Repeating it would fail again; another check may still show something.",
             calls=(plan.change(step, "Write review.md", reason=reason), progress(reason[:150], 45), again),
         )
         checks += [second] if unable else []
@@ -106,13 +106,13 @@ def tell(conversation: Conversation, marker: Marker) -> Story:
     if not wrote.is_error:
         yield Reply(calls=(save("review.md", f"Review of {path}: {verdict}"), plan.tick(), progress(verdict, 100)))
     where = "The review is in review.md." if not wrote.is_error else f"review.md could not be written: {gist(wrote)}"
-    worst = "\n".join(f"- {severity}: {says} [{at}]" for severity, at, says in findings[:5])
-    yield Reply(text=with_notes(f"Verdict: {verdict}.\n{worst or 'No findings.'}\n\n{where}", conversation))
+    worst = "\n".join(f"- {severity}: {problem} [{at}]" for severity, at, problem in findings[:5])
+    yield Reply(text=with_notes(f"Verdict: {verdict}.\n{worst or 'No findings.'}\n\n{where}", transcript))
 
 
-def _asked(conversation: Conversation) -> tuple[str, str]:
-    """Structured input is an object in the text; plain text reviews everything."""
-    text = without_markers(conversation.request)
+def _asked(transcript: Transcript) -> tuple[str, str]:
+    """Path and focus: from a JSON object in the request, else everything."""
+    text = without_markers(transcript.request)
     for start in (match.start() for match in re.finditer(r"\{", text)):
         try:
             given, _ = json.JSONDecoder().raw_decode(text, start)
@@ -145,34 +145,34 @@ def _to_read(code: list[str], focus: str) -> list[str]:
     return sorted(code, key=lambda name: (bool(focus) and focus not in name, "test" in name, name))[:4]
 
 
-def _suspect(ran: Result) -> str:
-    """What to look for: the test or the name that the failing output speaks of."""
+def _suspect(ran: CallResult) -> str:
+    """What to search for: the test or the name in the failing output."""
     named = re.search(r"\b(test_\w+)|NameError: name '(\w+)'|(\w+Error)\b", ran.text)
     return next((group for group in named.groups() if group), "assert") if named else "assert"
 
 
-def _findings(hits: list[Hit], code: list[str], checks: list[Result]) -> list[Finding]:
+def _findings(hits: list[Hit], code: list[str], checks: list[CallResult]) -> list[Finding]:
     found: list[Finding] = []
     for hit in hits:
         rule = next((rule for rule in RULES if re.search(rule.pattern, hit.text)), None)
         if rule and hit.path in code:
-            found.append((rule.severity, f"{hit.path}:{hit.line}", f"`{hit.text.strip()[:80]}` {rule.says}"))
+            found.append((rule.severity, f"{hit.path}:{hit.line}", f"`{hit.text.strip()[:80]}` {rule.problem}"))
     for ran in checks:
         if ran.is_error and not _UNABLE.search(ran.text):
             found.insert(0, ("high", str(ran.input.get("command", ""))[:60], f"the check fails: {gist(ran)}"))
     return sorted(found, key=lambda finding: _ORDER.index(finding[0]))
 
 
-def _verdict(findings: list[Finding], checks: list[Result]) -> str:
+def _verdict(findings: list[Finding], checks: list[CallResult]) -> str:
     counts = ", ".join(f"{sum(f[0] == level for f in findings)} {level}" for level in _ORDER)
     unproved = "" if any(not ran.is_error for ran in checks) else "; no check passed"
     ready = "ready" if not findings else "not ready" if findings[0][0] == "high" else "ready after small fixes"
     return f"{ready} ({counts}{unproved})"
 
 
-def _review(verdict: str, findings: list[Finding], checks: list[Result], code: list[str]) -> str:
+def _review(verdict: str, findings: list[Finding], checks: list[CallResult], code: list[str]) -> str:
     lines = ["# Review", "", f"Verdict: {verdict}.", "", "## Findings", ""]
-    lines += [f"- **{severity}** {at}: {says}" for severity, at, says in findings] or ["None."]
+    lines += [f"- **{severity}** {at}: {problem}" for severity, at, problem in findings] or ["None."]
     lines += ["", "## Checks", ""]
     lines += [f"- `{c.input.get('command')}`: {'failed' if c.is_error else 'passed'}; {gist(c)}" for c in checks]
     lines += [

@@ -1,22 +1,22 @@
 """Takes n steps of one tool call each, then answers: [[script:count n=3 tool=list_files input={} grow=BYTES]].
 
-With `grow` the first step writes a file of so many bytes and every later step reads it, so that the context grows.
-A summary that replaced earlier steps counts as those steps.
+With `grow` the first step writes a file of that size and every later step reads it, so that the context grows.
+Steps that a summary has replaced are counted too.
 """
 
-from offline.conversation import Conversation
 from offline.markers import Marker
-from offline.reply import Call, Reply, Story
+from offline.reply import Call, Replies, Reply
 from offline.scripts.varied import varied
+from offline.transcript import Transcript
 
 INPUTS = {"list_files": {"path": "."}, "bash": {"command": "true"}, "report_progress": {"message": "counting"}}
-_LINE = "The quick brown fox jumps over the lazy dog and goes on to the next long line.\n"
+_LINE = "The quick brown fox jumps over the lazy dog and runs on to the next long line.\n"
 
 
-def tell(conversation: Conversation, marker: Marker) -> Story:
+def replies(transcript: Transcript, marker: Marker) -> Replies:
     steps = marker.count("n", 3)
     last = ""
-    for number in range(conversation.done_before + 1, steps + 1):
+    for number in range(transcript.done_before + 1, steps + 1):
         [result] = yield Reply(text=f"Step {number} of {steps}.", calls=(_call(number, marker),))
         last = result.text
     yield Reply(text=f"Counted {steps} steps." + (f" The last result was: {last[:200]}" if last else ""))

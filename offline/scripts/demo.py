@@ -1,14 +1,14 @@
-"""What the demo scripts share: a plan that can change, the tool calls they make, and reading what came back."""
+"""Shared by the demo scripts: a plan that can change, the tool calls they make, and reading results."""
 
 import re
 from dataclasses import dataclass, field
 
-from offline.conversation import Conversation, Result
 from offline.markers import without_markers
 from offline.reply import Call
+from offline.transcript import CallResult, Transcript
 
 _FOOTER = re.compile(r"^\[[^\n]*; sandbox: \S+\]\s*\Z", re.MULTILINE)
-_TELLING = (
+_ERROR_LINES = (
     re.compile(r"^(FAILED|ERROR|E ) |\w+Error\b|denied|not found|No module"),
     re.compile(r"error|cannot|fail", re.IGNORECASE),
 )
@@ -26,24 +26,24 @@ _COMMON = (
 
 
 @dataclass
-class Plan:
-    """The steps as update_plan wants them; the first open one is under way."""
+class DemoPlan:
+    """The steps as update_plan takes them; the first open one is in progress."""
 
     titles: list[str]
-    settled: list[str] = field(default_factory=list)  # done or skipped, one for each settled step
+    finished: list[str] = field(default_factory=list)  # done or skipped, for each finished step
 
     def tick(self) -> Call:
-        self.settled.append("done")
+        self.finished.append("done")
         return self.call()
 
     def change(self, *titles: str, reason: str, done: bool = False) -> Call:
-        """Skip the step under way, unless it is done, and take these instead of all that was still to come."""
-        self.titles = [*self.titles[: len(self.settled) + 1], *titles]
-        self.settled.append("done" if done else "skipped")
+        """Skip the step in progress, unless it is done, and replace all later steps by these."""
+        self.titles = [*self.titles[: len(self.finished) + 1], *titles]
+        self.finished.append("done" if done else "skipped")
         return self.call(reason)
 
     def call(self, reason: str | None = None) -> Call:
-        states = [*self.settled, "in_progress", *["pending"] * len(self.titles)][: len(self.titles)]
+        states = [*self.finished, "in_progress", *["pending"] * len(self.titles)][: len(self.titles)]
         steps = [{"title": title, "status": state} for title, state in zip(self.titles, states, strict=True)]
         return Call("update_plan", {"steps": steps, "reason": reason} if reason else {"steps": steps})
 
@@ -86,38 +86,38 @@ def save(path: str, description: str, type: str = "report") -> Call:
     return Call("save_artifact", {"path": path, "type": type, "description": description})
 
 
-def files_in(listing: Result) -> list[str]:
-    """The files of a listing, without folders and without what earlier runs of a demo may have written."""
+def files_in(listing: CallResult) -> list[str]:
+    """The files of a listing, without folders and without reports of earlier demos."""
     if listing.is_error:
         return []
     names = [_SIZE.sub("", line.strip()) for line in listing.text.splitlines() if _SIZE.search(line)]
     return [name for name in names if not _WRITTEN.fullmatch(name) and "/." not in f"/{name}"]
 
 
-def hits_in(found: Result) -> list[Hit]:
+def hits_in(found: CallResult) -> list[Hit]:
     matches = [] if found.is_error else [_HIT.match(line) for line in found.text.splitlines()]
     return [Hit(match[1], int(match[2]), match[3]) for match in matches if match]
 
 
-def lines_in(page: Result) -> list[Hit]:
+def lines_in(page: CallResult) -> list[Hit]:
     """The lines of a file as read_file numbers them."""
     path = str(page.input.get("path", ""))
     matches = [] if page.is_error else [_NUMBERED.match(line) for line in page.text.splitlines()]
     return [Hit(path, int(match[1]), match[2]) for match in matches if match]
 
 
-def output(ran: Result) -> str:
-    """What a command printed, without the line on how it ended."""
+def output(ran: CallResult) -> str:
+    """The output of a command, without the last line about its ending."""
     return _FOOTER.sub("", ran.text).strip()
 
 
-def gist(ran: Result) -> str:
-    """The line of an output that says most: the last one that names an error, else the last one."""
+def gist(ran: CallResult) -> str:
+    """The most telling line of an output: the last one that names an error, else the last one."""
     lines = [line.strip() for line in output(ran).splitlines() if line.strip()]
-    for telling in _TELLING:
-        named = [line for line in lines if telling.search(line)]
-        if named:
-            return named[-1][:200]
+    for pattern in _ERROR_LINES:
+        matching = [line for line in lines if pattern.search(line)]
+        if matching:
+            return matching[-1][:200]
     return lines[-1][:200] if lines else "no output"
 
 
@@ -125,24 +125,24 @@ def many(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
-def quoted_request(conversation: Conversation) -> str:
-    return " ".join(without_markers(conversation.request).split())[:200]
+def quoted_request(transcript: Transcript) -> str:
+    return " ".join(without_markers(transcript.request).split())[:200]
 
 
-def question_of(conversation: Conversation) -> str:
-    """The first paragraph of the request; what follows says how, not what."""
-    return " ".join(without_markers(conversation.request).split("\n\n")[0].split())[:200]
+def question_of(transcript: Transcript) -> str:
+    """The first paragraph of the request; later ones say how to do it."""
+    return " ".join(without_markers(transcript.request).split("\n\n")[0].split())[:200]
 
 
-def terms(conversation: Conversation, limit: int = 5) -> list[str]:
-    """The words of the request that are worth searching for, in their order."""
-    words = _WORD.findall(without_markers(conversation.request).split("\n\n")[0])
-    chosen = dict.fromkeys(word.lower() for word in words if word.lower() not in _COMMON.split())
+def terms(transcript: Transcript, limit: int = 5) -> list[str]:
+    """The words of the request that are worth searching for, in order."""
+    found = _WORD.findall(without_markers(transcript.request).split("\n\n")[0])
+    chosen = dict.fromkeys(word.lower() for word in found if word.lower() not in _COMMON.split())
     return list(chosen)[:limit]
 
 
-def with_notes(answer: str, conversation: Conversation) -> str:
-    if not conversation.notes:
+def with_notes(answer: str, transcript: Transcript) -> str:
+    if not transcript.notes:
         return answer
-    notes = "; ".join(" ".join(note.split())[:200] for note in conversation.notes)
+    notes = "; ".join(" ".join(note.split())[:200] for note in transcript.notes)
     return f"{answer}\n\nWhile I worked you added: {notes}"

@@ -1,9 +1,9 @@
 """Answers with the user's own text."""
 
-from offline.conversation import Conversation
 from offline.markers import Marker, without_markers
-from offline.reply import Reply, Story
+from offline.reply import Replies, Reply
+from offline.transcript import Transcript
 
 
-def tell(conversation: Conversation, marker: Marker) -> Story:
-    yield Reply(text=without_markers(conversation.request) or "(nothing but markers)")
+def replies(transcript: Transcript, marker: Marker) -> Replies:
+    yield Reply(text=without_markers(transcript.request) or "(nothing but markers)")

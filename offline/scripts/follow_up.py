@@ -1,10 +1,10 @@
-"""A further message in a conversation that began with a script: short, and true to what was answered before."""
+"""Answers a further message in a conversation that began with a script, by quoting the last answer."""
 
-from offline.conversation import Conversation
 from offline.markers import Marker
-from offline.reply import Reply, Story
+from offline.reply import Replies, Reply
+from offline.transcript import Transcript
 
 
-def tell(conversation: Conversation, marker: Marker) -> Story:
-    message = " ".join(conversation.request.split())[:300]
-    yield Reply(text=f"You wrote: {message}\n\nMy last answer stands: {conversation.last_answer}")
+def replies(transcript: Transcript, marker: Marker) -> Replies:
+    message = " ".join(transcript.request.split())[:300]
+    yield Reply(text=f"You wrote: {message}\n\nMy last answer is still: {transcript.last_answer}")

@@ -1,9 +1,9 @@
-"""The judge of acceptance criteria: each holds if all it says in double quotes stands in the answer or a result."""
+"""The judge of acceptance criteria: one is met if the answer or a result contains all its texts in double quotes."""
 
 import re
 
-from offline.conversation import Conversation
 from offline.reply import Call, Reply
+from offline.transcript import Transcript
 
 VERDICT = "give_verdict"
 _CRITERIA = re.compile(r"<criteria>\n(.*)\n</criteria>", re.DOTALL)
@@ -12,14 +12,14 @@ _QUOTED = re.compile(r'"([^"]+)"')
 _NUMBERED = re.compile(r"^\d+\. (.*)$", re.MULTILINE)
 
 
-def judged(conversation: Conversation) -> Reply:
-    criteria, evidence = _CRITERIA.search(conversation.request), _EVIDENCE.search(conversation.request)
+def judge(transcript: Transcript) -> Reply:
+    criteria, evidence = _CRITERIA.search(transcript.request), _EVIDENCE.search(transcript.request)
     shown = evidence[0] if evidence else ""
     verdicts = [_verdict(line, shown) for line in _NUMBERED.findall(criteria[1] if criteria else "")]
     return Reply(calls=(Call(VERDICT, {"verdicts": verdicts}),))
 
 
 def _verdict(criterion: str, shown: str) -> dict[str, object]:
-    missing = [words for words in _QUOTED.findall(criterion) if words not in shown]
-    why = f"It nowhere says {missing[0]}." if missing else "Nothing speaks against it."
+    missing = [text for text in _QUOTED.findall(criterion) if text not in shown]
+    why = f"It nowhere says {missing[0]}." if missing else "Everything it asks for is there."
     return {"met": not missing, "why": why}

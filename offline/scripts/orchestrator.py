@@ -1,14 +1,13 @@
-"""The orchestrator at work: hands the parts of a goal to researchers side by side, and joins what they really wrote."""
+"""The orchestrator: gives the files of a goal to several researchers in parallel, and joins their reports."""
 
 import re
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from offline.conversation import Conversation, Result
 from offline.markers import Marker
-from offline.reply import Call, Reply, Story
+from offline.reply import Call, Replies, Reply
 from offline.scripts.demo import (
-    Plan,
+    DemoPlan,
     files_in,
     gist,
     lines_in,
@@ -22,6 +21,7 @@ from offline.scripts.demo import (
     with_notes,
     write_file,
 )
+from offline.transcript import CallResult, Transcript
 
 _MOST_PARTS = 3
 _ROUNDS = 3  # of waiting for the researchers
@@ -30,12 +30,14 @@ _ENDED = re.compile(r"^status: (complete|error)\ntask_id: (\S+)\n(?:error_type: 
 
 
 @dataclass
-class Part:
+class Assignment:
+    """A part of the goal: its files and, in the end, its researcher's answer."""
+
     number: int
     files: list[str]
     task_id: str = ""
-    answer: str = ""  # what its researcher said
-    failed: str = ""  # why nobody did it
+    answer: str = ""  # of its researcher
+    failed: str = ""  # why it was not done
 
     @property
     def report(self) -> str:
@@ -48,43 +50,43 @@ class Part:
         return {"agent": "researcher", "prompt": self.prompt(goal), "description": label}
 
 
-def tell(conversation: Conversation, marker: Marker) -> Story:
-    goal = question_of(conversation)
-    plan = Plan(["Learn what there is", "Hand out the parts", "Collect the reports", "Bring it together"])
+def replies(transcript: Transcript, marker: Marker) -> Replies:
+    goal = question_of(transcript)
+    plan = DemoPlan(["Learn what there is", "Assign the parts", "Collect the reports", "Bring it together"])
     _, listing = yield Reply(
-        text="I look at the material first, then hand its parts to researchers who work side by side.",
-        thinking=f"The goal: {goal}. What there is decides how it is cut.",
+        text="I look at the material first, then give its parts to researchers who work in parallel.",
+        thinking=f"The goal: {goal}. The material decides how it is divided.",
         calls=(plan.call(), list_files()),
     )
     files = files_in(listing)
     if not files:
-        files = yield from _prepare(conversation, goal, plan)
-    parts = [Part(number + 1, files[number::_MOST_PARTS]) for number in range(min(len(files), _MOST_PARTS))]
+        files = yield from _prepare(transcript, goal, plan)
+    parts = [Assignment(number + 1, files[number::_MOST_PARTS]) for number in range(min(len(files), _MOST_PARTS))]
     if not parts:
         reason = f"There is nothing to work on: {gist(listing)}"
         yield Reply(calls=(plan.change(reason=reason),))
-        yield Reply(text=with_notes(f"{reason}. Nothing was handed out.", conversation))
+        yield Reply(text=with_notes(f"{reason}. Nothing was assigned.", transcript))
         return
     yield from _fan_out(goal, plan, parts)
     yield from _collect(plan, parts)
     if any(part.failed for part in parts):
         yield from _try_again(goal, plan, parts)
     pages = yield from _read(plan, parts)
-    yield from _join(conversation, goal, plan, parts, pages)
+    yield from _join(transcript, goal, plan, parts, pages)
 
 
-def _prepare(conversation: Conversation, goal: str, plan: Plan) -> Generator[Reply, list[Result], list[str]]:
-    """Without material: what is known of the goal, as files that can be worked on."""
-    words = terms(conversation) or ["goal"]
+def _prepare(transcript: Transcript, goal: str, plan: DemoPlan) -> Generator[Reply, list[CallResult], list[str]]:
+    """Without material: write down what is known about the goal, as files to work on."""
+    topics = terms(transcript) or ["goal"]
     notes = {
         "notes/goal.md": f"# Goal\n\n{goal}\n",
-        "notes/terms.md": "# Words of the goal\n\n" + "".join(f"- {word}\n" for word in words),
-        "notes/questions.md": "# Open questions\n\n" + "".join(f"- What is known about {word}?\n" for word in words),
+        "notes/terms.md": "# Terms of the goal\n\n" + "".join(f"- {topic}\n" for topic in topics),
+        "notes/questions.md": "# Open questions\n\n" + "".join(f"- What is known about {topic}?\n" for topic in topics),
     }
     reason = "The workspace is empty, so the goal itself is the material"
-    titles = ("Write down what is known", "Hand out the parts", "Collect the reports", "Bring it together")
+    titles = ("Write down what is known", "Assign the parts", "Collect the reports", "Bring it together")
     _, *wrote = yield Reply(
-        text=f"{reason}. I write down what is known of it.",
+        text=f"{reason}. I write down what is known about it.",
         calls=(
             plan.change(*titles, reason=reason, done=True),
             *(write_file(path, text) for path, text in notes.items()),
@@ -93,14 +95,14 @@ def _prepare(conversation: Conversation, goal: str, plan: Plan) -> Generator[Rep
     return [path for path, result in zip(notes, wrote, strict=True) if not result.is_error]
 
 
-def _fan_out(goal: str, plan: Plan, parts: list[Part]) -> Story:
+def _fan_out(goal: str, plan: DemoPlan, parts: list[Assignment]) -> Replies:
     named = "; ".join(f"part {part.number}: {', '.join(part.files)}" for part in parts)
     _, _, *results = yield Reply(
         text=f"{many(len(parts), 'researcher')} at once. {named}.",
-        thinking="The parts do not need each other, so nobody has to wait for anybody.",
+        thinking="The parts do not depend on each other, so nobody has to wait.",
         calls=(
             plan.tick(),
-            progress(f"Handing out {many(len(parts), 'part')}", 25),
+            progress(f"Assigning {many(len(parts), 'part')}", 25),
             *(Call("async_task", part.arguments(goal, f"Part {part.number} of {len(parts)}")) for part in parts),
         ),
     )
@@ -109,11 +111,11 @@ def _fan_out(goal: str, plan: Plan, parts: list[Part]) -> Story:
         if launched:
             part.task_id = launched[1]
         else:
-            part.failed = f"it could not be handed out: {gist(result)}"
+            part.failed = f"it could not be assigned: {gist(result)}"
 
 
-def _collect(plan: Plan, parts: list[Part]) -> Story:
-    """Waits for all of them; who takes too long is left to work, and the join goes on without."""
+def _collect(plan: DemoPlan, parts: list[Assignment]) -> Replies:
+    """Wait for all researchers; the report is written without those that take too long."""
     waiting = {part.task_id: part for part in parts if part.task_id}
     for round in range(_ROUNDS):
         if not waiting:
@@ -125,35 +127,37 @@ def _collect(plan: Plan, parts: list[Part]) -> Story:
         )
         if result.is_error:
             break
-        for verdict, task_id, words in _ends(result.text):
+        for status, task_id, text in _ends(result.text):
             part = waiting.pop(task_id, None)
-            if part and verdict == "complete":
-                part.answer = words
+            if part and status == "complete":
+                part.answer = text
             elif part:
-                part.failed = " ".join(words.split())[:200] or "its researcher failed"
+                part.failed = " ".join(text.split())[:200] or "its researcher failed"
     for part in waiting.values():
-        part.failed = "its researcher is still at work"
+        part.failed = "its researcher is still running"
 
 
 def _ends(text: str) -> list[tuple[str, str, str]]:
-    """Verdict, id and words of every researcher that has ended."""
+    """Status, id and text of every researcher that has ended."""
     heads = list(_ENDED.finditer(text))
     limits = [head.start() for head in heads[1:]] + [len(text)]
-    return [(head[1], head[2], _words(text[head.end() : limit])) for head, limit in zip(heads, limits, strict=False)]
+    return [
+        (head[1], head[2], _outcome_text(text[head.end() : limit])) for head, limit in zip(heads, limits, strict=False)
+    ]
 
 
-def _words(block: str) -> str:
+def _outcome_text(block: str) -> str:
     return block.split("\nStill running (")[0].replace("<task_result>", "").replace("</task_result>", "").strip()
 
 
-def _try_again(goal: str, plan: Plan, parts: list[Part]) -> Story:
-    """A part that failed is given out once more, and waited for."""
+def _try_again(goal: str, plan: DemoPlan, parts: list[Assignment]) -> Replies:
+    """Assign the failed parts once more, and wait for them."""
     failed = [part for part in parts if part.failed]
     reason = "; ".join(f"Part {part.number}: {part.failed}" for part in failed)
-    titles = (f"Give {many(len(failed), 'part')} out again", "Bring it together")
+    titles = (f"Assign {many(len(failed), 'part')} again", "Bring it together")
     _, *results = yield Reply(
-        text=f"{reason}. I give {'it' if len(failed) == 1 else 'them'} out again and wait.",
-        thinking="One failure may be chance; a second one would be an answer.",
+        text=f"{reason}. I assign {'it' if len(failed) == 1 else 'them'} again and wait.",
+        thinking="One failure may be chance; a second one is not.",
         calls=(
             plan.change(*titles, reason=reason[:500], done=any(part.task_id for part in parts)),
             *(Call("task", part.arguments(goal, f"Part {part.number} again")) for part in failed),
@@ -167,8 +171,8 @@ def _try_again(goal: str, plan: Plan, parts: list[Part]) -> Story:
             part.failed = f"{part.failed}; then again: {gist(result)}"
 
 
-def _read(plan: Plan, parts: list[Part]) -> Generator[Reply, list[Result], list[Result]]:
-    """Their reports; of a part that nobody did, the files themselves."""
+def _read(plan: DemoPlan, parts: list[Assignment]) -> Generator[Reply, list[CallResult], list[CallResult]]:
+    """Read the reports; of a part that was not done, the files themselves."""
     paths = [path for part in parts for path in ([part.report] if not part.failed else part.files[:2])]
     done = sum(not part.failed for part in parts)
     _, _, *pages = yield Reply(
@@ -178,7 +182,9 @@ def _read(plan: Plan, parts: list[Part]) -> Generator[Reply, list[Result], list[
     return pages
 
 
-def _join(conversation: Conversation, goal: str, plan: Plan, parts: list[Part], pages: list[Result]) -> Story:
+def _join(
+    transcript: Transcript, goal: str, plan: DemoPlan, parts: list[Assignment], pages: list[CallResult]
+) -> Replies:
     read = {str(page.input.get("path")): page for page in pages if not page.is_error}
     sections = [_section(part, read) for part in parts]
     findings = sum(text.count("\n- ") for text in sections)
@@ -191,11 +197,11 @@ def _join(conversation: Conversation, goal: str, plan: Plan, parts: list[Part], 
     saved = () if wrote.is_error else (save("summary.md", f"Outcome of: {goal}"),)
     yield Reply(calls=(*saved, plan.tick(), progress("All parts are joined", 100)))
     where = f"summary.md could not be written: {gist(wrote)}" if wrote.is_error else "The whole is in summary.md."
-    told = "\n".join([*sections, *open_ends])
-    yield Reply(text=with_notes(f'Goal: "{goal}"\n\n{outcome}.\n\n{told}\n\n{where}', conversation))
+    details = "\n".join([*sections, *open_ends])
+    yield Reply(text=with_notes(f'Goal: "{goal}"\n\n{outcome}.\n\n{details}\n\n{where}', transcript))
 
 
-def _section(part: Part, read: dict[str, Result]) -> str:
+def _section(part: Assignment, read: dict[str, CallResult]) -> str:
     head = f"## Part {part.number}: {', '.join(part.files)}\n"
     if part.failed:
         own = [line for path in part.files if path in read for line in lines_in(read[path]) if line.text.strip()]

@@ -1,14 +1,14 @@
-"""The same replies over and over: [[script:repeat json=[[{"name", "input"}], [...]] n=ROUNDS]]; without n, for ever."""
+"""Repeats the same replies: [[script:repeat json=[[{"name", "input"}], [...]] n=ROUNDS]]; without n, forever."""
 
 from itertools import count
 
-from offline.conversation import Conversation
 from offline.markers import Marker
-from offline.reply import Reply, Story
+from offline.reply import Replies, Reply
 from offline.scripts.steps import calls_of
+from offline.transcript import Transcript
 
 
-def tell(conversation: Conversation, marker: Marker) -> Story:
+def replies(transcript: Transcript, marker: Marker) -> Replies:
     rounds = marker.count("n", 0)
     for number in count(1):
         for listed in marker.options.get("json") or [[]]:

@@ -1,13 +1,12 @@
-"""The researcher at work: survey, search, read, and a report whose every finding is quoted from a real file."""
+"""The researcher: surveys, searches and reads files, and writes a report that quotes them."""
 
 import re
 
-from offline.conversation import Conversation, Result
 from offline.markers import Marker
-from offline.reply import Call, Reply, Story
+from offline.reply import Call, Replies, Reply
 from offline.scripts.demo import (
+    DemoPlan,
     Hit,
-    Plan,
     files_in,
     gist,
     hits_in,
@@ -23,6 +22,7 @@ from offline.scripts.demo import (
     with_notes,
     write_file,
 )
+from offline.transcript import CallResult, Transcript
 
 _URL = re.compile(r"https?://[^\s)>\]\"']+")
 _ONLY = re.compile(r"Read only these files: (.+?)\.?$", re.MULTILINE)
@@ -30,21 +30,21 @@ _REPORT = re.compile(r"\breport (?:to|in|as) `?((?:[\w-]+/)*[\w-]+\.md)\b")
 _MOST_READ = 3
 
 
-def tell(conversation: Conversation, marker: Marker) -> Story:
-    question, wanted = question_of(conversation), terms(conversation)
-    urls = _URL.findall(conversation.request)[:3]
-    name = _report_name(conversation)
-    plan = Plan(["Survey the sources", "Search for what was asked", "Read the best matches", f"Write {name}"])
+def replies(transcript: Transcript, marker: Marker) -> Replies:
+    question, wanted = question_of(transcript), terms(transcript)
+    urls = _URL.findall(transcript.request)[:3]
+    name = _report_name(transcript)
+    plan = DemoPlan(["Survey the sources", "Search for what was asked", "Read the best matches", f"Write {name}"])
     _, listing, *pages = yield Reply(
         text="I will survey the workspace first, then search and read what matters.",
         thinking=f"The question is about: {', '.join(wanted) or 'everything there'}. Sources first.",
         calls=(plan.call(), list_files(), *(Call("fetch_url", {"url": url}) for url in urls)),
     )
-    files, gaps = _in_scope(conversation, files_in(listing)), []
+    files, gaps = _in_scope(transcript, files_in(listing)), []
     if lost := [page for page in pages if page.is_error]:
         gaps = [f"{page.input['url']} could not be fetched: {gist(page)}" for page in lost]
         yield Reply(
-            text="An address did not answer; the report will rest on what is left.",
+            text="An address did not answer; the report will use the other sources.",
             calls=(
                 plan.change(
                     "Search what can be reached",
@@ -84,39 +84,35 @@ def tell(conversation: Conversation, marker: Marker) -> Story:
     wrote, *_ = yield Reply(text="Writing the report.", calls=(write_file(name, report),))
     if wrote.is_error:
         yield Reply(
-            text=with_notes(
-                f"The report could not be written ({gist(wrote)}), so here it is:\n\n{report}", conversation
-            )
+            text=with_notes(f"The report could not be written ({gist(wrote)}), so here it is:\n\n{report}", transcript)
         )
         return
     yield Reply(calls=(save(name, f"Report on: {question}"), plan.tick(), progress("The report is saved", 100)))
-    yield Reply(text=with_notes(_answer(question, findings, gaps, name), conversation))
+    yield Reply(text=with_notes(_answer(question, findings, gaps, name), transcript))
 
 
-def _report_name(conversation: Conversation) -> str:
-    """Several researchers may share a workspace, so whoever asks can say where the report goes."""
-    told = _REPORT.search(conversation.request)
-    return told[1] if told else "report.md"
+def _report_name(transcript: Transcript) -> str:
+    """The file that the request names: several researchers may share a workspace."""
+    named = _REPORT.search(transcript.request)
+    return named[1] if named else "report.md"
 
 
-def _in_scope(conversation: Conversation, files: list[str]) -> list[str]:
-    told = _ONLY.search(conversation.request)
-    return [name for name in files if name in told[1].split(", ")] if told else files
+def _in_scope(transcript: Transcript, files: list[str]) -> list[str]:
+    only = _ONLY.search(transcript.request)
+    return [name for name in files if name in only[1].split(", ")] if only else files
 
 
 def _best(files: list[str], hits: list[Hit]) -> list[str]:
-    """The files with most matches; without any, those that tend to explain the others."""
+    """The files with the most matches; without any, those that usually explain the others."""
     score = {path: sum(hit.path == path for hit in hits) for path in files}
     explaining = [path for path in files if path.lower().endswith((".md", ".txt", ".rst"))]
     order = sorted((path for path in files if score[path]), key=lambda path: (-score[path], path))
     return (order or explaining or files)[:_MOST_READ]
 
 
-def _findings(hits: list[Hit], read: list[Result]) -> list[Hit]:
+def _findings(hits: list[Hit], read: list[CallResult]) -> list[Hit]:
     texts = {hit.path: hit for page in read for hit in lines_in(page)}
-    quoted = sorted(
-        (hit for hit in hits if hit.path in texts), key=lambda hit: hit.text.startswith("#")
-    )  # headings last
+    quoted = sorted((hit for hit in hits if hit.path in texts), key=lambda hit: hit.text.startswith("#"))
     return quoted[:12] or [line for page in read for line in lines_in(page) if line.text.strip()][:6]
 
 
@@ -129,10 +125,10 @@ def _answer(question: str, findings: list[Hit], gaps: list[str], name: str) -> s
     return f'On "{question}" the sources say:\n{listed}{gap}\n\n{where}'
 
 
-def _report(question: str, findings: list[Hit], gaps: list[str], sources: list[Result]) -> str:
+def _report(question: str, findings: list[Hit], gaps: list[str], sources: list[CallResult]) -> str:
     lines = ["# Report", "", f"Question: {question}", "", "## Answer", ""]
     lines.append(
-        f"{len(findings)} passages bear on it; the first is {findings[0]}." if findings else "No source answers it."
+        f"{len(findings)} relevant passages; the first is {findings[0]}." if findings else "No source answers it."
     )
     lines += ["", "## Findings", "", *(f"- {hit}" for hit in findings)]
     lines += ["", "## Contradictions and gaps", "", *(f"- {gap}" for gap in gaps or ["None that the search showed."])]
@@ -141,6 +137,6 @@ def _report(question: str, findings: list[Hit], gaps: list[str], sources: list[R
     return "\n".join([*lines, ""])
 
 
-def _extent(source: Result) -> str:
+def _extent(source: CallResult) -> str:
     numbered = lines_in(source)
     return f"{len(numbered)} lines read" if numbered else f'"{" ".join(source.text.split())[:120]}"'

@@ -1,19 +1,19 @@
-"""Says when its first words leave: [[script:stamp n=20 delay=SECONDS]], n replies that call a tool, then the last.
+"""Says when its text is sent: [[script:stamp n=20 delay=SECONDS]], n replies that call a tool, then the last.
 
-The only script whose words differ at each repetition; `delay` is what the stream waits before it sends a delta.
+The only script whose replies differ at each repetition; `delay` is the pause before the stream sends a delta.
 """
 
 import time
 
-from offline.conversation import Conversation
 from offline.markers import Marker
-from offline.reply import Call, Reply, Story
+from offline.reply import Call, Replies, Reply
 from offline.scripts.varied import varied
+from offline.transcript import Transcript
 
 
-def tell(conversation: Conversation, marker: Marker) -> Story:
+def replies(transcript: Transcript, marker: Marker) -> Replies:
     delay = marker.number("delay", 0)
     for number in range(marker.count("n", 1)):
-        words = f"sent {time.time() + delay:.6f} exactly."
-        yield Reply(text=words, calls=(Call("list_files", varied("list_files", {}, number)),), delay=delay)
+        text = f"sent {time.time() + delay:.6f} exactly."
+        yield Reply(text=text, calls=(Call("list_files", varied("list_files", {}, number)),), delay=delay)
     yield Reply(text="Stamped.")

@@ -1,14 +1,14 @@
-"""Several replies of tool calls in sequence, then the results: [[script:steps json=[[{"name", "input"}], [...]]]]."""
+"""Makes several replies of tool calls, then gives the results: [[script:steps json=[[{"name", "input"}], [...]]]]."""
 
 from typing import Any
 
-from offline.conversation import Conversation, Result
 from offline.markers import Marker, MarkerError
-from offline.reply import Call, Reply, Story
+from offline.reply import Call, Replies, Reply
+from offline.transcript import CallResult, Transcript
 
 
-def tell(conversation: Conversation, marker: Marker) -> Story:
-    results: list[Result] = []
+def replies(transcript: Transcript, marker: Marker) -> Replies:
+    results: list[CallResult] = []
     for calls in _listed(marker, marker.options.get("json")):
         results += yield Reply(calls=calls_of(marker, calls))
     yield Reply(text=quoted(results))
@@ -21,7 +21,7 @@ def calls_of(marker: Marker, listed: Any) -> tuple[Call, ...]:
     return tuple(Call(call["name"], call.get("input") or {}) for call in calls)
 
 
-def quoted(results: list[Result]) -> str:
+def quoted(results: list[CallResult]) -> str:
     lines = [f"{r.name} {'failed' if r.is_error else 'returned'}: {r.text[:500]}" for r in results]
     return "\n".join(lines) or "There was nothing to call."
 

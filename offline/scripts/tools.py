@@ -1,11 +1,11 @@
-"""Exactly the listed calls in one reply, then the results: [[script:tools json=[{"name": ..., "input": {...}}]]]."""
+"""Makes the listed calls in one reply, then answers with the results: [[script:tools json=[{"name", "input"}]]]."""
 
-from offline.conversation import Conversation
 from offline.markers import Marker
-from offline.reply import Reply, Story
+from offline.reply import Replies, Reply
 from offline.scripts.steps import calls_of, quoted
+from offline.transcript import Transcript
 
 
-def tell(conversation: Conversation, marker: Marker) -> Story:
+def replies(transcript: Transcript, marker: Marker) -> Replies:
     results = yield Reply(calls=calls_of(marker, marker.options.get("json")))
     yield Reply(text=quoted(results))

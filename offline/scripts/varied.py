@@ -1,10 +1,10 @@
-"""The same call said differently each time, so that many of them are work and not a loop."""
+"""Varying a repeated call a little, so that it does not count as a loop."""
 
 from typing import Any
 
 
 def varied(tool: str, given: dict[str, Any], number: int) -> dict[str, Any]:
-    """Tools that have no harmless difference are called alike."""
+    """The input with a harmless difference; unchanged for tools that have none."""
     if tool == "bash" and "command" in given:
         return {**given, "command": f"{given['command']} # {number}"}
     if tool == "list_files":

@@ -1,4 +1,4 @@
-"""`python -m tests.support.contract`: which items of docs/contract.md the last test run proved."""
+"""`python -m tests.support.contract`: the items of docs/contract.md that the last test run proved."""
 
 import json
 import re
@@ -30,7 +30,7 @@ def report_of(root: Path) -> Path:
 
 
 def read_items(page: Path) -> dict[str, Item]:
-    """The items by id, in the page's order. A line that only looks like an item, or an id used twice, is an error."""
+    """The items by id, in the order of the page. A malformed item or a repeated id is an error."""
     items: dict[str, Item] = {}
     group = ""
     for number, line in enumerate(page.read_text().splitlines(), start=1):
@@ -45,7 +45,7 @@ def read_items(page: Path) -> dict[str, Item]:
 
 
 def proofs(report: dict[str, Any]) -> dict[str, list[str]]:
-    """Which tests prove each id: they ran, in every form they were collected in, and passed."""
+    """The tests that prove each id: those that ran and passed with every parameter."""
     found: dict[str, list[str]] = {}
     for test in report["tests"]:
         for item in test["proves"] if test["passed"] else ():
@@ -67,6 +67,7 @@ def table(items: dict[str, Item], report: dict[str, Any], verbose: bool) -> str:
     known = sum(item in items for item in proved)
     lines += [f"{'all':32}{known:7}{len(items):5}", ""]
     lines += [f"names an unknown or too many items: {problem}" for problem in report["problems"]]
+    lines += [f"passed only in its second try: {test['test']}" for test in report["tests"] if test.get("second_try")]
     lines.append(f"From the run of {report['at']}: pytest {' '.join(report['args'])}".rstrip())
     lines.append(
         "A run of only some tests proves only what it ran; skipped, failed and uncollected tests prove nothing."
@@ -79,9 +80,9 @@ def _explained(item: Item, tests: list[str]) -> list[str]:
 
 
 @click.command()
-@click.option("--verbose", is_flag=True, help="Each item, and the tests that prove it.")
+@click.option("--verbose", is_flag=True, help="List each item with the tests that prove it.")
 def main(verbose: bool) -> None:
-    """Print what the last test run proved of the contract."""
+    """Print which items of the contract the last test run proved."""
     path = report_of(ROOT)
     if not path.exists():
         raise click.ClickException("there is no report yet: run scripts/test first")

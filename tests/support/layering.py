@@ -1,4 +1,4 @@
-"""The house rules that a parser can check: who imports whom, who reads the environment, where SQL stands, sizes."""
+"""The rules that a parser can check: imports, readers of the environment, SQL outside the store, sizes of files."""
 
 import ast
 import functools
@@ -10,7 +10,7 @@ from pathlib import Path
 PACKAGES = ("domain", "agents", "store", "workflows", "activities", "api", "cli", "deploy", "offline", "bench")
 SCRIPTS = ("settings", "worker")
 
-# what each part may import of ours besides itself; the longest name that fits decides
+# what each package may import of ours besides itself; the longest matching name decides
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "domain": (),
     "settings": (),
@@ -65,7 +65,7 @@ def _within(name: str, part: str) -> bool:
 
 
 def imported(module: Module) -> Iterator[tuple[int, str]]:
-    """Every name that is imported, wherever the import stands; `from a import b` counts as a.b."""
+    """Every imported name, also of imports inside functions; `from a import b` counts as a.b."""
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -90,7 +90,7 @@ def wrong_imports(root: Path) -> list[str]:
 
 
 def environment_readers(root: Path) -> list[str]:
-    """Who touches the process's environment without being settings.py."""
+    """Modules other than settings.py that touch the process's environment."""
     wrong = []
     for module in modules(root):
         if module.name == "settings":
@@ -104,7 +104,7 @@ def environment_readers(root: Path) -> list[str]:
 
 
 def _of_os(node: ast.AST) -> list[tuple[int, str]]:
-    """The names of the os module that this node uses or imports."""
+    """Names of the os module that a node uses or imports."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os":
         return [(node.lineno, node.attr)]
     if isinstance(node, ast.ImportFrom) and node.module == "os":
@@ -124,7 +124,7 @@ def sql_outside_store(root: Path) -> list[str]:
 
 
 def long_files(root: Path, allowance: dict[str, int]) -> list[str]:
-    """Files longer than agreed; an allowance that is no longer needed counts too, so that the list stays honest."""
+    """Files that are too long, and allowances that are no longer needed."""
     sizes = {module.path: module.lines for module in modules(root)}
     grown = [f"{path}: {lines} lines" for path, lines in sizes.items() if lines > allowance.get(path, MAX_LINES)]
     idle = [f"{path}: needs no allowance" for path in allowance if sizes.get(path, 0) <= MAX_LINES]

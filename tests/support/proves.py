@@ -1,14 +1,14 @@
-"""The `proves` marker: a test names the contract items it proves, and each run writes down what it really proved."""
+"""The `proves` marker: a test names the contract items it proves, and each run records what it really proved."""
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from tests.support.contract import page_of, read_items, report_of
+from tests.support.contract import page_of, proofs, read_items, report_of
 
 AT_MOST = 3
 
@@ -26,7 +26,20 @@ class Proofs:
         self.claims: dict[str, list[str]] = {}
         self.problems: list[str] = []
         self.phases: dict[str, set[str]] = {}  # a node id -> the phases that passed
-        self.spoiled: set[str] = set()
+        self.not_passed: set[str] = set()
+        self.report: dict[str, Any] = {"tests": []}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_pycollect_makeitem(
+        self, collector: pytest.Collector, name: str, obj: object
+    ) -> Generator[None, Any, Any]:
+        """Fail the collection of a module in which something that is no test claims to prove an item."""
+        found = yield
+        marks = getattr(obj, "pytestmark", None)
+        marked = isinstance(marks, list) and any(getattr(mark, "name", "") == "proves" for mark in marks)
+        if marked and not found:
+            raise collector.CollectError(f"{name} is marked as a proof and is no test")
+        return found
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         # before any deselection: a test of which only some parameters were chosen proves nothing
@@ -47,7 +60,7 @@ class Proofs:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """In the run's main process, which collects nothing itself: one of the test processes says what it found."""
+        """In the run's main process, which collects nothing itself: take over what a test process has collected."""
         found = getattr(node, "workeroutput", {}).get("proofs")
         if found:  # every process collects all of the tests
             self.forms = {test: set(forms) for test, forms in found["forms"].items()}
@@ -57,12 +70,14 @@ class Proofs:
         if report.outcome == "passed" and not hasattr(report, "wasxfail"):
             self.phases.setdefault(report.nodeid, set()).add(report.when or "")
         else:
-            self.spoiled.add(report.nodeid)
+            self.not_passed.add(report.nodeid)
 
-    def _passed(self, test: str) -> bool:
-        return all(
-            self.phases.get(form) == {"setup", "call", "teardown"} and form not in self.spoiled
+    def _unproved_forms(self, test: str) -> list[str]:
+        """The node ids of a test that did not run, or did not pass in every phase."""
+        return sorted(
+            form
             for form in self.forms[test]
+            if form in self.not_passed or self.phases.get(form) != {"setup", "call", "teardown"}
         )
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -76,21 +91,38 @@ class Proofs:
             return
         path = report_of(self.config.rootpath)
         path.parent.mkdir(exist_ok=True)
-        tests = [{"test": test, "proves": ids, "passed": self._passed(test)} for test, ids in self.claims.items()]
-        report = {
+        second = self.config.getoption("--second-try", False) and path.exists()
+        self.report = self._amended(json.loads(path.read_text())) if second else self._first_report()
+        path.write_text(json.dumps(self.report, indent=1))
+
+    def _first_report(self) -> dict[str, Any]:
+        unproved = {test: self._unproved_forms(test) for test in self.claims}
+        return {
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "args": list(self.config.invocation_params.args),
             "problems": self.problems,
-            "tests": tests,
+            "tests": [
+                {"test": test, "proves": ids, "passed": not unproved[test], "unproved": unproved[test]}
+                for test, ids in self.claims.items()
+            ],
         }
-        path.write_text(json.dumps(report, indent=1))
+
+    def _amended(self, report: dict[str, Any]) -> dict[str, Any]:
+        """The report of the first run, with what only the second try has proved marked as such."""
+        for entry in report["tests"]:
+            if entry["passed"] or entry["test"] not in self.forms:
+                continue
+            still = set(self._unproved_forms(entry["test"])) & set(entry["unproved"])
+            entry["unproved"] = sorted(still)
+            entry["passed"] = entry["second_try"] = not still
+        return report
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        for line in self._words():
+        for line in self._summary():
             terminalreporter.write_line(line)
 
-    def _words(self) -> Iterator[str]:
+    def _summary(self) -> Iterator[str]:
         for problem in self.problems:
             yield f"ERROR contract: {problem}"
-        proved = {name for test, ids in self.claims.items() if self._passed(test) for name in ids} & self.known
+        proved = proofs(self.report).keys() & self.known
         yield f"contract: {len(proved)} of {len(self.known)} items proved; see python -m tests.support.contract"

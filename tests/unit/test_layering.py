@@ -1,4 +1,4 @@
-"""The house rules hold in the repository, and each of them notices when it is broken."""
+"""The rules of tests/support/layering.py hold in the repository, and each notices a violation."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from tests.support.layering import (
 ALLOWANCE: dict[str, int] = {}
 
 
-def test_everybody_imports_only_what_they_may() -> None:
+def test_packages_import_only_what_they_may() -> None:
     assert wrong_imports(ROOT) == []
 
 
@@ -26,15 +26,15 @@ def test_only_settings_reads_the_environment() -> None:
     assert environment_readers(ROOT) == []
 
 
-def test_only_the_store_holds_sql() -> None:
+def test_only_store_contains_sql() -> None:
     assert sql_outside_store(ROOT) == []
 
 
-def test_no_file_is_too_long() -> None:
+def test_files_are_not_too_long() -> None:
     assert long_files(ROOT, ALLOWANCE) == []
 
 
-def test_the_rules_see_the_whole_repository() -> None:
+def test_rules_cover_every_folder_with_code() -> None:
     """Every folder with code is known to the rules, so that a new one cannot slip past them."""
     folders = {path.parent.relative_to(ROOT).parts[0] for path in ROOT.glob("*/**/*.py") if path.parent != ROOT}
     hidden_or_generated = {name for name in folders if name.startswith(".")} | {"build", "tests"}
@@ -82,7 +82,7 @@ def write(root: Path, path: str, text: str) -> Path:
         ("worker.py", "from deploy import local"),
     ],
 )
-def test_a_forbidden_import_is_noticed_even_inside_a_function(tmp_path: Path, path: str, line: str) -> None:
+def test_forbidden_import_is_noticed_even_inside_a_function(tmp_path: Path, path: str, line: str) -> None:
     for text in (line, f"def late() -> None:\n    {line}\n", f"if TYPE_CHECKING:\n    {line}\n"):
         assert len(wrong_imports(write(tmp_path, path, text))) == 1
 
@@ -92,13 +92,13 @@ def test_a_forbidden_import_is_noticed_even_inside_a_function(tmp_path: Path, pa
     [
         ("domain/rules.py", "import json\nfrom domain import ids"),
         ("store/migrate.py", "from settings import Settings"),
-        ("activities/sessions/sweep.py", "from workflows.client import Door\nfrom workflows import client"),
+        ("activities/sessions/sweep.py", "from workflows.client import WorkflowClient\nfrom workflows import client"),
         ("cli/commands/stack.py", "from deploy import local"),
         ("deploy/temporal.py", "from workflows.attributes import STATUS"),
         ("worker.py", "from workflows.session import Session\nfrom activities import run_tool"),
     ],
 )
-def test_an_allowed_import_passes(tmp_path: Path, path: str, line: str) -> None:
+def test_allowed_import_passes(tmp_path: Path, path: str, line: str) -> None:
     assert wrong_imports(write(tmp_path, path, line)) == []
 
 
@@ -109,7 +109,7 @@ def test_reading_the_environment_is_noticed(tmp_path: Path, line: str) -> None:
     assert len(environment_readers(write(tmp_path, "api/app.py", f"import os\n{line}\n"))) == 1
 
 
-def test_settings_may_read_it_and_the_stack_may_pass_one_on(tmp_path: Path) -> None:
+def test_settings_may_read_the_environment_and_the_stack_may_pass_it_on(tmp_path: Path) -> None:
     write(tmp_path, "settings.py", "import os\nos.environ\n")
     write(tmp_path, "deploy/child.py", "import os\nos.putenv('A', 'b')\n")
     assert environment_readers(tmp_path) == []
@@ -135,12 +135,12 @@ def test_sql_is_noticed_outside_the_store_only(tmp_path: Path, sql: str) -> None
     assert len(sql_outside_store(write(tmp_path, "api/app.py", f"x = 1\nQ = f{sql!r}\n"))) == 1
 
 
-def test_plain_words_are_not_sql(tmp_path: Path) -> None:
-    words = ["Select a file.", "Update the plan and set a step to done.", "Create a file", "Listen for events."]
-    assert sql_outside_store(write(tmp_path, "api/app.py", f"WORDS = {words!r}\n")) == []
+def test_plain_sentences_are_not_sql(tmp_path: Path) -> None:
+    sentences = ["Select a file.", "Update the plan and set a step to done.", "Create a file", "Listen for events."]
+    assert sql_outside_store(write(tmp_path, "api/app.py", f"TEXTS = {sentences!r}\n")) == []
 
 
-def test_sizes_are_noticed_and_allowances_do_not_outlive_their_need(tmp_path: Path) -> None:
+def test_long_files_and_idle_allowances_are_noticed(tmp_path: Path) -> None:
     write(tmp_path, "api/app.py", "x = 1\n" * (MAX_LINES + 1))
     write(tmp_path, "worker.py", "x = 1\n" * MAX_LINES)
     assert long_files(tmp_path, {}) == ["api/app.py: 301 lines"]

@@ -1,4 +1,4 @@
-"""The contract's bookkeeping, tried on small test runs: what counts as proved, what fails a run, what is printed."""
+"""Proofs of contract items, tried on small test runs: what counts as proved, what fails a run, what is printed."""
 
 import json
 import subprocess
@@ -18,12 +18,13 @@ ENVIRONMENT = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
 class Run:
-    def __init__(self, root: Path, tests: str, *args: str) -> None:
-        (root / "docs").mkdir()
-        page_of(root).write_text(PAGE)
+    def __init__(self, root: Path, tests: str, *args: str, page: str = PAGE) -> None:
+        (root / "docs").mkdir(exist_ok=True)
+        page_of(root).write_text(page)
         (root / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\n")
         (root / "test_it.py").write_text(f"import pytest\nproves = pytest.mark.proves\n{tests}")
-        command = [sys.executable, "-m", "pytest", "-p", "tests.support.proves", "-p", "no:cacheprovider", *args]
+        plugins = ["-p", "tests.support.proves", "-p", "tests.support.second_try", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", *plugins, *args]
         done = subprocess.run(command, cwd=root, env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
         self.code, self.output = done.returncode, done.stdout + done.stderr
         path = root / "build" / "contract.json"
@@ -34,7 +35,7 @@ class Run:
         return set(proofs(self.report))
 
 
-def test_only_what_ran_and_passed_counts(tmp_path: Path) -> None:
+def test_only_tests_that_ran_and_passed_prove_items(tmp_path: Path) -> None:
     run = Run(
         tmp_path,
         """
@@ -53,7 +54,7 @@ def test_expected_to_fail(): assert False
     assert "1 of 4 items proved" in run.output
 
 
-def test_an_unexpected_pass_and_a_broken_teardown_prove_nothing(tmp_path: Path) -> None:
+def test_unexpected_pass_and_broken_teardown_prove_nothing(tmp_path: Path) -> None:
     run = Run(
         tmp_path,
         """
@@ -81,28 +82,49 @@ def test_some(n): assert n == 1
 """
 
 
-def test_every_parameter_must_pass(tmp_path: Path) -> None:
+def test_parametrised_test_must_pass_with_every_parameter(tmp_path: Path) -> None:
     assert Run(tmp_path, PARAMETRISED).proved == {"S0-01"}
 
 
-def test_deselected_parameters_are_missed(tmp_path: Path) -> None:
+def test_parametrised_test_with_deselected_parameters_proves_nothing(tmp_path: Path) -> None:
     assert Run(tmp_path, PARAMETRISED, "-k", "1").proved == set()
 
 
 @pytest.mark.parametrize("ids", ['"S9-99"', '"S0-01", "S0-B02", "D1", "F-04"', "", '"s0-01"', "7"])
-def test_a_wrong_claim_fails_the_run_though_the_test_passes(tmp_path: Path, ids: str) -> None:
+def test_wrong_claim_fails_the_run_though_the_test_passes(tmp_path: Path, ids: str) -> None:
     run = Run(tmp_path, f"@proves({ids})\ndef test_it(): pass\n")
     assert run.code == 1
     assert "ERROR contract: test_it.py::test_it" in run.output
     assert len(run.report["problems"]) == 1
 
 
-def test_a_clean_run_succeeds_and_collecting_alone_writes_nothing(tmp_path: Path) -> None:
+HELPER = """
+@proves("S0-01")
+def {name}(): pass
+def test_it(): pass
+"""
+
+
+@pytest.mark.parametrize("name", ["helper", "TestLike"])
+def test_collection_fails_on_a_proof_that_is_no_test(tmp_path: Path, name: str) -> None:
+    run = Run(tmp_path, HELPER.format(name=name))
+    assert run.code == pytest.ExitCode.INTERRUPTED
+    assert f"{name} is marked as a proof and is no test" in run.output
+    assert run.proved == set()
+
+
+def test_collection_fails_on_an_imported_helper_that_claims_a_proof(tmp_path: Path) -> None:
+    (tmp_path / "helpers.py").write_text("import pytest\n@pytest.mark.proves('D1')\ndef helper(): pass\n")
+    run = Run(tmp_path, "from helpers import helper\ndef test_it(): pass\n")
+    assert run.code == pytest.ExitCode.INTERRUPTED and "helper is marked as a proof" in run.output
+
+
+def test_collecting_alone_writes_no_report(tmp_path: Path) -> None:
     run = Run(tmp_path, '@proves("S0-01")\ndef test_it(): pass\n', "--collect-only")
     assert run.code == 0 and run.report == {}
 
 
-def test_the_table_counts_by_group_and_names_tests_and_problems(tmp_path: Path) -> None:
+def test_table_counts_by_group_and_names_tests_and_problems(tmp_path: Path) -> None:
     page = tmp_path / "contract.md"
     page.write_text(PAGE)
     report = {
@@ -121,7 +143,7 @@ def test_the_table_counts_by_group_and_names_tests_and_problems(tmp_path: Path) 
     assert "t.py::test_a" in long and "t.py::test_a" not in short
 
 
-def test_the_command_prints_the_last_run_and_says_when_there_was_none(
+def test_contract_command_prints_the_last_run_or_says_there_was_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(contract, "ROOT", tmp_path)
@@ -136,14 +158,14 @@ def test_the_command_prints_the_last_run_and_says_when_there_was_none(
 
 
 @pytest.mark.parametrize("line", ["- **S0-01** Again.", "- **S0-1x** Odd.", "- **S0-05**"])
-def test_a_malformed_page_is_refused(tmp_path: Path, line: str) -> None:
+def test_malformed_contract_page_is_refused(tmp_path: Path, line: str) -> None:
     page = tmp_path / "contract.md"
     page.write_text(PAGE + line + "\n")
     with pytest.raises(ValueError, match="contract.md:12"):
         read_items(page)
 
 
-def test_the_page_has_every_item_once() -> None:
+def test_contract_page_has_every_item_once() -> None:
     ids = list(read_items(page_of(ROOT)))
     expected = [
         *(f"S0-{n:02}" for n in range(1, 44)),
@@ -161,3 +183,10 @@ def test_the_page_has_every_item_once() -> None:
         *(f"F-{n:02}" for n in range(1, 16)),
     ]
     assert sorted(ids) == sorted(expected)
+
+
+def test_contract_page_lists_every_decision_with_existing_items() -> None:
+    rows = [line.strip("| ").split(" | ") for line in page_of(ROOT).read_text().splitlines() if line.startswith("| C-")]
+    assert [row[0] for row in rows] == [f"C-{number:02}" for number in range(1, 21)]
+    shown = {item for _, _, items in rows for item in items.split()}
+    assert shown <= set(read_items(page_of(ROOT)))

@@ -1,6 +1,19 @@
-"""The fixtures of the commands' unit tests, and the database of the API's tests."""
+"""The fixtures of the commands' unit tests, and a database with our schema."""
 
-from tests.behaviour.api.conftest import database_url, pool
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from store.migrate import migrate
+from tests.support.launch import empty_database
+from tests.support.stack import Stack
 from tests.unit.cli.conftest import cli, server
 
-__all__ = ["cli", "database_url", "pool", "server"]
+__all__ = ["cli", "server"]
+
+
+@pytest_asyncio.fixture
+async def database_url(stack: Stack) -> AsyncIterator[str]:
+    async with empty_database(stack.database_url) as url:
+        await migrate(url)
+        yield url

@@ -1,4 +1,4 @@
-"""The commands against the real stack: a chat from a pipe, a subagent's outcome fired, a fork, a steered answer."""
+"""The commands on the real stack: a piped chat, a fired outcome, a fork, a steered answer."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ def objects(text: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.proves("S0-12", "S0-31", "S0-36")
-async def test_a_chat_from_a_pipe_sends_a_subagent_and_fires_its_outcome(stack: Stack) -> None:
+async def test_piped_chat_starts_a_subagent_and_fires_its_outcome(stack: Stack) -> None:
     typed = "Ask the researcher to look for lighthouses\n/mailbox\n/wait\n/mailbox\n/fire And now?\n/mailbox\n/tree\n"
     text = await errand(stack, "chat", typed=typed)
     assert "Task dispatched to 'researcher' (session: " in text
@@ -50,7 +50,7 @@ async def test_a_chat_from_a_pipe_sends_a_subagent_and_fires_its_outcome(stack: 
     assert [line.split("  ")[0] for line in tree[:3]] == ["├─ assistant", "│", "└─ assistant"]
 
 
-async def test_a_script_can_go_on_with_the_json_of_each_command(stack: Stack) -> None:
+async def test_script_can_continue_with_the_json_of_each_command(stack: Stack) -> None:
     events = objects(await errand(stack, "chat", "--json", typed="Ask the researcher to look for lighthouses\n"))
     assert {event["type"] for event in events} >= {"message_delta", "message", "tool_called", "task_completed"}
     numbers = [event["conv_seq"] for event in events]
@@ -75,7 +75,7 @@ async def test_a_script_can_go_on_with_the_json_of_each_command(stack: Stack) ->
     await errand(stack, "chat", "--conversation", conversation, typed="hi\n", code=5)
 
 
-async def test_an_answer_is_steered_interrupted_and_the_next_one_still_comes(stack: Stack) -> None:
+async def test_answer_is_steered_and_interrupted_and_the_next_one_still_comes(stack: Stack) -> None:
     typed = "[[script:say words=500]] [[fault:slow]]\n/interrupt\nAnd what now?\n"
     text = await errand(stack, "chat", "--agent", "tester", typed=typed)
     _, second = text.split("cancelled (interrupted)")

@@ -1,4 +1,4 @@
-"""Keys made, listed and revoked in the real database."""
+"""`errand keys` creates, lists and revokes keys in the real database."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -7,15 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from click.testing import Result
 
-from store.database import Pool
 from tests.unit.cli.conftest import Cli
 
 Keys = Callable[..., Result]
 
 
 @pytest.fixture
-def keys(cli: Cli, database_url: str, pool: Pool) -> Iterator[Keys]:
-    """The command in a thread, since it brings its own event loop; `pool` made the schema."""
+def keys(cli: Cli, database_url: str) -> Iterator[Keys]:
+    """The command, run in a thread, since it starts an event loop."""
     with ThreadPoolExecutor(1) as thread:
 
         def call(*args: str, url: str = database_url) -> Result:
@@ -24,7 +23,7 @@ def keys(cli: Cli, database_url: str, pool: Pool) -> Iterator[Keys]:
         yield call
 
 
-def test_a_key_from_its_making_to_its_end(keys: Keys) -> None:
+def test_key_is_created_listed_and_revoked(keys: Keys) -> None:
     made = keys("create", "ci", "--right", "read", "--expires", "30d", "--tenant", "cli")
     secret = made.stdout.strip()
     assert made.exit_code == 0 and secret.startswith("ek_")
@@ -41,12 +40,12 @@ def test_a_key_from_its_making_to_its_end(keys: Keys) -> None:
     assert "revoked" in keys("list", "--tenant", "cli").stdout
 
 
-def test_the_default_rights_and_json(keys: Keys) -> None:
+def test_created_key_has_default_rights(keys: Keys) -> None:
     made = json.loads(keys("create", "me", "--json").stdout)
     assert made["rights"] == ["read", "submit"] and made["secret"].startswith(f"ek_{made['id']}_")
 
 
-def test_a_database_that_cannot_be_used(keys: Keys, database_url: str) -> None:
+def test_keys_say_why_a_database_cannot_be_used(keys: Keys, database_url: str) -> None:
     away = keys("list", url="postgresql://x:secret@127.0.0.1:9/x")
     assert away.exit_code == 6 and "secret" not in away.stderr
     bare = keys("list", url=database_url.rpartition("/")[0] + "/template1")

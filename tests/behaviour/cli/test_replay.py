@@ -1,4 +1,4 @@
-"""`errand replay` and `errand export`: the same on this code, named where it parts, and without any server."""
+"""`errand replay` and `errand export`: same decisions, the event where they differ, and a bundle without a server."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ async def errand(*arguments: str, env: dict[str, str]) -> tuple[int, str, str]:
 
 
 @pytest.mark.proves("S1-80")
-async def test_a_session_replays_from_the_server_and_from_its_bundle(stack: Stack, tmp_path: Path) -> None:
+async def test_session_replays_from_the_server_and_from_its_bundle(stack: Stack, tmp_path: Path) -> None:
     task_id = (await stack.run("[[script:count n=3 tool=bash]]"))["task_id"]
     code, out, _ = await errand("replay", task_id, "--json", env=stack.env)
     verdict = json.loads(out)["verdicts"][0]
@@ -60,7 +60,7 @@ async def test_a_session_replays_from_the_server_and_from_its_bundle(stack: Stac
 
 
 @pytest.mark.proves("S1-80")
-async def test_the_conversation_of_a_session_replays_with_it(stack: Stack, tmp_path: Path) -> None:
+async def test_conversation_replays_with_its_session(stack: Stack, tmp_path: Path) -> None:
     """Also that of the first session, which the conversation did not start."""
     first = (await stack.run("[[script:say text=x]]"))["task_id"]
     answer = await stack.http.post(f"/conversations/{first}/messages", json={"input": "[[script:say text=y]]"})
@@ -75,7 +75,7 @@ async def test_the_conversation_of_a_session_replays_with_it(stack: Stack, tmp_p
 
 
 @pytest.mark.proves("S1-80")
-async def test_the_release_gate_takes_what_still_runs_however_old(stack: Stack) -> None:
+async def test_release_gate_replays_running_workflows_however_old(stack: Stack) -> None:
     ended = (await stack.run("[[script:say text=x]]"))["task_id"]
     await stack.session(ended).result()
     running = await stack.submit("[[script:say words=30]] [[fault:hang after=6 times=always]]")
@@ -95,7 +95,7 @@ async def gate(stack: Stack, since: timedelta) -> set[str]:
     return {history.workflow_id async for history in recent(stack.client, since)}
 
 
-async def test_what_cannot_be_replayed_is_said(stack: Stack, tmp_path: Path) -> None:
+async def test_replay_refuses_what_it_cannot_replay(stack: Stack, tmp_path: Path) -> None:
     garbage = tmp_path / "garbage.json"
     garbage.write_text("[1, 2]")
     assert (await errand("replay", str(garbage), env=stack.env))[0] == 1
@@ -103,15 +103,15 @@ async def test_what_cannot_be_replayed_is_said(stack: Stack, tmp_path: Path) -> 
     assert (await errand("replay", env=stack.env))[0] == 2
 
 
-@pytest.mark.parametrize("words", [["ID", "--since", "7d"], ["ID", "--step", "3"]])
-async def test_an_option_that_would_do_nothing_is_not_taken_in_silence(words: list[str]) -> None:
-    code, _, err = await errand("replay", *words, env={})
-    assert code == 2 and words[-2] in err
+@pytest.mark.parametrize("arguments", [["ID", "--since", "7d"], ["ID", "--step", "3"]])
+async def test_option_without_effect_is_a_usage_error(arguments: list[str]) -> None:
+    code, _, err = await errand("replay", *arguments, env={})
+    assert code == 2 and arguments[-2] in err
 
 
-async def test_a_file_without_a_history_is_said_to_be_none(tmp_path: Path) -> None:
+async def test_replay_of_a_file_without_a_history_says_so(tmp_path: Path) -> None:
     for number, text in enumerate(("[]", "{}", "nothing", "3")):
         file = tmp_path / f"{number}.json"
         await asyncio.to_thread(file.write_text, text)
         code, _, err = await errand("replay", str(file), env={})
-        assert (code, "holds no history" in err) == (1, True), err
+        assert (code, "contains no readable history" in err) == (1, True), err

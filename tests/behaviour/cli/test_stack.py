@@ -1,4 +1,4 @@
-"""The stack's commands, and how the others find a running stack; `up` itself is tested on the real thing."""
+"""The commands for the stack, and how the others find a running one; `up` itself is tested with the real stack."""
 
 import json
 import os
@@ -36,21 +36,21 @@ def stack(server: StandIn, tmp_path: Path) -> StackInfo:
     return info
 
 
-def test_status_names_each_part(stack: StackInfo, cli: Cli) -> None:
+def test_status_lists_each_process(stack: StackInfo, cli: Cli) -> None:
     done = cli("status")
     assert done.exit_code == 0
-    row = f"api   well    {os.getpid()}".split()
+    row = f"api   healthy    {os.getpid()}".split()
     assert done.stdout.splitlines()[-1].split()[:4] == [*row, stack.api_url]
     for address in (stack.docs_url, stack.temporal_ui_url, str(stack.data_dir), "ANTHROPIC_API_KEY is not set"):
         assert str(address) in done.stdout
     assert json.loads(cli("status", "--json").stdout)["parts"][0]["restarts"] == 2
 
 
-def test_an_unwell_part_shows_in_the_exit_code(stack: StackInfo, cli: Cli) -> None:
+def test_unhealthy_process_fails_the_status_command(stack: StackInfo, cli: Cli) -> None:
     stack.parts[0].pid = None
     state.write(stack)
     done = cli("status")
-    assert done.exit_code == 1 and "unwell" in done.stdout
+    assert done.exit_code == 1 and "unhealthy" in done.stdout
 
 
 def test_commands_find_the_running_stack(stack: StackInfo, server: StandIn, cli: Cli) -> None:
@@ -58,14 +58,14 @@ def test_commands_find_the_running_stack(stack: StackInfo, server: StandIn, cli:
     assert server.asked_for("/tasks")
 
 
-def test_up_detached_twice_is_harmless_and_shows_the_first_command(stack: StackInfo, cli: Cli) -> None:
+def test_second_detached_up_is_harmless_and_shows_the_first_command(stack: StackInfo, cli: Cli) -> None:
     done = cli("up", "--detach")
     assert done.exit_code == 0 and "already running" in done.stderr
     assert './errand run assistant "Look around the workspace and write a short report"' in done.stdout
     assert json.loads(cli("up", "--detach", "--json").stdout)["api_url"] == stack.api_url
 
 
-def test_where_a_key_is_needed_the_first_command_makes_one(stack: StackInfo, cli: Cli) -> None:
+def test_up_shows_how_to_create_a_key_if_one_is_needed(stack: StackInfo, cli: Cli) -> None:
     makes = "export ERRAND_API_KEY=$(./errand keys create me)"
     assert makes in cli("up", "--detach", ERRAND_HOST="0.0.0.0").stdout
     assert makes not in cli("up", "--detach").stdout

@@ -196,9 +196,9 @@ async def test_rerun_and_diff_from_the_command_line(stack: Stack, told: dict[str
     assert (found["parted"]["what"], found["parted"]["step_a"], found["parted"]["step_b"]) == ("text", 4, 2)
     assert found["a"]["cost_usd"] > found["b"]["cost_usd"] > 0
     shown = await cli(stack, "diff", task_id, again)
-    assert "They part at step 4 of A, 2 of B: said something else" in shown.stdout
+    assert "They differ at step 4 of A, 2 of B: different text" in shown.stdout
     assert f"A  {task_id}" in shown.stdout and "bash returned: nothing there" in shown.stdout
-    assert "B repeats the other from step 3 on, with other tool_results" in shown.stdout
+    assert "B repeats the other from step 3, changed: tool_results" in shown.stdout
     assert (await cli(stack, "diff", task_id, task_id)).exit_code == 0
     calls = await cli(stack, "rerun", task_id, "--input", "[[script:count n=1]]", "--json")
     assert calls.exit_code == 0, calls.output

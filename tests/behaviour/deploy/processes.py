@@ -1,4 +1,4 @@
-"""What Linux says of processes, without tools that a small machine may lack."""
+"""Processes as /proc describes them, without tools that a small machine may lack."""
 
 import socket
 import struct
@@ -33,8 +33,8 @@ def listening(pid: int) -> list[str]:
 
 def _address(raw: str) -> str:
     """The kernel prints each 32-bit word in the machine's own byte order."""
-    words = [int(raw[at : at + 8], 16) for at in range(0, len(raw), 8)]
-    packed = struct.pack(f"={len(words)}I", *words)
+    numbers = [int(raw[at : at + 8], 16) for at in range(0, len(raw), 8)]
+    packed = struct.pack(f"={len(numbers)}I", *numbers)
     return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)
 
 

@@ -1,4 +1,4 @@
-"""The start script: when it installs, when it does not, and what it says when it cannot."""
+"""The script `errand`: when it installs, when it does not, and its errors."""
 
 import os
 import shutil
@@ -73,21 +73,21 @@ def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path)
 
 
-def test_installs_once_and_is_silent_afterwards(checkout: Checkout) -> None:
+def test_script_installs_once_and_is_silent_afterwards(checkout: Checkout) -> None:
     first = checkout.run("run", "two words")
     assert first.startswith("['run', 'two words']") and "installing" in first
     assert checkout.run("status") == "['status']"
     assert checkout.installed() == ["requirements.txt"]
 
 
-def test_installs_again_when_the_lock_file_changed(checkout: Checkout) -> None:
+def test_script_installs_again_when_the_lock_file_changed(checkout: Checkout) -> None:
     checkout.run()
     (checkout.root / "requirements.txt").write_text("another version\n")
     checkout.run()
     assert checkout.installed() == ["requirements.txt"] * 2
 
 
-def test_nothing_is_installed_into_what_is_no_environment(checkout: Checkout) -> None:
+def test_script_never_installs_into_the_system(checkout: Checkout) -> None:
     """Without its pyvenv.cfg the python in it is the system's own, which nobody asked to be changed."""
     checkout.run()
     (checkout.root / ".venv" / "pyvenv.cfg").unlink()
@@ -97,7 +97,7 @@ def test_nothing_is_installed_into_what_is_no_environment(checkout: Checkout) ->
     assert checkout.installed() == ["requirements.txt"]
 
 
-def test_the_development_packages_satisfy_both(checkout: Checkout) -> None:
+def test_development_packages_satisfy_both_scripts(checkout: Checkout) -> None:
     checkout.ensure("requirements.txt")
     checkout.ensure("requirements-dev.txt")
     checkout.ensure("requirements.txt")
@@ -105,13 +105,13 @@ def test_the_development_packages_satisfy_both(checkout: Checkout) -> None:
     assert checkout.installed() == ["requirements.txt", "requirements-dev.txt"]
 
 
-def test_works_through_a_link(checkout: Checkout, tmp_path: Path) -> None:
+def test_script_works_through_a_link(checkout: Checkout, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(Path("a checkout") / "errand")
     assert "['x']" in checkout.run("x", program=link)
 
 
-def test_two_at_once_install_once(checkout: Checkout) -> None:
+def test_two_scripts_started_together_install_once(checkout: Checkout) -> None:
     both = [checkout.start(word) for word in ("one", "two")]
     outputs = []
     for process in both:
@@ -122,7 +122,7 @@ def test_two_at_once_install_once(checkout: Checkout) -> None:
     assert not (checkout.root / ".venv.lock").exists()
 
 
-def test_a_lock_of_a_dead_process_is_taken_over(checkout: Checkout) -> None:
+def test_lock_of_a_dead_process_is_taken_over(checkout: Checkout) -> None:
     with subprocess.Popen(["true"]) as dead:
         pass
     lock = checkout.root / ".venv.lock"
@@ -132,7 +132,7 @@ def test_a_lock_of_a_dead_process_is_taken_over(checkout: Checkout) -> None:
     assert checkout.installed() == ["requirements.txt"]
 
 
-def test_a_failed_installation_is_tried_again(checkout: Checkout) -> None:
+def test_failed_installation_is_repeated(checkout: Checkout) -> None:
     checkout.tool("uv", '#!/bin/sh\n[ "$1" = --version ] && exit 0\necho no network >&2; exit 1\n')
     with checkout.start() as process:
         errors = process.communicate(timeout=20)[1]
@@ -142,7 +142,7 @@ def test_a_failed_installation_is_tried_again(checkout: Checkout) -> None:
     assert checkout.installed() == ["requirements.txt"]
 
 
-def test_says_which_python_it_needs(checkout: Checkout) -> None:
+def test_script_says_which_python_it_needs(checkout: Checkout) -> None:
     for version in ("", ".11", ".12", ".13", ".14"):
         checkout.tool(f"python3{version}", "#!/bin/sh\nexit 1\n")
     with checkout.start() as process:
@@ -150,7 +150,7 @@ def test_says_which_python_it_needs(checkout: Checkout) -> None:
     assert process.returncode == 1 and "needs Python 3.11 or newer" in errors
 
 
-def test_says_when_python_has_no_venv_module(checkout: Checkout) -> None:
+def test_script_says_when_python_has_no_venv_module(checkout: Checkout) -> None:
     checkout.tool("uv", "#!/bin/sh\nexit 1\n")
     checkout.tool("python3", f'#!/bin/sh\ncase "$2" in *ensurepip*) exit 1 ;; esac\nexec {sys.executable} "$@"\n')
     with checkout.start() as process:

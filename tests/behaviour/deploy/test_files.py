@@ -41,14 +41,14 @@ def module_exists(name: str) -> bool:
     return path.with_suffix(".py").exists() or (path / "__main__.py").exists()
 
 
-def assert_runs(words: list[str]) -> None:
-    """A command of ours names a module or file that is there."""
-    assert words[0] == "python"
-    if words[1] == "-m":
-        target = words[3].partition(":")[0] if words[2] == "uvicorn" else words[2]
+def assert_runs(command: list[str]) -> None:
+    """Check that a command names an existing module or file."""
+    assert command[0] == "python"
+    if command[1] == "-m":
+        target = command[3].partition(":")[0] if command[2] == "uvicorn" else command[2]
         assert module_exists(target), target
-    elif words[1] != "-c":
-        assert (ROOT / words[1]).is_file(), words[1]
+    elif command[1] != "-c":
+        assert (ROOT / command[1]).is_file(), command[1]
 
 
 def test_env_example_lists_exactly_what_is_read() -> None:
@@ -68,12 +68,12 @@ def test_env_example_shows_the_defaults() -> None:
         assert shown[name] == ("" if default in (None, ()) else str(default)), name
 
 
-def test_env_example_holds_no_secret_and_changes_nothing() -> None:
+def test_env_example_contains_no_secret_and_sets_nothing() -> None:
     active = [line for line in EXAMPLE.splitlines() if line and not line.startswith("#")]
     assert active == ["POSTGRES_PASSWORD="]
 
 
-def test_dockerfile_installs_from_hashes_and_runs_what_is_there() -> None:
+def test_dockerfile_installs_from_hashes_and_runs_existing_modules() -> None:
     steps = instructions()
     assert steps[0][0] == "FROM" and not steps[0][1].endswith(":latest")
     runs = [argument for name, argument in steps if name == "RUN"]
@@ -86,7 +86,7 @@ def test_dockerfile_installs_from_hashes_and_runs_what_is_there() -> None:
     assert_runs(command)
 
 
-def test_the_image_s_settings_and_its_command_agree() -> None:
+def test_image_settings_agree_with_its_command() -> None:
     """Keys are compulsory because ERRAND_HOST says so: uvicorn must not listen wider than that."""
     steps = dict(instructions())
     env = dict(pair.split("=") for pair in shlex.split(steps["ENV"]))
@@ -96,7 +96,7 @@ def test_the_image_s_settings_and_its_command_agree() -> None:
     assert env.keys() <= VARIABLES.keys()
 
 
-def test_every_pin_has_a_hash() -> None:
+def test_requirements_have_a_hash_for_every_pin() -> None:
     for file in ("requirements.txt", "requirements-dev.txt", "requirements-telemetry.txt"):
         pins = re.split(r"\n(?=\S)", (ROOT / file).read_text().strip())
         assert len(pins) > 30
@@ -119,7 +119,7 @@ def test_compose_has_the_whole_system() -> None:
         assert SERVICES[name]["healthcheck"]["test"]
 
 
-def test_compose_names_files_and_volumes_that_are_there() -> None:
+def test_compose_names_existing_files_and_volumes() -> None:
     build = SERVICES["api"]["build"]
     assert (DEPLOY / build["context"]).resolve() == ROOT and (ROOT / build["dockerfile"]).is_file()
     for service in SERVICES.values():
@@ -128,7 +128,7 @@ def test_compose_names_files_and_volumes_that_are_there() -> None:
             assert (DEPLOY / source).is_file() if source.startswith(".") else source in COMPOSE["volumes"]
 
 
-def test_compose_runs_commands_that_are_there() -> None:
+def test_compose_runs_existing_commands() -> None:
     assert_runs(SERVICES["worker"]["command"])
     assert_runs(SERVICES["api"]["healthcheck"]["test"][1:])
     shell, flag, script = SERVICES["setup"]["command"]
@@ -137,7 +137,7 @@ def test_compose_runs_commands_that_are_there() -> None:
         assert_runs(shlex.split(command))
 
 
-def test_compose_has_no_secret_of_its_own() -> None:
+def test_compose_contains_no_secret() -> None:
     text = (DEPLOY / "compose.yaml").read_text()
     wanted = re.findall(r"\$\{([^}]+)\}", text.replace("$$", ""))
     assert wanted and set(wanted) == {"POSTGRES_PASSWORD:?set it in deploy/.env"}
@@ -154,10 +154,10 @@ def test_compose_sets_only_variables_that_are_read(name: str) -> None:
     Settings.from_env({key: str(value) for key, value in environment.items()})
 
 
-def test_the_drain_fits_into_the_grace_period() -> None:
+def test_compose_grace_period_covers_the_drain() -> None:
     assert int(SERVICES["worker"]["stop_grace_period"].removesuffix("s")) > Settings().drain_seconds
 
 
-def test_temporal_has_the_same_flags_everywhere() -> None:
+def test_temporal_flags_are_the_same_everywhere() -> None:
     config = yaml.safe_load((DEPLOY / "temporal-dynamic-config.yaml").read_text())
     assert {key: json.dumps(values[0]["value"]) for key, values in config.items()} == FLAGS

@@ -18,15 +18,15 @@ from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 
-from deploy import local, place, state
+from deploy import data_dir, local, state
 from deploy.state import StackError, StackInfo, started_at
 from deploy.temporal import SEARCH_ATTRIBUTES
-from settings import Settings
+from settings import ROOT, Settings
 from tests.behaviour.deploy.processes import commands, listening
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux about its processes")
 
-STAND_IN = Path(__file__).with_name("stand_in.py")
+PROGRAM = [sys.executable, "-m", "tests.behaviour.deploy.stack_with_stand_ins"]
 
 
 def eventually(condition: Callable[[], object], within: float = 30.0) -> None:
@@ -36,21 +36,21 @@ def eventually(condition: Callable[[], object], within: float = 30.0) -> None:
         time.sleep(0.05)
 
 
-class Running:
+class RunningStack:
     """A stack in a process of its own."""
 
     def __init__(self, home: Path) -> None:
         self.settings = Settings(data_dir=home)
         self._home = home
         self._output = (home.parent / f"{home.name}.out").open("w+b")
-        self.process = subprocess.Popen([sys.executable, STAND_IN, home], stdout=self._output, stderr=self._output)
+        self.process = subprocess.Popen([*PROGRAM, home], cwd=ROOT, stdout=self._output, stderr=self._output)
 
     def until_ready(self) -> StackInfo:
         eventually(lambda: self.process.poll() is not None or ((info := self.info()) and info.ready))
-        assert self.process.poll() is None, self.said()
-        return self.well()
+        assert self.process.poll() is None, self.printed()
+        return self.healthy()
 
-    def well(self) -> StackInfo:
+    def healthy(self) -> StackInfo:
         """Once all parts answer."""
         eventually(lambda: (info := self.info()) and all(part.healthy for part in info.parts))
         info = self.info()
@@ -60,7 +60,7 @@ class Running:
     def info(self) -> StackInfo | None:
         return local.status(self.settings)
 
-    def said(self) -> str:
+    def printed(self) -> str:
         self._output.seek(0)
         return self._output.read().decode()
 
@@ -79,8 +79,8 @@ def gone(info: StackInfo) -> bool:
 
 
 @contextlib.contextmanager
-def running(home: Path) -> Iterator[Running]:
-    stack = Running(home)
+def running(home: Path) -> Iterator[RunningStack]:
+    stack = RunningStack(home)
     try:
         stack.until_ready()
         yield stack
@@ -97,70 +97,70 @@ def home() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def stack(home: Path) -> Iterator[Running]:
+def stack(home: Path) -> Iterator[RunningStack]:
     with running(home) as stack:
         yield stack
 
 
-def test_every_part_runs_and_no_password_is_shown(stack: Running, home: Path) -> None:
-    info = stack.well()
+def test_stack_runs_every_part_and_shows_no_password(stack: RunningStack, home: Path) -> None:
+    info = stack.healthy()
     assert {part.name for part in info.parts} == {"postgres", "temporal", "worker", "api"}
     assert all(part.healthy and part.restarts == 0 and part.log.exists() for part in info.parts)
     assert info.database_url.startswith("postgresql://errand:***@127.0.0.1:")
     password = (home / "postgres.password").read_text()
-    assert password and password not in info.model_dump_json() + (home / "stack.json").read_text() + stack.said()
+    assert password and password not in info.model_dump_json() + (home / "stack.json").read_text() + stack.printed()
     assert stat.S_IMODE((home / "postgres.password").stat().st_mode) == 0o600
     assert password not in commands()
 
 
-def test_all_listen_on_loopback_alone(stack: Running) -> None:
-    heard = {name: listening(pid) for name, pid in pids(stack.well()).items()}
-    assert all(heard[name] for name in ("postgres", "temporal", "api"))
-    assert {address for addresses in heard.values() for address in addresses} <= {"127.0.0.1", "::1"}
+def test_parts_listen_on_loopback_only(stack: RunningStack) -> None:
+    listened = {name: listening(pid) for name, pid in pids(stack.healthy()).items()}
+    assert all(listened[name] for name in ("postgres", "temporal", "api"))
+    assert {address for addresses in listened.values() for address in addresses} <= {"127.0.0.1", "::1"}
 
 
-async def test_the_database_wants_its_password(stack: Running) -> None:
+async def test_database_requires_its_password(stack: RunningStack) -> None:
     connection = await asyncpg.connect(local.database_url(stack.settings))
     await connection.close()
     with pytest.raises(asyncpg.InvalidPasswordError):
         await asyncpg.connect(local.database_url(stack.settings).replace("errand:", "errand:x"))
 
 
-async def test_temporal_keeps_finished_runs_and_knows_our_search_attributes(stack: Running) -> None:
-    client = await Client.connect(stack.well().temporal_address)
+async def test_temporal_has_our_retention_and_search_attributes(stack: RunningStack) -> None:
+    client = await Client.connect(stack.healthy().temporal_address)
     namespace = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace="default"))
     assert namespace.config.workflow_execution_retention_ttl.ToTimedelta().days == 30
     known = await client.operator_service.list_search_attributes(ListSearchAttributesRequest(namespace="default"))
     assert set(SEARCH_ATTRIBUTES) <= set(known.custom_attributes)
 
 
-def test_a_second_copy_is_refused(stack: Running, home: Path) -> None:
-    second = subprocess.run([sys.executable, STAND_IN, home], capture_output=True, text=True, timeout=20)
+def test_second_stack_on_the_same_data_is_refused(stack: RunningStack, home: Path) -> None:
+    second = subprocess.run([*PROGRAM, home], cwd=ROOT, capture_output=True, text=True, timeout=20)
     assert second.returncode != 0
-    info = stack.well()
+    info = stack.healthy()
     assert f"pid {info.pid}; API {info.api_url}, Temporal {info.temporal_ui_url}" in second.stderr
     with pytest.raises(StackError, match=f"already running on .* .pid {info.pid};"):
         local.start_detached(stack.settings)
 
 
-def test_every_part_that_is_killed_comes_back(stack: Running) -> None:
-    before = pids(stack.well())
+def test_killed_parts_are_restarted(stack: RunningStack) -> None:
+    before = pids(stack.healthy())
     for pid in before.values():
         os.kill(pid, signal.SIGKILL)
     eventually(lambda: (info := stack.info()) and all(part.restarts == 1 for part in info.parts))
-    after = pids(stack.well())
+    after = pids(stack.healthy())
     assert after.keys() == before.keys() and not set(after.values()) & set(before.values())
-    assert "postgres ended (SIGKILL); starting it again" in stack.said()
+    assert "postgres ended (SIGKILL); restarting it" in stack.printed()
 
 
-def test_killed_altogether_it_starts_clean_and_down_leaves_nothing(stack: Running, home: Path) -> None:
-    before = stack.well()
+def test_killed_stack_starts_clean_and_down_leaves_nothing(stack: RunningStack, home: Path) -> None:
+    before = stack.healthy()
     os.kill(before.pid, signal.SIGKILL)
     stack.process.wait()
     with running(home) as again:
         assert gone(before)
-        info = again.well()
-        assert again.said().split() == ["ready"] or "is in use" in again.said()
+        info = again.healthy()
+        assert again.printed().split() == ["ready"] or "is in use" in again.printed()
         assert (home / "logs" / "migrate.log").read_text().count("applied 0001") == 1  # the data is that of before
         began = time.monotonic()
         assert local.down(again.settings) is True
@@ -170,12 +170,12 @@ def test_killed_altogether_it_starts_clean_and_down_leaves_nothing(stack: Runnin
         assert local.down(again.settings) is False
 
 
-def test_traces_of_a_crash_do_not_hinder_the_next_start(home: Path) -> None:
+def test_leftovers_of_a_crash_do_not_hinder_the_next_start(home: Path) -> None:
     """A pid of PostgreSQL that now belongs to a bystander, and a Temporal file whose first start was cut short."""
     if not (home / "postgres").exists():
         with running(home):
             pass
-    dropped = place.account()
+    dropped = data_dir.postgres_account()
     who = {"user": dropped.uid, "group": dropped.gid, "extra_groups": ()} if dropped else {}
     with subprocess.Popen(["sleep", "100"], cwd="/", **who) as bystander:  # type: ignore[call-overload]
         (home / "postgres" / "postmaster.pid").write_text(f"{bystander.pid}\n{home}/postgres\n1\n1\n\n\n\nready\n")
@@ -188,7 +188,7 @@ def test_traces_of_a_crash_do_not_hinder_the_next_start(home: Path) -> None:
             bystander.kill()
 
 
-def test_a_failed_detached_start_shows_why(home: Path) -> None:
+def test_failed_detached_start_shows_why(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
         with pytest.raises(StackError, match=f"(?s)did not start.*ERRAND_PORT: cannot listen on 127.0.0.1:{port}"):
@@ -197,8 +197,8 @@ def test_a_failed_detached_start_shows_why(home: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is dropped to another account")
-def test_a_folder_closed_to_the_dropped_account_is_refused(tmp_path: Path) -> None:
+def test_data_folder_closed_to_postgres_account_is_refused(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     with pytest.raises(StackError, match="(?s)nobody, cannot reach .*ERRAND_DATA_DIR"):
-        place.make(closed / "data", place.account())
+        data_dir.create_data_dir(closed / "data", data_dir.postgres_account())

@@ -35,34 +35,34 @@ def gone(pid: int) -> bool:
     return started_at(pid) is None
 
 
-class Said(list[str]):
+class Logged(list[str]):
     def has(self, text: str) -> bool:
         return any(text in line for line in self)
 
 
 @pytest.fixture
-def said() -> Said:
-    return Said()
+def logged() -> Logged:
+    return Logged()
 
 
 @pytest.fixture
-async def supervisor(tmp_path: Path, said: Said) -> AsyncIterator[Supervisor]:
-    supervisor = Supervisor(tmp_path, log=said.append)
+async def supervisor(tmp_path: Path, logged: Logged) -> AsyncIterator[Supervisor]:
+    supervisor = Supervisor(tmp_path, log=logged.append)
     yield supervisor
     await supervisor.stop()
 
 
-async def test_a_part_that_dies_is_started_again(supervisor: Supervisor, said: Said) -> None:
+async def test_part_that_dies_is_restarted(supervisor: Supervisor, logged: Logged) -> None:
     await supervisor.start(shell("sleeper", "exec sleep 100"))
     first = supervisor.infos()[0].pid
     assert first
     os.kill(first, signal.SIGKILL)
     await eventually(lambda: supervisor.infos()[0].pid not in (None, first) and supervisor.infos()[0].healthy)
     assert supervisor.infos()[0].restarts == 1
-    assert said.has("sleeper ended (SIGKILL)")
+    assert logged.has("sleeper ended (SIGKILL)")
 
 
-async def test_a_part_that_cannot_live_is_given_up_with_the_end_of_its_log(
+async def test_part_that_keeps_failing_is_given_up_with_the_end_of_its_log(
     supervisor: Supervisor, tmp_path: Path
 ) -> None:
     broken = shell("broken", "echo the reason; exit 3", check="tcp://127.0.0.1:1")
@@ -74,7 +74,7 @@ async def test_a_part_that_cannot_live_is_given_up_with_the_end_of_its_log(
 
 
 @linux
-async def test_stop_leaves_nothing_behind_and_goes_in_reverse_order(
+async def test_stop_ends_parts_in_reverse_order_and_leaves_nothing_behind(
     supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "STOP_WITHIN", 0.5)
@@ -95,7 +95,7 @@ async def test_stop_leaves_nothing_behind_and_goes_in_reverse_order(
     assert order.read_text().split() == ["second", "first"]
 
 
-async def test_what_a_dead_part_had_started_dies_too(supervisor: Supervisor, tmp_path: Path) -> None:
+async def test_processes_of_a_dead_part_are_killed(supervisor: Supervisor, tmp_path: Path) -> None:
     await supervisor.start(shell("parent", f"sleep 100 & echo $! >{tmp_path}/child; wait"))
     await eventually((tmp_path / "child").exists)
     await asyncio.sleep(0.1)
@@ -105,7 +105,7 @@ async def test_what_a_dead_part_had_started_dies_too(supervisor: Supervisor, tmp
     await eventually(lambda: gone(child))
 
 
-async def test_ready_means_that_the_check_answers(supervisor: Supervisor, unused_port: int) -> None:
+async def test_part_is_ready_when_its_check_answers(supervisor: Supervisor, unused_port: int) -> None:
     script = f"sleep 0.5; exec {sys.executable} -m http.server --bind 127.0.0.1 {unused_port}"
     began = time.monotonic()
     await supervisor.start(shell("server", script, check=f"http://127.0.0.1:{unused_port}/"))
@@ -113,7 +113,7 @@ async def test_ready_means_that_the_check_answers(supervisor: Supervisor, unused
     assert supervisor.infos()[0].healthy
 
 
-async def test_a_run_that_fails_says_so_and_one_that_succeeds_is_silent(supervisor: Supervisor) -> None:
+async def test_failed_run_shows_its_log_and_a_successful_one_is_silent(supervisor: Supervisor) -> None:
     await supervisor.run(shell("fine", "true"))
     with pytest.raises(StackError, match="(?s)bad failed .exit code 7.*why it failed"):
         await supervisor.run(shell("bad", "echo why it failed; exit 7"))
@@ -121,7 +121,7 @@ async def test_a_run_that_fails_says_so_and_one_that_succeeds_is_silent(supervis
 
 
 @pytest.mark.parametrize(("inherit", "seen"), [(True, "secret,told"), (False, ",told")])
-async def test_environment(
+async def test_part_gets_our_environment_or_only_its_own(
     supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inherit: bool, seen: str
 ) -> None:
     monkeypatch.setenv("OURS", "secret")
@@ -131,20 +131,20 @@ async def test_environment(
 
 
 @linux
-@pytest.mark.parametrize("dropped", [False, True])
-async def test_children_die_with_a_killed_supervisor(tmp_path: Path, dropped: bool) -> None:
-    if dropped and os.geteuid() != 0:
+@pytest.mark.parametrize("as_other_account", [False, True])
+async def test_children_die_with_a_killed_supervisor(tmp_path: Path, as_other_account: bool) -> None:
+    if as_other_account and os.geteuid() != 0:
         pytest.skip("only root changes accounts")
     script = f"""
 import asyncio
 from pathlib import Path
 from deploy.child import Part
-from deploy.place import account
+from deploy.data_dir import postgres_account
 from deploy.supervisor import Supervisor
 async def main():
     supervisor = Supervisor(Path({str(tmp_path)!r}), log=lambda text: None)
-    drop = account() if {dropped} else None
-    await supervisor.start(Part(name="sleeper", argv=["sleep", "1000"], account=drop, cwd=Path("/")))
+    account = postgres_account() if {as_other_account} else None
+    await supervisor.start(Part(name="sleeper", argv=["sleep", "1000"], account=account, cwd=Path("/")))
     Path({str(tmp_path)!r}, "pid").write_text(str(supervisor.infos()[0].pid))
     await asyncio.sleep(1000)
 asyncio.run(main())
@@ -158,8 +158,8 @@ asyncio.run(main())
     await eventually(lambda: gone(child), within=3)
 
 
-async def test_a_part_that_cannot_run_with_its_settings_is_not_tried_again(supervisor: Supervisor, said: Said) -> None:
+async def test_part_with_invalid_settings_is_not_restarted(supervisor: Supervisor, logged: Logged) -> None:
     bad = shell("worker", f"echo 'ERRAND_X: not a number'; exit {MISCONFIGURED}", check="tcp://127.0.0.1:1")
     with pytest.raises(StackError, match="cannot run with these settings.*\n.*ERRAND_X: not a number"):
         await supervisor.until(supervisor.start(bad))
-    assert not said.has("starting it again")
+    assert not logged.has("restarting it")

@@ -1,4 +1,4 @@
-"""What the README and the docs tell people to type works, and answers in the shape that is shown."""
+"""The commands in the README and the docs work, and print what is shown."""
 
 import asyncio
 import json
@@ -89,7 +89,7 @@ def differences(sample: Any, real: Any, where: str = "") -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", RUNNABLE)
-async def test_every_command_works_and_answers_as_shown(stack: Stack, tmp_path: Path, page: str) -> None:
+async def test_commands_in_docs_work_and_print_what_is_shown(stack: Stack, tmp_path: Path, page: str) -> None:
     for entry in ROOT.iterdir():
         if not entry.name.startswith("."):
             (tmp_path / entry.name).symlink_to(entry)
@@ -109,7 +109,7 @@ async def test_every_command_works_and_answers_as_shown(stack: Stack, tmp_path: 
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_is_not_run_here_says_which_test_runs_it(page: str) -> None:
+def test_samples_that_are_not_run_name_the_test_that_runs_them(page: str) -> None:
     for block in blocks(page):
         assert block.info in ("sh", "json answer", "text") or block.info.startswith(("sh norun=", "python file="))
         if block.info.startswith("sh norun="):
@@ -117,7 +117,7 @@ def test_what_is_not_run_here_says_which_test_runs_it(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_link_leads_somewhere(page: str) -> None:
+def test_links_in_docs_lead_somewhere(page: str) -> None:
     for target, place in _LINK.findall((ROOT / page).read_text()):
         led = (ROOT / page).parent.joinpath(target)
         assert led.exists(), target
@@ -132,25 +132,25 @@ def first_cells(page: str, heading: str) -> list[str]:
     return [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
 
 
-def test_the_map_names_every_folder_and_only_what_exists() -> None:
+def test_map_names_every_folder_and_only_what_exists() -> None:
     mapped = first_cells("README.md", "The tree")
     assert all((ROOT / path).exists() for path in mapped)
     assert {*(f"{package}/" for package in (*PACKAGES, "tests", "docs")), "settings.py", "worker.py"} <= set(mapped)
 
 
-def test_the_architecture_names_every_workflow() -> None:
+def test_architecture_page_names_every_workflow() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     named = re.findall(r"^\| `(\w+)` \|.*`workflows/[\w/]+\.py` \|$", text, re.MULTILINE)
     assert sorted(named) == sorted(workflow.__name__ for workflow in WORKFLOWS)
 
 
-def test_where_changes_land_exists() -> None:
+def test_files_where_changes_land_exist() -> None:
     section = (ROOT / "README.md").read_text().split("## Where common changes land")[1].split("\n## ")[0]
     for path in re.findall(r"`([a-z_/.]+)`", section):
         assert (ROOT / path).exists(), path
 
 
-def test_the_tables_name_every_event_field_right_and_tool() -> None:
+def test_tables_name_every_event_field_right_and_tool() -> None:
     assert set(first_cells("docs/api.md", "Follow")) == {event.type for event in EVENTS}
     assert set(first_cells("docs/agents.md", "Fields")) == set(AgentDefinition.model_fields) - {"prompt"}
     assert set(first_cells("docs/operations.md", "Keys")) == set(Right)
@@ -160,7 +160,7 @@ def test_the_tables_name_every_event_field_right_and_tool() -> None:
     assert documented == {name: tool.effect for name, tool in TOOLS.items()}
 
 
-async def test_the_sample_tool_loads_and_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sample_tool_loads_and_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (sample,) = [block for block in blocks("docs/tools.md") if block.info.startswith("python file=")]
     (tmp_path / sample.info.removeprefix("python file=")).write_text(sample.text)
     monkeypatch.syspath_prepend(tmp_path)
@@ -182,7 +182,7 @@ async def test_the_sample_tool_loads_and_works(tmp_path: Path, monkeypatch: pyte
     assert tool.call_summary({"order": "123456"}) == "order 123456"
 
 
-def test_a_sample_that_lies_is_noticed() -> None:
+def test_wrong_sample_is_noticed() -> None:
     real = {"status": 422, "errors": [{"pointer": "/agent"}], "note": None}
     assert list(differences({"status": 1, "errors": [{"pointer": ""}]}, real)) == []
     lies: tuple[dict[str, Any], ...] = (

@@ -1,4 +1,4 @@
-"""The first minutes of a newcomer: the README's two commands, and the command that the first of them proposes."""
+"""A newcomer's first minutes: the README's two commands, and the command that the first one proposes."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from tests.support.stack import eventually
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """As on a fresh machine, but with a place of its own for the data."""
+    """The environment of a fresh machine, with another data directory."""
     own = {"ERRAND_DATA_DIR": str(folder / "data"), "ERRAND_WORKSPACES_DIR": str(folder / "workspaces")}
     return {name: os.environ[name] for name in ("PATH", "HOME", "ERRAND_VENV") if name in os.environ} | own
 
@@ -26,7 +26,7 @@ async def typed(command: str, env: dict[str, str]) -> tuple[int | None, str]:
     return shell.returncode, output.decode()
 
 
-async def test_up_proposes_a_command_that_works_at_once_and_ctrl_c_ends_it_all() -> None:
+async def test_up_proposes_a_command_that_works_and_ctrl_c_stops_everything() -> None:
     with home() as folder, process(["./errand", "up"], log := folder / "up.log", env := environment(folder)) as up:
 
         async def proposed() -> str | None:
@@ -44,7 +44,7 @@ async def test_up_proposes_a_command_that_works_at_once_and_ctrl_c_ends_it_all()
         assert code == 6 and "no stack is running" in output
 
 
-async def test_the_test_command_is_pytest_and_ci_calls_both_scripts() -> None:
+async def test_test_script_runs_pytest_and_ci_calls_both_scripts() -> None:
     code, output = await typed("scripts/test --version", environment(ROOT / "build"))
     assert code == 0 and re.search(r"^pytest \d", output, re.MULTILINE)
     called = [line.partition(" || ")[0] for line in (ROOT / ".ci" / "run").read_text().splitlines()]

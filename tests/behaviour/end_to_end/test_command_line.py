@@ -27,7 +27,7 @@ async def output(stack: Stack, *args: str) -> tuple[int, str]:
 
 
 @pytest.mark.proves("F-08", "S1-03", "S1-08")
-async def test_hang_up_and_come_back(stack: Stack) -> None:
+async def test_caller_hangs_up_and_another_process_comes_back(stack: Stack) -> None:
     watching = await errand(stack, "run", "tester", "[[script:say words=60 delay=0.1]]")
     assert watching.stdout is not None
     first = await watching.stdout.readline()
@@ -35,11 +35,11 @@ async def test_hang_up_and_come_back(stack: Stack) -> None:
     watching.send_signal(signal.SIGINT)
     out, err = await watching.communicate()
     assert watching.returncode == 130
-    told = (first + out + err).decode()
-    assert "attach" in told
+    printed = (first + out + err).decode()
+    assert "attach" in printed
     code, listed = await output(stack, "tasks", "--limit", "1", "--json")
     task_id = json.loads(listed)["items"][0]["task_id"]
-    assert code == 0 and task_id in told  # it says how to come back
+    assert code == 0 and task_id in printed  # it prints the command to come back with
 
     code, shown = await output(stack, "attach", task_id, "--json")
     events = [json.loads(line) for line in shown.splitlines()]
@@ -49,7 +49,7 @@ async def test_hang_up_and_come_back(stack: Stack) -> None:
 
 
 @pytest.mark.proves("F-08")
-async def test_a_script_can_wait_for_the_end(stack: Stack) -> None:
+async def test_script_waits_for_the_end_of_a_task(stack: Stack) -> None:
     code, handle = await output(stack, "run", "tester", "wait for it [[fault:auth times=always]]", "--detach", "--json")
     task_id = json.loads(handle)["task_id"]
     assert code == 0

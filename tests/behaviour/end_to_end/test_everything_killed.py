@@ -1,4 +1,4 @@
-"""The whole stack killed with -9 in the middle of its tasks; the next start resumes every one of them."""
+"""The whole stack is killed with -9 in the middle of its tasks; the next start resumes all of them."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from tests.support.stack import Stack, calls, eventually, of_type
 
 
 @pytest.mark.proves("F-09", "S1-05", "S3-B07")
-async def test_the_next_start_resumes_everything(tmp_path: Path) -> None:
+async def test_next_start_resumes_every_task(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     with home() as folder, offline_model(folder) as model_port:
         settings = settings_in(folder, model_port)

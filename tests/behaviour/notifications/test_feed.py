@@ -48,7 +48,6 @@ async def by_socket(stack: Stack, after: int, count: int, **headers: str) -> lis
         return [json.loads(await socket.receive_text()) for _ in range(count)]
 
 
-@pytest.mark.proves("S1-27", "S0-B16")
 async def at_rest(stack: Stack) -> int:
     """The end of the feed, once what other tests left running has ended."""
 
@@ -60,6 +59,7 @@ async def at_rest(stack: Stack) -> int:
     return await eventually(still, what="the feed rests")
 
 
+@pytest.mark.proves("S1-27", "S0-B16")
 async def test_two_readers_that_come_and_go_see_the_same_line(told: Told) -> None:
     stack = told.stack
     start = await at_rest(stack)

@@ -1,4 +1,4 @@
-"""The offline model on a loopback port, and the real SDK that talks to it."""
+"""The offline model on a loopback port, and the real SDK as its client."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,4 +1,4 @@
-"""The smallest loop that is an agent: the offline model decides, the real tools act."""
+"""A small agent loop: the offline model decides, the real tools act."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,8 +18,8 @@ from domain.conversations.subagent_texts import dispatched, gathered, launched, 
 from domain.plan import Plan, replanned
 from domain.policy.rules import tools_of
 from domain.sessions.session import Reason, SessionRef, Status
-from offline.conversation import Conversation
 from offline.scripts import answer
+from offline.transcript import Transcript
 from settings import ROOT
 
 AGENTS = load_agents(ROOT / "agents", TOOLS)
@@ -51,15 +51,15 @@ class NoNetwork:
 
 
 class Children:
-    """Subagents in the same loop: launched side by side, and told of in the words of the real doors."""
+    """Subagents in the same loop: started in parallel, with outcomes in the texts of the real tools."""
 
     def __init__(self, agent: str, workspace: Path, sandbox: Any, failing: Callable[[str], bool]) -> None:
         self._agent, self._workspace, self._sandbox, self._failing = agent, workspace, sandbox, failing
         self._running: dict[str, asyncio.Task[Outcome]] = {}
         self.prompts: list[str] = []
 
-    async def call(self, door: str, given: dict[str, Any]) -> tuple[str, bool]:
-        if door == "gather":
+    async def call(self, tool: str, given: dict[str, Any]) -> tuple[str, bool]:
+        if tool == "gather":
             outcomes = await asyncio.gather(*(self._running[child] for child in given["task_ids"]))
             return gathered([result(outcome, "api_error") for outcome in outcomes], []), False
         agent = given.get("agent") or given["name"]
@@ -68,9 +68,9 @@ class Children:
         child = f"child-{len(self._running) + 1}"
         self.prompts.append(given["prompt"])
         self._running[child] = asyncio.create_task(self._work(child, agent, given["prompt"]))
-        if door == "async_task":
+        if tool == "async_task":
             return launched(child, agent, given["description"]), False
-        if door == "async_delegate":
+        if tool == "async_delegate":
             return dispatched(agent, child), False
         outcome = await self._running[child]
         return result(outcome, "api_error"), outcome.failed
@@ -121,7 +121,7 @@ async def work(
             "tools": [{"name": name} for name in offered],
             "messages": messages,
         }
-        reply = answer(Conversation.of(body))
+        reply = answer(Transcript.of(body))
         assert reply.delay > 0
         if not reply.calls:
             run.final = reply.text

@@ -1,4 +1,4 @@
-"""The demos do real work with the real tools, and what the tools return decides what happens next."""
+"""The demos use the real tools, and the results decide what they do next."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from domain.sessions.session import Status
 from tests.behaviour.offline.demo_loop import AGENTS, LocalCommands, NoCommands, work
 
 
-async def test_the_assistant_computes_and_replans_when_a_command_fails(tmp_path: Path) -> None:
+async def test_assistant_computes_and_replans_when_a_command_fails(tmp_path: Path) -> None:
     run = await work("assistant", "Compute the first 7 primes", tmp_path)
     assert "2, 3, 5, 7, 11, 13, 17" in run.final
     assert run.replans == 1
@@ -26,11 +26,11 @@ async def test_the_assistant_computes_and_replans_when_a_command_fails(tmp_path:
     ("request_text", "numbers"),
     [("the first 5 square numbers", "1, 4, 9, 16, 25"), ("8 fibonacci numbers please", "1, 1, 2, 3, 5, 8, 13, 21")],
 )
-async def test_other_requests_give_other_results(tmp_path: Path, request_text: str, numbers: str) -> None:
+async def test_assistant_computes_what_the_request_asks_for(tmp_path: Path, request_text: str, numbers: str) -> None:
     assert numbers in (await work("assistant", request_text, tmp_path)).final
 
 
-async def test_without_python_the_assistant_goes_a_third_way(tmp_path: Path) -> None:
+async def test_assistant_uses_awk_without_python(tmp_path: Path) -> None:
     class NoPython(LocalCommands):
         async def run(self, command: str, **options: Any) -> SandboxResult:
             if "python3" in command:
@@ -43,20 +43,20 @@ async def test_without_python_the_assistant_goes_a_third_way(tmp_path: Path) -> 
     assert "awk" in run.final
 
 
-async def test_where_nothing_can_run_the_assistant_says_so(tmp_path: Path) -> None:
+async def test_assistant_says_that_nothing_can_run(tmp_path: Path) -> None:
     run = await work("assistant", "Compute the first 6 primes", tmp_path, NoCommands())
     assert "not run" in run.final and "no sandbox" in run.final
     assert "2, 3, 5" not in run.final
     assert (tmp_path / "primes.py").exists()
 
 
-async def test_what_could_not_be_written_is_not_said_to_be(tmp_path: Path) -> None:
+async def test_assistant_does_not_claim_a_file_it_could_not_write(tmp_path: Path) -> None:
     (tmp_path / "primes.py").mkdir()  # a folder is in the way
     run = await work("assistant", "Compute the first 6 primes", tmp_path, NoCommands())
     assert run.final.startswith("primes.py could not be written, so there is no result: ")
 
 
-async def test_the_assistant_looks_around(tmp_path: Path) -> None:
+async def test_assistant_looks_around_the_workspace(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("# Lighthouse log\nKept since 1871.\n")
     (tmp_path / "data.csv").write_text("a,b\n1,2\n")
     run = await work("assistant", "Look around and tell me what you see", tmp_path)
@@ -67,13 +67,13 @@ async def test_the_assistant_looks_around(tmp_path: Path) -> None:
     assert "data.csv has 2 lines" in blind.final
 
 
-async def test_an_empty_workspace_changes_the_plan(tmp_path: Path) -> None:
+async def test_assistant_replans_in_an_empty_workspace(tmp_path: Path) -> None:
     run = await work("assistant", "Give me an overview of the files", tmp_path)
     assert run.reasons == ["The workspace is empty"]
     assert run.replans == 1
 
 
-async def test_the_researcher_quotes_real_lines(tmp_path: Path) -> None:
+async def test_researcher_quotes_real_lines(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "lighthouse.md").write_text("Intro\n\nThe lighthouse was built in 1871 by Ann Lee.\n")
     (tmp_path / "other.txt").write_text("Nothing to see here.\n")
@@ -85,13 +85,13 @@ async def test_the_researcher_quotes_real_lines(tmp_path: Path) -> None:
     assert run.replans == 0
 
 
-async def test_other_files_give_another_report(tmp_path: Path) -> None:
+async def test_researcher_reports_on_the_files_there_are(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("The lighthouse is a ruin.\n")
     run = await work("researcher", "When was the lighthouse built?", tmp_path)
     assert "is a ruin" in run.final and "1871" not in run.final
 
 
-async def test_no_match_and_a_dead_address_change_the_researchers_plan(tmp_path: Path) -> None:
+async def test_researcher_replans_without_a_match_or_an_address(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("About whales.\n")
     run = await work("researcher", "When was the lighthouse built? See https://example.org/x", tmp_path)
     assert run.replans == 2
@@ -101,7 +101,7 @@ async def test_no_match_and_a_dead_address_change_the_researchers_plan(tmp_path:
     assert "cannot be reached" in run.artifacts["report.md"]
 
 
-async def test_the_researcher_without_sources_claims_nothing(tmp_path: Path) -> None:
+async def test_researcher_without_sources_claims_nothing(tmp_path: Path) -> None:
     run = await work("researcher", "When was the lighthouse built?", tmp_path)
     assert run.final.startswith("Nothing in the sources answers")
     assert "No source answers it." in run.artifacts["report.md"]
@@ -137,7 +137,7 @@ class PytestSays(LocalCommands):
         return self._result if "pytest" in command else await super().run(command, **options)
 
 
-async def test_the_reviewer_finds_real_lines_and_takes_another_way_without_pytest(tmp_path: Path) -> None:
+async def test_reviewer_finds_real_lines_and_uses_another_check_without_pytest(tmp_path: Path) -> None:
     code(tmp_path, correct=False)
     run = await work("code-reviewer", "Review this code", tmp_path, NoPytest())
     assert "cannot run here" in run.reasons[0] and "No module named pytest" in run.reasons[0]
@@ -149,7 +149,7 @@ async def test_the_reviewer_finds_real_lines_and_takes_another_way_without_pytes
     assert "not ready" in run.final
 
 
-async def test_a_failing_test_leads_to_a_search_for_its_cause(tmp_path: Path) -> None:
+async def test_reviewer_searches_for_the_cause_of_a_failing_test(tmp_path: Path) -> None:
     code(tmp_path, correct=False)
     run = await work(
         "code-reviewer", '{"path": ".", "focus": "tests"}', tmp_path, PytestSays(1, "FAILED test_calc.py::T::test_run")
@@ -159,14 +159,14 @@ async def test_a_failing_test_leads_to_a_search_for_its_cause(tmp_path: Path) ->
     assert run.calls.count("bash") == 1
 
 
-async def test_good_code_gets_a_good_review(tmp_path: Path) -> None:
+async def test_reviewer_approves_good_code(tmp_path: Path) -> None:
     code(tmp_path)
     run = await work("code-reviewer", '{"path": "."}', tmp_path, PytestSays(0, "1 passed"))
     assert run.final.startswith("Verdict: ready (0 high, 0 medium, 0 low).")
     assert run.replans == 0
 
 
-async def test_the_reviewer_keeps_to_the_path(tmp_path: Path) -> None:
+async def test_reviewer_keeps_to_the_path(tmp_path: Path) -> None:
     code(tmp_path, correct=False)
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "fine.sh").write_text("echo fine\n")
@@ -174,7 +174,7 @@ async def test_the_reviewer_keeps_to_the_path(tmp_path: Path) -> None:
     assert "calc.py" not in run.artifacts["review.md"] and "lib/fine.sh" in run.artifacts["review.md"]
 
 
-async def test_nothing_to_review_is_said(tmp_path: Path) -> None:
+async def test_reviewer_says_that_there_is_nothing_to_review(tmp_path: Path) -> None:
     run = await work("code-reviewer", "Review this", tmp_path)
     assert "Nothing was reviewed" in run.final
     assert not run.artifacts
@@ -190,7 +190,7 @@ def material(folder: Path) -> None:
     (folder / "d.md").write_text("The harbour silts up.\n")
 
 
-async def test_the_orchestrator_fans_out_over_the_files_and_joins_the_reports(tmp_path: Path) -> None:
+async def test_orchestrator_fans_out_over_the_files_and_joins_the_reports(tmp_path: Path) -> None:
     material(tmp_path)
     run = await work("orchestrator", "Prepare a proposal about the harbour", tmp_path)
     assert run.calls.count("async_task") == 3 and run.calls.count("gather") == 1
@@ -198,12 +198,12 @@ async def test_the_orchestrator_fans_out_over_the_files_and_joins_the_reports(tm
     reports = {path.name: path.read_text() for path in (tmp_path / "reports").iterdir()}
     assert reports.keys() == {"part-1.md", "part-2.md", "part-3.md"}
     assert "b.md" not in reports["part-1.md"] and "silts up" in reports["part-1.md"]
-    for words in ("needs a crane.` [a.md:3]", "No harbour is cheap.", "Harbour: 9 m.", "silts up"):
-        assert words in run.artifacts["summary.md"] and words in run.final
+    for text in ("needs a crane.` [a.md:3]", "No harbour is cheap.", "Harbour: 9 m.", "silts up"):
+        assert text in run.artifacts["summary.md"] and text in run.final
     assert run.replans == 0
 
 
-async def test_a_part_that_failed_is_given_out_again_and_waited_for(tmp_path: Path) -> None:
+async def test_orchestrator_assigns_a_failed_part_again_and_waits(tmp_path: Path) -> None:
     material(tmp_path)
     run = await work("orchestrator", "About the harbour", tmp_path, failing=lambda child: child == "child-2")
     assert run.calls.count("task") == 1 and run.replans == 1
@@ -212,7 +212,7 @@ async def test_a_part_that_failed_is_given_out_again_and_waited_for(tmp_path: Pa
     assert "Nothing.\n" in run.artifacts["summary.md"]  # is open
 
 
-async def test_a_part_that_fails_twice_is_named_as_open(tmp_path: Path) -> None:
+async def test_orchestrator_lists_a_part_that_fails_twice_as_open(tmp_path: Path) -> None:
     material(tmp_path)
     run = await work(
         "orchestrator", "About the harbour", tmp_path, failing=lambda child: child in ("child-2", "child-4")
@@ -222,21 +222,21 @@ async def test_a_part_that_fails_twice_is_named_as_open(tmp_path: Path) -> None:
     assert "The harbour needs a crane." in run.final
 
 
-async def test_an_empty_workspace_gets_notes_to_work_on(tmp_path: Path) -> None:
+async def test_orchestrator_writes_notes_in_an_empty_workspace(tmp_path: Path) -> None:
     run = await work("orchestrator", "Prepare a proposal about the harbour", tmp_path)
     assert run.replans == 1 and "workspace is empty" in run.reasons[0]
     assert run.calls.count("async_task") == 3
     assert "What is known about harbour?" in run.artifacts["summary.md"]
 
 
-async def test_a_demo_leaves_out_tools_that_the_agent_does_not_have(tmp_path: Path) -> None:
+async def test_demo_leaves_out_tools_that_are_not_offered(tmp_path: Path) -> None:
     material(tmp_path)
     run = await work("orchestrator", "About the harbour", tmp_path, without=("async_task", "task", "update_plan"))
     assert "async_task" not in run.calls and not run.plans
     assert "I read it myself" in run.final and "The harbour needs a crane." in run.final
 
 
-async def test_the_assistant_sends_the_researcher_and_tells_what_came_back(tmp_path: Path) -> None:
+async def test_assistant_delegates_to_the_researcher_and_quotes_its_outcome(tmp_path: Path) -> None:
     run = await work("assistant", "Please ask the researcher to look into the harbour", tmp_path)
     assert run.calls == ["async_delegate"] and run.prompts == ["look into the harbour"]
     assert "Task dispatched to 'researcher' (session: child-1)" in run.final
@@ -246,7 +246,7 @@ async def test_the_assistant_sends_the_researcher_and_tells_what_came_back(tmp_p
 
 
 @pytest.mark.parametrize("agent", sorted(AGENTS))
-async def test_hardly_any_tools_still_end_sensibly(tmp_path: Path, agent: str) -> None:
+async def test_demos_with_hardly_any_tools_still_end(tmp_path: Path, agent: str) -> None:
     only = tuple(name for name in TOOLS if name != "list_files")
     run = await work(agent, "Look at the primes and review the files", tmp_path, without=only)
     assert run.final

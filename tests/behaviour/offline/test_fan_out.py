@@ -1,4 +1,4 @@
-"""The sample on the real stack: an orchestrator, three researchers at once, and one summary of real files."""
+"""The orchestrator on the real stack: three researchers in parallel, and one summary of real files."""
 
 from datetime import datetime
 from typing import Any
@@ -32,14 +32,14 @@ async def upload(stack: Stack, name: str, text: str) -> str:
 
 
 @pytest.mark.proves("S0-38", "S0-18", "S0-06")
-async def test_three_researchers_take_as_long_as_the_slowest_of_them(stack: Stack) -> None:
+async def test_three_researchers_take_as_long_as_the_slowest(stack: Stack) -> None:
     files = [await upload(stack, name, text) for name, text in NOTES.items()]
     record = await stack.run("What do we know about the harbour?", "orchestrator", context={"files": files})
     task_id = record["task_id"]
     assert record["status"] == "completed", record
     result = await stack.result(task_id)
-    for words in NOTES.values():
-        assert words.strip() in result["output"]
+    for text in NOTES.values():
+        assert text.strip() in result["output"]
 
     conversation = (await stack.http.get(f"/conversations/{record['conversation_id']}")).json()
     [root] = conversation["sessions"]
@@ -57,7 +57,7 @@ async def test_three_researchers_take_as_long_as_the_slowest_of_them(stack: Stac
     assert len(of_type(events, "subagent_started")) == 3
 
 
-async def test_reports_are_real_files_of_the_shared_workspace_and_nothing_is_left_to_fire(stack: Stack) -> None:
+async def test_orchestrator_reports_are_real_files_and_leave_nothing_to_fire(stack: Stack) -> None:
     record = await stack.run("Prepare a plan for the lighthouse", "orchestrator")  # nothing to begin with
     result = await stack.result(record["task_id"])
     [summary] = [one for one in result["artifacts"] if one["name"] == "summary.md"]
@@ -71,7 +71,7 @@ async def test_reports_are_real_files_of_the_shared_workspace_and_nothing_is_lef
     assert fired.status_code == 422
 
 
-async def test_a_researcher_that_is_stopped_has_its_part_given_out_again(stack: Stack) -> None:
+async def test_part_of_a_stopped_researcher_is_assigned_again(stack: Stack) -> None:
     task_id = await stack.submit("Prepare a plan for the lighthouse", "orchestrator")
     started = await stack.seen(task_id, "subagent_started")
     await stack.cancel(started["child_session_id"], reason="lost")

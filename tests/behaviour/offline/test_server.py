@@ -1,4 +1,4 @@
-"""The stand-in speaks the Messages format as the real SDK understands it, and refuses what the API refuses."""
+"""The stand-in answers in the Messages format that the real SDK reads, and refuses what the real API refuses."""
 
 import asyncio
 import re
@@ -20,7 +20,7 @@ CALL = {"type": "tool_use", "id": "toolu_a", "name": "list_files", "input": {}}
 ANSWER = {"type": "tool_result", "tool_use_id": "toolu_a", "content": "x"}
 
 
-async def test_streaming_and_whole_answers_agree(ask: Ask, client: AsyncAnthropic) -> None:
+async def test_streamed_and_whole_answers_agree(ask: Ask, client: AsyncAnthropic) -> None:
     question = "[[script:echo]] Grüße from a streaming test, with several words in it"
     streamed = await ask(question)
     whole = await client.messages.create(
@@ -31,7 +31,7 @@ async def test_streaming_and_whole_answers_agree(ask: Ask, client: AsyncAnthropi
     assert streamed.usage.output_tokens == whole.usage.output_tokens > 0
 
 
-async def test_text_comes_in_pieces(client: AsyncAnthropic) -> None:
+async def test_text_is_streamed_in_pieces(client: AsyncAnthropic) -> None:
     messages: Any = [{"role": "user", "content": "[[script:say words=30]]"}]
     async with client.messages.stream(model=MODEL, max_tokens=500, messages=messages) as stream:
         pieces = [piece async for piece in stream.text_stream]
@@ -39,7 +39,7 @@ async def test_text_comes_in_pieces(client: AsyncAnthropic) -> None:
     assert "".join(pieces).split()[-1] == "word30"
 
 
-async def test_several_tool_calls_in_one_reply_and_their_results_quoted(ask: Ask) -> None:
+async def test_tools_script_makes_several_calls_and_quotes_their_results(ask: Ask) -> None:
     messages: list[Any] = [{"role": "user", "content": TWO_CALLS}]
     reply = await ask(messages)
     assert reply.stop_reason == "tool_use"
@@ -50,7 +50,7 @@ async def test_several_tool_calls_in_one_reply_and_their_results_quoted(ask: Ask
     assert "list_files failed: no such folder" in text_of(final)
 
 
-async def test_the_same_request_gets_the_same_answer(ask: Ask) -> None:
+async def test_same_request_gets_the_same_answer(ask: Ask) -> None:
     first, second = await ask(TWO_CALLS), await ask(TWO_CALLS)
     assert first.id == second.id
     assert first.content == second.content
@@ -69,7 +69,7 @@ async def test_thinking_has_a_signature_that_is_checked(ask: Ask) -> None:
         await ask(with_results(messages, reply, [("a", False), ("b", False)]), **options)
 
 
-async def test_the_think_script_and_hidden_thinking(ask: Ask) -> None:
+async def test_thinking_can_be_hidden(ask: Ask) -> None:
     prompt = '[[script:think thought="Weighing it." text="Done."]]'
     shown = await ask(prompt, model="claude-sonnet-5-5", thinking={"type": "adaptive"})
     assert (shown.content[0].thinking, shown.content[1].text) == ("Weighing it.", "Done.")
@@ -78,13 +78,13 @@ async def test_the_think_script_and_hidden_thinking(ask: Ask) -> None:
     assert [block.type for block in (await ask(prompt)).content] == ["text"]
 
 
-async def test_a_reply_longer_than_max_tokens_is_cut(ask: Ask) -> None:
+async def test_reply_longer_than_max_tokens_is_cut(ask: Ask) -> None:
     reply = await ask("[[script:say words=500]]", max_tokens=10)
     assert reply.stop_reason == "max_tokens"
     assert len(text_of(reply)) == 40
 
 
-async def test_the_prompt_cache_reads_what_was_written(ask: Ask) -> None:
+async def test_prompt_cache_reads_what_was_written(ask: Ask) -> None:
     system = [{"type": "text", "text": "A long and stable prefix. " * 100, "cache_control": {"type": "ephemeral"}}]
     first = (await ask("[[script:echo]] cache one", system=system)).usage
     assert first.cache_creation_input_tokens > 600
@@ -97,7 +97,7 @@ async def test_the_prompt_cache_reads_what_was_written(ask: Ask) -> None:
     assert other_model.cache_read_input_tokens == 0
 
 
-async def test_the_prompt_cache_follows_a_growing_conversation(ask: Ask) -> None:
+async def test_prompt_cache_follows_a_growing_conversation(ask: Ask) -> None:
     mark = {"cache_control": {"type": "ephemeral"}}
     block = {"type": "text", "text": "[[script:count n=2]] " + "cached words " * 50}
     messages: list[Any] = [{"role": "user", "content": [{**block, **mark}]}]
@@ -110,14 +110,14 @@ async def test_the_prompt_cache_follows_a_growing_conversation(ask: Ask) -> None
     assert usage.cache_creation_input_tokens > 80
 
 
-async def test_token_counts_and_models(client: AsyncAnthropic) -> None:
+async def test_server_counts_tokens_and_lists_models(client: AsyncAnthropic) -> None:
     messages: Any = [{"role": "user", "content": "x" * 4_000}]
     assert (await client.messages.count_tokens(model=MODEL, messages=messages)).input_tokens == 1_001
     models = [model.id async for model in client.models.list()]
     assert {"offline", MODEL} <= set(models)
 
 
-async def test_the_key_decides_who_may_ask(url: str) -> None:
+async def test_server_refuses_missing_and_invalid_keys(url: str) -> None:
     async with AsyncAnthropic(base_url=url, api_key="invalid", max_retries=0) as client:
         with pytest.raises(anthropic.AuthenticationError, match="invalid x-api-key"):
             await client.messages.create(model=MODEL, max_tokens=10, messages=[{"role": "user", "content": "hi"}])
@@ -126,7 +126,7 @@ async def test_the_key_decides_who_may_ask(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"max_tokens": None}, "max_tokens"),
         ({"max_tokens": 0}, "max_tokens"),
@@ -182,7 +182,7 @@ async def test_the_key_decides_who_may_ask(url: str) -> None:
         ({"messages": [{"role": "user", "content": "[[fault:nonsense]]"}]}, "no such fault"),
     ],
 )
-async def test_what_the_api_refuses_is_refused(url: str, change: dict[str, Any], told: str) -> None:
+async def test_server_refuses_what_the_real_api_refuses(url: str, change: dict[str, Any], message: str) -> None:
     body = {"model": MODEL, "max_tokens": 2_000, "messages": USER, **change}
     async with httpx2.AsyncClient(headers={"authorization": "Bearer any"}) as http:
         answer = await http.post(f"{url}/v1/messages", json={k: v for k, v in body.items() if v is not None})
@@ -190,10 +190,10 @@ async def test_what_the_api_refuses_is_refused(url: str, change: dict[str, Any],
     assert answer.json()["error"]["type"] == "invalid_request_error"
     assert answer.headers["request-id"] == answer.json()["request_id"]
 
-    assert re.search(told, answer.json()["error"]["message"]), answer.json()
+    assert re.search(message, answer.json()["error"]["message"]), answer.json()
 
 
-async def test_the_log_tells_what_became_of_requests(ask: Ask, requests: Requests, url: str) -> None:
+async def test_request_log_has_the_outcome_of_each_request(ask: Ask, requests: Requests, url: str) -> None:
     await ask('[[script:echo]] logged "größte" words')
     [entry] = await requests('logged "größte" words')
     assert (entry["model"], entry["turn"], entry["status"], entry["outcome"]) == (MODEL, 1, 200, "answered")
@@ -203,12 +203,12 @@ async def test_the_log_tells_what_became_of_requests(ask: Ask, requests: Request
     assert await requests("") == []
 
 
-def test_the_listening_socket_lets_asyncio_send_at_once() -> None:
+def test_listening_socket_disables_nagles_delay() -> None:
     with listen("127.0.0.1", 0) as listener:
         assert listener.proto == socket.IPPROTO_TCP
 
 
-async def test_it_runs_as_a_command() -> None:
+async def test_server_runs_as_a_command() -> None:
     command = (sys.executable, "-m", "offline", "--port", "0")
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     try:

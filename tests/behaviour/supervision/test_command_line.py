@@ -35,7 +35,7 @@ async def test_the_inbox_shows_all_that_is_needed_and_takes_answers(people: Stac
     await people.wait(task_id)
     said = await output(people, task_id)
     assert "the right one" in said and said.count("too late") == 2
-    assert "nothing waits" in (await cli(people, *mine)).stderr
+    assert "nothing is waiting" in (await cli(people, *mine)).stderr
 
 
 @pytest.mark.proves("S1-42")
@@ -80,7 +80,7 @@ async def test_answer_and_approve(people: Stack) -> None:
     wrong = await cli(people, "answer", task_id, request["id"], "eighty")
     assert wrong.exit_code != 0 and "/input" in wrong.stderr
     none = await cli(people, "approve", task_id)
-    assert none.exit_code == 2 and "no approval waits" in none.stderr
+    assert none.exit_code == 2 and "not waiting for an approval" in none.stderr
     assert 'answer:  {"type": "integer"}' in (await cli(people, "inbox", "--conversation", task_id)).stdout
     assert (await cli(people, "answer", task_id, request["id"], "80")).exit_code == 0
     for _ in range(100):

@@ -70,7 +70,7 @@ def test_a_file_without_front_matter_is_refused(text: str) -> None:
     ("extra", "told"),
     [
         ("tools: [bash\n", "not valid YAML"),
-        ("mode: all\nmode: all\n", "'mode' is there twice"),
+        ("mode: all\nmode: all\n", "'mode' is repeated"),
         ("a: &x [1]\nb: *x\n", "aliases"),
         ("7: seven\n", "must be text"),
         ("tools: !!set {bash}\n", "only JSON types"),

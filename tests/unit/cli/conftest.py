@@ -1,4 +1,4 @@
-"""A server for the commands to talk to, and the commands run in this process."""
+"""A stand-in server for the commands, and running a command in this process."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ def server() -> Iterator[StandIn]:
 
 @pytest.fixture
 def cli(server: StandIn, tmp_path: Path) -> Cli:
-    """`cli("tasks", "--json")`: what the command printed and its exit code."""
+    """`cli("tasks", "--json")` runs the command: its output and exit code."""
 
     def call(*args: str, input: str | bytes | None = None, **env: str) -> Result:
         environment = {"ERRAND_URL": server.url, "ERRAND_DATA_DIR": str(tmp_path), "ERRAND_API_KEY": "", **env}

@@ -1,4 +1,4 @@
-"""A small real HTTP server that speaks the API's shapes, with connections that can be cut and restarts on demand."""
+"""A small real HTTP server with responses like the API's, whose connections can be cut and which can be restarted."""
 
 import asyncio
 import json
@@ -22,14 +22,14 @@ USAGE = {"llm_calls": 2, "tool_invocations": 1, "input_tokens": 1_200, "output_t
 
 
 class StandIn:
-    """What it answers is set from outside; what it was asked is kept in `asked`."""
+    """Tests set its responses; `asked` has the requests it received."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
-        self.cut_after: list[int] = []  # each cuts one connection, in the middle of the event after that number
-        self.hold_after: int | None = None  # the stream then stays open and silent
-        self.close_after: int | None = None  # one stream ends properly there, as on a drain
-        self.replay_all = False  # repeats what was seen before, as a careless proxy might
+        self.cut_after: list[int] = []  # each cuts one connection in the middle of the event after that number
+        self.hold_after: int | None = None  # the stream stays open and silent after this event
+        self.close_after: int | None = None  # one stream ends properly after this event, as when the API drains
+        self.replay_all = False  # repeats events that were seen before
         self.refusals: dict[str, tuple[int, dict[str, Any]]] = {}  # path -> status and problem
         self.task: dict[str, Any] = {"task_id": TASK, "status": "working", "progress": {"step": 1, "total_steps": None}}
         self.result: dict[str, Any] = {}
@@ -39,7 +39,7 @@ class StandIn:
         self.queries: list[dict[str, str]] = []
         self.streams: list[dict[str, str]] = []  # the headers of each event stream that was opened
         self.feed: list[dict[str, Any]] = []  # of the conversation TASK, whose stream has no end
-        self.turns: list[tuple[str, list[Event]]] = []  # what each accepted message or fire leads to: session, events
+        self.turns: list[tuple[str, list[Event]]] = []  # session and events of each accepted message or fire
         self.sessions: dict[str, dict[str, Any]] = {}
         self.port = 0
         self._server: uvicorn.Server | None = None
@@ -48,7 +48,7 @@ class StandIn:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def tell(self, *events: Event) -> None:
+    def emit(self, *events: Event) -> None:
         for event in events:
             seq = len(self.events) + 1
             at = (BEGAN + timedelta(seconds=seq)).isoformat()
@@ -56,8 +56,8 @@ class StandIn:
             if event.terminal:
                 self.task["status"] = event.data()["status"]
 
-    def happen(self, session_id: str, *events: Event) -> None:
-        """In the conversation: numbered over all of its sessions."""
+    def emit_in(self, session_id: str, *events: Event) -> None:
+        """Add events of a session to the conversation's stream, numbered over all its sessions."""
         for event in events:
             seq = 1 + sum(known["session_id"] == session_id for known in self.feed)
             number = len(self.feed) + 1
@@ -115,7 +115,7 @@ class StandIn:
             return StreamingResponse(self._stream(after), media_type="text/event-stream")
         if path in ("/conversations/run", f"/conversations/{TASK}/fire"):
             session_id, events = self.turns.pop(0)
-            self.happen(session_id, *events)
+            self.emit_in(session_id, *events)
             return JSONResponse({"session_id": session_id, "conversation_id": TASK, "queued": False}, 202)
         if path == f"/conversations/{TASK}/events":
             return self._conversation_events(request)

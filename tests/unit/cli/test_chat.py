@@ -1,4 +1,4 @@
-"""A chat from a pipe and in a terminal: answers in order, subagents beside them, mail in the prompt."""
+"""A chat from a pipe and in a terminal: answers in order, subagents in single lines, waiting mail in the prompt."""
 
 import os
 import pty
@@ -59,7 +59,7 @@ def talk(server: StandIn) -> StandIn:
     return server
 
 
-def test_each_line_waits_for_the_answer_before(talk: StandIn, cli: Cli) -> None:
+def test_chat_line_waits_for_the_answer_before_it(talk: StandIn, cli: Cli) -> None:
     done = cli("chat", "--agent", "researcher", input="hi\n\nand now?\n")
     assert done.exit_code == 0, done.output
     assert done.stdout.index("Hello you.") < done.stdout.index("The second answer.")
@@ -70,7 +70,7 @@ def test_each_line_waits_for_the_answer_before(talk: StandIn, cli: Cli) -> None:
     assert f"./errand chat --conversation {TASK}" in done.stderr
 
 
-def test_the_exit_code_is_that_of_the_last_answer(talk: StandIn, cli: Cli) -> None:
+def test_chat_exits_with_the_outcome_of_the_last_answer(talk: StandIn, cli: Cli) -> None:
     failed = TaskFailed(status=Status.FAILED, reason=Reason.ERROR, partial=False, usage=Usage(), error="no model")
     talk.turns[1] = (SECOND, [failed])
     done = cli("chat", input="hi\nagain\n")
@@ -79,42 +79,42 @@ def test_the_exit_code_is_that_of_the_last_answer(talk: StandIn, cli: Cli) -> No
     assert cli("chat", input="").exit_code == 0
 
 
-def test_subagents_work_beside_the_answer_and_never_inside_a_sentence(talk: StandIn, cli: Cli) -> None:
+def test_chat_prints_subagents_between_sentences_of_the_answer(talk: StandIn, cli: Cli) -> None:
     started = SubagentStarted(child_session_id=CHILD, name="scout", agent="researcher", description="look")
     begin, step, piece, rest, whole, end = says("Sent the scout.")
     talk.turns = [(TASK, [begin, step])]
-    talk.happen(CHILD)
+    talk.emit_in(CHILD)
 
     def go_on() -> None:
         while not talk.feed:
             time.sleep(0.01)
-        talk.happen(TASK, piece)
-        talk.happen(CHILD, TaskSubmitted(agent="researcher", agent_version=1, title="scouting"))
-        talk.happen(CHILD, ToolCalled(tool="read_file", args="read notes.md"), Progress(message="half way"))
-        talk.happen(CHILD, ToolCalled(tool="report_progress", args="half way"))
-        talk.happen(TASK, rest, whole, started, end)
-        talk.happen(CHILD, MessageDelta(step=1, text="its own words"), DONE)
-        talk.happen(TASK, SubagentEnded(child_session_id=CHILD, name="scout", status=Status.COMPLETED))
+        talk.emit_in(TASK, piece)
+        talk.emit_in(CHILD, TaskSubmitted(agent="researcher", agent_version=1, title="scouting"))
+        talk.emit_in(CHILD, ToolCalled(tool="read_file", args="read notes.md"), Progress(message="half way"))
+        talk.emit_in(CHILD, ToolCalled(tool="report_progress", args="half way"))
+        talk.emit_in(TASK, rest, whole, started, end)
+        talk.emit_in(CHILD, MessageDelta(step=1, text="its own words"), DONE)
+        talk.emit_in(TASK, SubagentEnded(child_session_id=CHILD, name="scout", status=Status.COMPLETED))
 
     threading.Thread(target=go_on).start()
     done = cli("chat", input="go\n/wait\n")
     lines = done.stdout.splitlines()
     assert "Sent the scout." in lines and "its own words" not in done.stdout
-    assert "  | scout: begins (scouting)" in lines and "  | scout: -> read_file read notes.md" in lines
+    assert "  | scout: started (scouting)" in lines and "  | scout: -> read_file read notes.md" in lines
     assert "  | scout: completed. Found it." in lines and "report_progress" not in done.stdout
 
 
-def test_wait_holds_the_next_line_until_all_subagents_have_ended(talk: StandIn, cli: Cli) -> None:
+def test_chat_wait_holds_the_next_line_until_all_subagents_have_ended(talk: StandIn, cli: Cli) -> None:
     talk.turns[0] = (TASK, says("Sent."))
-    talk.happen(CHILD, Progress(message="begun"))
-    threading.Timer(0.7, lambda: talk.happen(CHILD, DONE)).start()
+    talk.emit_in(CHILD, Progress(message="begun"))
+    threading.Timer(0.7, lambda: talk.emit_in(CHILD, DONE)).start()
     done = cli("chat", input="go\n/wait\n/fire sum it up\n")
     assert done.exit_code == 0, done.output
     assert talk.asked_for(f"/conversations/{TASK}/fire") == [{"if_busy": "queue", "input": "sum it up"}]
     assert done.stdout.index("scout: completed") < done.stdout.index("The second answer.")
 
 
-def test_json_is_every_event_and_nothing_else(talk: StandIn, cli: Cli) -> None:
+def test_chat_json_is_every_event_and_nothing_else(talk: StandIn, cli: Cli) -> None:
     talk.answers[f"/conversations/{TASK}/mailbox"] = {"items": [], "pending_count": 0}
     done = cli("chat", "--json", input="hi\n/mailbox\n")
     *events, mailbox = ndjson(done.stdout)
@@ -122,14 +122,14 @@ def test_json_is_every_event_and_nothing_else(talk: StandIn, cli: Cli) -> None:
     assert mailbox == {"items": [], "pending_count": 0} and done.stderr == ""
 
 
-def test_a_cut_feed_is_taken_up_where_it_ended(talk: StandIn, cli: Cli) -> None:
+def test_chat_resumes_a_cut_stream_at_the_next_event(talk: StandIn, cli: Cli) -> None:
     talk.cut_after = [3]
     done = cli("chat", "--json", input="hi\n")
     assert done.exit_code == 0
     assert [event["conv_seq"] for event in ndjson(done.stdout)] == list(range(1, 7))
 
 
-def test_commands_that_look(talk: StandIn, cli: Cli) -> None:
+def test_chat_commands_that_only_read(talk: StandIn, cli: Cli) -> None:
     message = {
         **{"message_id": "m", "conversation_id": TASK, "source_session_id": CHILD, "source_type": "subagent_failed"},
         **{"subagent_name": "scout", "created_at": "2026-03-01T12:00:00Z", "delivered_to": None},
@@ -143,27 +143,27 @@ def test_commands_that_look(talk: StandIn, cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "words"),
+    ("line", "code", "error"),
     [
         ("/dance", 2, "no command /dance"),
         ("/fire", 2, "no conversation yet"),
         ("/steer", 2, "/steer TEXT"),
     ],
 )
-def test_a_wrong_line_ends_a_script(talk: StandIn, cli: Cli, line: str, code: int, words: str) -> None:
+def test_unknown_chat_command_ends_a_script(talk: StandIn, cli: Cli, line: str, code: int, error: str) -> None:
     done = cli("chat", input=f"{line}\nhi\n")
-    assert done.exit_code == code and words in done.stderr
+    assert done.exit_code == code and error in done.stderr
     assert talk.asked_for(RUN) == []
 
 
-def test_a_refusal_ends_a_script_with_its_own_code(talk: StandIn, cli: Cli) -> None:
+def test_refusal_ends_a_chat_script_with_its_exit_code(talk: StandIn, cli: Cli) -> None:
     talk.refusals[f"/conversations/{TASK}/fire"] = (422, {"type": "mailbox-empty", "detail": "It is empty."})
     done = cli("chat", input="hi\n/fire\nand now?\n")
     assert done.exit_code == 5 and "mailbox-empty" in done.stderr
     assert len(talk.asked_for(RUN)) == 1
 
 
-def test_steer_and_interrupt_are_not_kept_waiting(talk: StandIn, cli: Cli) -> None:
+def test_chat_steer_and_interrupt_do_not_wait_for_the_answer(talk: StandIn, cli: Cli) -> None:
     talk.turns[0] = (TASK, says("Long.")[:-1])
     talk.answers[f"/tasks/{TASK}/steer"] = {}
     talk.answers[f"/tasks/{TASK}/interrupt"] = {"status": "working"}
@@ -171,7 +171,7 @@ def test_steer_and_interrupt_are_not_kept_waiting(talk: StandIn, cli: Cli) -> No
     def end() -> None:
         while not talk.asked_for(f"/tasks/{TASK}/interrupt"):
             time.sleep(0.01)
-        talk.happen(TASK, DONE)
+        talk.emit_in(TASK, DONE)
 
     threading.Thread(target=end).start()
     done = cli("chat", input="hi\n/steer faster\n/interrupt\nand now?\n")
@@ -180,8 +180,8 @@ def test_steer_and_interrupt_are_not_kept_waiting(talk: StandIn, cli: Cli) -> No
     assert "The second answer." in done.stdout
 
 
-def test_an_earlier_conversation_is_joined_where_it_stands(talk: StandIn, cli: Cli) -> None:
-    talk.happen(TASK, *says("Long ago."))
+def test_chat_joins_an_earlier_conversation_at_its_newest_event(talk: StandIn, cli: Cli) -> None:
+    talk.emit_in(TASK, *says("Long ago."))
     talk.answers[f"/conversations/{TASK}"] = record(live_sessions=[CHILD])
     talk.turns.pop(0)
 
@@ -190,7 +190,7 @@ def test_an_earlier_conversation_is_joined_where_it_stands(talk: StandIn, cli: C
             time.sleep(0.01)
         time.sleep(0.2)
         assert talk.asked_for(RUN) == []
-        talk.happen(CHILD, DONE)
+        talk.emit_in(CHILD, DONE)
 
     threading.Thread(target=end).start()
     done = cli("chat", "--conversation", TASK, input="/wait\ngo on\n")
@@ -231,13 +231,13 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._mine, text.encode())
 
-    def see(self, words: str) -> None:
-        """Wait for words after all that was waited for before."""
+    def see(self, text: str) -> None:
+        """Wait for a text after all texts that were waited for before."""
         give_up = time.monotonic() + 20
-        while words not in self.screen:
+        while text not in self.screen:
             assert time.monotonic() < give_up, self.screen
             self.screen += os.read(self._mine, 65_536).decode(errors="replace").replace("\r\n", "\n")
-        self.screen = self.screen.split(words, 1)[1]
+        self.screen = self.screen.split(text, 1)[1]
 
     def close(self) -> None:
         if self.process.poll() is None:
@@ -255,7 +255,7 @@ def terminal(server: StandIn, *args: str) -> Iterator[Terminal]:
         shown.close()
 
 
-def test_in_a_terminal_the_prompt_carries_the_mail_and_errors_end_nothing(talk: StandIn) -> None:
+def test_chat_prompt_shows_waiting_mail_and_errors_do_not_end_a_terminal_chat(talk: StandIn) -> None:
     plan = PlanUpdated(
         steps=[PlanStep(title="Look", status=StepState.DONE), PlanStep(title="Tell", status=StepState.IN_PROGRESS)]
     )
@@ -266,7 +266,7 @@ def test_in_a_terminal_the_prompt_carries_the_mail_and_errors_end_nothing(talk: 
         shown.see("there is no command /dance")
         shown.type("hi\n")
         shown.see("Hello you.")
-        shown.see("plan: 1 of 2 settled; now: Tell")
+        shown.see("plan: 1 of 2 finished; now: Tell")
         shown.see("[2 waiting] > ")
         shown.type("\x04")
         shown.see(f"./errand chat --conversation {TASK}")
@@ -274,7 +274,7 @@ def test_in_a_terminal_the_prompt_carries_the_mail_and_errors_end_nothing(talk: 
 
 
 @pytest.mark.proves("F-08")
-def test_ctrl_c_only_stops_watching(talk: StandIn) -> None:
+def test_ctrl_c_in_a_chat_only_stops_watching(talk: StandIn) -> None:
     talk.turns[0] = (TASK, says("A long answer.")[:-1])
     with terminal(talk) as shown:
         shown.see("> ")
@@ -290,6 +290,6 @@ def test_ctrl_c_only_stops_watching(talk: StandIn) -> None:
         os.killpg(shown.process.pid, signal.SIGINT)
         shown.see("Ctrl-D or /quit leaves.")
         shown.type("/quit\n")
-        shown.see("Go on with:")
+        shown.see("Continue with:")
         assert shown.process.wait(10) == 0
     assert talk.asked_for(f"/tasks/{TASK}/interrupt") == []

@@ -1,4 +1,4 @@
-"""The commands that look, fetch and stop: output for people, JSON for scripts, exit codes."""
+"""Commands that show, download and cancel: output for people, JSON for scripts, exit codes."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ FULL: dict[str, Any] = {
 }
 
 
-def test_tasks_as_a_table_and_as_json(server: StandIn, cli: Cli) -> None:
+def test_tasks_prints_a_table_or_json(server: StandIn, cli: Cli) -> None:
     server.task = FULL
     done = cli("tasks", "--status", "working", "--status", "failed", "--agent", "assistant", "--limit", "1")
     assert done.exit_code == 0
@@ -35,19 +35,19 @@ def test_tasks_as_a_table_and_as_json(server: StandIn, cli: Cli) -> None:
     assert json.loads(cli("tasks", "--json").stdout) == {"items": [FULL], "next_cursor": "c1"}
 
 
-def test_show(server: StandIn, cli: Cli) -> None:
+def test_show_prints_status_progress_plan_and_usage(server: StandIn, cli: Cli) -> None:
     server.task = {**FULL, "cancel_requested": {"by": "me", "note": ""}}
     text = cli("show", TASK).stdout
-    for words in (
+    for line in (
         "working (cancel requested)",
         "step 2 of 3 reading",
         "attempt 2 failed: overloaded; next at 2026-03-01T12:01:00Z",
         "1 model calls, 0 tool calls, 15 tokens, cost unknown",
         "  [x] look\n  [>] read",
     ):
-        assert words in text
+        assert line in text
     server.task = {**FULL, "status": "input_required", "conversation_id": "c-1"}
-    assert "`./errand inbox --conversation c-1` shows what it waits for" in cli("show", TASK).stderr
+    assert "`./errand inbox --conversation c-1` shows what it is waiting for" in cli("show", TASK).stderr
     server.task = {**FULL, "status": "failed", "reason": "ttl", "error": {"type": "ttl", "message": "too\nslow"}}
     text = cli("show", TASK).stdout
     assert "failed (ttl)" in text and "ttl: too slow" in text
@@ -59,16 +59,16 @@ def test_cancel_sends_the_reason(server: StandIn, cli: Cli) -> None:
     assert server.asked_for(f"/tasks/{TASK}/cancel") == [{"reason": "wrong branch"}]
 
 
-def test_result_before_the_end(server: StandIn, cli: Cli) -> None:
+def test_result_of_an_unfinished_task_is_exit_code_7(server: StandIn, cli: Cli) -> None:
     done = cli("result", TASK)
     assert (done.exit_code, done.stdout) == (7, "")
     assert "With --wait this command waits" in done.stderr
     assert json.loads(cli("result", TASK, "--json").stderr)["exit_code"] == 7
 
 
-def test_result_waits_and_gives_output_alone_on_stdout(server: StandIn, cli: Cli) -> None:
+def test_result_waits_and_prints_only_the_output_on_stdout(server: StandIn, cli: Cli) -> None:
     server.close_after = 0
-    server.tell(TaskFailed(status=Status.FAILED, reason=Reason.TTL, partial=True, usage=Usage()))
+    server.emit(TaskFailed(status=Status.FAILED, reason=Reason.TTL, partial=True, usage=Usage()))
     artifact = {"type": "markdown", "name": "report.md", "url": "/files/f1", "size": 10, "file_id": "f1"}
     error = {"type": "ttl", "message": "time is up"}
     server.result = {
@@ -87,7 +87,7 @@ def test_result_waits_and_gives_output_alone_on_stdout(server: StandIn, cli: Cli
     assert json.loads(cli("result", TASK, "--json").stdout)["output"] == "so far\x1b[2J"
 
 
-def test_artifacts_are_fetched_byte_by_byte(server: StandIn, cli: Cli, tmp_path: Path) -> None:
+def test_result_downloads_artifacts_byte_by_byte(server: StandIn, cli: Cli, tmp_path: Path) -> None:
     server.task["status"] = "completed"
     server.result = {"artifacts": [{"name": "r.md", "url": "/files/old"}, {"name": "r.md", "url": "/files/new"}]}
     target = tmp_path / "out"
@@ -103,13 +103,13 @@ def test_artifacts_are_fetched_byte_by_byte(server: StandIn, cli: Cli, tmp_path:
 @pytest.mark.parametrize(
     "args", [["show"], ["attach"], ["result"], ["result", "--wait"], ["cancel"], ["show", "--json"]]
 )
-def test_an_unknown_id_is_exit_code_4(cli: Cli, args: list[str]) -> None:
+def test_unknown_id_is_exit_code_4(cli: Cli, args: list[str]) -> None:
     done = cli(*args, "../x y")
     assert (done.exit_code, done.stdout) == (4, "")
     assert "There is nothing by that id." in done.stderr
 
 
-def test_a_refusal_names_the_field_and_what_is_allowed(server: StandIn, cli: Cli) -> None:
+def test_refusal_names_the_field_and_the_allowed_values(server: StandIn, cli: Cli) -> None:
     problem = {
         "type": "urn:errand:problem:unknown-agent",
         "title": "There is no such agent",
@@ -126,7 +126,7 @@ def test_a_refusal_names_the_field_and_what_is_allowed(server: StandIn, cli: Cli
     assert json.loads(cli("run", "nobody", "hello", "--json").stderr) == {**problem, "exit_code": 5}
 
 
-def test_a_missing_key_says_how_to_give_one(server: StandIn, cli: Cli) -> None:
+def test_refusal_of_a_missing_key_says_how_to_give_one(server: StandIn, cli: Cli) -> None:
     server.refusals["/tasks"] = (
         401,
         {"type": "urn:errand:problem:unauthenticated", "status": 401, "detail": "No key."},
@@ -135,7 +135,7 @@ def test_a_missing_key_says_how_to_give_one(server: StandIn, cli: Cli) -> None:
     assert done.exit_code == 5 and "ERRAND_API_KEY" in done.stderr
 
 
-def test_agents(server: StandIn, cli: Cli) -> None:
+def test_agents_lists_all_or_shows_one(server: StandIn, cli: Cli) -> None:
     agent = {"name": "assistant", "description": "Helps.", "model": None, "tools": ["bash"], "prompt": "You help."}
     server.answers["/agents"] = {"items": [agent]}
     server.answers["/agents/assistant"] = agent
@@ -146,28 +146,28 @@ def test_agents(server: StandIn, cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("args", [["tasks"], ["show", TASK], ["agents"], ["attach", TASK], ["run", "a", "b"]])
-def test_no_server_is_exit_code_6(cli: Cli, args: list[str]) -> None:
+def test_unreachable_server_is_exit_code_6(cli: Cli, args: list[str]) -> None:
     done = cli(*args, ERRAND_URL="http://127.0.0.1:9")
     assert done.exit_code == 6
     assert "cannot reach the API at http://127.0.0.1:9" in done.stderr and "./errand up" in done.stderr
 
 
-def test_a_proxy_of_the_environment_is_not_for_this_machine(cli: Cli) -> None:
+def test_client_ignores_the_proxy_for_a_local_server(cli: Cli) -> None:
     assert cli("tasks", HTTP_PROXY="http://127.0.0.1:9", NO_PROXY="").exit_code == 0
 
 
-def test_where_no_address_is_given_the_default_port_is_asked(server: StandIn, cli: Cli) -> None:
+def test_client_tries_the_default_port_without_an_address(server: StandIn, cli: Cli) -> None:
     assert cli("tasks", ERRAND_URL="", ERRAND_PORT=str(server.port)).exit_code == 0
 
 
-def test_without_a_stack(cli: Cli) -> None:
+def test_stack_commands_without_a_stack_say_so(cli: Cli) -> None:
     assert cli("status").exit_code == 6
     assert json.loads(cli("down", "--json").stdout) == {"stopped": False}
     done = cli("keys", "list")
     assert done.exit_code == 6 and "ERRAND_DATABASE_URL" in done.stderr
 
 
-def test_help_and_version(cli: Cli) -> None:
+def test_help_lists_exit_codes_and_version_is_printed(cli: Cli) -> None:
     text = cli("--help").stdout
     assert "Exit codes:" in text and "130  detached" in text
     for command in ("up", "run", "attach", "tasks", "show", "result", "cancel", "agents", "status", "down"):
@@ -176,18 +176,25 @@ def test_help_and_version(cli: Cli) -> None:
     assert cli("frobnicate").exit_code == 2
 
 
-def test_a_bad_setting_is_a_usage_error(cli: Cli) -> None:
+def test_invalid_setting_is_a_usage_error(cli: Cli) -> None:
     done = cli("tasks", ERRAND_PORT="many")
     assert done.exit_code == 2 and "ERRAND_PORT" in done.stderr
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ["audit", TASK, "--head", "0" * 64],
         ["run", "a", "x", "--permission", "bash"],
     ],
 )
-def test_an_option_that_would_do_nothing_is_not_taken_in_silence(server: StandIn, cli: Cli, words: list[str]) -> None:
-    done = cli(*words)
-    assert done.exit_code == 2 and words[-2] in done.stderr
+def test_option_without_effect_is_a_usage_error(server: StandIn, cli: Cli, arguments: list[str]) -> None:
+    done = cli(*arguments)
+    assert done.exit_code == 2 and arguments[-2] in done.stderr
+
+
+def test_response_of_an_unknown_form_is_an_error_and_its_json_is_passed_on(server: StandIn, cli: Cli) -> None:
+    server.answers["/tasks"] = {"items": [{"id": 7}]}
+    done = cli("tasks")
+    assert done.exit_code == 5 and "a response that cannot be read (items.0.task_id: Field required)" in done.stderr
+    assert json.loads(cli("tasks", "--json").stdout) == server.answers["/tasks"]

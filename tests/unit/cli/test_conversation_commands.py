@@ -23,7 +23,7 @@ def session(id: str, name: str | None, children: list[Any], **more: Any) -> dict
     return {**known, "reason": "goal_reached", "children": children, **more}
 
 
-def test_the_mailbox_is_shown_and_filtered_by_the_server(server: StandIn, cli: Cli) -> None:
+def test_mailbox_is_shown_and_filtered_by_the_server(server: StandIn, cli: Cli) -> None:
     path = f"/conversations/{TASK}/mailbox"
     server.answers[path] = {"items": [MAIL], "pending_count": 1}
     done = cli("mailbox", TASK)
@@ -37,8 +37,8 @@ def test_the_mailbox_is_shown_and_filtered_by_the_server(server: StandIn, cli: C
     assert "the mailbox is empty" in cli("mailbox", TASK).stderr
 
 
-def test_fire_follows_the_continuation(server: StandIn, cli: Cli) -> None:
-    server.tell(END)
+def test_fire_follows_the_new_session(server: StandIn, cli: Cli) -> None:
+    server.emit(END)
     server.turns = [(TASK, [])] * 3
     assert cli("fire", TASK, "sum up").exit_code == 0
     assert cli("fire", TASK, "--detach").stdout == f"{TASK}\n"
@@ -47,7 +47,7 @@ def test_fire_follows_the_continuation(server: StandIn, cli: Cli) -> None:
     assert all("idempotency-key" in headers for headers in server.headers if "content-type" in headers)
 
 
-def test_an_empty_mailbox_is_a_refusal(server: StandIn, cli: Cli) -> None:
+def test_fire_of_an_empty_mailbox_is_refused(server: StandIn, cli: Cli) -> None:
     problem = {"type": "urn:errand:problem:mailbox-empty", "status": 422, "detail": "The mailbox is empty."}
     server.refusals[f"/conversations/{TASK}/fire"] = (422, problem)
     done = cli("fire", TASK)
@@ -55,10 +55,10 @@ def test_an_empty_mailbox_is_a_refusal(server: StandIn, cli: Cli) -> None:
     assert json.loads(cli("fire", TASK, "--json").stderr)["exit_code"] == 5
 
 
-def test_fork_goes_on_at_once_or_waits_for_its_first_message(server: StandIn, cli: Cli) -> None:
+def test_fork_continues_with_its_input_or_waits_for_a_message(server: StandIn, cli: Cli) -> None:
     server.sessions[CHILD] = {"conversation_id": "01jold"}
     server.answers["/conversations/01jold/fork"] = {"session_id": TASK, "conversation_id": TASK}
-    server.tell(END)
+    server.emit(END)
     done = cli("fork", CHILD)
     assert done.stdout == f"{TASK}\n" and f"./errand chat --conversation {TASK}" in done.stderr
     assert cli("fork", CHILD, "--input", "shorter", "--agent", "assistant").exit_code == 0
@@ -69,7 +69,7 @@ def test_fork_goes_on_at_once_or_waits_for_its_first_message(server: StandIn, cl
     assert cli("fork", "01junknown").exit_code == 4
 
 
-def test_the_tree_shows_who_started_whom(server: StandIn, cli: Cli) -> None:
+def test_tree_shows_which_session_started_which(server: StandIn, cli: Cli) -> None:
     used = {"requests": 3, "input_tokens": 1_000, "output_tokens": 34, "cost_usd": 0.5}
     child = session(CHILD, "scout", [], status="failed", reason="ttl")
     server.answers[f"/conversations/{TASK}"] = record(
@@ -98,7 +98,7 @@ def test_the_tree_shows_who_started_whom(server: StandIn, cli: Cli) -> None:
         (("cancel", TASK, "--tree"), f"/tasks/{TASK}/cancel", {"scope": "tree"}, "cancelled"),
     ],
 )
-def test_words_that_change_something(
+def test_commands_that_change_something_send_one_request(
     server: StandIn, cli: Cli, args: tuple[str, ...], path: str, body: dict[str, str], said: str
 ) -> None:
     server.answers[path] = {"status": "cancelled", "interrupted": 3}
@@ -110,20 +110,20 @@ def test_words_that_change_something(
     assert cli(*args).exit_code == 5
 
 
-def test_terminate_asks_first(server: StandIn, cli: Cli) -> None:
+def test_terminate_asks_for_confirmation(server: StandIn, cli: Cli) -> None:
     server.answers[f"/conversations/{TASK}/terminate"] = {}
     assert cli("terminate", TASK, input="n\n").exit_code == 1
     assert server.asked_for(f"/conversations/{TASK}/terminate") == []
     assert cli("terminate", TASK, input="y\n").exit_code == 0
 
 
-def test_steer_reads_stdin(server: StandIn, cli: Cli) -> None:
+def test_steer_reads_its_text_from_stdin(server: StandIn, cli: Cli) -> None:
     server.answers[f"/tasks/{TASK}/steer"] = {}
     cli("steer", TASK, "-", input="two\nlines\n")
     assert server.asked_for(f"/tasks/{TASK}/steer") == [{"message": "two\nlines\n"}]
 
 
-def test_conversations_are_listed(server: StandIn, cli: Cli) -> None:
+def test_conversations_are_listed_and_searched(server: StandIn, cli: Cli) -> None:
     item = {"conversation_id": TASK, "status": "open", "pending_count": 2, "updated_at": "2026-03-01T12:00:00Z"}
     server.answers["/conversations"] = {"items": [{**item, "title": "Talk"}], "next_cursor": "c9"}
     done = cli("conversations", "--search", "talk")
@@ -131,8 +131,8 @@ def test_conversations_are_listed(server: StandIn, cli: Cli) -> None:
     assert server.queries[-1] == {"q": "talk", "limit": "20"}
 
 
-def test_the_story_tells_of_subagents_mail_and_messages(server: StandIn, cli: Cli) -> None:
-    server.tell(
+def test_attach_shows_subagents_mail_and_messages(server: StandIn, cli: Cli) -> None:
+    server.emit(
         SubagentStarted(child_session_id=CHILD, name="scout", agent="researcher", description="look\x1b[2J around"),
         SubagentEnded(child_session_id=CHILD, name="scout", status=Status.FAILED),
         MailboxUpdated(pending_count=3),

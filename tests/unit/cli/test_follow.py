@@ -1,4 +1,4 @@
-"""Watching a task over broken connections: every event once, in order, and an end to patience."""
+"""Following a task over broken connections: every event once, in order, until patience ends."""
 
 import threading
 import time
@@ -15,8 +15,8 @@ PIECES = [MessageDelta(step=1, text=f"word{number} ") for number in range(20)]
 
 
 @pytest.fixture
-def story(server: StandIn) -> StandIn:
-    server.tell(TaskStarted(model="m"), StepStarted(step=1, description="write"), *PIECES, END)
+def streaming(server: StandIn) -> StandIn:
+    server.emit(TaskStarted(model="m"), StepStarted(step=1, description="write"), *PIECES, END)
     return server
 
 
@@ -25,34 +25,34 @@ def seqs(text: str) -> list[int]:
 
 
 @pytest.mark.parametrize("replay_all", [False, True])
-def test_cut_connections_leave_no_gap_and_no_duplicate(story: StandIn, cli: Cli, replay_all: bool) -> None:
-    story.cut_after = [3, 3, 9]
-    story.replay_all = replay_all
+def test_attach_over_cut_connections_has_no_gap_or_duplicate(streaming: StandIn, cli: Cli, replay_all: bool) -> None:
+    streaming.cut_after = [3, 3, 9]
+    streaming.replay_all = replay_all
     done = cli("attach", TASK, "--json")
     assert done.exit_code == 0
     assert seqs(done.stdout) == list(range(1, 24))
-    assert [headers.get("last-event-id") for headers in story.streams] == [None, "3", "3", "9"]
+    assert [headers.get("last-event-id") for headers in streaming.streams] == [None, "3", "3", "9"]
     assert "connection lost" in done.stderr
 
 
-def test_a_stream_that_the_server_closed_is_opened_again(story: StandIn, cli: Cli) -> None:
-    story.close_after = 5
+def test_stream_closed_by_the_server_is_opened_again(streaming: StandIn, cli: Cli) -> None:
+    streaming.close_after = 5
     done = cli("run", "assistant", "write", "--json")
     assert (done.exit_code, seqs(done.stdout)) == (0, list(range(1, 24)))
 
 
-def test_an_api_restart_goes_unnoticed_in_the_text(story: StandIn, cli: Cli) -> None:
-    story.hold_after = 7
+def test_api_restart_leaves_the_streamed_text_whole(streaming: StandIn, cli: Cli) -> None:
+    streaming.hold_after = 7
 
     def restart() -> None:
         deadline = time.monotonic() + 10
-        while not story.asked_for(f"/tasks/{TASK}/events") and time.monotonic() < deadline:
+        while not streaming.asked_for(f"/tasks/{TASK}/events") and time.monotonic() < deadline:
             time.sleep(0.01)
         time.sleep(0.3)
-        story.stop()
+        streaming.stop()
         time.sleep(0.5)
-        story.hold_after = None
-        story.start()
+        streaming.hold_after = None
+        streaming.start()
 
     thread = threading.Thread(target=restart)
     thread.start()
@@ -62,26 +62,26 @@ def test_an_api_restart_goes_unnoticed_in_the_text(story: StandIn, cli: Cli) -> 
     assert "".join(f"word{number} " for number in range(20)) in done.stdout.replace("\n", "")
 
 
-def test_passing_refusals_are_waited_out_and_others_told(story: StandIn, cli: Cli) -> None:
+def test_transient_refusals_are_waited_out_and_others_raised(streaming: StandIn, cli: Cli) -> None:
     path = f"/tasks/{TASK}/events"
-    story.refusals[path] = (503, {"type": "dependency-unavailable", "status": 503, "detail": "away"})
-    threading.Timer(0.6, story.refusals.clear).start()
+    streaming.refusals[path] = (503, {"type": "dependency-unavailable", "status": 503, "detail": "away"})
+    threading.Timer(0.6, streaming.refusals.clear).start()
     done = cli("attach", TASK, "--json")
     assert (done.exit_code, seqs(done.stdout)) == (0, list(range(1, 24)))
-    story.refusals[path] = (403, {"type": "insufficient-scope", "status": 403, "detail": "no"})
+    streaming.refusals[path] = (403, {"type": "insufficient-scope", "status": 403, "detail": "no"})
     assert cli("attach", TASK).exit_code == 5
 
 
-def test_patience_ends_with_the_way_back(story: StandIn, cli: Cli) -> None:
-    story.hold_after = 4
-    threading.Timer(0.6, story.stop).start()
+def test_lost_patience_names_the_command_that_resumes(streaming: StandIn, cli: Cli) -> None:
+    streaming.hold_after = 4
+    threading.Timer(0.6, streaming.stop).start()
     done = cli("attach", TASK, "--patience", "1s")
     assert done.exit_code == 6
     assert f"./errand attach {TASK} --after 4" in done.stderr
-    assert "The task goes on" in done.stderr
+    assert "The task continues" in done.stderr
 
 
-def test_after_the_last_event_of_a_finished_task_nothing_is_waited_for(story: StandIn, cli: Cli) -> None:
+def test_attach_after_the_last_event_of_a_finished_task_returns(streaming: StandIn, cli: Cli) -> None:
     assert seqs(cli("attach", TASK, "--after", "21", "--json").stdout) == [22, 23]
     done = cli("attach", TASK, "--after", "23", "--json")
     assert (done.exit_code, done.stdout) == (0, "")

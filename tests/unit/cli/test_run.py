@@ -1,4 +1,4 @@
-"""Submitting: what is sent, what comes back, and leaving without stopping the task."""
+"""`errand run`: what is submitted, what is printed, and detaching without stopping the task."""
 
 import json
 import os
@@ -26,14 +26,14 @@ def sent(server: StandIn) -> Any:
     return body
 
 
-def test_a_plain_task(server: StandIn, cli: Cli) -> None:
-    server.tell(END)
+def test_run_submits_a_plain_task(server: StandIn, cli: Cli) -> None:
+    server.emit(END)
     assert cli("run", "assistant", "Look around").exit_code == 0
     assert sent(server) == {"agent": "assistant", "input": "Look around", "config": {}, "context": {}}
     assert len(server.headers[0]["idempotency-key"]) == 32
 
 
-def test_everything_a_task_can_say(server: StandIn, cli: Cli, tmp_path: Path) -> None:
+def test_run_sends_every_option(server: StandIn, cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "data.csv"
     file.write_bytes(b"a,b\n\xff")
     options = ["--ttl", "1h30m", "--max-steps", "9", "--max-tokens", "100", "--max-cost", "0.5"]
@@ -67,7 +67,7 @@ def test_everything_a_task_can_say(server: StandIn, cli: Cli, tmp_path: Path) ->
     assert server.headers[-1]["idempotency-key"] == "once"
 
 
-def test_structured_input(server: StandIn, cli: Cli, tmp_path: Path) -> None:
+def test_run_sends_structured_input(server: StandIn, cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "input.json"
     file.write_text('{"path": "."}')
     assert cli("run", "a", "--input-json", str(file), "--no-wait", "--json").exit_code == 0
@@ -90,20 +90,20 @@ def test_structured_input(server: StandIn, cli: Cli, tmp_path: Path) -> None:
         ["a", "text", "--url", "localhost:8700"],
     ],
 )
-def test_a_misunderstood_command_sends_nothing(server: StandIn, cli: Cli, args: list[str]) -> None:
+def test_wrong_command_sends_nothing(server: StandIn, cli: Cli, args: list[str]) -> None:
     done = cli("run", *args, input="[1, 2]")
     assert (done.exit_code, done.stdout) == (2, "")
     assert "Error: " in done.stderr
     assert server.asked_for("/tasks") == []
 
 
-def test_invalid_utf8_on_stdin(server: StandIn, cli: Cli) -> None:
+def test_run_refuses_invalid_utf8_on_stdin(server: StandIn, cli: Cli) -> None:
     done = cli("run", "a", "-", input=b"\xff\xfe")
     assert done.exit_code == 2 and "not valid UTF-8" in done.stderr
 
 
-def test_the_key_is_sent_and_events_are_ndjson(server: StandIn, cli: Cli) -> None:
-    server.tell(MessageDelta(step=1, text="hi\n\x1b"), END)
+def test_run_sends_the_key_and_prints_events_as_ndjson(server: StandIn, cli: Cli) -> None:
+    server.emit(MessageDelta(step=1, text="hi\n\x1b"), END)
     done = cli("run", "a", "b", "--json", ERRAND_API_KEY="ek_secret")
     assert [event["seq"] for event in ndjson(done.stdout)] == [1, 2]
     assert {headers["authorization"] for headers in server.headers} == {"Bearer ek_secret"}
@@ -111,10 +111,10 @@ def test_the_key_is_sent_and_events_are_ndjson(server: StandIn, cli: Cli) -> Non
 
 
 @pytest.mark.proves("F-08")
-def test_leaving_at_once_says_that_the_task_goes_on_and_the_way_back(server: StandIn, cli: Cli) -> None:
+def test_detached_run_says_that_the_task_continues_and_how_to_follow_it(server: StandIn, cli: Cli) -> None:
     done = cli("run", "assistant", "hello", "--detach")
     assert done.exit_code == 0
-    assert "the task goes on" in done.stderr
+    assert "the task continues" in done.stderr
     for command in ("attach", "result", "cancel"):
         assert f"./errand {command} {TASK}" in done.stderr
 
@@ -127,8 +127,8 @@ def start(server: StandIn, *args: str, stdout: int = subprocess.PIPE, **env: str
 
 @pytest.mark.proves("F-08")
 @pytest.mark.parametrize("away", [False, True])
-def test_ctrl_c_detaches_and_the_task_is_left_alone(server: StandIn, away: bool) -> None:
-    server.tell(StepStarted(step=1, description="long work"), END)
+def test_ctrl_c_detaches_and_leaves_the_task_alone(server: StandIn, away: bool) -> None:
+    server.emit(StepStarted(step=1, description="long work"), END)
     server.hold_after = 1
     process = start(server, "run", "assistant", "hello")
     assert process.stdout and process.stderr
@@ -142,7 +142,7 @@ def test_ctrl_c_detaches_and_the_task_is_left_alone(server: StandIn, away: bool)
     if away:
         server.start()
     assert process.returncode == 130
-    assert "the task goes on" in stderr
+    assert "the task continues" in stderr
     assert f"./errand attach {TASK} --after 1" in stderr and f"./errand cancel {TASK}" in stderr
     assert "Traceback" not in stderr
     assert server.asked_for(f"/tasks/{TASK}/cancel") == []
@@ -151,8 +151,8 @@ def test_ctrl_c_detaches_and_the_task_is_left_alone(server: StandIn, away: bool)
 @pytest.mark.parametrize(
     ("env", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)], ids=["tty", "no", "dumb"]
 )
-def test_colours_only_where_the_terminal_takes_them(server: StandIn, env: dict[str, str], coloured: bool) -> None:
-    server.tell(StepStarted(step=1, description="paint"), END)
+def test_output_is_coloured_only_on_a_capable_terminal(server: StandIn, env: dict[str, str], coloured: bool) -> None:
+    server.emit(StepStarted(step=1, description="paint"), END)
     terminal, theirs = pty.openpty()
     process = start(server, "run", "assistant", "hello", stdout=theirs, **env)
     process.communicate(timeout=20)
@@ -163,7 +163,7 @@ def test_colours_only_where_the_terminal_takes_them(server: StandIn, env: dict[s
     assert ("\x1b[" in shown) is coloured
 
 
-def test_an_answer_that_never_came_can_be_asked_again(server: StandIn, cli: Cli) -> None:
+def test_unanswered_submission_names_the_key_to_repeat_it_with(server: StandIn, cli: Cli) -> None:
     done = cli("run", "a", "b", "--json", "--idempotency-key", "k1", ERRAND_URL="http://127.0.0.1:9")
     assert done.exit_code == 6
     assert "--idempotency-key k1" in json.loads(done.stderr)["detail"]

@@ -1,4 +1,4 @@
-"""Settings go to the parts as environment variables and arrive unchanged."""
+"""Settings reach the stack's processes as environment variables, unchanged."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -9,7 +9,7 @@ from deploy.environment import variables
 from settings import Settings, SettingsError
 
 
-def test_settings_survive_the_way_through_the_environment() -> None:
+def test_settings_survive_conversion_to_environment_variables() -> None:
     changed = {
         "database_url": "postgresql://db/errand",
         "anthropic_api_key": "key",
@@ -33,7 +33,7 @@ def test_settings_survive_the_way_through_the_environment() -> None:
         ({"ERRAND_BUDGET_LOW_PERCENT": "101"}, "ERRAND_BUDGET_LOW_PERCENT"),
     ],
 )
-def test_thresholds_that_contradict_each_other_are_refused(wrong: dict[str, str], named: str) -> None:
+def test_contradictory_thresholds_are_refused(wrong: dict[str, str], named: str) -> None:
     with pytest.raises(SettingsError, match=named):
         Settings.from_env(wrong)
 

@@ -1,4 +1,4 @@
-"""Ports: moved when only a default, never when asked for."""
+"""Ports: a busy default is replaced, a busy configured port is refused."""
 
 import socket
 import sys
@@ -14,54 +14,54 @@ from settings import Settings
 
 
 @pytest.fixture
-def said() -> list[str]:
+def logged() -> list[str]:
     return []
 
 
 @pytest.fixture
-def ports(said: list[str]) -> Iterator[Ports]:
-    with Ports(said.append) as ports:
+def ports(logged: list[str]) -> Iterator[Ports]:
+    with Ports(logged.append) as ports:
         yield ports
 
 
-def test_a_free_port_is_taken_as_it_is(ports: Ports, said: list[str], unused_port: int) -> None:
+def test_free_port_is_chosen_unchanged(ports: Ports, logged: list[str], unused_port: int) -> None:
     assert ports.choose("the API", unused_port) == unused_port
-    assert said == []
+    assert logged == []
 
 
-def test_a_busy_default_moves_on_and_says_so(ports: Ports, said: list[str]) -> None:
+def test_busy_default_port_is_replaced_and_logged(ports: Ports, logged: list[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         wanted = busy.getsockname()[1]
         chosen = ports.choose("the API", wanted)
     assert chosen > wanted
-    assert said == [f"port {wanted} is in use; the API takes {chosen}"]
+    assert logged == [f"port {wanted} is in use; the API takes {chosen}"]
 
 
-def test_no_port_is_given_twice(ports: Ports, unused_port: int) -> None:
+def test_port_is_never_chosen_twice(ports: Ports, unused_port: int) -> None:
     assert ports.choose("one", unused_port) != ports.choose("two", unused_port)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the claim is Linux's")
-def test_two_stacks_that_start_together_do_not_choose_the_same(ports: Ports, unused_port: int) -> None:
+def test_stacks_that_start_together_choose_different_ports(ports: Ports, unused_port: int) -> None:
     with Ports(lambda text: None) as others:
         assert others.choose("theirs", unused_port) == unused_port
         assert ports.choose("ours", unused_port) > unused_port
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_port_that_was_asked_for_is_refused_when_busy(ports: Ports, host: str) -> None:
+def test_busy_configured_port_is_refused(ports: Ports, host: str) -> None:
     with socket.create_server((host, 0)) as busy:
         port = busy.getsockname()[1]
         with pytest.raises(StackError, match=rf"ERRAND_PORT: cannot listen on {host}:{port}: Address already in use"):
             make_plan(Settings(host=host, port=port), ports)
 
 
-def test_an_impossible_port_is_refused(ports: Ports) -> None:
+def test_impossible_port_is_refused(ports: Ports) -> None:
     with pytest.raises(StackError, match="ERRAND_PORT: cannot listen on 127.0.0.1:99999"):
         make_plan(Settings(port=99_999), ports)
 
 
-def test_parts_with_given_addresses_are_not_planned(ports: Ports) -> None:
+def test_parts_with_configured_addresses_are_not_planned(ports: Ports) -> None:
     given = Settings(
         port=0,
         database_url="postgresql://db/errand",
@@ -75,7 +75,7 @@ def test_parts_with_given_addresses_are_not_planned(ports: Ports) -> None:
     assert plan.settings.port != 0
 
 
-def test_a_profile_gives_the_address_too(ports: Ports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporal_profile_configures_the_address(ports: Ports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "temporal.toml"
     file.write_text('[profile.prod]\naddress = "cluster:7233"\n')
     monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(file))

@@ -1,4 +1,4 @@
-"""The state file, the lock, and telling one process from a later one with the same pid."""
+"""The state file, the lock, and distinguishing a process from a later one with the same pid."""
 
 import os
 import signal
@@ -36,22 +36,22 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_a_running_stack_is_found_and_a_stale_file_is_not(tmp_path: Path) -> None:
+def test_running_stack_is_found_and_a_stale_state_file_is_not(tmp_path: Path) -> None:
     assert local.status(Settings(data_dir=tmp_path)) is None
     state.write(info(tmp_path, os.getpid(), started_at(os.getpid())))
     assert state.running(tmp_path) is not None
-    # the pid was given to another process since
+    # another process has the pid by now
     state.write(info(tmp_path, os.getpid(), "1"))
     assert state.running(tmp_path) is None
     assert local.down(Settings(data_dir=tmp_path)) is False
 
 
-def test_a_damaged_file_counts_as_none(tmp_path: Path) -> None:
+def test_damaged_state_file_counts_as_none(tmp_path: Path) -> None:
     (tmp_path / "stack.json").write_text('{"pid":')
     assert state.running(tmp_path) is None
 
 
-def test_a_second_copy_is_refused_with_the_pid_and_addresses_of_the_first(tmp_path: Path) -> None:
+def test_second_stack_is_refused_with_the_pid_and_addresses_of_the_first(tmp_path: Path) -> None:
     with state.lock(tmp_path):
         with pytest.raises(StackError, match=f"pid {os.getpid()}; still starting"), state.lock(tmp_path):
             pass
@@ -62,7 +62,7 @@ def test_a_second_copy_is_refused_with_the_pid_and_addresses_of_the_first(tmp_pa
         pass
 
 
-def test_leftover_parts_are_ended_and_bystanders_are_not(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+def test_down_ends_leftover_parts_and_no_other_process(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     def part(started: str | None) -> PartInfo:
         log = tmp_path / "log"
         return PartInfo(name="p", address="", pid=sleeper.pid, started=started, healthy=True, restarts=0, log=log)
@@ -75,7 +75,7 @@ def test_leftover_parts_are_ended_and_bystanders_are_not(tmp_path: Path, sleeper
     assert sleeper.wait(5) == -signal.SIGINT
 
 
-def test_who_does_not_listen_is_killed() -> None:
+def test_process_that_ignores_the_signal_is_killed() -> None:
     script = "trap '' INT; echo ready; while :; do sleep 0.1; done"
     with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE) as deaf:
         assert deaf.stdout and deaf.stdout.readline() == b"ready\n"
@@ -95,5 +95,5 @@ def test_who_does_not_listen_is_killed() -> None:
         ("postgresql://db:5432/errand", "postgresql://db:5432/errand"),
     ],
 )
-def test_no_password_is_shown(url: str, shown: str) -> None:
+def test_password_in_a_url_is_replaced_by_stars(url: str, shown: str) -> None:
     assert without_password(url) == shown

@@ -1,24 +1,24 @@
-"""The scripts for tests: each does what its marker says, from the conversation alone."""
+"""The scripts for tests: each replies as its marker says, from the request alone."""
 
 from typing import Any
 
 import pytest
 
-from offline.conversation import Conversation
 from offline.markers import MarkerError, find_markers, without_markers
 from offline.reply import Reply
 from offline.scripts import answer
+from offline.transcript import Transcript
 
 TOOLS = [{"name": "list_files"}, {"name": "report_progress"}, {"name": "write_file"}, {"name": "read_file"}]
 
 
-def conversation(*messages: Any, tools: Any = TOOLS, system: str = "", **extra: Any) -> Conversation:
+def conversation(*messages: Any, tools: Any = TOOLS, system: str = "", **extra: Any) -> Transcript:
     roles = ("user", "assistant")
     listed = [{"role": roles[index % 2], "content": content} for index, content in enumerate(messages)]
-    return Conversation.of({"model": "m", "system": system, "tools": tools, "messages": listed, **extra})
+    return Transcript.of({"model": "m", "system": system, "tools": tools, "messages": listed, **extra})
 
 
-def run(prompt: str, rounds: int = 50, **options: Any) -> tuple[list[Reply], Conversation]:
+def run(prompt: str, rounds: int = 50, **options: Any) -> tuple[list[Reply], Transcript]:
     """Plays a conversation in which each call returns `result of NAME`, until the answer."""
     messages: list[Any] = [prompt]
     replies: list[Reply] = []
@@ -55,7 +55,7 @@ def test_count_can_grow_the_context() -> None:
     assert len(replies[0].calls[0].input["content"]) == 5_000
 
 
-def test_count_goes_on_after_a_summary_replaced_the_context() -> None:
+def test_count_continues_after_a_summary_has_replaced_the_context() -> None:
     _, half = run("[[script:count n=5]]", rounds=3)
     replaced = answer(conversation(*[m["content"] for m in half.messages], tools=[])).text
     assert "3 tool calls so far" in replaced
@@ -73,7 +73,7 @@ def test_steps_runs_its_replies_in_order() -> None:
     assert replies[-1].text == "a returned: result of a\nb returned: result of b\nc returned: result of c"
 
 
-def test_forever_never_answers_by_itself() -> None:
+def test_forever_calls_a_tool_in_every_reply() -> None:
     replies, last = run("[[script:forever]]", rounds=20)
     assert all(reply.calls for reply in replies)
     assert len({str(reply.calls) for reply in replies}) == 20
@@ -88,7 +88,7 @@ def test_forever_never_answers_by_itself() -> None:
         assert "result of report_progress" in final.text
 
 
-def test_the_judge_wants_to_see_what_a_criterion_quotes() -> None:
+def test_judge_requires_what_a_criterion_quotes() -> None:
     case = (
         "<task>\n[[script:count n=2]] say moon\n</task>\n\n<tool_results>\nsun\n</tool_results>\n\n"
         '<answer>\nstars\n</answer>\n\n<criteria>\n1. says "stars" and "sun"\n2. says "moon"\n3. is good\n</criteria>'
@@ -97,22 +97,22 @@ def test_the_judge_wants_to_see_what_a_criterion_quotes() -> None:
     assert [one["met"] for one in call.input["verdicts"]] == [True, False, True]
 
 
-def test_a_script_that_needs_tools_and_has_none_says_what_was_asked() -> None:
+def test_script_without_its_tools_answers_with_a_summary() -> None:
     final = answer(conversation("[[script:count n=2]] do it", tools=[]))
     assert not final.calls
     assert "do it" in final.text
 
 
-def test_say_and_its_options() -> None:
+def test_say_answers_with_its_options() -> None:
     reply = answer(conversation('[[script:say text="Two words" delay=0.5 stop=refusal]]'))
     assert (reply.text, reply.delay, reply.stop_reason) == ("Two words", 0.5, "refusal")
 
 
-def test_a_marker_in_the_system_prompt_counts_too() -> None:
+def test_marker_in_the_system_prompt_chooses_the_script() -> None:
     assert answer(conversation("hello there", system="Be brief. [[script:echo]]")).text == "hello there"
 
 
-def test_a_new_request_begins_a_new_script() -> None:
+def test_new_request_starts_a_new_script() -> None:
     _, first = run("[[script:count n=1]]")
     messages = [message["content"] for message in first.messages]
     assert answer(conversation(*messages, "Counted.", "[[script:echo]] again")).text == "again"
@@ -121,7 +121,7 @@ def test_a_new_request_begins_a_new_script() -> None:
     assert "And now?" in plain.text and "Counted." in plain.text
 
 
-def test_words_added_while_tools_ran_do_not_start_over() -> None:
+def test_message_added_while_tools_ran_does_not_restart_the_script() -> None:
     _, half = run("[[script:count n=2]]", rounds=1)
     half.messages[-1]["content"].append({"type": "text", "text": "Please hurry."})
     again = conversation(*[message["content"] for message in half.messages])
@@ -131,7 +131,7 @@ def test_words_added_while_tools_ran_do_not_start_over() -> None:
 
 @pytest.mark.parametrize("agent", [None, "assistant", "somebody-new"])
 @pytest.mark.parametrize("asked", ["Who wrote Faust?", "List three prime ministers.", "🙂", "x"])
-def test_a_request_that_no_script_knows_gets_an_honest_answer(agent: str | None, asked: str) -> None:
+def test_request_that_no_script_knows_gets_an_honest_answer(agent: str | None, asked: str) -> None:
     system = f'You are the agent "{agent}".\nBe good.' if agent else ""
     reply = answer(conversation(asked, system=system))
     assert not reply.calls
@@ -139,7 +139,7 @@ def test_a_request_that_no_script_knows_gets_an_honest_answer(agent: str | None,
         assert word in reply.text
 
 
-def test_markers_are_read_with_json_inside() -> None:
+def test_markers_are_parsed_with_json_inside() -> None:
     text = 'a [[script:tools json=[{"name":"x","input":{"t":"]]"}}] n=3]] b [[fault:429 message="two words"]] c'
     [script] = find_markers(text, "script")
     assert script.options == {"json": [{"name": "x", "input": {"t": "]]"}}], "n": "3"}
@@ -148,11 +148,11 @@ def test_markers_are_read_with_json_inside() -> None:
 
 
 @pytest.mark.parametrize("text", ["[[script:count n=3", "[[script:count what]]", "[[script:tools json={]]"])
-def test_a_broken_marker_is_told(text: str) -> None:
+def test_malformed_marker_is_an_error(text: str) -> None:
     with pytest.raises(MarkerError):
         find_markers(text, "script")
 
 
-def test_a_number_that_is_none_is_told() -> None:
+def test_option_that_is_no_number_is_an_error() -> None:
     with pytest.raises(MarkerError, match="n='many' is not a number"):
         answer(conversation("[[script:count n=many]]"))

@@ -1,11 +1,11 @@
-"""Writing to a file that the person named."""
+"""Writing to a file that the user named."""
 
 from pathlib import Path
 
-from cli.client.errors import CliError
+from cli.errors import CliError
 
 
-def save(path: Path, content: str | bytes) -> None:
+def write_output(path: Path, content: str | bytes) -> None:
     try:
         path.write_bytes(content.encode(errors="replace") if isinstance(content, str) else content)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A task's events as a story for people: what is shown of each, in the order in which they come."""
+"""Prints a task's events for people, one method for each type of event."""
 
 import json
 from datetime import datetime
@@ -6,36 +6,29 @@ from typing import Any
 
 import click
 
-from cli.render.output import PROGRAM, clean, dim, fetch_command, one_line, size, status_word, usage_line
-from cli.render.output import duration as spell
-from cli.render.requests import how_to_answer
+from cli.client.models import EventData, PlanStepInfo, UsageInfo
+from cli.render.input_requests import answer_command
+from cli.render.output import PROGRAM, clean, dim, duration, fetch_command, one_line, size, styled_status
+from cli.render.task_lines import plan_lines, usage_line
 from domain.limits.budget import figure
 
-Event = dict[str, Any]
 
-TICKS = {"done": "[x]", "in_progress": "[>]", "skipped": "[-]"}
-
-
-def plan_lines(steps: list[dict[str, Any]]) -> list[str]:
-    return [f"{TICKS.get(step['status'], '[ ]')} {one_line(step['title'])}" for step in steps]
-
-
-class Story:
-    """Deltas are printed as they come; the whole text after them is printed only where it adds something."""
+class EventPrinter:
+    """Prints deltas as they come, and the whole text after them only if some of it was missed."""
 
     def __init__(self, task_id: str) -> None:
         self._task_id = task_id
         self._streaming = ""  # the kind of text on the unfinished line, if any
-        self._texts: dict[str, str] = {}  # what was streamed of this step, by kind
+        self._texts: dict[str, str] = {}  # the text streamed in this step, by kind
         self._last_message = ""
-        self._began: datetime | None = None
+        self._started: datetime | None = None
 
-    def show(self, event: Event) -> None:
+    def show(self, event: EventData) -> None:
         if event["seq"] == 1:
-            self._began = datetime.fromisoformat(event["at"])
+            self._started = datetime.fromisoformat(event["at"])
         try:
             getattr(self, "on_" + event["type"], self._on_unknown)(event)
-        except (KeyError, TypeError):
+        except (KeyError, TypeError, ValueError):
             self._on_unknown(event)
 
     @property
@@ -61,173 +54,171 @@ class Story:
         click.echo(dim(clean(text)) if kind == "thinking" else clean(text), nl=False)
 
     def _whole(self, kind: str, text: str) -> None:
-        """Replaces the deltas of its step, which may have been missed or only partly seen."""
+        """Print the text of a step, unless its deltas have printed all of it."""
         if self._texts.pop(kind, "") != text:
             self.break_line()
             self._stream(kind, text)
             self._texts.pop(kind)
         self.break_line()
 
-    def _on_unknown(self, event: Event) -> None:
-        """An event, or a shape of one, that only another version of the server knows."""
+    def _on_unknown(self, event: EventData) -> None:
+        """Print the type alone: another version of the server sent it."""
         self._line(f"  {event['type']}", dim=True)
 
-    def on_task_submitted(self, event: Event) -> None:
+    def on_task_submitted(self, event: EventData) -> None:
         self._line(f"Task {self._task_id} for {event['agent']}: {one_line(event['title'])}", bold=True)
 
-    def on_task_started(self, event: Event) -> None:
+    def on_task_started(self, event: EventData) -> None:
         self._line(f"  started with {event['model']}", dim=True)
 
-    def on_step_started(self, event: Event) -> None:
+    def on_step_started(self, event: EventData) -> None:
         self._texts.clear()
         self._line(f"\nStep {event['step']}: {one_line(event['description'])}", bold=True)
 
-    def on_step_completed(self, event: Event) -> None:
+    def on_step_completed(self, event: EventData) -> None:
         self.break_line()
 
-    def on_thinking_delta(self, event: Event) -> None:
+    def on_thinking_delta(self, event: EventData) -> None:
         self._stream("thinking", event["text"])
 
-    def on_thinking(self, event: Event) -> None:
+    def on_thinking(self, event: EventData) -> None:
         self._whole("thinking", event["text"])
 
-    def on_message_delta(self, event: Event) -> None:
+    def on_message_delta(self, event: EventData) -> None:
         self._stream("message", event["text"])
 
-    def on_message(self, event: Event) -> None:
+    def on_message(self, event: EventData) -> None:
         self._whole("message", event["text"])
         self._last_message = event["text"]
         if event.get("interrupted"):
             self._line("  (interrupted here)", fg="yellow")
 
-    def on_attempt_reset(self, event: Event) -> None:
+    def on_attempt_reset(self, event: EventData) -> None:
         if self._texts:
-            self._line(f"  (void: the text of step {event['step']} above was cut off and begins again)", fg="yellow")
+            self._line(f"  (the text of step {event['step']} above was cut off and is written again)", fg="yellow")
         self._line(f"  attempt {event['attempt']}", dim=True)
         self._texts.clear()
 
-    def on_tool_called(self, event: Event) -> None:
+    def on_tool_called(self, event: EventData) -> None:
         args = event["args"] if isinstance(event["args"], str) else json.dumps(event["args"])
         self._line(f"  -> {event['tool']} {one_line(args)}", fg="cyan")
 
-    def on_tool_returned(self, event: Event) -> None:
+    def on_tool_returned(self, event: EventData) -> None:
         colour = "green" if event["state"] == "ok" else "red"
         self.break_line()
         click.echo(
             f"  {click.style(clean(event['state']), fg=colour)} {one_line(event['tool'])}: {one_line(event['preview'])}"
         )
 
-    def on_progress(self, event: Event) -> None:
+    def on_progress(self, event: EventData) -> None:
         self._line(f"  .. {one_line(event['message'])}")
 
-    def on_plan_updated(self, event: Event) -> None:
+    def on_plan_updated(self, event: EventData) -> None:
         self._line("  plan:")
-        for line in plan_lines(event["steps"]):
+        for line in plan_lines(map(PlanStepInfo.model_validate, event["steps"])):
             self._line(f"    {line}")
 
-    def on_replanning(self, event: Event) -> None:
+    def on_replanning(self, event: EventData) -> None:
         self._line(f"  replanning: {one_line(event['reason'], 500)}", fg="yellow")
 
-    def on_usage_updated(self, event: Event) -> None:
-        """Told once, at the end."""
+    def on_usage_updated(self, event: EventData) -> None:
+        """Printed once, at the end."""
 
-    def on_model_retry(self, event: Event) -> None:
+    def on_model_retry(self, event: EventData) -> None:
         when = datetime.fromisoformat(event["next_at"])
-        pause = spell(max(0.0, (when - datetime.fromisoformat(event["at"])).total_seconds()))
+        pause = duration(max(0.0, (when - datetime.fromisoformat(event["at"])).total_seconds()))
         self._line(
             f"  {event['model']}: {one_line(event['reason'])}; attempt {event['attempt']} failed,"
             f" next try at {when.astimezone():%H:%M:%S} (in {pause})",
             fg="yellow",
         )
 
-    def on_model_switched(self, event: Event) -> None:
+    def on_model_switched(self, event: EventData) -> None:
         change = f"{event['from_model']} -> {event['to_model']}"
         self._line(f"  model switched: {change} ({one_line(event['reason'])})", fg="yellow")
 
-    def on_context_compacted(self, event: Event) -> None:
+    def on_context_compacted(self, event: EventData) -> None:
         self._line(f"  context compacted: {one_line(event['summary'])}", dim=True)
 
-    def on_artifact_saved(self, event: Event) -> None:
+    def on_artifact_saved(self, event: EventData) -> None:
         self._line(
             f"  artifact {one_line(event['name'])} ({event['artifact_type']}, {size(event['size'])})", fg="green"
         )
         self._line(f"    {fetch_command(self._task_id, event['name'])}", dim=True)
 
-    def on_subagent_started(self, event: Event) -> None:
+    def on_subagent_started(self, event: EventData) -> None:
         label = event["name"] if event["name"] == event["agent"] else f"{event['name']} ({event['agent']})"
         about = f": {one_line(event['description'])}" if event.get("description") else ""
         self._line(f"  + {one_line(label)}{about}  [{event['child_session_id']}]", fg="magenta")
 
-    def on_subagent_ended(self, event: Event) -> None:
+    def on_subagent_ended(self, event: EventData) -> None:
         self._line(f"  - {one_line(event['name'])} {event['status']}  [{event['child_session_id']}]", fg="magenta")
 
-    def on_subagent_budget_exceeded(self, event: Event) -> None:
+    def on_subagent_budget_exceeded(self, event: EventData) -> None:
         self._line(f"  - a subagent's budget is spent ({event['reason']})  [{event['child_session_id']}]", fg="yellow")
 
-    def on_budget_low(self, event: Event) -> None:
+    def on_budget_low(self, event: EventData) -> None:
         whose = "the tree's" if event["scope"] == "tree" else "its"
         left, limit = (figure(event["budget"], event[name]) for name in ("left", "limit"))
         self._line(f"  {whose} budget of {event['budget']} is low: {left} of {limit} left", fg="yellow")
 
-    def on_anomaly(self, event: Event) -> None:
-        self._line(f"  anomaly: {event['kind']} is {event['value']:g} (from {event['threshold']:g} on)", fg="yellow")
+    def on_anomaly(self, event: EventData) -> None:
+        self._line(f"  anomaly: {event['kind']} is {event['value']:g} (threshold {event['threshold']:g})", fg="yellow")
 
-    def on_acceptance_checked(self, event: Event) -> None:
-        for one in event["verdicts"]:
-            mark = click.style("ok", fg="green") if one["passed"] else click.style("not met", fg="red")
-            self._line(f"  {mark} {one_line(one['criterion'])}: {one_line(one['why'])}")
+    def on_acceptance_checked(self, event: EventData) -> None:
+        for verdict in event["verdicts"]:
+            mark = click.style("ok", fg="green") if verdict["passed"] else click.style("not met", fg="red")
+            self._line(f"  {mark} {one_line(verdict['criterion'])}: {one_line(verdict['why'])}")
 
-    def on_mailbox_updated(self, event: Event) -> None:
+    def on_mailbox_updated(self, event: EventData) -> None:
         self._line(f"  mailbox: {event['pending_count']} waiting", dim=True)
 
-    def on_message_received(self, event: Event) -> None:
+    def on_message_received(self, event: EventData) -> None:
         sender = f" from {one_line(event['author'])}" if event.get("author") else ""
         self._line(f"  {event['kind']} message{sender}: {one_line(event['preview'])}", fg="magenta")
 
-    def on_input_required(self, event: Event) -> None:
+    def on_input_required(self, event: EventData) -> None:
         self._line(f"  ? {clean(event['question'])}", fg="magenta", bold=True)
         task_id = event.get("session_id", self._task_id)
-        self._line(f"    {how_to_answer(task_id, event['request_id'], event['kind'])}", dim=True)
+        self._line(f"    {answer_command(task_id, event['request_id'], event['kind'])}", dim=True)
 
-    def on_input_reminder(self, event: Event) -> None:
-        self._line(f"  ? still waits: {one_line(event['question'])}", fg="magenta")
+    def on_input_reminder(self, event: EventData) -> None:
+        self._line(f"  ? still waiting: {one_line(event['question'])}", fg="magenta")
 
-    def on_input_escalated(self, event: Event) -> None:
+    def on_input_escalated(self, event: EventData) -> None:
         self._line(
-            f"  ? nobody has answered, {one_line(event['to'])} is told: {one_line(event['question'])}", fg="magenta"
+            f"  ? nobody has answered, {one_line(event['to'])} was notified: {one_line(event['question'])}",
+            fg="magenta",
         )
 
-    def on_input_received(self, event: Event) -> None:
+    def on_input_received(self, event: EventData) -> None:
         self._line(f"  answered by {one_line(event['by'])}", fg="magenta")
 
-    def on_input_expired(self, event: Event) -> None:
+    def on_input_expired(self, event: EventData) -> None:
         self._line("  nobody answered in time", fg="yellow")
 
-    def on_cancel_requested(self, event: Event) -> None:
+    def on_cancel_requested(self, event: EventData) -> None:
         why = f": {one_line(event['note'])}" if event.get("note") else ""
         self._line(f"  cancel requested by {event['by'] or 'a caller'} ({event['reason']}){why}", fg="yellow")
 
-    def on_task_completed(self, event: Event) -> None:
+    def on_task_completed(self, event: EventData) -> None:
         self._end(event)
 
-    def on_task_failed(self, event: Event) -> None:
+    def on_task_failed(self, event: EventData) -> None:
         self._end(event)
 
-    def on_task_cancelled(self, event: Event) -> None:
+    def on_task_cancelled(self, event: EventData) -> None:
         self._end(event)
 
-    def _end(self, event: Event) -> None:
+    def _end(self, event: EventData) -> None:
         self.break_line()
         if event.get("output") and event["output"] != self._last_message:
             click.echo("\n" + clean(event["output"]))
         partial = ", partial result" if event["partial"] else ""
-        click.echo(
-            f"\n{status_word(event['status'])} ({event['reason']}{partial}): {usage_line(event['usage'])}", nl=False
-        )
-        if self._began:
-            took = (datetime.fromisoformat(event["at"]) - self._began).total_seconds()
-            click.echo(f", {spell(took)}", nl=False)
-        click.echo()
+        used = usage_line(UsageInfo.model_validate(event["usage"]))
+        if self._started:
+            used += f", {duration((datetime.fromisoformat(event['at']) - self._started).total_seconds())}"
+        click.echo(f"\n{styled_status(event['status'])} ({event['reason']}{partial}): {used}")
         if event.get("error"):
             self._line(f"  {event['error']}", fg="red")
         click.echo(dim(f"  {PROGRAM} result {self._task_id}"))

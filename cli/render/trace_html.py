@@ -1,4 +1,4 @@
-"""A trace as one self-contained page: no script, no resource from elsewhere, every text escaped."""
+"""A trace as one self-contained HTML page: no script, no other resource, every text escaped."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from html import escape
 from importlib.resources import files
 
 from cli.render.output import clean, duration
+from cli.render.trace_steps import child_sessions, every_step, spent
 from domain.sessions.session import Usage
 from domain.sessions.trace import ModelSpan, StepTrace, ToolSpan, Trace
 
@@ -14,8 +15,8 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-a
 
 
 @dataclass(frozen=True)
-class Span:
-    """A bar of the timeline."""
+class TimelineBar:
+    """A model or tool call in the timeline."""
 
     start: datetime
     end: datetime
@@ -25,16 +26,16 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Row:
-    """A thread of the timeline."""
+class TimelineRow:
+    """A session in the timeline."""
 
     trace: Trace
     depth: int
-    spans: list[Span]
+    bars: list[TimelineBar]
 
 
-def page(trace: Trace) -> str:
-    style = files("cli.render").joinpath("trace_page.css").read_text()
+def trace_page(trace: Trace) -> str:
+    style = files("cli.render").joinpath("trace_html.css").read_text()
     rows = list(_rows(trace, 0))
     title = f"{trace.agent} · {trace.title or trace.session_id}"
     ending = f" ({trace.reason})" if trace.reason else ""
@@ -64,36 +65,30 @@ def page(trace: Trace) -> str:
 """
 
 
-def _rows(trace: Trace, depth: int) -> Iterator[Row]:
-    """A row per session, subagents after whoever started them."""
-    spans: list[Span] = []
-    below: list[Trace] = list(trace.sessions)
-
-    def gather(steps: list[StepTrace]) -> None:
-        for step in steps:
-            for call in step.models:
-                label = f"step {step.step}: {call.model}, {_spent(call.usage)}"
-                spans.append(Span(call.started_at, call.ended_at, "model", label, call.usage))
-            for tool in step.tools:
-                kind = "tool" if tool.state in ("ok", "started") else "failed"
-                end = tool.ended_at or trace.ended_at or tool.started_at
-                spans.append(Span(tool.started_at, end, kind, f"step {step.step}: {tool.tool} {tool.state}"))
-                gather(tool.steps)
-                below.extend(tool.sessions)
-
-    gather(trace.steps)
-    yield Row(trace, depth, spans)
-    for child in sorted(below, key=lambda one: one.created_at):
+def _rows(trace: Trace, depth: int) -> Iterator[TimelineRow]:
+    """A row for each session, subagents after the session that started them."""
+    bars: list[TimelineBar] = []
+    for step in every_step(trace.steps):
+        for call in step.models:
+            label = f"step {step.step}: {call.model}, {spent(call.usage)}"
+            bars.append(TimelineBar(call.started_at, call.ended_at, "model", label, call.usage))
+        for tool in step.tools:
+            kind = "tool" if tool.state in ("ok", "started") else "failed"
+            end = tool.ended_at or trace.ended_at or tool.started_at
+            bars.append(TimelineBar(tool.started_at, end, kind, f"step {step.step}: {tool.tool} {tool.state}"))
+    yield TimelineRow(trace, depth, bars)
+    for child in sorted(child_sessions(trace), key=lambda child: child.created_at):
         yield from _rows(child, depth + 1)
 
 
-def _bounds(rows: list[Row]) -> tuple[datetime, float]:
-    moments = [moment for row in rows for span in row.spans for moment in (span.start, span.end)]
+def _bounds(rows: list[TimelineRow]) -> tuple[datetime, float]:
+    """The first moment of the timeline, and its length in seconds."""
+    moments = [moment for row in rows for bar in row.bars for moment in (bar.start, bar.end)]
     moments += [row.trace.created_at for row in rows]
     return min(moments), max(0.001, (max(moments) - min(moments)).total_seconds())
 
 
-def _figures(rows: list[Row]) -> str:
+def _figures(rows: list[TimelineRow]) -> str:
     total = Usage()
     for row in rows:
         total = total.plus(row.trace.usage)
@@ -109,21 +104,21 @@ def _figures(rows: list[Row]) -> str:
     return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{_e(value)}</dd></div>" for name, value in pairs) + "</dl>"
 
 
-def _timeline(rows: list[Row]) -> str:
-    began, seconds = _bounds(rows)
+def _timeline(rows: list[TimelineRow]) -> str:
+    first, seconds = _bounds(rows)
     drawn = []
     for row in rows:
-        lanes: list[datetime] = []  # until when each lane is taken
+        lanes: list[datetime] = []  # until when each lane is taken: bars that overlap go below each other
         bars = []
-        for span in sorted(row.spans, key=lambda one: one.start):
-            lane = next((place for place, until in enumerate(lanes) if until <= span.start), len(lanes))
-            lanes[lane : lane + 1] = [span.end]
-            left = 100 * (span.start - began).total_seconds() / seconds
-            width = 100 * max(0.0, (span.end - span.start).total_seconds()) / seconds
-            took = duration((span.end - span.start).total_seconds())
+        for bar in sorted(row.bars, key=lambda bar: bar.start):
+            lane = next((index for index, until in enumerate(lanes) if until <= bar.start), len(lanes))
+            lanes[lane : lane + 1] = [bar.end]
+            left = 100 * (bar.start - first).total_seconds() / seconds
+            width = 100 * max(0.0, (bar.end - bar.start).total_seconds()) / seconds
+            took = duration((bar.end - bar.start).total_seconds())
             bars.append(
-                f'<i class="bar {span.kind}" style="left:{left:.3f}%;width:{width:.3f}%;top:{lane * 1.1:.1f}em"'
-                f' title="{_e(span.label)}, {took}"></i>'
+                f'<i class="bar {bar.kind}" style="left:{left:.3f}%;width:{width:.3f}%;top:{lane * 1.1:.1f}em"'
+                f' title="{_e(bar.label)}, {took}"></i>'
             )
         height = max(1, len(lanes)) * 1.1
         name = row.trace.name or row.trace.agent
@@ -136,22 +131,22 @@ def _timeline(rows: list[Row]) -> str:
     return f'<div class="timeline">{"".join(drawn)}</div>{legend}'
 
 
-def _costs(rows: list[Row]) -> str:
-    """What was spent so far, over the same time as the timeline; in tokens where nothing had a price."""
-    began, seconds = _bounds(rows)
-    spans = sorted((span for row in rows for span in row.spans), key=lambda span: span.end)
-    calls = [(span.end, span.usage) for span in spans if span.usage]
+def _costs(rows: list[TimelineRow]) -> str:
+    """The cost so far over the time of the timeline; in tokens if no model has a price."""
+    first, seconds = _bounds(rows)
+    bars = sorted((bar for row in rows for bar in row.bars), key=lambda bar: bar.end)
+    calls = [(bar.end, bar.usage) for bar in bars if bar.usage]
     money = sum(usage.cost_usd or 0.0 for _, usage in calls)
     tokens = sum(usage.tokens for _, usage in calls)
     total = money or tokens or 1
-    points, spent = ["0,100"], 0.0
+    points, so_far = ["0,100"], 0.0
     for moment, usage in calls:
-        at = 1000 * (moment - began).total_seconds() / seconds
-        points.append(f"{at:.1f},{100 - 100 * spent / total:.1f}")
-        spent += (usage.cost_usd or 0.0) if money else usage.tokens
-        points.append(f"{at:.1f},{100 - 100 * spent / total:.1f}")
-    points.append(f"1000,{100 - 100 * spent / total:.1f}")
-    label = f"$0 to ${money:.4f}" if money else f"no call had a price; 0 to {tokens:,} tokens"
+        at = 1000 * (moment - first).total_seconds() / seconds
+        points.append(f"{at:.1f},{100 - 100 * so_far / total:.1f}")
+        so_far += (usage.cost_usd or 0.0) if money else usage.tokens
+        points.append(f"{at:.1f},{100 - 100 * so_far / total:.1f}")
+    points.append(f"1000,{100 - 100 * so_far / total:.1f}")
+    label = f"$0 to ${money:.4f}" if money else f"no model has a price; 0 to {tokens:,} tokens"
     return (
         f'<svg viewBox="0 -4 1000 108" preserveAspectRatio="none" role="img" aria-label="{label}">'
         f'<polyline points="{" ".join(points)}"/></svg><p class="legend">{label}</p>'
@@ -159,21 +154,14 @@ def _costs(rows: list[Row]) -> str:
 
 
 def _threads(trace: Trace) -> str:
-    below = [child for step in _every(trace.steps) for tool in step.tools for child in tool.sessions] + trace.sessions
-    inner = f"<ul>{''.join(_threads(child) for child in below)}</ul>" if below else ""
+    children = child_sessions(trace)
+    inner = f"<ul>{''.join(_threads(child) for child in children)}</ul>" if children else ""
     name = trace.name or trace.agent
     line = (
         f'<a href="#{_e(trace.session_id)}">{_e(name)}</a> <b class="{_e(trace.status)}">{_e(trace.status)}</b>'
-        f" {_e(trace.title)} <small>{_e(_spent(trace.usage))}</small>"
+        f" {_e(trace.title)} <small>{_e(spent(trace.usage))}</small>"
     )
     return f"<li>{line}{inner}</li>"
-
-
-def _every(steps: list[StepTrace]) -> Iterator[StepTrace]:
-    for step in steps:
-        yield step
-        for tool in step.tools:
-            yield from _every(tool.steps)
 
 
 def _session(trace: Trace) -> str:
@@ -183,7 +171,7 @@ def _session(trace: Trace) -> str:
     )
     aside = f"<details><summary>{len(trace.marks)} marks</summary><ul>{marks}</ul></details>" if marks else ""
     ending = f'<pre class="end">{_e(trace.error or trace.output or "")}</pre>' if trace.error or trace.output else ""
-    more = "" if trace.complete else "<p>There is more than this page shows.</p>"
+    more = "" if trace.complete else "<p>This page was cut: there is more.</p>"
     return (
         f'<article id="{_e(trace.session_id)}">'
         f"<h3>{_e(trace.name or trace.agent)} <small>{_e(trace.session_id)}</small></h3>"
@@ -205,7 +193,7 @@ def _model(span: ModelSpan) -> str:
     tries = f", {span.attempts} attempts" if span.attempts > 1 else ""
     thinking = f'<pre class="thinking">{_e(span.thinking)}</pre>' if span.thinking else ""
     text = f"<pre>{_e(span.text)}</pre>" if span.text else ""
-    return f"<p><small>{_e(span.model)}, {took}{tries}, {_e(_spent(span.usage))}</small></p>{thinking}{text}"
+    return f"<p><small>{_e(span.model)}, {took}{tries}, {_e(spent(span.usage))}</small></p>{thinking}{text}"
 
 
 def _tool(span: ToolSpan) -> str:
@@ -213,15 +201,10 @@ def _tool(span: ToolSpan) -> str:
     kind = "completed" if span.state == "ok" else "failed"
     inner = "".join(_step(step) for step in span.steps) + "".join(_session(child) for child in span.sessions)
     return (
-        f'<div class="deed"><p><code>{_e(span.tool)}</code> <b class="{kind}">{_e(span.state)}</b>'
+        f'<div class="call"><p><code>{_e(span.tool)}</code> <b class="{kind}">{_e(span.state)}</b>'
         f" <small>call {span.index}, {took}</small></p>"
         f"<pre>{_e(span.arguments)}</pre>{inner}<pre>{_e(span.result)}</pre></div>"
     )
-
-
-def _spent(usage: Usage) -> str:
-    cost = "cost unknown" if usage.cost_usd is None else f"${usage.cost_usd:.4f}"
-    return f"{usage.tokens:,} tokens, {cost}"
 
 
 def _e(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The lines that are typed, or come through a pipe."""
+"""Reading lines from a terminal or a pipe in a thread."""
 
 import io
 import os
@@ -6,16 +6,19 @@ from collections.abc import Iterator
 from typing import IO
 
 
-def lines(stream: IO[str]) -> Iterator[str]:
-    """Without their ends. Read past Python's own buffer, whose lock a waiting thread would hold at exit."""
+def stdin_lines(stream: IO[str]) -> Iterator[str]:
+    """Yield lines without their line ends.
+
+    Reads past Python's own buffer: a thread that waits in it holds its lock, and the interpreter could not exit.
+    """
     try:
         descriptor = stream.fileno()
     except (OSError, io.UnsupportedOperation):
         yield from (line.rstrip("\r\n") for line in stream)
         return
     rest = b""
-    while piece := os.read(descriptor, 65_536):
-        *whole, rest = (rest + piece).split(b"\n")
+    while chunk := os.read(descriptor, 65_536):
+        *whole, rest = (rest + chunk).split(b"\n")
         yield from (line.decode(errors="replace").rstrip("\r") for line in whole)
     if rest:
         yield rest.decode(errors="replace")

@@ -1,16 +1,13 @@
-"""Runs the real stack with small stand-ins for worker and API: python stand_in.py DATA_DIR."""
+"""Runs the real stack with small stand-ins for worker and API, as a program: its argument is the data directory."""
 
 import asyncio
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT))  # run as a script, without the tests' own path
-
-from deploy.child import Part  # noqa: E402
-from deploy.local import up  # noqa: E402
-from deploy.services import Services, services  # noqa: E402
-from settings import Settings  # noqa: E402
+from deploy.app_parts import AppParts, make_app_parts
+from deploy.child import Part
+from deploy.local import up
+from settings import Settings
 
 API = """
 import sys
@@ -23,11 +20,11 @@ HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
 
 
-def stand_ins(settings: Settings, connection: dict[str, str], offline_port: int | None) -> Services:
-    migrate = services(settings, connection, offline_port).migrate
+def stand_ins(settings: Settings, connection: dict[str, str], offline_port: int | None) -> AppParts:
+    migrate = make_app_parts(settings, connection, offline_port).migrate
     address = f"http://127.0.0.1:{settings.port}"
     api = [sys.executable, "-c", API, str(settings.port)]
-    return Services(
+    return AppParts(
         migrate,
         [
             Part(name="worker", argv=["sleep", "1000"], env=migrate.env),
@@ -36,11 +33,11 @@ def stand_ins(settings: Settings, connection: dict[str, str], offline_port: int 
     )
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 if __name__ == "__main__":
     settings = Settings(data_dir=Path(sys.argv[1]), port=0)
-    asyncio.run(up(settings, on_ready=lambda info: say("ready"), log=say, make_services=stand_ins))
+    asyncio.run(up(settings, on_ready=lambda info: log("ready"), log=log, make_parts=stand_ins))

@@ -1,4 +1,4 @@
-"""The parts on top of PostgreSQL and Temporal, as the supervisor is told of them."""
+"""The processes on top of PostgreSQL and Temporal, as they are described to the supervisor."""
 
 import json
 import os
@@ -6,12 +6,12 @@ import socket
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-from deploy.services import services
+from deploy.app_parts import make_app_parts
 from settings import Settings
 
 
-def test_a_worker_is_ready_when_it_has_reported_itself() -> None:
-    """After kill -9 the row of the dead one is still fresh, and must not speak for its successor."""
+def test_worker_is_ready_when_its_own_process_has_reported() -> None:
+    """After kill -9 the row of the dead worker is still fresh, and must not count for its successor."""
     reported = f"{socket.gethostname()}/{os.getpid()}"
 
     class Readyz(BaseHTTPRequestHandler):
@@ -26,8 +26,8 @@ def test_a_worker_is_ready_when_it_has_reported_itself() -> None:
     with HTTPServer(("127.0.0.1", 0), Readyz) as api:
         threading.Thread(target=api.serve_forever, daemon=True).start()
         try:
-            made = services(Settings(port=api.server_port), {}, None)
-            ready = next(part.ready for part in made.parts if part.name == "worker")
+            app = make_app_parts(Settings(port=api.server_port), {}, None)
+            ready = next(part.ready for part in app.parts if part.name == "worker")
             assert ready is not None
             assert ready(os.getpid())
             assert not ready(os.getpid() + 1)

@@ -1,13 +1,13 @@
-"""Where two traces part, what a recorded rerun stopped, and pages of traces that hold hardly anything."""
+"""The first difference of two traces, the calls that a recorded rerun stopped, and pages of nearly empty traces."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from cli.commands.trace import lines
-from cli.render.compare import figures, parting, stopped
-from cli.render.trace_page import page
+from cli.render.trace_diff import figures, first_difference, stopped_calls
+from cli.render.trace_html import trace_page
+from cli.render.trace_text import trace_lines
 from domain.sessions.rerun import Rerun
 from domain.sessions.session import Status, Usage
 from domain.sessions.trace import ModelSpan, StepTrace, ToolSpan, Trace
@@ -74,14 +74,14 @@ LOOK = ("look", "{}", "seen")
         (trace(step(1, "x", LOOK), step(2, "done"), output="p"), "ending"),
     ],
 )
-def test_the_first_difference_is_named(other: Trace, what: str | None) -> None:
-    found = parting(trace(step(1, "x", LOOK), step(2, "done")), other)
+def test_diff_finds_the_first_difference(other: Trace, what: str | None) -> None:
+    found = first_difference(trace(step(1, "x", LOOK), step(2, "done")), other)
     assert (found.what if found else None) == what
-    again = parting(other, trace(step(1, "x", LOOK), step(2, "done")))
+    again = first_difference(other, trace(step(1, "x", LOOK), step(2, "done")))
     assert (again.what if again else None) == what
 
 
-def test_a_rerun_is_compared_from_its_step_on() -> None:
+def test_rerun_is_compared_from_the_step_it_starts_at() -> None:
     original = trace(step(1, "x"), step(4, "y", LOOK), step(5, "z"))
     rerun = trace(
         step(1, "y", ("look", "{}", "denied")),
@@ -89,19 +89,19 @@ def test_a_rerun_is_compared_from_its_step_on() -> None:
         session_id="b",
         rerun_of=Rerun(session_id="a", from_step=4),
     )
-    found = parting(original, rerun)
+    found = first_difference(original, rerun)
     assert found is not None and (found.what, found.step_a, found.step_b) == ("tool_result", 4, 1)
-    [stop] = stopped(original, rerun)
+    [stop] = stopped_calls(original, rerun)
     assert (stop.step, stop.tool, stop.why) == (4, "look", "denied")
     assert figures(original)["duration_ms"] == 9_000 and figures(original)["cost_usd"] == 0.5
 
 
-def test_a_trace_of_a_task_that_has_not_begun_can_be_shown() -> None:
+def test_trace_of_a_task_that_has_not_started_can_be_shown() -> None:
     nothing = trace(started_at=None, ended_at=None, status=Status.SUBMITTED, reason=None, output=None, usage=Usage())
-    assert "submitted" in page(nothing)
-    assert "tester" in next(lines(nothing))
+    assert "submitted" in trace_page(nothing)
+    assert "tester" in next(trace_lines(nothing))
     unfinished = step(1, "x", LOOK)
     unfinished.tools[0].ended_at, unfinished.tools[0].state = None, "started"
     running = trace(unfinished, ended_at=None, status=Status.WORKING, reason=None, output=None, complete=False)
-    assert "not ended" in page(running) and "more than this page shows" in page(running)
-    assert any("started" in line for line in lines(running))
+    assert "not ended" in trace_page(running) and "This page was cut" in trace_page(running)
+    assert any("started" in line for line in trace_lines(running))

@@ -1,11 +1,11 @@
-"""What people see of each event."""
+"""The printer shows each event to people."""
 
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from cli.render.story import Story
+from cli.render.event_printer import EventPrinter
 from domain import events as e
 from domain.events import EVENTS, BudgetLow, InputEscalated, InputReminder
 from domain.plan import PlanStep, StepState
@@ -21,13 +21,13 @@ def ended(status: Status = Status.COMPLETED, reason: Reason = Reason.GOAL_REACHE
     return e.ENDED[status].model_validate(values)
 
 
-def told(server: StandIn, cli: Cli, *events: e.Event) -> str:
-    server.tell(*events)
+def attached(server: StandIn, cli: Cli, *events: e.Event) -> str:
+    server.emit(*events)
     return str(cli("attach", TASK).stdout)
 
 
-def test_the_whole_story(server: StandIn, cli: Cli) -> None:
-    text = told(
+def test_printer_shows_a_whole_task(server: StandIn, cli: Cli) -> None:
+    text = attached(
         server,
         cli,
         e.TaskSubmitted(agent="assistant", agent_version=1, title="Look around"),
@@ -83,19 +83,19 @@ def test_the_whole_story(server: StandIn, cli: Cli) -> None:
     assert "\x1b" not in text
 
 
-def test_every_event_has_words_of_its_own() -> None:
-    unknown = [event.type for event in EVENTS if not hasattr(Story, f"on_{event.type}")]
+def test_printer_has_a_method_for_every_event() -> None:
+    unknown = [event.type for event in EVENTS if not hasattr(EventPrinter, f"on_{event.type}")]
     assert unknown == []
 
 
-def test_what_waits_and_what_runs_low(server: StandIn, cli: Cli) -> None:
+def test_printer_shows_requests_and_low_budgets(server: StandIn, cli: Cli) -> None:
     asked: dict[str, Any] = {
         "request_id": "r",
         "kind": "clarification",
         "question": "Which\nport?",
         "deadline": datetime(2026, 3, 2, tzinfo=UTC),
     }
-    text = told(
+    text = attached(
         server,
         cli,
         InputReminder(**asked),
@@ -104,14 +104,14 @@ def test_what_waits_and_what_runs_low(server: StandIn, cli: Cli) -> None:
         BudgetLow(scope="session", budget="ttl", limit=600_000, left=90_000),
         ended(),
     )
-    assert "  ? still waits: Which port?\n" in text
-    assert "  ? nobody has answered, chief is told: Which port?\n" in text
+    assert "  ? still waiting: Which port?\n" in text
+    assert "  ? nobody has answered, chief was notified: Which port?\n" in text
     assert "  the tree's budget of tokens is low: 1,234,567 of 8,000,000 left\n" in text
     assert "  its budget of ttl is low: 1.5 minutes of 10.0 minutes left\n" in text
 
 
-def test_void_text_is_marked_and_begins_again(server: StandIn, cli: Cli) -> None:
-    text = told(
+def test_printer_marks_text_that_was_cut_off_and_is_written_again(server: StandIn, cli: Cli) -> None:
+    text = attached(
         server,
         cli,
         e.StepStarted(step=1, description="write"),
@@ -121,21 +121,21 @@ def test_void_text_is_marked_and_begins_again(server: StandIn, cli: Cli) -> None
         e.Message(step=1, text="Once again"),
         ended(),
     )
-    before, mark, after = text.partition("(void: the text of step 1 above was cut off and begins again)")
+    before, mark, after = text.partition("(the text of step 1 above was cut off and is written again)")
     assert mark and "Once upon" in before
     assert after.count("Once again") == 1
 
 
-def test_a_message_of_which_deltas_were_missed_is_shown_whole(server: StandIn, cli: Cli) -> None:
-    server.tell(e.MessageDelta(step=1, text="The first "), e.MessageDelta(step=1, text="word"))
-    server.tell(e.Message(step=1, text="The first word", interrupted=True), ended())
+def test_printer_shows_a_message_whole_if_deltas_were_missed(server: StandIn, cli: Cli) -> None:
+    server.emit(e.MessageDelta(step=1, text="The first "), e.MessageDelta(step=1, text="word"))
+    server.emit(e.Message(step=1, text="The first word", interrupted=True), ended())
     text = cli("attach", TASK, "--after", "1").stdout
     assert "The first word\n" in text and "(interrupted here)" in text
 
 
-def test_no_control_code_of_a_model_or_tool_reaches_the_terminal(server: StandIn, cli: Cli) -> None:
+def test_control_codes_of_models_and_tools_never_reach_the_terminal(server: StandIn, cli: Cli) -> None:
     evil = "\x1b]0;owned\x07\x1b[2J\x9b31m\rsafe\u202e"
-    text = told(
+    text = attached(
         server,
         cli,
         e.MessageDelta(step=1, text=evil),
@@ -148,8 +148,8 @@ def test_no_control_code_of_a_model_or_tool_reaches_the_terminal(server: StandIn
     assert not set(text) & set("\x1b\x07\x9b\r\u202e")
 
 
-def test_events_of_another_version_are_passed_over(server: StandIn, cli: Cli) -> None:
-    server.tell(e.Progress(message="a"), e.Progress(message="b"), ended())
+def test_printer_shows_events_of_another_version_by_their_type(server: StandIn, cli: Cli) -> None:
+    server.emit(e.Progress(message="a"), e.Progress(message="b"), ended())
     server.events[0] |= {"type": "brand_new"}
     del server.events[1]["message"]
     done = cli("attach", TASK)
@@ -165,8 +165,8 @@ def test_events_of_another_version_are_passed_over(server: StandIn, cli: Cli) ->
         (Status.CANCELLED, Reason.CALLER_CANCEL, 3),
     ],
 )
-def test_the_outcome_is_the_exit_code(server: StandIn, cli: Cli, status: Status, reason: Reason, code: int) -> None:
-    server.tell(ended(status, reason, partial=True, error="what went wrong"))
+def test_attach_exits_with_the_outcome(server: StandIn, cli: Cli, status: Status, reason: Reason, code: int) -> None:
+    server.emit(ended(status, reason, partial=True, error="what went wrong"))
     done = cli("run", "assistant", "hello")
     assert done.exit_code == code
     assert f"{status} ({reason}, partial result)" in done.stdout

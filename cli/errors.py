@@ -1,4 +1,4 @@
-"""How a command ends when it does not end well: one exit code per cause, a sentence for people, JSON for scripts."""
+"""Errors of the command line: an exit code for each cause, a sentence for people, JSON for scripts."""
 
 from enum import IntEnum
 from typing import IO, Any
@@ -23,26 +23,26 @@ class Exit(IntEnum):
 
 EXIT_CODES = """\b
 Exit codes:
-  0    done; the task completed
+  0    success; the task completed
   1    the task failed, or the stack could not do it
-  2    the command was not understood
+  2    the command is wrong
   3    the task was cancelled
-  4    there is nothing by that id or name
+  4    nothing has that id or name
   5    the server refused the request
   6    the server cannot be reached
   7    the task has not finished yet
-  130  detached with Ctrl-C; the task goes on"""
+  130  detached with Ctrl-C; the task continues"""
 
 _OF_STATUS: dict[str, Exit] = {Status.COMPLETED: Exit.OK, Status.FAILED: Exit.FAILED, Status.CANCELLED: Exit.CANCELLED}
 
 
 def exit_of(status: str) -> Exit:
-    """The exit code that tells how a task stands."""
+    """The exit code for a task's status."""
     return _OF_STATUS.get(status, Exit.NOT_FINISHED)
 
 
 class CliError(click.ClickException):
-    """Something to tell on stderr; `status` and `body` are the server's, where it was the server that refused."""
+    """An error to print on stderr. `status` and `body` are the server's, if the server refused the request."""
 
     exit_code = Exit.FAILED
 
@@ -76,15 +76,14 @@ class NotFinished(CliError):
 
 
 def refusal(status: int, body: dict[str, Any], retry_after: str | None = None) -> CliError:
-    """The server's no, a problem of RFC 9457, as an error for people."""
+    """Turn an error response, a problem document of RFC 9457, into an error for people."""
     kind = NotFoundError if status == 404 else Refused
-    return kind(_sentence(status, body, retry_after), status=status, body=body)
+    return kind(_message(status, body, retry_after), status=status, body=body)
 
 
-def _sentence(status: int, body: dict[str, Any], retry_after: str | None) -> str:
+def _message(status: int, body: dict[str, Any], retry_after: str | None) -> str:
     lines = [str(body.get("detail") or body.get("title") or "the server gave no reason")]
-    for error in body.get("errors") or []:
-        lines.append("  " + _one(error))
+    lines += ["  " + _finding(error) for error in body.get("errors") or []]
     if status == 401:
         lines.append("Give a key with --key or ERRAND_API_KEY; `keys create NAME` makes one.")
     if retry_after:
@@ -94,10 +93,10 @@ def _sentence(status: int, body: dict[str, Any], retry_after: str | None) -> str
     return "\n".join(lines)
 
 
-def _one(error: Any) -> str:
+def _finding(error: Any) -> str:
     if not isinstance(error, dict):
         return str(error)
-    place = error.get("pointer") or "request"
-    text = f"{place}: {error.get('message') or error.get('code') or 'not valid'}"
+    pointer = error.get("pointer") or "request"
+    text = f"{pointer}: {error.get('message') or error.get('code') or 'not valid'}"
     allowed = error.get("allowed")
     return text + (f" (allowed: {', '.join(map(str, allowed))})" if allowed else "")

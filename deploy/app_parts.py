@@ -1,4 +1,4 @@
-"""What runs on top of PostgreSQL and Temporal: the migrations, the offline model, the worker and the API."""
+"""The processes on top of PostgreSQL and Temporal: migrations, offline model, worker and API."""
 
 import json
 import socket
@@ -10,18 +10,18 @@ from deploy.child import Part, get
 from deploy.environment import variables
 from settings import Settings
 
-KEEP_ALIVE_SECONDS = 75  # longer than clients keep idle connections, so that it is not we who close under a request
-DRAIN_SECONDS = 2.0  # tasks resume at the next start, so there is nothing to wait for
+KEEP_ALIVE_SECONDS = 75  # longer than clients keep idle connections: the server must not close one as a request arrives
+DRAIN_SECONDS = 2.0  # tasks resume at the next start, so there is little to wait for
 
 
 @dataclass(frozen=True)
-class Services:
-    migrate: Part  # runs to its end before the parts are started
+class AppParts:
+    migrate: Part  # runs to its end before the others are started
     parts: list[Part]
 
 
-def services(settings: Settings, connection: dict[str, str], offline_port: int | None) -> Services:
-    """`settings` with every address filled in; `connection` is what else Temporal's clients must be told."""
+def make_app_parts(settings: Settings, connection: dict[str, str], offline_port: int | None) -> AppParts:
+    """Describe the processes. `settings` has every address filled in; `connection` are Temporal's own variables."""
     env = variables(replace(settings, drain_seconds=min(settings.drain_seconds, DRAIN_SECONDS)))
     env |= connection | {"PYTHONUNBUFFERED": "1"}
     api_url = local_url(settings.host, settings.port)
@@ -36,13 +36,13 @@ def services(settings: Settings, connection: dict[str, str], offline_port: int |
         str(int(DRAIN_SECONDS)),
     ]
     parts = [
-        # ready means that a task sent now will run: the worker has stored the agents and works
+        # ready means that a task submitted now will run: the worker has stored the agents and polls its queue
         Part(
             name="worker",
             argv=[sys.executable, "worker.py"],
             env=env,
             check=f"{api_url}/readyz",
-            ready=partial(_at_work, f"{api_url}/readyz"),
+            ready=partial(_has_reported, f"{api_url}/readyz"),
         ),
         Part(
             name="api",
@@ -54,13 +54,13 @@ def services(settings: Settings, connection: dict[str, str], offline_port: int |
     ]
     if offline_port:
         parts.insert(0, _offline_model(offline_port, env))
-    return Services(Part(name="migrate", argv=[sys.executable, "-m", "store.migrate"], env=env), parts)
+    return AppParts(Part(name="migrate", argv=[sys.executable, "-m", "store.migrate"], env=env), parts)
 
 
-def _at_work(readyz: str, pid: int) -> bool:
-    """Whether this very worker has reported: one that was killed a moment ago still counts for /readyz."""
-    answer = get(readyz)
-    return answer is not None and f"{socket.gethostname()}/{pid}" in json.loads(answer)["workers"]
+def _has_reported(readyz: str, pid: int) -> bool:
+    """Whether the worker with this pid has reported: /readyz still counts one that was killed a moment ago."""
+    response = get(readyz)
+    return response is not None and f"{socket.gethostname()}/{pid}" in json.loads(response)["workers"]
 
 
 def _offline_model(port: int, env: dict[str, str]) -> Part:
@@ -70,6 +70,6 @@ def _offline_model(port: int, env: dict[str, str]) -> Part:
 
 
 def local_url(host: str, port: int) -> str:
-    """Where this machine reaches a server that listens on `host`."""
+    """The address at which this machine reaches a server that listens on `host`."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,4 +1,4 @@
-"""What a script sees: one request, read as an exchange of a person, a model and its tools."""
+"""A model request as scripts read it: what the user asked, what the model called, what the tools returned."""
 
 import json
 import re
@@ -12,8 +12,8 @@ _SUMMARISED = re.compile(r"The request was: (.*?)(?:\n\nWhat the latest calls re
 
 
 @dataclass(frozen=True)
-class Result:
-    """One tool call and what really came back."""
+class CallResult:
+    """A tool call of the model and its real result."""
 
     name: str
     input: dict[str, Any]
@@ -22,27 +22,20 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """One reply of the model that called tools, with all results."""
-
-    results: list[Result]
-
-
-@dataclass(frozen=True)
-class Conversation:
+class Transcript:
     model: str
     system: str
-    tools: frozenset[str]  # names offered; empty also when the request forbids their use
-    messages: list[dict[str, Any]]  # neighbours of one role merged, content always a list of blocks
+    tools: frozenset[str]  # names of the offered tools; none if the request forbids their use
+    messages: list[dict[str, Any]]  # adjacent messages of one role are merged, and content is always a list of blocks
     opening: str = ""  # the first text block: the same in every request of one conversation
-    request: str = ""  # what the person asked last
-    notes: list[str] = field(default_factory=list)  # what was added while tools ran
-    turns: list[Turn] = field(default_factory=list)  # since that request
-    first: str = ""  # what the person asked first
+    request: str = ""  # the user's last request
+    notes: list[str] = field(default_factory=list)  # messages added while tools ran
+    rounds: list[list[CallResult]] = field(default_factory=list)  # results of each reply since the last request
+    first: str = ""  # the user's first request
     follow_up: bool = False  # an earlier request was answered already
 
     @classmethod
-    def of(cls, body: dict[str, Any]) -> "Conversation":
+    def of(cls, body: dict[str, Any]) -> "Transcript":
         messages = merged(body["messages"])
         start = _exchange_start(messages)
         head, *later = messages[start:]
@@ -55,7 +48,7 @@ class Conversation:
             opening=next((b["text"] for b in messages[0]["content"] if b["type"] == "text"), ""),
             request=_asked(plain(head["content"])),
             notes=[text for m in later if m["role"] == "user" and (text := plain(m["content"]))],
-            turns=[Turn(_results(a, u)) for a, u in zip(later[::2], later[1::2], strict=False)],
+            rounds=[_results(a, u) for a, u in zip(later[::2], later[1::2], strict=False)],
             first=_asked(plain(messages[0]["content"])),
             follow_up=start > 0,
         )
@@ -66,18 +59,18 @@ class Conversation:
         return match[1] if match else None
 
     @property
-    def assistant_turns(self) -> int:
+    def assistant_messages(self) -> int:
         return sum(message["role"] == "assistant" for message in self.messages)
 
     @cached_property
-    def results(self) -> list[Result]:
-        """Of the whole conversation, earlier requests included."""
+    def results(self) -> list[CallResult]:
+        """The results of the whole transcript, including earlier requests."""
         pairs = zip(self.messages, self.messages[1:], strict=False)
         return [result for a, u in pairs if a["role"] == "assistant" for result in _results(a, u)]
 
     @cached_property
     def done_before(self) -> int:
-        """Tool calls a summary speaks of that are no longer in the messages themselves."""
+        """Number of tool calls that a summary counts and the messages no longer contain."""
         texts = [plain(message["content"]) for message in self.messages if message["role"] == "user"]
         counts = [int(match[1]) for text in texts for match in _SO_FAR.finditer(text)]
         return max(counts, default=0)
@@ -89,7 +82,7 @@ class Conversation:
 
 
 def plain(content: str | list[dict[str, Any]]) -> str:
-    """The words of a message: text blocks only, without what is said beside them about budgets."""
+    """The text of a message: its text blocks, without the notes about budgets."""
     if isinstance(content, str):
         return content
     texts = [block["text"] for block in content if block["type"] == "text"]
@@ -97,7 +90,7 @@ def plain(content: str | list[dict[str, Any]]) -> str:
 
 
 def merged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """As the model reads them: neighbours of one role are one message."""
+    """Merge adjacent messages of one role, as the model reads them."""
     result: list[dict[str, Any]] = []
     for message in messages:
         content = message["content"]
@@ -110,13 +103,13 @@ def merged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _asked(text: str) -> str:
-    """The request itself where a summary stands in its place."""
+    """The request itself, also if a summary has replaced it."""
     summarised = _SUMMARISED.search(text)
     return summarised[1] if summarised else text
 
 
 def _exchange_start(messages: list[dict[str, Any]]) -> int:
-    """A person's message that answers no tool call opens a new exchange."""
+    """Index of the user's last message that answers no tool call: it starts a new exchange."""
     opens = [
         index
         for index, message in enumerate(messages)
@@ -125,10 +118,10 @@ def _exchange_start(messages: list[dict[str, Any]]) -> int:
     return opens[-1]
 
 
-def _results(assistant: dict[str, Any], user: dict[str, Any]) -> list[Result]:
+def _results(assistant: dict[str, Any], user: dict[str, Any]) -> list[CallResult]:
     answers = {b["tool_use_id"]: b for b in user["content"] if b["type"] == "tool_result"}
     return [
-        Result(
+        CallResult(
             name=call["name"],
             input=call["input"],
             text=_result_text(answers[call["id"]].get("content") or ""),

@@ -1,4 +1,4 @@
-"""The debugger in which `errand replay --debug` stops, and what watches for the step."""
+"""The debugger of `errand replay --debug`, and the interceptor that starts it at one step."""
 
 import inspect
 import os
@@ -19,42 +19,42 @@ from temporalio.workflow import ActivityHandle
 from cli.render.output import note
 from workflows.replay import loop_above
 
-CONTINUE = -1  # pdb's own mark for: stop nowhere
+STOP_NOWHERE = -1  # pdb's value of `stoplineno` after `continue`
 
 
 class Debugger(pdb.Pdb):
     def stop_in(self, frame: FrameType) -> None:
-        """Prompt in a frame further out, at once; `set_trace` would only do so when that frame's next line runs."""
+        """Prompt in an outer frame now; `set_trace` would wait until that frame runs its next line."""
         self.reset()
         outer: FrameType | None = frame
         while outer is not None:
             outer.f_trace = self.trace_dispatch
             self.botframe, outer = outer, outer.f_back
         self.interaction(frame, None)
-        if self.breaks or self.stoplineno != CONTINUE:
+        if self.breaks or self.stoplineno != STOP_NOWHERE:
             sys.settrace(self.trace_dispatch)
 
     def do_quit(self, arg: str) -> bool | None:
-        """End the command: an exception raised into the workflow would only look like its own."""
+        """End the process: pdb's own exception, raised inside the workflow, would look like a failure of the replay."""
         sys.stdout.flush()
         os._exit(0)
 
     do_q = do_exit = do_EOF = do_quit
 
 
-class Watch(Interceptor):
-    """Stops in the loop's frame as it asks the model in one step."""
+class StepBreakpoint(Interceptor):
+    """Starts the debugger in the session's loop when it calls the model in the given step."""
 
     def __init__(self, step: int) -> None:
         self.step = step
         self.reached = False
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:
-        watch = self
+        breakpoint = self
 
         class Outbound(WorkflowOutboundInterceptor):
             def start_activity(self, input: StartActivityInput) -> "ActivityHandle[Any]":
-                watch.see(input, inspect.currentframe())
+                breakpoint.activity_started(input, inspect.currentframe())
                 return super().start_activity(input)
 
         class Inbound(WorkflowInboundInterceptor):
@@ -63,11 +63,9 @@ class Watch(Interceptor):
 
         return Inbound
 
-    def see(self, input: StartActivityInput, frame: FrameType | None) -> None:
+    def activity_started(self, input: StartActivityInput, frame: FrameType | None) -> None:
         if self.reached or input.activity != "call_model" or input.args[0]["step"] != self.step:
             return
         self.reached = True
-        note(
-            "`line`, `state` and `session` are what the loop knows; n: on to the model's reply, c: to the end, q: quit"
-        )
+        note("`line`, `state` and `session` are the loop's variables; n: to the model's reply, c: to the end, q: quit")
         Debugger(skip=["temporalio.*", "asyncio.*", "contextlib"]).stop_in(loop_above(frame))

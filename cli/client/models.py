@@ -1,0 +1,297 @@
+"""The API's responses as the command line reads them: only the fields that are printed, so that other versions fit.
+
+`--json` prints the response as it came; these models are for what people see.
+"""
+
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from cli.errors import Refused
+
+EventData = dict[str, Any]  # an event as it came: one of another version of the server is passed on and shown too
+Model = TypeVar("Model", bound=BaseModel)
+Item = TypeVar("Item", bound=BaseModel)
+
+
+def parse(model: type[Model], answer: Any) -> Model:
+    try:
+        return model.model_validate(answer)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        raise Refused(f"the server sent a response that cannot be read ({field}: {first['msg']})") from None
+
+
+class ResponseModel(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class PageOf(ResponseModel, Generic[Item]):
+    items: list[Item]
+    next_cursor: str | None = None
+
+
+class HandleInfo(ResponseModel):
+    """A session that was accepted; it can be followed right away."""
+
+    session_id: str
+    conversation_id: str
+
+
+class UsageInfo(ResponseModel):
+    """What a task has used. Results have the sum of its tokens, tasks and events each kind alone."""
+
+    llm_calls: int = 0
+    tool_invocations: int = 0
+    tokens_consumed: int | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_usd: float | None = None  # None: some model has no price
+
+    @property
+    def tokens(self) -> int:
+        kinds = (self.input_tokens, self.output_tokens, self.cache_read_tokens, self.cache_write_tokens)
+        return sum(kinds) if self.tokens_consumed is None else self.tokens_consumed
+
+
+class ErrorInfo(ResponseModel):
+    type: str
+    message: str
+
+
+class ProgressInfo(ResponseModel):
+    step: int = 0
+    total_steps: int | None = None
+    message: str = ""
+
+
+class RetryInfo(ResponseModel):
+    attempt: int
+    reason: str
+    next_at: str
+
+
+class PlanStepInfo(ResponseModel):
+    title: str
+    status: str
+
+
+class PlanInfo(ResponseModel):
+    steps: list[PlanStepInfo]
+
+
+class OriginInfo(ResponseModel):
+    recorded: bool = False
+
+
+class TaskInfo(ResponseModel):
+    task_id: str
+    status: str
+    conversation_id: str = ""
+    title: str = ""
+    agent: str = ""
+    reason: str | None = None
+    partial: bool = False
+    error: ErrorInfo | None = None
+    progress: ProgressInfo = ProgressInfo()
+    retry: RetryInfo | None = None
+    cancel_requested: dict[str, Any] | None = None
+    created_at: str | None = None
+    started_at: str | None = None
+    updated_at: str | None = None
+    ended_at: str | None = None
+    content_removed_at: str | None = None
+    usage: UsageInfo | None = None
+    plan: PlanInfo | None = None
+    rerun_of: OriginInfo | None = None
+
+
+class CriterionInfo(ResponseModel):
+    criterion: str
+    passed: bool
+    why: str
+
+
+class EffectInfo(ResponseModel):
+    state: str
+    tool: str
+    description: str | None = None
+
+
+class ArtifactInfo(ResponseModel):
+    name: str = ""
+    url: str
+
+
+class ResultInfo(ResponseModel):
+    task_id: str
+    status: str
+    reason: str | None = None
+    partial: bool = False
+    output: Any = None
+    error: ErrorInfo | None = None
+    usage: UsageInfo
+    acceptance: list[CriterionInfo] | None = None
+    effects: list[EffectInfo] = []
+    artifacts: list[ArtifactInfo] = []
+
+
+class MailInfo(ResponseModel):
+    """An outcome in a conversation's mailbox."""
+
+    subagent_name: str
+    source_type: str
+    source_session_id: str
+    created_at: str
+    delivered_to: str | None = None
+
+
+class PendingInfo(ResponseModel):
+    pending_count: int
+
+
+class SessionInfo(ResponseModel):
+    """A session in a conversation's tree."""
+
+    session_id: str
+    name: str | None = None
+    agent: str
+    title: str
+    status: str
+    reason: str | None = None
+    children: list["SessionInfo"] = []
+
+
+class ActiveInfo(ResponseModel):
+    session_id: str
+
+
+class ModelUsageInfo(ResponseModel):
+    requests: int
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_usd: float | None = None
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+
+class ConversationInfo(ResponseModel):
+    conversation_id: str
+    title: str
+    status: str
+    mailbox: PendingInfo
+    active_session: ActiveInfo | None = None
+    live_sessions: list[str] = []
+    sessions: list[SessionInfo] = []
+    complete: bool = True
+    usage: dict[str, ModelUsageInfo] = {}
+
+
+class ConversationItem(ResponseModel):
+    conversation_id: str
+    title: str
+    status: str
+    pending_count: int
+    updated_at: str
+
+
+class BudgetInfo(ResponseModel):
+    budget: str
+    limit: float
+    used: float
+    left: float
+
+
+class SessionBudgetInfo(ResponseModel):
+    task_id: str
+    name: str
+    status: str
+    budgets: list[BudgetInfo]
+
+
+class ReservedInfo(ResponseModel):
+    calls: int
+    tokens: int
+
+
+class TreeBudgetInfo(ResponseModel):
+    conversation_id: str
+    budgets: list[BudgetInfo]
+    reserved: ReservedInfo
+
+
+class TaskBudgetInfo(SessionBudgetInfo):
+    children: list[SessionBudgetInfo]
+    tree: TreeBudgetInfo | None = None
+
+
+class SpentInfo(ResponseModel):
+    steps: int = 0
+    tokens: int = 0
+    cost_usd: float | None = None
+
+
+class MatchedRule(ResponseModel):
+    """The rule because of which a person is asked."""
+
+    action: str
+    permission: str
+    pattern: str
+
+
+class RequestDetails(ResponseModel):
+    """What a person needs to decide; each kind of request has some of it."""
+
+    plan: list[str] = []
+    arguments: dict[str, Any] = {}
+    diff: str | None = None
+    note: str | None = None
+    rule: MatchedRule | None = None
+    variables: dict[str, str] = {}
+    options: list[str] = []
+    so_far: SpentInfo = SpentInfo()
+
+
+class RequestInfo(ResponseModel):
+    """Something that a task waits for: a question, an approval, a result, variables."""
+
+    id: str
+    session_id: str
+    kind: str
+    question: str
+    status: str
+    details: RequestDetails
+    answer_schema: dict[str, Any] | None = None
+    created_at: str
+    deadline: str
+    on_expiry: str
+
+
+class SubscriptionInfo(ResponseModel):
+    id: str
+    name: str
+    channel: str
+    target: str
+    events: list[str]
+    every_task: bool
+    status: str
+    last_error: str | None = None
+    created_at: str
+    secret: str | None = None  # only in the response that creates or rotates it
+
+
+class DeliveryInfo(ResponseModel):
+    id: str
+    subscription_id: str
+    event: str
+    status: str
+    attempts: int
+    last_error: str | None = None
+    created_at: str

@@ -1,0 +1,69 @@
+"""Printing an input request with all that a person needs to decide it."""
+
+import json
+
+import click
+
+from cli.client.models import RequestDetails, RequestInfo
+from cli.render.output import PROGRAM, age, clean, dim, dollars, facts, one_line
+from domain.sessions.input_request import APPROVALS, RequestKind
+
+_SHOWN_BY_DIFF = ("content", "old", "new")  # arguments of a call that writes a file
+_COLOURS = {"-": "red", "+": "green"}
+_ANSWER_FORMS: dict[str, str] = {
+    RequestKind.EXTERNAL_RESULT: '{"result": …}',
+    RequestKind.MISSING_VARIABLES: '{"NAME": "…"}',
+}
+
+
+def answer_command(task_id: str, request_id: str, kind: str) -> str:
+    """The command that answers a request of this kind."""
+    if kind in APPROVALS:
+        return f'{PROGRAM} approve {task_id} {request_id}   (or with --deny --notes "…")'
+    if kind in _ANSWER_FORMS:
+        return f"{PROGRAM} answer {task_id} {request_id} --json-value '{_ANSWER_FORMS[kind]}'"
+    return f'{PROGRAM} answer {task_id} {request_id} "…"'
+
+
+def show_request(request: RequestInfo, *, hint: bool = True) -> None:
+    details = request.details
+    click.echo(click.style(clean(request.question), bold=True))
+    for number, step in enumerate(details.plan, start=1):
+        click.echo(f"  {number}. {one_line(step)}")
+    _show_call(details)
+    for name, description in details.variables.items():
+        click.echo(f"  {name}: {one_line(description)}")
+    for number, option in enumerate(details.options, start=1):
+        click.echo(f"  {number}) {one_line(option)}")
+    spent = details.so_far
+    facts(
+        [
+            ("task", request.session_id),
+            ("request", request.id),
+            ("so far", f"{spent.steps} steps, {spent.tokens:,} tokens, {dollars(spent.cost_usd)}"),
+            ("answer", _expected_answer(request)),
+            ("asked", age(request.created_at)),
+            ("until", f"{request.deadline} (then: {request.on_expiry})"),
+        ]
+    )
+    if hint:
+        click.echo(dim(f"  {answer_command(request.session_id, request.id, request.kind)}"))
+
+
+def _show_call(details: RequestDetails) -> None:
+    for name, value in details.arguments.items():
+        if details.diff is None or name not in _SHOWN_BY_DIFF:
+            text = clean(value) if isinstance(value, str) else json.dumps(value)
+            click.echo(f"  {name}: " + text.replace("\n", "\n    "))
+    for line in clean(details.diff).split("\n") if details.diff else []:
+        click.echo("  " + click.style(line, fg=_COLOURS.get(line[:1])))
+    if details.note:
+        click.echo(f"  {one_line(details.note)}")
+    if rule := details.rule:
+        click.echo(f'  asked because of the rule: {rule.action} {rule.permission} "{one_line(rule.pattern)}"')
+
+
+def _expected_answer(request: RequestInfo) -> str | None:
+    """The schema of the answer, if a question wants more than text."""
+    schema = request.answer_schema
+    return one_line(json.dumps(schema), 300) if schema and request.kind == RequestKind.CLARIFICATION else None

@@ -1,0 +1,21 @@
+"""Lines about a task that several commands print: its usage, its error, its plan."""
+
+from collections.abc import Iterable
+
+from cli.client.models import ErrorInfo, PlanStepInfo, UsageInfo
+from cli.render.output import dollars, one_line
+
+MARKS = {"done": "[x]", "in_progress": "[>]", "skipped": "[-]"}
+
+
+def usage_line(usage: UsageInfo) -> str:
+    calls = f"{usage.llm_calls:,} model calls, {usage.tool_invocations:,} tool calls"
+    return f"{calls}, {usage.tokens:,} tokens, {dollars(usage.cost_usd)}"
+
+
+def error_line(error: ErrorInfo | None) -> str:
+    return one_line(f"{error.type}: {error.message}", 1_000) if error else ""
+
+
+def plan_lines(steps: Iterable[PlanStepInfo]) -> list[str]:
+    return [f"{MARKS.get(step.status, '[ ]')} {one_line(step.title)}" for step in steps]

@@ -1,0 +1,47 @@
+"""Watching a task until it ends: prints its events, exits with its outcome, and detaches at Ctrl-C."""
+
+from typing import NoReturn
+
+import click
+
+from cli.client.api import Api
+from cli.client.follow import TERMINAL_EVENTS, follow
+from cli.errors import Exit, exit_of
+from cli.render.event_printer import EventPrinter
+from cli.render.output import PROGRAM, emit, note
+
+
+def watch(api: Api, task_id: str, *, after: int, patience_ms: int, as_json: bool) -> NoReturn:
+    printer = EventPrinter(task_id)
+    status = ""
+
+    def notify(text: str) -> None:
+        printer.break_line()
+        note(text)
+
+    try:
+        for event in follow(api, task_id, after=after, patience=patience_ms / 1_000, notify=notify):
+            after = event["seq"]
+            if event["type"] in TERMINAL_EVENTS:
+                status = event["status"]
+            if as_json:
+                emit(event)
+            else:
+                printer.show(event)
+    except KeyboardInterrupt:
+        printer.break_line()
+        show_detached(task_id, after, "Detached")
+        raise SystemExit(int(Exit.DETACHED)) from None
+    if not status:  # every event was seen before
+        status = api.task(task_id).status
+        notify(f"the task is {status}; no event came after {after}")
+    click.get_current_context().exit(int(exit_of(status)))
+
+
+def show_detached(task_id: str, after: int, action: str) -> None:
+    """Say that the task continues, and which commands follow, read and stop it."""
+    since = f" --after {after}" if after else ""
+    note(f"{action}; the task continues without you.")
+    note(f"  follow it:  {PROGRAM} attach {task_id}{since}")
+    note(f"  its result: {PROGRAM} result {task_id} --wait")
+    note(f"  stop it:    {PROGRAM} cancel {task_id}")

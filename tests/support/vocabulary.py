@@ -1,0 +1,128 @@
+"""Retired words: names and phrases of an earlier, private dialect that product code must not use any more."""
+
+import ast
+import io
+import re
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.layering import Module, modules
+
+# as a part of any identifier: `wish`, `request_words`, `ApprovalWords`, `_tell`
+RETIRED_PARTS = frozenset(
+    ("deed", "deeds", "door", "doors", "hear", "heard", "hears", "tell", "tells", "told", "wish", "wishes", "words")
+)
+# as a whole identifier or a module's name
+RETIRED_NAMES = frozenset(
+    (
+        *("AWAY", "Door", "Gate", "Later", "MailRoom", "Once", "Parts", "PartsDep", "Running", "Story", "Wake"),
+        *("accepting", "declared", "story"),
+    )
+)
+# in docstrings, comments and texts
+RETIRED_PHRASES = re.compile(
+    r"\b(?:a word of|at work|by (?:itself|themselves)|comes? to|doors?|giv(?:es|en) back|go(?:es|ing)? on|heard|hears?"
+    r"|how-manieth|on the spot|speaks? against|stands|what be(?:comes|came) of|whoever|wish(?:es)?)\b",
+    re.IGNORECASE,
+)
+# in docstrings and comments only: a text may speak to its reader
+RETIRED_PROSE = re.compile(r"\b(?:deeds?|tells?|told)\b", re.IGNORECASE)
+
+# from Python 3.12 on the text of an f-string is a token of its own
+_TEXT_TOKENS = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
+
+
+@dataclass(frozen=True)
+class RetiredUse:
+    path: str
+    line: int
+    text: str
+
+    @property
+    def package(self) -> str:
+        return self.path.split("/")[0].removesuffix(".py")
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.text}"
+
+
+def retired_uses(root: Path) -> list[RetiredUse]:
+    found: list[RetiredUse] = []
+    for module in modules(root):
+        found += _retired_names(module)
+        found += _retired_prose(module, (root / module.path).read_text())
+    for file in sorted((root / "store").rglob("*.sql")):
+        if _is_retired(file.stem):
+            found.append(RetiredUse(str(file.relative_to(root)), 1, file.stem))
+    return found
+
+
+def too_many(uses: list[RetiredUse], allowance: dict[str, int]) -> list[str]:
+    """Uses beyond a package's allowance; an allowance that is no longer needed counts too, so that the list shrinks."""
+    counts = Counter(use.package for use in uses)
+    over = {package for package, count in counts.items() if count > allowance.get(package, 0)}
+    idle = [f"{package}: needs no allowance" for package in allowance if not counts[package]]
+    return [str(use) for use in uses if use.package in over] + idle
+
+
+def repeated_classes(root: Path) -> dict[str, list[str]]:
+    """Class names that exist more than once in the product, with the files."""
+    files: dict[str, list[str]] = {}
+    for module in modules(root):
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                files.setdefault(node.name, []).append(module.path)
+    return {name: paths for name, paths in sorted(files.items()) if len(paths) > 1}
+
+
+def _is_retired(name: str) -> bool:
+    return name.strip("_") in RETIRED_NAMES or any(part.lower() in RETIRED_PARTS for part in _WORD.findall(name))
+
+
+def _retired_names(module: Module) -> Iterator[RetiredUse]:
+    if _is_retired(module.name.rpartition(".")[2]):
+        yield RetiredUse(module.path, 1, module.name)
+    for node in ast.walk(module.tree):
+        for name in _defined_names(node):
+            if _is_retired(name):
+                yield RetiredUse(module.path, getattr(node, "lineno", 1), name)
+        if isinstance(node, ast.arg) and node.arg == "parts" and node.annotation:
+            annotation = ast.unparse(node.annotation)
+            if annotation.startswith("Services"):
+                yield RetiredUse(module.path, node.lineno, f"parts: {annotation}")
+
+
+def _defined_names(node: ast.AST) -> Iterator[str]:
+    """The names that a node gives to something; where a name is only used, its definition is the finding."""
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        yield node.name
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        yield node.attr
+    elif isinstance(node, ast.alias) and node.asname:
+        yield node.asname
+
+
+def _retired_prose(module: Module, source: str) -> Iterator[RetiredUse]:
+    docstrings = {
+        node.value.lineno
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    }
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type != tokenize.COMMENT and token.type not in _TEXT_TOKENS:
+            continue
+        patterns = [RETIRED_PHRASES]
+        if token.type == tokenize.COMMENT or token.start[0] in docstrings:
+            patterns.append(RETIRED_PROSE)
+        for pattern in patterns:
+            for match in pattern.finditer(token.string):
+                line = token.start[0] + token.string.count("\n", 0, match.start())
+                yield RetiredUse(module.path, line, match[0])

@@ -1,0 +1,85 @@
+"""The second try of failed tests: what it runs, what it refuses, what it prints, and what is proved afterwards."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from settings import ROOT
+from tests.support.contract import page_of, read_items, table
+from tests.support.second_try import EXACTLY_ONCE, NEVER
+from tests.unit.test_proves import Run
+
+FLAKY = """
+from pathlib import Path
+def first_time(name):
+    mark = Path(name)
+    seen = mark.exists()
+    mark.touch()
+    return not seen
+"""
+TESTS = (
+    FLAKY
+    + """
+@proves("S0-01")
+@pytest.mark.parametrize("n", [1, 2])
+def test_flaky(n): assert n == 1 or not first_time("flaky")
+@proves("S0-B02")
+def test_good(): pass
+"""
+)
+
+
+def entry(run: Run, test: str) -> Any:
+    return next(found for found in run.report["tests"] if found["test"] == f"test_it.py::{test}")
+
+
+def test_second_try_runs_only_what_failed_and_says_so_at_the_end(tmp_path: Path) -> None:
+    first = Run(tmp_path, TESTS)
+    assert (first.code, first.proved) == (1, {"S0-B02"})
+    again = Run(tmp_path, TESTS, "--second-try")
+    assert again.code == 0 and "1 passed, 2 deselected" in again.output
+    assert "FLAKY test_it.py::test_flaky[2]: passed only in its second try" in again.output
+
+
+def test_second_try_amends_the_table_of_proofs_and_marks_what_needed_it(tmp_path: Path) -> None:
+    Run(tmp_path, TESTS)
+    again = Run(tmp_path, TESTS, "--second-try")
+    assert again.proved == {"S0-01", "S0-B02"} and "2 of 4 items proved" in again.output
+    assert entry(again, "test_flaky")["second_try"] and "second_try" not in entry(again, "test_good")
+    printed = table(read_items(tmp_path / "docs" / "contract.md"), again.report, verbose=False)
+    assert "passed only in its second try: test_it.py::test_flaky" in printed
+
+
+def test_second_failure_fails_the_run_and_proves_nothing(tmp_path: Path) -> None:
+    tests = '@proves("S0-01")\ndef test_bad(): assert False\n'
+    Run(tmp_path, tests)
+    again = Run(tmp_path, tests, "--second-try")
+    assert (again.code, again.proved) == (1, set()) and "FLAKY" not in again.output
+
+
+@pytest.mark.parametrize(
+    ("file", "mark"),
+    [("test_other.py", 'proves("D4")'), ("tests/faults/test_it.py", 'proves("S0-01")'), ("test_crashes.py", "proves")],
+)
+def test_crash_fault_and_exactly_once_tests_get_no_second_try(tmp_path: Path, file: str, mark: str) -> None:
+    page = "# C\n\n## One\n\n- **S0-01** First.\n- **D4** Second.\n"
+    decorator = "" if mark == "proves" else f"@pytest.mark.{mark}\n"
+    tests = f'import pytest\n{FLAKY}\n{decorator}def test_once(): assert not first_time("{tmp_path}/mark")\n'
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text(tests)
+    for arguments in ([], ["--second-try"]):
+        run = Run(tmp_path, "", file, *arguments, page=page)
+        assert run.code == 1, run.output
+    assert f"FAILED {file}::test_once: gets no second try" in run.output and run.proved == set()
+
+
+def test_second_try_without_a_failure_before_fails(tmp_path: Path) -> None:
+    run = Run(tmp_path, "def test_it(): pass\n", "--second-try")
+    assert run.code == 1 and "names no failed test" in run.output
+
+
+def test_rules_of_the_second_try_name_what_exists() -> None:
+    assert read_items(page_of(ROOT)).keys() >= EXACTLY_ONCE
+    paths = [f"/{path.relative_to(ROOT)}" for path in (ROOT / "tests").rglob("test_*.py")]
+    assert all(any(never in path for path in paths) for never in NEVER)

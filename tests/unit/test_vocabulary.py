@@ -1,0 +1,87 @@
+"""Product code uses no retired names or phrases, and no class name stands for two things."""
+
+from pathlib import Path
+
+import pytest
+
+from settings import ROOT
+from tests.support.vocabulary import repeated_classes, retired_uses, too_many
+
+# Packages that still have some. Lower a number when the count falls; the last one deletes the line.
+ALLOWANCE = {"activities": 144, "api": 327, "bench": 17, "domain": 90, "store": 51, "worker": 2, "workflows": 81}
+REPEATED = {"Delivery", "ModelCall"}  # to be renamed
+EVERY_TOOL_HAS_ONE = "Input"
+
+
+def test_product_uses_no_retired_words() -> None:
+    assert too_many(retired_uses(ROOT), ALLOWANCE) == []
+
+
+def test_no_class_name_exists_twice() -> None:
+    repeated = repeated_classes(ROOT)
+    tools = repeated.pop(EVERY_TOOL_HAS_ONE)
+    assert all(path.startswith("activities/tools/builtin/") for path in tools)
+    assert repeated.keys() <= REPEATED
+
+
+def found_in(root: Path, path: str, source: str) -> list[str]:
+    file = root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(source)
+    return [use.text for use in retired_uses(root)]
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("def send(wish): pass", ["wish"]),
+        ("request_words = 1", ["request_words"]),
+        ("class ApprovalWords: pass", ["ApprovalWords"]),
+        ("class Later: pass", ["Later"]),
+        ("AWAY = ()", ["AWAY"]),
+        ("from workflows import client as door", ["door"]),
+        ("async def run(parts: ServicesDep): pass", ["parts: ServicesDep"]),
+        ("self.heard = 1", ["heard"]),
+        ("def reword(parts: list[str], sword, later): pass", []),
+        ("from json import loads as tell_all", ["tell_all"]),
+        ("call.told", []),  # only used: its definition is the finding
+    ],
+)
+def test_retired_names_are_found_where_they_are_defined(tmp_path: Path, source: str, found: list[str]) -> None:
+    assert found_in(tmp_path, "api/app.py", source) == found
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('"""The session at work\ngoes on by itself."""', ["at work", "goes on", "by itself"]),
+        ("x = 1  # whoever hears of it is told", ["whoever", "hears", "told"]),
+        ('raise ValueError(f"the task {x} goes on")', ["goes on"]),
+        ('x = "let me tell you: I told you"', []),
+        ('"""Continues the running session; the stand-in understands it."""', []),
+    ],
+)
+def test_retired_phrases_are_found_in_docstrings_comments_and_texts(
+    tmp_path: Path, source: str, found: list[str]
+) -> None:
+    assert found_in(tmp_path, "api/app.py", source) == found
+
+
+def test_module_and_sql_names_are_checked_too(tmp_path: Path) -> None:
+    (tmp_path / "store" / "functions").mkdir(parents=True)
+    (tmp_path / "store" / "functions" / "tell.sql").write_text("")
+    assert found_in(tmp_path, "api/told.py", "") == ["api.told", "tell"]
+
+
+def test_allowance_covers_its_package_only_and_must_be_needed(tmp_path: Path) -> None:
+    found_in(tmp_path, "api/app.py", "wish = 1\ndoor = 2\n")
+    uses = retired_uses(tmp_path)
+    assert too_many(uses, {"api": 2}) == []
+    assert too_many(uses, {"api": 1}) == ["api/app.py:1: wish", "api/app.py:2: door"]
+    assert too_many(uses, {"api": 2, "cli": 1}) == ["cli: needs no allowance"]
+
+
+def test_repeated_class_names_are_found(tmp_path: Path) -> None:
+    found_in(tmp_path, "api/app.py", "class Same: pass")
+    found_in(tmp_path, "cli/main.py", "class Same: pass\nclass Other: pass")
+    assert repeated_classes(tmp_path) == {"Same": ["api/app.py", "cli/main.py"]}
