@@ -81,7 +81,7 @@ async def test_a_blocking_task_returns_its_result_and_goes_on_by_id(team: Stack)
     more = next(row for row in rows if row.parent_session_id == red.id)
     assert texts[0] == f"status: complete\ntask_id: {red.id}\n\n<task_result>\nRed.\n</task_result>"
     assert texts[1] == f"status: error\ntask_id: {failed.id}\nerror_type: ApiError\n\n{failed.error}"
-    assert more.thread_id == red.thread_id and "My last answer stands: Red." in texts[2]
+    assert more.thread_id == red.thread_id and "My last answer is still: Red." in texts[2]
     assert "Session not found" in texts[3] and len(rows) == 3
     assert {message.delivered_to for message in await talk.mail()} == {talk.id}  # the tool call was the delivery
     assert (await talk.try_fire()).status_code == 422
@@ -176,7 +176,7 @@ async def test_a_blocking_child_can_be_let_go(team: Stack) -> None:
     [child] = await talk.children()
     assert text == (
         f"status: running\ntask_id: {child.id}\n\n"
-        "The task goes on in the background. Its outcome will come later; do not start it again."
+        "The task continues in the background. Its outcome will come later; do not start it again."
     )
     assert codes == [202, 200, 409]
     assert "In the background." in (await talk.prompts(fired.id))[0]

@@ -132,7 +132,7 @@ async def test_it_carries_only_what_goes_on_and_the_rest_is_continued_all_the_sa
     late = next(row for row in await talk.children() if row.live)
     assert {talk.id, late.thread_id} <= set(state.threads) and len(state.threads) <= 6
     more = await talk.ended(await talk.say(chain([task("And once more.", task_id=red.id)])))
-    assert "My last answer stands: Red." in (more.output or "")
+    assert "My last answer is still: Red." in (more.output or "")
     continued = (await talk.children(of=more.id))[0]
     assert (continued.thread_id, continued.parent_session_id, continued.depth) == (red.thread_id, red.id, 1)
     gate.open()

@@ -82,7 +82,7 @@ async def test_fork(team: Stack) -> None:
     root, second, fork = await forked(team)
     assert (fork.parent_session_id, fork.session_type, fork.spawned_by) == (root.id, "agent", None)
     assert fork.conversation_id == fork.id != root.conversation_id
-    assert fork.output is not None and "My last answer stands: First." in fork.output  # not what came after the fork
+    assert fork.output is not None and "My last answer is still: First." in fork.output  # not what came after the fork
     assert second.conversation_id == root.id
 
 
@@ -102,7 +102,7 @@ async def test_resumed_subagent(team: Stack) -> None:
     assert (second.parent_session_id, second.session_type) == (first.id, "async_subagent")
     assert second.conversation_id == first.conversation_id == talk.id
     assert second.spawned_by not in (None, first.spawned_by) and second.thread_id == first.thread_id
-    assert second.output is not None and "My last answer stands: Remember blue." in second.output
+    assert second.output is not None and "My last answer is still: Remember blue." in second.output
 
 
 @pytest.mark.proves("S0-09", "S0-10")

@@ -118,4 +118,4 @@ async def test_concurrent_writers_leave_whole_chains_that_are_sealed(recorded: S
     again = (await recorded.http.get("/audit/verify", params={"head": said["head"]})).json()
     assert again["intact"]
     other = (await recorded.http.get("/audit/verify", params={"head": "0" * 64})).json()
-    assert not other["intact"] and "noted elsewhere" in other["broken"]["problem"]
+    assert not other["intact"] and "recorded elsewhere" in other["broken"]["problem"]
