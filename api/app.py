@@ -68,8 +68,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with _running(settings or Settings.from_env()) as parts:
-            app.state.parts = parts
+        async with _running(settings or Settings.from_env()) as services:
+            app.state.services = services
             yield
 
     app = FastAPIOffline(
@@ -110,24 +110,24 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
     if not is_loopback(settings.host):
         log.warning("bound to %s: every request needs a key; make one with `errand keys create NAME`", settings.host)
     pool = await database.connect(url, min_size=0, max_size=20)  # none at first: the database may be away
-    wake = EventListener(url)
+    listener = EventListener(url)
     temporal = await client.connect(lazy=True, telemetry=settings.otel_exporter_otlp_endpoint)
-    parts = Services(
+    services = Services(
         settings=settings,
         pool=pool,
-        door=client.WorkflowClient(temporal, settings.task_queue),
-        later=RetryQueue(),
-        wake=wake,
+        workflows=client.WorkflowClient(temporal, settings.task_queue),
+        retry_queue=RetryQueue(),
+        listener=listener,
         pages=Pages(pool),
         prices=load_prices(settings.prices_file),
         metrics=Metrics(),
     )
-    running = [asyncio.create_task(wake.run()), asyncio.create_task(parts.later.run())]
+    running = [asyncio.create_task(listener.run()), asyncio.create_task(services.retry_queue.run())]
     try:
-        with _draining(wake):
-            yield parts
+        with _draining(listener):
+            yield services
     finally:
-        wake.drain()
+        listener.drain()
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -139,7 +139,7 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
 
 
 @contextlib.contextmanager
-def _draining(wake: EventListener) -> Iterator[None]:
+def _draining(listener: EventListener) -> Iterator[None]:
     """End open streams at the first signal: the server itself would wait for them before it tells us anything."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -148,7 +148,7 @@ def _draining(wake: EventListener) -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def end(number: int, frame: FrameType | None) -> None:
-        loop.call_soon_threadsafe(wake.drain)
+        loop.call_soon_threadsafe(listener.drain)
         handler = before[signal.Signals(number)]
         if callable(handler):
             handler(number, frame)

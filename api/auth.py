@@ -1,4 +1,4 @@
-"""Who is calling: open on loopback, by key everywhere else; the tenant comes from the key and from nowhere else."""
+"""Who is calling: anybody on loopback, by key everywhere else. Only the key determines the tenant."""
 
 import math
 from collections.abc import Mapping
@@ -10,8 +10,10 @@ from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from api.http.problems import Unauthenticated, Unreadable
+from api.services import Services, services_of
 from domain.errors import NotAllowed, TooMany
 from domain.policy.addresses import is_loopback
+from settings import Settings
 from store import keys
 from store.database import Pool
 from store.keys import Right
@@ -35,6 +37,26 @@ class Caller:
 
 
 ANONYMOUS = Caller(DEFAULT_TENANT, frozenset(Right))
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request to the API: the authenticated caller, and the services that answer it."""
+
+    services: Services
+    caller: Caller
+
+    @property
+    def tenant(self) -> str:
+        return self.caller.tenant
+
+    @property
+    def pool(self) -> Pool:
+        return self.services.pool
+
+    @property
+    def settings(self) -> Settings:
+        return self.services.settings
 
 
 async def identify(headers: Mapping[str, list[str]], pool: Pool, *, open: bool, per_minute: int) -> Caller:
@@ -75,26 +97,26 @@ _bearer = HTTPBearer(
 )
 
 
-def needs(*rights: Right) -> Caller:
-    """A dependency: the caller, who has one of these rights."""
+def needs(*rights: Right) -> Call:
+    """A dependency: the call, if its caller has one of these rights."""
 
     async def check(
         request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)] = None
-    ) -> Caller:
+    ) -> Call:
         caller: Caller = request.state.caller
         if rights and not caller.may(*rights):
             raise NotAllowed(f"This needs a key with the right {' or '.join(rights)}.", needed=list(rights))
-        return caller
+        return Call(services_of(request), caller)
 
-    dependency: Caller = Security(check)
+    dependency: Call = Security(check)
     return dependency
 
 
-Reader = Annotated[Caller, needs(Right.READ)]
-Submitter = Annotated[Caller, needs(Right.SUBMIT)]
-Stopper = Annotated[Caller, needs(Right.SUBMIT, Right.SUPERVISE)]
-Answerer = Annotated[Caller, needs(Right.ANSWER, Right.APPROVE, Right.SUPERVISE)]
-Auditor = Annotated[Caller, needs(Right.SUPERVISE)]
-Viewer = Annotated[Caller, needs(Right.READ, Right.SUBMIT)]
-Admin = Annotated[Caller, needs(Right.ADMIN)]
-Anyone = Annotated[Caller, needs()]
+Reader = Annotated[Call, needs(Right.READ)]
+Submitter = Annotated[Call, needs(Right.SUBMIT)]
+Stopper = Annotated[Call, needs(Right.SUBMIT, Right.SUPERVISE)]
+Answerer = Annotated[Call, needs(Right.ANSWER, Right.APPROVE, Right.SUPERVISE)]
+Auditor = Annotated[Call, needs(Right.SUPERVISE)]
+Viewer = Annotated[Call, needs(Right.READ, Right.SUBMIT)]
+Admin = Annotated[Call, needs(Right.ADMIN)]
+Anyone = Annotated[Call, needs()]

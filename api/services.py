@@ -1,4 +1,4 @@
-"""What a process of the API is made of, and how a route gets at it."""
+"""What an API process consists of, and the dependency that passes it to a route."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -19,17 +19,17 @@ from workflows.client import WorkflowClient
 class Services:
     settings: Settings
     pool: Pool
-    door: WorkflowClient
-    later: RetryQueue
-    wake: EventListener
+    workflows: WorkflowClient
+    retry_queue: RetryQueue
+    listener: EventListener
     pages: Pages
     prices: PriceTable
     metrics: Metrics
 
 
 def services_of(request: Request) -> Services:
-    parts: Services = request.app.state.parts
-    return parts
+    services: Services = request.app.state.services
+    return services
 
 
 ServicesDep = Annotated[Services, Depends(services_of)]

@@ -65,7 +65,9 @@ def settled(status: RequestStatus) -> Conflict:
     return Conflict(words[status], type="request-settled", request_status=status)
 
 
-async def tell(parts: Services, session_id: str, request_id: str) -> None:
+async def tell(services: Services, session_id: str, request_id: str) -> None:
     """The answer stands in its row; the session is told that it is there."""
-    if not await parts.door.answered(session_id, request_id):
-        parts.later.add(f"the answer to {request_id}", lambda: parts.door.answered(session_id, request_id))
+    if not await services.workflows.answered(session_id, request_id):
+        services.retry_queue.add(
+            f"the answer to {request_id}", lambda: services.workflows.answered(session_id, request_id)
+        )

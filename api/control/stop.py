@@ -1,4 +1,4 @@
-"""Stopping: the wish is noted in the row first, so that it holds; asking the workflow is only faster."""
+"""Stopping a session: its row records the request first, so that it holds; the signal only makes it faster."""
 
 import asyncio
 import logging
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from api.auth import Caller
+from api.auth import Call
 from api.http.problems import type_name
 from api.services import Services
 from domain.events import CancelRequested, TaskCancelled
@@ -31,41 +31,41 @@ class Stop:
     tree: bool = False  # nothing new begins below it from here on
 
 
-async def stop(parts: Services, caller: Caller, session: SessionRow, how: Stop, key: str = "") -> None:
+async def stop(call: Call, session: SessionRow, how: Stop, key: str = "") -> None:
     if session.status.terminal:
         return
-    request = StopRequest(reason=how.reason, by=caller.name, note=how.note, grace_ms=how.grace_ms)
-    wish = {**request.model_dump(mode="json"), "at": datetime.now(UTC).isoformat(), "request_id": key or None}
-    wish |= {"scope": "tree"} if how.tree else {}
-    wish["actor"] = caller.created_by  # names of keys may repeat
+    request = StopRequest(reason=how.reason, by=call.caller.name, note=how.note, grace_ms=how.grace_ms)
+    cancel = {**request.model_dump(mode="json"), "at": datetime.now(UTC).isoformat(), "request_id": key or None}
+    cancel |= {"scope": "tree"} if how.tree else {}
+    cancel["actor"] = call.caller.created_by  # names of keys may repeat
     mode = "graceful" if how.grace_ms else "hard"
-    event = CancelRequested(reason=how.reason, by=caller.name, note=how.note, mode=mode)
-    await sessions.request_cancel(parts.pool, session.ref, wish, events.to_row(session.ref, event))
+    event = CancelRequested(reason=how.reason, by=call.caller.name, note=how.note, mode=mode)
+    await sessions.request_cancel(call.pool, session.ref, cancel, events.to_row(session.ref, event))
     ending = _ending(session, how.reason)
-    if not session.live and await endings.end_queued(parts.pool, session.tenant, session.id, ending):
+    if not session.live and await endings.end_queued(call.pool, session.tenant, session.id, ending):
         return
     try:
-        heard = await parts.door.stop(session.id, request)
+        heard = await call.services.workflows.stop(session.id, request)
     except Exception as error:
         log.warning("session %s will see its stop later (%s)", session.id, type_name(error))
         heard = False
     if not heard:
-        parts.later.add(f"the stop of {session.id}", lambda: _stopped(parts, session, request))
+        call.services.retry_queue.add(f"the stop of {session.id}", lambda: _stopped(call.services, session, request))
 
 
-async def _stopped(parts: Services, session: SessionRow, request: StopRequest) -> bool:
-    now = await sessions.get(parts.pool, session.tenant, session.id)
-    return now is None or now.status.terminal or await parts.door.stop(session.id, request)
+async def _stopped(services: Services, session: SessionRow, request: StopRequest) -> bool:
+    now = await sessions.get(services.pool, session.tenant, session.id)
+    return now is None or now.status.terminal or await services.workflows.stop(session.id, request)
 
 
-async def stop_all(parts: Services, caller: Caller, session_ids: list[str], how: Stop) -> None:
+async def stop_all(call: Call, session_ids: list[str], how: Stop) -> None:
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(session_id: str) -> None:
         async with gate:
-            session = await sessions.get(parts.pool, caller.tenant, session_id)
+            session = await sessions.get(call.pool, call.tenant, session_id)
             if session is not None:
-                await stop(parts, caller, session, how)
+                await stop(call, session, how)
 
     await asyncio.gather(*(one(session_id) for session_id in session_ids))
 

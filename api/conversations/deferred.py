@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from api.auth import Caller
+from api.auth import Call
 from api.control import answer as answering
 from api.conversations import steer as words
 from api.conversations.run import NewTurn
@@ -11,7 +11,6 @@ from api.http import lookup
 from api.http.idempotency import IdempotencyKey
 from api.schemas.conversation_bodies import MessageBody
 from api.schemas.conversations import Handle, handle
-from api.services import Services
 from api.submission import accept as submit
 from api.submission.accept import SessionPlace
 from domain.errors import Conflict, Refusal
@@ -34,11 +33,11 @@ LEFT_OUT: dict[RequestKind, dict[str, Any]] = {
 }
 
 
-async def shown(parts: Services, caller: Caller, listed: Sequence[SessionRow]) -> dict[str, DeferredTools]:
+async def shown(call: Call, listed: Sequence[SessionRow]) -> dict[str, DeferredTools]:
     """For each of these sessions that waits for tool results or approvals: which."""
     waiting = [session.id for session in listed if session.status is Status.INPUT_REQUIRED]
     found: dict[str, DeferredTools] = {}
-    for request in await input_requests.of_sessions(parts.pool, caller.tenant, waiting) if waiting else []:
+    for request in await input_requests.of_sessions(call.pool, call.tenant, waiting) if waiting else []:
         if request.kind not in DEFERRED:
             continue
         tools = found.setdefault(request.session_id, DeferredTools(calls=[], approvals=[]))
@@ -51,76 +50,68 @@ def _call(request: InputRequest) -> dict[str, Any]:
     return {name: request.details[name] for name in ("tool", "arguments")}
 
 
-async def go_on(
-    parts: Services, caller: Caller, conversation_id: str, wish: MessageBody, once: IdempotencyKey
-) -> NewTurn:
+async def go_on(call: Call, conversation_id: str, body: MessageBody, key: IdempotencyKey) -> NewTurn:
     """The session at work gets these answers; approvals that are left out are denied, calls have failed."""
-    if (before := await _before(parts, caller, once)) is not None:
+    if (before := await _before(call, key)) is not None:
         return before
     try:
-        return await _go_on(parts, caller, conversation_id, wish, once)
+        return await _go_on(call, conversation_id, body, key)
     except Refusal:
         # a repeat under way beside the first one finds its requests answered
-        if (before := await _before(parts, caller, once)) is not None:
+        if (before := await _before(call, key)) is not None:
             return before
         raise
 
 
-async def _before(parts: Services, caller: Caller, once: IdempotencyKey) -> NewTurn | None:
-    known = await once.answered(parts.pool, caller.tenant)
+async def _before(call: Call, key: IdempotencyKey) -> NewTurn | None:
+    known = await key.answered(call.pool, call.tenant)
     return NewTurn(Handle.model_validate_json(known), replayed=True) if known is not None else None
 
 
-async def _go_on(
-    parts: Services, caller: Caller, conversation_id: str, wish: MessageBody, once: IdempotencyKey
-) -> NewTurn:
-    await lookup.open_conversation(parts, caller, conversation_id)
-    assert wish.answers is not None
-    live = await sessions.live_of_thread(parts.pool, caller.tenant, conversation_id)
-    waiting = await input_requests.of_sessions(parts.pool, caller.tenant, [live.id]) if live else []
+async def _go_on(call: Call, conversation_id: str, body: MessageBody, key: IdempotencyKey) -> NewTurn:
+    await lookup.open_conversation(call, conversation_id)
+    assert body.answers is not None
+    live = await sessions.live_of_thread(call.pool, call.tenant, conversation_id)
+    waiting = await input_requests.of_sessions(call.pool, call.tenant, [live.id]) if live else []
     if live is None or not waiting:
         raise Conflict("Nothing in this conversation waits for answers.", type="nothing-waits")
-    lookup.check_owner(caller, live)
-    given = [await _given(parts, caller, live, request_id, value) for request_id, value in wish.answers.items()]
-    rest = [(one, LEFT_OUT[one.kind]) for one in waiting if one.kind in DEFERRED and one.id not in wish.answers]
-    message_id = await _words(parts, caller, live, wish, once)
+    lookup.check_owner(call.caller, live)
+    given = [await _given(call, live, request_id, value) for request_id, value in body.answers.items()]
+    rest = [(one, LEFT_OUT[one.kind]) for one in waiting if one.kind in DEFERRED and one.id not in body.answers]
+    message_id = await _words(call, live, body, key)
     answer = handle(live.id, conversation_id, steered=message_id is not None)
     late = await input_requests.answer_all(
-        parts.pool,
-        caller.tenant,
-        [answering.document(caller, live, request, value) for request, value in given],
-        [answering.document(caller, live, request, value) for request, value in rest],
-        once.record(answer.model_dump_json()),
+        call.pool,
+        call.tenant,
+        [answering.document(call.caller, live, request, value) for request, value in given],
+        [answering.document(call.caller, live, request, value) for request, value in rest],
+        key.record(answer.model_dump_json()),
     )
     if late is not None:
-        if message_id is not None and await _before(parts, caller, once) is None:  # else they are the first one's too
-            await conversations.drop_message(parts.pool, caller.tenant, message_id)
+        if message_id is not None and await _before(call, key) is None:  # else they are the first one's too
+            await conversations.drop_message(call.pool, call.tenant, message_id)
         raise answering.settled(RequestStatus(late))
     if message_id is not None:  # before the answers, so that both are read in one step
-        await words.tell(parts, caller, conversation_id, conversation_id, message_id, live.id)
+        await words.tell(call, conversation_id, conversation_id, message_id, live.id)
     for request, _ in (*given, *rest):
-        await answering.tell(parts, live.id, request.id)
+        await answering.tell(call.services, live.id, request.id)
     return NewTurn(answer)
 
 
-async def _given(
-    parts: Services, caller: Caller, live: SessionRow, request_id: str, value: Any
-) -> tuple[InputRequest, Any]:
-    request = await input_requests.get(parts.pool, caller.tenant, request_id)
+async def _given(call: Call, live: SessionRow, request_id: str, value: Any) -> tuple[InputRequest, Any]:
+    request = await input_requests.get(call.pool, call.tenant, request_id)
     if request is None or request.session_id != live.id:
         raise answering.unknown(live)
-    answering.check(caller, request, value)
+    answering.check(call.caller, request, value)
     return request, value
 
 
-async def _words(
-    parts: Services, caller: Caller, live: SessionRow, wish: MessageBody, once: IdempotencyKey
-) -> str | None:
+async def _words(call: Call, live: SessionRow, body: MessageBody, key: IdempotencyKey) -> str | None:
     """The caller's own words, written down; nobody is told of them yet."""
-    if wish.input is None:
+    if body.input is None:
         return None
-    task = await submit.check(parts, caller, wish.task(live.agent), schema=False, variables=live.variables)
-    prepared = submit.prepare(parts, caller, task, SessionPlace(live.conversation_id, live.workspace_id))
-    message_id = words.id_of(prepared.ref, once)
-    await words.write(parts, caller, live.conversation_id, live.thread_id, message_id, prepared)
+    task = await submit.check(call, body.task(live.agent), schema=False, variables=live.variables)
+    prepared = submit.prepare(call, task, SessionPlace(live.conversation_id, live.workspace_id))
+    message_id = words.id_of(prepared.ref, key)
+    await words.write(call, live.conversation_id, live.thread_id, message_id, prepared)
     return message_id

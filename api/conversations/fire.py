@@ -3,14 +3,13 @@
 import asyncio
 import json
 
-from api.auth import Caller
+from api.auth import Call
 from api.conversations import run
 from api.conversations.run import NewTurn
 from api.http import lookup
 from api.http.idempotency import IdempotencyKey, reused
 from api.schemas.conversation_bodies import FireBody
 from api.schemas.conversations import Handle, handle
-from api.services import Services
 from api.submission import accept as submit
 from domain import notification
 from domain.conversations.requests import Fire
@@ -27,98 +26,97 @@ TITLE = "Outcomes of subagents"
 KEPT = ("sandbox", "approval_required", "dry_run", "retention", "external_tools")
 
 
-async def fire(parts: Services, caller: Caller, conversation_id: str, wish: FireBody, once: IdempotencyKey) -> NewTurn:
-    if (before := await _fired_before(parts, caller, once)) is not None:
+async def fire(call: Call, conversation_id: str, body: FireBody, key: IdempotencyKey) -> NewTurn:
+    if (before := await _fired_before(call, key)) is not None:
         return before
     try:
-        return await _fire(parts, caller, conversation_id, wish, once)
+        return await _fire(call, conversation_id, body, key)
     except Refusal:
         # a repeat under way beside the first one finds the mailbox as that has left it: drained
-        if (before := await _fired_before(parts, caller, once)) is not None:
+        if (before := await _fired_before(call, key)) is not None:
             return before
         raise
 
 
-async def _fired_before(parts: Services, caller: Caller, once: IdempotencyKey) -> NewTurn | None:
+async def _fired_before(call: Call, key: IdempotencyKey) -> NewTurn | None:
     """What an earlier request under this key has come to, if it made its session."""
-    known = await once.answered(parts.pool, caller.tenant)
+    known = await key.answered(call.pool, call.tenant)
     if known is None:
         return None
     answer = Handle.model_validate_json(known)
-    made = await sessions.get(parts.pool, caller.tenant, answer.session_id)
+    made = await sessions.get(call.pool, call.tenant, answer.session_id)
     return NewTurn(answer, replayed=True) if made is not None else None
 
 
-async def _fire(parts: Services, caller: Caller, conversation_id: str, wish: FireBody, once: IdempotencyKey) -> NewTurn:
-    await lookup.open_conversation(parts, caller, conversation_id)
-    await _pending(parts, caller, conversation_id)
-    document = await _document(parts, caller, conversation_id, wish)
+async def _fire(call: Call, conversation_id: str, body: FireBody, key: IdempotencyKey) -> NewTurn:
+    await lookup.open_conversation(call, conversation_id)
+    await _pending(call, conversation_id)
+    document = await _document(call, conversation_id, body)
     answer = handle(new_id(), conversation_id)
-    if once.key is not None:
+    if key.value is not None:
         # the id is written down first, so that a repeat means this very session, whatever became of the answer
-        record = StoredResponse(digest=once.digest, status=202, response=answer.model_dump_json())
-        stands = await idempotency.reserve(parts.pool, caller.tenant, once.key, record)
-        if stands.digest != once.digest:
+        record = StoredResponse(digest=key.digest, status=202, response=answer.model_dump_json())
+        stands = await idempotency.reserve(call.pool, call.tenant, key.value, record)
+        if stands.digest != key.digest:
             raise reused()
         answer = Handle.model_validate_json(stands.response)
     try:
-        await _twice(parts, caller, wish, document, answer)
+        await _twice(call, body, document, answer)
     except Refusal:
-        if once.key is not None and await sessions.get(parts.pool, caller.tenant, answer.session_id) is None:
-            await idempotency.forget(parts.pool, caller.tenant, once.key)
+        if key.value is not None and await sessions.get(call.pool, call.tenant, answer.session_id) is None:
+            await idempotency.forget(call.pool, call.tenant, key.value)
         raise
     except Unavailable:
         # the conversation may have written the session down before nobody answered; then it will run
-        if await sessions.get(parts.pool, caller.tenant, answer.session_id) is None:
+        if await sessions.get(call.pool, call.tenant, answer.session_id) is None:
             raise
-    made = await sessions.get(parts.pool, caller.tenant, answer.session_id)
+    made = await sessions.get(call.pool, call.tenant, answer.session_id)
     waits = made is not None and not made.live and not made.status.terminal
     return NewTurn(answer.model_copy(update={"queued": waits}))
 
 
-async def _pending(parts: Services, caller: Caller, conversation_id: str) -> list[str]:
-    pending = await mailbox.pending_for_fire(parts.pool, caller.tenant, conversation_id)
+async def _pending(call: Call, conversation_id: str) -> list[str]:
+    pending = await mailbox.pending_for_fire(call.pool, call.tenant, conversation_id)
     if not pending:
         raise Invalid("The mailbox is empty: there is nothing to fire.", type="mailbox-empty")
     return pending
 
 
-async def _twice(parts: Services, caller: Caller, wish: FireBody, document: str, answer: Handle) -> None:
-    pool, tenant, session_id = parts.pool, caller.tenant, answer.session_id
-    message_id = derive_id(session_id, "words") if wish.input is not None else None
+async def _twice(call: Call, body: FireBody, document: str, answer: Handle) -> None:
+    pool, tenant, session_id = call.pool, call.tenant, answer.session_id
+    message_id = derive_id(session_id, "words") if body.input is not None else None
     if message_id is not None:
         thread = answer.conversation_id
         await conversations.add_message(
-            pool, tenant, thread, thread, message_id, _words(wish), author=caller.name, taken_by=session_id
+            pool, tenant, thread, thread, message_id, _words(body), author=call.caller.name, taken_by=session_id
         )
     try:
         try:
-            await _ask(parts, caller, wish, document, answer, message_id, attempt=1)
+            await _ask(call, body, document, answer, message_id, attempt=1)
         except Refusal as refusal:
             if refusal.type not in AGAIN:
                 raise
             await asyncio.sleep(PAUSE_SECONDS)
-            await _ask(parts, caller, wish, document, answer, message_id, attempt=2)
+            await _ask(call, body, document, answer, message_id, attempt=2)
     except Refusal as refusal:
         if message_id is not None:
             await conversations.drop_message(pool, tenant, message_id, taken_by=session_id)
         if refusal.type == "conversation-busy":
-            raise await run.busy(parts, caller, refusal.extra["active_session"]["session_id"]) from None
+            raise await run.busy(call, refusal.extra["active_session"]["session_id"]) from None
         raise
 
 
 async def _ask(
-    parts: Services,
-    caller: Caller,
-    wish: FireBody,
+    call: Call,
+    body: FireBody,
     document: str,
     answer: Handle,
     message_id: str | None,
     attempt: int,
 ) -> None:
-    pending = await _pending(parts, caller, answer.conversation_id)
-    await parts.door.fire(
-        caller.tenant,
+    pending = await _pending(call, answer.conversation_id)
+    await call.services.workflows.fire(
+        call.tenant,
         answer.conversation_id,
         Fire(
             request_id=f"{answer.session_id}/{attempt}",
@@ -126,34 +124,34 @@ async def _ask(
             document=document,
             pending=pending,
             input=message_id,
-            queue=wish.if_busy == "queue",
-            live_quota=submit.live_quota(parts, caller),
+            queue=body.if_busy == "queue",
+            live_quota=submit.live_quota(call),
         ),
     )
 
 
-def _words(wish: FireBody) -> str:
-    assert wish.input is not None
-    return opening(TaskSpec.model_construct(agent="", input=wish.input), [])
+def _words(body: FireBody) -> str:
+    assert body.input is not None
+    return opening(TaskSpec.model_construct(agent="", input=body.input), [])
 
 
-async def _document(parts: Services, caller: Caller, conversation_id: str, wish: FireBody) -> str:
+async def _document(call: Call, conversation_id: str, body: FireBody) -> str:
     """The continuation's row, as far as the conversation does not decide it."""
-    latest = await run.latest_of(parts, caller, conversation_id)
+    latest = await run.latest_of(call, conversation_id)
     config = latest.spec.get("config", {})
     spec = TaskSpec.model_validate(
         {
-            "agent": wish.agent or latest.agent,
-            "input": wish.input if wish.input is not None else TITLE,
+            "agent": body.agent or latest.agent,
+            "input": body.input if body.input is not None else TITLE,
             "config": {name: config[name] for name in KEPT if config.get(name) is not None},
             # what bound the task binds its continuation
             **{name: latest.spec[name] for name in ("permissions", "boundary") if latest.spec.get(name)},
         }
     )
-    task = await submit.check(parts, caller, spec, schema=False, variables=latest.variables)
-    place = submit.SessionPlace(transport=wish.transport, await_children=False, trigger="fire")
-    row = submit.row(task, latest.title, place, caller.created_by)
-    said = {**json.loads(row["spec"]), "input": wish.input}
+    task = await submit.check(call, spec, schema=False, variables=latest.variables)
+    place = submit.SessionPlace(transport=body.transport, await_children=False, trigger="fire")
+    row = submit.row(task, latest.title, place, call.caller.created_by)
+    said = {**json.loads(row["spec"]), "input": body.input}
     said["config"] |= {name: config[name] for name in notification.CONFIG if name in config}
     return json.dumps(
         {**row, "spec": json.dumps(said), "workspace_id": latest.workspace_id, "ttl_ms": task.limits.ttl_ms}

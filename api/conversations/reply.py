@@ -4,12 +4,11 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from api.auth import Caller
+from api.auth import Call
 from api.conversations.run import NewTurn
 from api.http.accept_header import chosen
 from api.openapi import problems
 from api.schemas.conversations import Handle
-from api.services import Services
 from api.streams.feeds import Feed
 from api.streams.sse import streaming
 
@@ -34,11 +33,11 @@ def check_accept(request: Request, transport: str) -> None:
         chosen(request, "application/json")
 
 
-def answer(parts: Services, caller: Caller, turn: NewTurn, transport: str) -> Response:
+def answer(call: Call, turn: NewTurn, transport: str) -> Response:
     handle = turn.handle
     headers = {"X-Session-Id": handle.session_id, "X-Conversation-Id": handle.conversation_id}
     if turn.replayed:
         headers["Idempotent-Replayed"] = "true"
     if transport == "sse" and not handle.queued and not handle.steered:
-        return streaming(parts, caller, Feed(caller.tenant, handle.session_id), headers=headers)
+        return streaming(call, Feed(call.tenant, handle.session_id), headers=headers)
     return Response(handle.model_dump_json(), 202, headers, media_type="application/json")

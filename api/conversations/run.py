@@ -3,14 +3,13 @@
 import asyncio
 from dataclasses import dataclass
 
-from api.auth import Caller
+from api.auth import Call
 from api.conversations import steer as words
 from api.http import lookup
 from api.http.idempotency import IdempotencyKey
 from api.http.problems import finding
 from api.schemas.conversation_bodies import MessageBody, Run
 from api.schemas.conversations import Handle, handle, stream_key
-from api.services import Services
 from api.submission import accept as submit
 from api.submission import rules
 from api.submission import start as starting
@@ -33,60 +32,56 @@ class NewTurn:
     replayed: bool = False
 
 
-async def run(parts: Services, caller: Caller, wish: Run, once: IdempotencyKey) -> NewTurn:
-    if (known := await once.answered(parts.pool, caller.tenant)) is not None:
+async def run(call: Call, body: Run, key: IdempotencyKey) -> NewTurn:
+    if (known := await key.answered(call.pool, call.tenant)) is not None:
         return NewTurn(Handle.model_validate_json(known), replayed=True)
-    if wish.context.history_session and (wish.conversation_id or wish.fork_from):
+    if body.context.history_session and (body.conversation_id or body.fork_from):
         problem = finding("/context/history_session", "excluded", "the conversation already has its history")
         raise Invalid("A turn has one history.", errors=[problem])
-    if wish.fork_from is not None:
-        source = await fork_source(parts, caller, wish.fork_from, wish.conversation_id)
-        return await fork(parts, caller, wish, source, once)
-    if wish.conversation_id is not None:
-        return await further(parts, caller, wish.conversation_id, wish, once)
-    if wish.agent is None:
+    if body.fork_from is not None:
+        source = await fork_source(call, body.fork_from, body.conversation_id)
+        return await fork(call, body, source, key)
+    if body.conversation_id is not None:
+        return await further(call, body.conversation_id, body, key)
+    if body.agent is None:
         problem = finding("/agent", "missing", "a new conversation needs an agent")
         raise Invalid("A new conversation needs an agent.", errors=[problem])
-    task = await submit.check(parts, caller, wish.task(wish.agent))
-    previous = await rules.previous(parts.pool, caller.tenant, task.spec)
-    place = SessionPlace(parent=previous, transport=wish.transport, await_children=False)
-    return await _own(parts, caller, wish, submit.prepare(parts, caller, task, place), once)
+    task = await submit.check(call, body.task(body.agent))
+    previous = await rules.previous(call.pool, call.tenant, task.spec)
+    place = SessionPlace(parent=previous, transport=body.transport, await_children=False)
+    return await _own(call, body, submit.prepare(call, task, place), key)
 
 
-async def further(
-    parts: Services, caller: Caller, conversation_id: str, wish: MessageBody, once: IdempotencyKey
-) -> NewTurn:
+async def further(call: Call, conversation_id: str, body: MessageBody, key: IdempotencyKey) -> NewTurn:
     """A turn of a conversation that exists."""
-    if (known := await once.answered(parts.pool, caller.tenant)) is not None:
+    if (known := await key.answered(call.pool, call.tenant)) is not None:
         return NewTurn(Handle.model_validate_json(known), replayed=True)
-    await lookup.open_conversation(parts, caller, conversation_id)
-    latest = await latest_of(parts, caller, conversation_id)
-    task = await submit.check(parts, caller, wish.task(wish.agent or latest.agent), variables=latest.variables)
-    place = SessionPlace(conversation_id, latest.workspace_id, transport=wish.transport, await_children=False)
-    turn = await _continue(parts, caller, wish, submit.prepare(parts, caller, task, place), once)
-    if (wish.delivery is not None or wish.metadata is not None) and not turn.replayed:
-        given = {"delivery": wish.delivery} if wish.delivery is not None else {}
-        await conversations.change(parts.pool, caller.tenant, conversation_id, metadata=wish.metadata, **given)
+    await lookup.open_conversation(call, conversation_id)
+    latest = await latest_of(call, conversation_id)
+    task = await submit.check(call, body.task(body.agent or latest.agent), variables=latest.variables)
+    place = SessionPlace(conversation_id, latest.workspace_id, transport=body.transport, await_children=False)
+    turn = await _continue(call, body, submit.prepare(call, task, place), key)
+    if (body.delivery is not None or body.metadata is not None) and not turn.replayed:
+        given = {"delivery": body.delivery} if body.delivery is not None else {}
+        await conversations.change(call.pool, call.tenant, conversation_id, metadata=body.metadata, **given)
     return turn
 
 
-async def fork(parts: Services, caller: Caller, wish: MessageBody, source: SessionRow, once: IdempotencyKey) -> NewTurn:
-    task = await submit.check(parts, caller, wish.task(wish.agent or source.agent), variables=source.variables)
-    _, manifest = await workspaces.get(parts.pool, caller.tenant, source.workspace_id)
-    place = SessionPlace(parent=source, manifest=manifest, transport=wish.transport, await_children=False)
-    return await _own(parts, caller, wish, submit.prepare(parts, caller, task, place), once)
+async def fork(call: Call, body: MessageBody, source: SessionRow, key: IdempotencyKey) -> NewTurn:
+    task = await submit.check(call, body.task(body.agent or source.agent), variables=source.variables)
+    _, manifest = await workspaces.get(call.pool, call.tenant, source.workspace_id)
+    place = SessionPlace(parent=source, manifest=manifest, transport=body.transport, await_children=False)
+    return await _own(call, body, submit.prepare(call, task, place), key)
 
 
-async def fork_source(
-    parts: Services, caller: Caller, session_id: str, conversation_id: str | None = None
-) -> SessionRow:
+async def fork_source(call: Call, session_id: str, conversation_id: str | None = None) -> SessionRow:
     """A session that can be gone on from: the caller's own, ended, with something said."""
     try:
-        source = await lookup.session_of(parts, caller, session_id)
+        source = await lookup.session_of(call, session_id)
     except NotFound:
         raise NotFound("There is no such session to fork from.", type="unknown-session") from None
     if conversation_id is not None:
-        await lookup.conversation_of(parts, caller, conversation_id)
+        await lookup.conversation_of(call, conversation_id)
         if source.conversation_id != conversation_id:
             detail = "The session to fork from belongs to another conversation."
             raise Invalid(detail, type="fork-of-another-conversation")
@@ -96,74 +91,69 @@ async def fork_source(
     return source
 
 
-async def latest_of(parts: Services, caller: Caller, conversation_id: str) -> SessionRow:
+async def latest_of(call: Call, conversation_id: str) -> SessionRow:
     """The root thread's newest session, also if it has yet to begin."""
-    found = await sessions.newest_of_thread(parts.pool, caller.tenant, conversation_id)
-    return found or await lookup.session_of(parts, caller, conversation_id)
+    found = await sessions.newest_of_thread(call.pool, call.tenant, conversation_id)
+    return found or await lookup.session_of(call, conversation_id)
 
 
-async def active_session(parts: Services, caller: Caller, session_id: str) -> dict[str, str]:
-    live = await sessions.get(parts.pool, caller.tenant, session_id)
+async def active_session(call: Call, session_id: str) -> dict[str, str]:
+    live = await sessions.get(call.pool, call.tenant, session_id)
     transport = live.spec.get("transport", "stream") if live else "stream"
     return {"session_id": session_id, "stream_key": stream_key(session_id), "transport": transport}
 
 
-async def busy(parts: Services, caller: Caller, session_id: str) -> Conflict:
+async def busy(call: Call, session_id: str) -> Conflict:
     return Conflict(
         "The conversation is at work on another session.",
         type="conversation-busy",
-        active_session=await active_session(parts, caller, session_id),
+        active_session=await active_session(call, session_id),
     )
 
 
-async def _own(parts: Services, caller: Caller, wish: MessageBody, prepared: Prepared, once: IdempotencyKey) -> NewTurn:
+async def _own(call: Call, body: MessageBody, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
     """A session in a conversation of its own."""
     ref = prepared.ref
     answer = handle(ref.session_id, ref.conversation_id)
     accepted = await submit.accept(
-        parts,
-        caller,
+        call,
         prepared,
-        once,
+        key,
         answer.model_dump_json(),
-        delivery=wish.delivery,
-        metadata=wish.metadata or {},
+        delivery=body.delivery,
+        metadata=body.metadata or {},
     )
     if accepted.replay:
         return NewTurn(Handle.model_validate_json(accepted.replay["response"]), replayed=True)
-    await starting.start(parts, ref)
+    await starting.start(call.services, ref)
     return NewTurn(answer)
 
 
-async def _continue(
-    parts: Services, caller: Caller, wish: MessageBody, prepared: Prepared, once: IdempotencyKey
-) -> NewTurn:
+async def _continue(call: Call, body: MessageBody, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
     """At once if the thread is at rest; else as the caller wishes."""
     ref = prepared.ref
     live = ""
-    if wish.if_busy == "steer" and (before := await _steered_before(parts, caller, prepared, once)) is not None:
+    if body.if_busy == "steer" and (before := await _steered_before(call, prepared, key)) is not None:
         return NewTurn(before)
     for attempt in range(TRIES):
-        queue = wish.if_busy == "queue" and attempt > 0
+        queue = body.if_busy == "queue" and attempt > 0
         answer = handle(ref.session_id, ref.conversation_id, queued=queue)
-        accepted = await submit.accept(
-            parts, caller, prepared, once, answer.model_dump_json(), queue=queue, in_order=True
-        )
+        accepted = await submit.accept(call, prepared, key, answer.model_dump_json(), queue=queue, in_order=True)
         _refuse(accepted)
         if accepted.replay:
             return NewTurn(Handle.model_validate_json(accepted.replay["response"]), replayed=True)
         if accepted.busy is None:
-            await starting.start(parts, ref)
+            await starting.start(call.services, ref)
             return NewTurn(answer)
         live = accepted.busy
-        if wish.if_busy == "reject":
+        if body.if_busy == "reject":
             break
-        if wish.if_busy == "steer":
-            lookup.check_owner(caller, await lookup.session_of(parts, caller, live))
-            if (steered := await _steer(parts, caller, prepared, once, attempt, live)) is not None:
+        if body.if_busy == "steer":
+            lookup.check_owner(call.caller, await lookup.session_of(call, live))
+            if (steered := await _steer(call, prepared, key, attempt, live)) is not None:
                 return NewTurn(steered)
             await asyncio.sleep(PAUSE_SECONDS)
-    raise await busy(parts, caller, live)
+    raise await busy(call, live)
 
 
 def _refuse(accepted: Accepted) -> None:
@@ -173,41 +163,37 @@ def _refuse(accepted: Accepted) -> None:
         raise NotFound("There is no such conversation.", type="unknown-conversation")
 
 
-async def _steer(
-    parts: Services, caller: Caller, prepared: Prepared, once: IdempotencyKey, attempt: int, live: str
-) -> Handle | None:
+async def _steer(call: Call, prepared: Prepared, key: IdempotencyKey, attempt: int, live: str) -> Handle | None:
     """The words go to the session at work; None if there is none any more."""
     ref = prepared.ref
-    thread, message_id = ref.conversation_id, words.id_of(ref, once)
-    await words.write(parts, caller, ref.conversation_id, thread, message_id, prepared)
-    session_id = await words.tell(parts, caller, ref.conversation_id, thread, message_id, live, attempt)
+    thread, message_id = ref.conversation_id, words.id_of(ref, key)
+    await words.write(call, ref.conversation_id, thread, message_id, prepared)
+    session_id = await words.tell(call, ref.conversation_id, thread, message_id, live, attempt)
     if session_id is None:
         return None
     answer = handle(session_id, ref.conversation_id, steered=True)
-    await remember(parts, caller, once, answer)
+    await remember(call, key, answer)
     return answer
 
 
-async def _steered_before(parts: Services, caller: Caller, prepared: Prepared, once: IdempotencyKey) -> Handle | None:
+async def _steered_before(call: Call, prepared: Prepared, key: IdempotencyKey) -> Handle | None:
     """A repetition whose first answer was lost: its words are written down, and may have been heard."""
     ref = prepared.ref
-    written = await conversations.message_taken(parts.pool, caller.tenant, words.id_of(ref, once)) if once.key else None
+    written = await conversations.message_taken(call.pool, call.tenant, words.id_of(ref, key)) if key.value else None
     if written is None:
         return None
-    live = written.by or (await latest_of(parts, caller, ref.conversation_id)).id
+    live = written.by or (await latest_of(call, ref.conversation_id)).id
     session_id: str | None = live
     if written.by is None:
-        session_id = await words.tell(
-            parts, caller, ref.conversation_id, ref.conversation_id, words.id_of(ref, once), live
-        )
+        session_id = await words.tell(call, ref.conversation_id, ref.conversation_id, words.id_of(ref, key), live)
     if session_id is None:
         return None
     answer = handle(session_id, ref.conversation_id, steered=True)
-    await remember(parts, caller, once, answer)
+    await remember(call, key, answer)
     return answer
 
 
-async def remember(parts: Services, caller: Caller, once: IdempotencyKey, answer: Handle) -> None:
-    if once.key is not None:
-        record = StoredResponse(digest=once.digest, status=202, response=answer.model_dump_json())
-        await idempotency.reserve(parts.pool, caller.tenant, once.key, record)
+async def remember(call: Call, key: IdempotencyKey, answer: Handle) -> None:
+    if key.value is not None:
+        record = StoredResponse(digest=key.digest, status=202, response=answer.model_dump_json())
+        await idempotency.reserve(call.pool, call.tenant, key.value, record)

@@ -63,6 +63,12 @@ async def read_json(request: Request, limit: int, *, optional: bool = False) -> 
     return strict_json.parse(raw), raw
 
 
+async def read_model(request: Request, model: type[M], limit: int, *, optional: bool = False) -> M:
+    """The body as a model, or a refusal with one finding for each field that is wrong."""
+    value, raw = await read_json(request, limit, optional=optional)
+    return check(model, value, raw)
+
+
 def check(model: type[M], value: Any, raw: bytes) -> M:
     """The model made of a value that was parsed strictly; findings point into it and never repeat it."""
     try:

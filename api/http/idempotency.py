@@ -25,7 +25,7 @@ def reused() -> Invalid:
 class IdempotencyKey:
     """A request by its key and by what it says."""
 
-    key: str | None
+    value: str | None
     digest: str
 
     @classmethod
@@ -35,15 +35,15 @@ class IdempotencyKey:
 
     async def answered(self, pool: Pool, tenant: str) -> str | None:
         """What was accepted once is answered again, also if it would be refused today."""
-        known = await idempotency.find(pool, tenant, self.key) if self.key is not None else None
+        known = await idempotency.find(pool, tenant, self.value) if self.value is not None else None
         if known is not None and known.digest != self.digest:
             raise reused()
         return known.response if known else None
 
     def record(self, response: str) -> IdempotencyRecord | None:
-        if self.key is None:
+        if self.value is None:
             return None
-        return IdempotencyRecord(key=self.key, digest=self.digest, status=202, response=response)
+        return IdempotencyRecord(key=self.value, digest=self.digest, status=202, response=response)
 
 
 def check_key(key: str | None) -> str | None:

@@ -1,7 +1,6 @@
 """What a path or a body names; unknown, malformed and foreign ids look the same."""
 
-from api.auth import ANONYMOUS, Caller
-from api.services import Services
+from api.auth import ANONYMOUS, Call, Caller
 from domain.errors import Conflict, Gone, NotAllowed, NotFound
 from domain.ids import is_id
 from store import conversations, sessions
@@ -10,8 +9,8 @@ from store.keys import Right
 from store.sessions import SessionRow
 
 
-async def session_of(parts: Services, caller: Caller, session_id: str) -> SessionRow:
-    session = await sessions.get(parts.pool, caller.tenant, session_id) if is_id(session_id) else None
+async def session_of(call: Call, session_id: str) -> SessionRow:
+    session = await sessions.get(call.pool, call.tenant, session_id) if is_id(session_id) else None
     if session is None:
         raise NotFound()
     return session
@@ -29,10 +28,10 @@ def check_kept(session: SessionRow) -> None:
         )
 
 
-async def own_session(parts: Services, caller: Caller, session_id: str) -> SessionRow:
+async def own_session(call: Call, session_id: str) -> SessionRow:
     """One that the caller may act on."""
-    session = await session_of(parts, caller, session_id)
-    check_owner(caller, session)
+    session = await session_of(call, session_id)
+    check_owner(call.caller, session)
     return session
 
 
@@ -43,23 +42,23 @@ def check_owner(caller: Caller, session: SessionRow) -> None:
         raise NotAllowed(detail, needed=[Right.SUPERVISE])
 
 
-async def own_conversation(parts: Services, caller: Caller, conversation_id: str) -> ConversationRow:
+async def own_conversation(call: Call, conversation_id: str) -> ConversationRow:
     """One that the caller may stop: its first session decides."""
-    found = await conversation_of(parts, caller, conversation_id)
-    check_owner(caller, await session_of(parts, caller, conversation_id))
+    found = await conversation_of(call, conversation_id)
+    check_owner(call.caller, await session_of(call, conversation_id))
     return found
 
 
-async def conversation_of(parts: Services, caller: Caller, conversation_id: str) -> ConversationRow:
-    found = await conversations.get(parts.pool, caller.tenant, conversation_id) if is_id(conversation_id) else None
+async def conversation_of(call: Call, conversation_id: str) -> ConversationRow:
+    found = await conversations.get(call.pool, call.tenant, conversation_id) if is_id(conversation_id) else None
     if found is None:
         raise NotFound("There is no such conversation.", type="unknown-conversation")
     return found
 
 
-async def open_conversation(parts: Services, caller: Caller, conversation_id: str) -> ConversationRow:
+async def open_conversation(call: Call, conversation_id: str) -> ConversationRow:
     """One that still takes requests."""
-    found = await conversation_of(parts, caller, conversation_id)
+    found = await conversation_of(call, conversation_id)
     if found.status == "terminated":
         raise terminated()
     return found

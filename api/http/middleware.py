@@ -73,10 +73,10 @@ class RequestMiddleware:
     async def _admit(self, scope: Scope, headers: Headers) -> None:
         if scope["path"] in OPEN_PATHS:
             return
-        parts: Services = scope["app"].state.parts
-        settings = parts.settings
+        services: Services = scope["app"].state.services
+        settings = services.settings
         scope.setdefault("state", {})["caller"] = await auth.identify(
-            headers, parts.pool, open=is_loopback(settings.host), per_minute=settings.requests_per_minute
+            headers, services.pool, open=is_loopback(settings.host), per_minute=settings.requests_per_minute
         )
 
 
@@ -135,8 +135,8 @@ class _Visit:
         method: str = self._scope["method"]
         method = method if method in _METHODS else "OTHER"
         caller: auth.Caller | None = self._scope.get("state", {}).get("caller")
-        parts: Services = self._scope["app"].state.parts
-        parts.metrics.answered(method, route, self.status, self._seconds)
+        services: Services = self._scope["app"].state.services
+        services.metrics.answered(method, route, self.status, self._seconds)
         who = caller.created_by if caller else "-"
         log.info("%s %s %d %.0fms by %s %s", method, route, self.status, self._seconds * 1_000, who, self.request_id)
 

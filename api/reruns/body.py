@@ -50,7 +50,7 @@ class RerunBody(Strict):
     )
 
 
-async def rerun_body(request: Request, parts: ServicesDep) -> RerunBody:
-    value, raw = await body.read_json(request, parts.settings.max_body_bytes, optional=True)
-    submission_rules.check_length(value, parts.settings.max_input_chars)
+async def rerun_body(request: Request, services: ServicesDep) -> RerunBody:
+    value, raw = await body.read_json(request, services.settings.max_body_bytes, optional=True)
+    submission_rules.check_length(value, services.settings.max_input_chars)
     return body.check(RerunBody, value, raw)

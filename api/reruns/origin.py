@@ -41,10 +41,10 @@ class Beginning:
         return nodes
 
 
-async def find(pool: Pool, source: SessionRow, wish: RerunBody, task: Checked) -> Beginning:
+async def find(pool: Pool, source: SessionRow, body: RerunBody, task: Checked) -> Beginning:
     """Of a source that is a rerun itself, the words it began with count too."""
     own = await own_nodes(pool, source)
-    step = wish.from_step
+    step = body.from_step
     _check_step(source, own, step)
     before = [node for node in own if node.step < step]
     head = before[-1].id if before else own[0].parent if own else source.base_head
@@ -54,10 +54,10 @@ async def find(pool: Pool, source: SessionRow, wish: RerunBody, task: Checked) -
     if before and (calls := calls_of(before[-1])) and not any(kind == TOOL_RESULTS for kind, _, _ in words):
         results = await tool_calls.results(pool, source.tenant, before[-1].id)
         words.insert(0, (TOOL_RESULTS, "", answer_calls(calls, results)))
-    if wish.tool_results:
-        words = _with_results(words, wish.tool_results)
-    if wish.input is not None:
-        text = opening(task.spec, sorted(task.files)) if step == 1 else _as_text(wish.input)
+    if body.tool_results:
+        words = _with_results(words, body.tool_results)
+    if body.input is not None:
+        text = opening(task.spec, sorted(task.files)) if step == 1 else _as_text(body.input)
         said: Words = (USER, "", {"parts": [{"type": "text", "text": text}]})
         words = [*(words[:-1] if step == 1 else words), said]
     if step == 1 and not words:  # a fork that was only prepared

@@ -27,8 +27,8 @@ _EXAMPLE = "---\nname: greeter\ndescription: Greets.\ntools: [write_file]\n---\n
 @router.get(
     "/agents", responses=problems(), dependencies=[Depends(accepts_json)], summary="List the agents that can be used"
 )
-async def list_agents(caller: Viewer, parts: ServicesDep) -> AgentPage:
-    found = await agents.all_current(parts.pool, caller.tenant)
+async def list_agents(call: Viewer) -> AgentPage:
+    found = await agents.all_current(call.pool, call.tenant)
     return AgentPage(items=[agent_record(ref, definition) for ref, definition in found])
 
 
@@ -38,10 +38,10 @@ async def list_agents(caller: Viewer, parts: ServicesDep) -> AgentPage:
     responses={**problems(404), 200: {"content": {_MARKDOWN: {"schema": {"type": "string"}}}}},
     summary="Show an agent",
 )
-async def show_agent(request: Request, caller: Viewer, parts: ServicesDep, name: str) -> AgentRecord | Response:
+async def show_agent(request: Request, call: Viewer, name: str) -> AgentRecord | Response:
     """With `Accept: text/markdown`, the file that PUT takes."""
     form = chosen(request, "application/json", _MARKDOWN)
-    found = await agents.current(parts.pool, caller.tenant, name) if _nameable(name) else None
+    found = await agents.current(call.pool, call.tenant, name) if _nameable(name) else None
     if found is None:
         raise NotFound()
     if form == _MARKDOWN:
@@ -53,15 +53,15 @@ def _nameable(name: str) -> bool:
     return len(name) <= 63 and name.isascii() and name.isprintable()
 
 
-async def _sent(request: Request, parts: ServicesDep) -> str:
+async def _sent(request: Request, services: ServicesDep) -> str:
     """The definition as the Markdown it was sent in, or that says the same as the JSON."""
     kind = body.media_type(request)
     if kind == _MARKDOWN:
-        return strict_json.clean(strict_json.decode(await body.read(request, parts.settings.max_body_bytes)), "")
+        return strict_json.clean(strict_json.decode(await body.read(request, services.settings.max_body_bytes)), "")
     if kind != "application/json":
         allowed = ["application/json", _MARKDOWN]
         raise Unreadable(415, "unsupported-media-type", f"Send {' or '.join(allowed)}.", allowed=allowed)
-    _, raw = await body.read_json(request, parts.settings.max_body_bytes)
+    _, raw = await body.read_json(request, services.settings.max_body_bytes)
     try:
         return to_markdown(AgentDefinition.model_validate_json(raw, strict=True))
     except ValidationError as error:
@@ -81,18 +81,16 @@ async def _sent(request: Request, parts: ServicesDep) -> str:
     dependencies=[Depends(accepts_json)],
     summary="Define an agent, or a new version of it",
 )
-async def put_agent(
-    caller: Admin, parts: ServicesDep, name: str, text: Annotated[str, Depends(_sent)], response: Response
-) -> AgentRecord:
+async def put_agent(call: Admin, name: str, text: Annotated[str, Depends(_sent)], response: Response) -> AgentRecord:
     """Running tasks keep the version they began with. The same definition again makes no new version."""
-    known = {ref.name: definition for ref, definition in await agents.all_current(parts.pool, caller.tenant)}
+    known = {ref.name: definition for ref, definition in await agents.all_current(call.pool, call.tenant)}
     try:
-        definition = parse_agent(text, f"{name}.md", await agents.known_tools(parts.pool))
+        definition = parse_agent(text, f"{name}.md", await agents.known_tools(call.pool))
     except AgentFileError as error:
         raise _refusal(error.problems) from None
     if found := subagent_problems(definition, {**known, definition.name: definition}):
         raise _refusal(found)
-    ref = await agents.put(parts.pool, caller.tenant, definition, caller.created_by)
+    ref = await agents.put(call.pool, call.tenant, definition, call.caller.created_by)
     response.status_code = 200 if name in known else 201
     return agent_record(ref, definition)
 

@@ -10,7 +10,6 @@ from api.auth import Reader
 from api.http.accept_header import accepts_json
 from api.http.lookup import session_of
 from api.openapi import problems
-from api.services import ServicesDep
 from domain.limits.budget import Reserved, Share, shares, time_of
 from domain.sessions.session import Status
 from store import budgets, children
@@ -58,14 +57,14 @@ class TaskBudget(SessionBudget):
 
 
 @router.get("/tasks/{task_id}/budget", responses=problems(404), summary="What a task may still use")
-async def show_budget(caller: Reader, parts: ServicesDep, task_id: str) -> TaskBudget:
-    session = await session_of(parts, caller, task_id)
+async def show_budget(call: Reader, task_id: str) -> TaskBudget:
+    session = await session_of(call, task_id)
     below = [
-        await get(parts.pool, caller.tenant, child.session_id)
-        for child in await children.of_session(parts.pool, caller.tenant, session.id, limit=200)
+        await get(call.pool, call.tenant, child.session_id)
+        for child in await children.of_session(call.pool, call.tenant, session.id, limit=200)
     ]
-    tree = await budgets.get(parts.pool, caller.tenant, session.conversation_id)
-    held = await budgets.held(parts.pool, caller.tenant, session.conversation_id) if tree else Reserved()
+    tree = await budgets.get(call.pool, call.tenant, session.conversation_id)
+    held = await budgets.held(call.pool, call.tenant, session.conversation_id) if tree else Reserved()
     return TaskBudget(
         **_own(session),
         children=[SessionBudget(**_own(child)) for child in below if child is not None],

@@ -17,7 +17,6 @@ from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
 from api.schemas.conversation_bodies import ConversationChange, MessageBody, Run, change_body, message_body, run_body
 from api.schemas.conversations import ConversationPage, ConversationRecord, ConversationSummary, TurnPage, TurnRecord
-from api.services import ServicesDep
 from api.views.conversation import whole
 from api.views.messages import display_messages
 from domain.errors import Invalid, Refusal
@@ -62,20 +61,19 @@ _RUNS = {
 )
 async def run_turn(
     request: Request,
-    caller: Submitter,
-    parts: ServicesDep,
-    wish: Annotated[Run, Depends(run_body)],
+    call: Submitter,
+    body: Annotated[Run, Depends(run_body)],
     idempotency_key: Key = None,
 ) -> Response:
     """`transport=sse` answers with the session's events, `transport=stream` with a handle; nothing else differs, and a
     reader who vanishes changes nothing. At most one session is at work on a conversation: see `if_busy`."""
-    check_accept(request, wish.transport)
-    once = IdempotencyKey.of("POST /conversations/run", wish, idempotency_key)
-    if wish.answers is not None and wish.conversation_id is not None:
-        turn = await deferred.go_on(parts, caller, wish.conversation_id, wish, once)
+    check_accept(request, body.transport)
+    key = IdempotencyKey.of("POST /conversations/run", body, idempotency_key)
+    if body.answers is not None and body.conversation_id is not None:
+        turn = await deferred.go_on(call, body.conversation_id, body, key)
     else:
-        turn = await run.run(parts, caller, wish, once)
-    return answer(parts, caller, turn, wish.transport)
+        turn = await run.run(call, body, key)
+    return answer(call, turn, body.transport)
 
 
 @router.post(
@@ -89,16 +87,15 @@ async def run_turn(
 )
 async def further_turn(
     request: Request,
-    caller: Submitter,
-    parts: ServicesDep,
+    call: Submitter,
     conversation_id: str,
-    wish: Annotated[MessageBody, Depends(message_body)],
+    body: Annotated[MessageBody, Depends(message_body)],
     idempotency_key: Key = None,
 ) -> Response:
-    check_accept(request, wish.transport)
-    once = IdempotencyKey.of(f"POST /conversations/{conversation_id}/messages", wish, idempotency_key)
-    go_on = run.further if wish.answers is None else deferred.go_on
-    return answer(parts, caller, await go_on(parts, caller, conversation_id, wish, once), wish.transport)
+    check_accept(request, body.transport)
+    key = IdempotencyKey.of(f"POST /conversations/{conversation_id}/messages", body, idempotency_key)
+    go_on = run.further if body.answers is None else deferred.go_on
+    return answer(call, await go_on(call, conversation_id, body, key), body.transport)
 
 
 class ConversationQuery(BaseModel):
@@ -113,14 +110,12 @@ class ConversationQuery(BaseModel):
 @router.get(
     "/conversations", responses=problems(422), dependencies=_json, summary="List conversations, the newest first"
 )
-async def list_conversations(
-    caller: Reader, parts: ServicesDep, query: Annotated[ConversationQuery, Query()]
-) -> ConversationPage:
+async def list_conversations(call: Reader, query: Annotated[ConversationQuery, Query()]) -> ConversationPage:
     """A search looks at titles, inputs and final messages; `match_source` says where words were found."""
     filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
     page = await conversations.find(
-        parts.pool,
-        caller.tenant,
+        call.pool,
+        call.tenant,
         search=_text(query.q),
         metadata=_metadata(query.metadata),
         before_id=position(filters, query.cursor),
@@ -164,9 +159,9 @@ def _metadata(given: str | None) -> dict[str, Any] | None:
 @router.get(
     "/conversations/{conversation_id}", responses=problems(404), dependencies=_json, summary="Look at a conversation"
 )
-async def show_conversation(caller: Reader, parts: ServicesDep, conversation_id: str) -> ConversationRecord:
+async def show_conversation(call: Reader, conversation_id: str) -> ConversationRecord:
     """Its threads, its sessions as a tree, who is at work, what waits in the mailbox, what each model was used for."""
-    return await whole(parts, caller, await conversation_of(parts, caller, conversation_id))
+    return await whole(call, await conversation_of(call, conversation_id))
 
 
 class TurnQuery(BaseModel):
@@ -183,17 +178,15 @@ class TurnQuery(BaseModel):
     dependencies=_json,
     summary="Read its turns: what was said, and the final answer",
 )
-async def show_turns(
-    caller: Reader, parts: ServicesDep, conversation_id: str, query: Annotated[TurnQuery, Query()]
-) -> TurnPage:
-    await conversation_of(parts, caller, conversation_id)
+async def show_turns(call: Reader, conversation_id: str, query: Annotated[TurnQuery, Query()]) -> TurnPage:
+    await conversation_of(call, conversation_id)
     filters = {"turns": conversation_id}
     after_id = position(filters, query.cursor)
-    page = await conversation_reads.turns(parts.pool, caller.tenant, conversation_id, after_id, query.limit + 1)
+    page = await conversation_reads.turns(call.pool, call.tenant, conversation_id, after_id, query.limit + 1)
     shown = [TurnRecord(**turn.model_dump()) for turn in page[: query.limit]]
     if query.full:
         for turn in shown:
-            turn.display_messages = await display_messages(parts.pool, await session_of(parts, caller, turn.session_id))
+            turn.display_messages = await display_messages(call.pool, await session_of(call, turn.session_id))
     more = len(page) > query.limit
     return TurnPage(items=shown, next_cursor=cursor(filters, shown[-1].session_id) if more else None)
 
@@ -213,17 +206,16 @@ async def show_turns(
     summary="Change title, delivery or metadata",
 )
 async def change_conversation(
-    caller: Submitter,
-    parts: ServicesDep,
+    call: Submitter,
     conversation_id: str,
-    wish: Annotated[ConversationChange, Depends(change_body)],
+    body: Annotated[ConversationChange, Depends(change_body)],
 ) -> ConversationRecord:
-    await conversation_of(parts, caller, conversation_id)
+    await conversation_of(call, conversation_id)
     given: dict[str, str | None] = {}
-    if wish.title is not None:
-        given["title"] = wish.title
-    if "delivery" in wish.model_fields_set:
-        given["delivery"] = wish.delivery
-    changed = await conversations.change(parts.pool, caller.tenant, conversation_id, metadata=wish.metadata, **given)
+    if body.title is not None:
+        given["title"] = body.title
+    if "delivery" in body.model_fields_set:
+        given["delivery"] = body.delivery
+    changed = await conversations.change(call.pool, call.tenant, conversation_id, metadata=body.metadata, **given)
     assert changed is not None
-    return await whole(parts, caller, changed)
+    return await whole(call, changed)

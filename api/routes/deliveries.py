@@ -6,11 +6,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.auth import Caller, Reader, needs
+from api.auth import Call, Reader, needs
 from api.http.accept_header import accepts_json
 from api.http.paging import cursor, position
 from api.openapi import problems
-from api.services import ServicesDep
 from domain.errors import Conflict, NotFound
 from domain.ids import is_id
 from domain.notification import Delivery, DeliveryStatus
@@ -54,11 +53,11 @@ def delivery_record(one: Delivery) -> DeliveryRecord:
 
 
 @router.get("/deliveries", responses=problems(422), summary="List deliveries, the newest first")
-async def list_deliveries(caller: Reader, parts: ServicesDep, query: Annotated[DeliveryQuery, Query()]) -> DeliveryPage:
+async def list_deliveries(call: Reader, query: Annotated[DeliveryQuery, Query()]) -> DeliveryPage:
     filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
     found = await deliveries.find(
-        parts.pool,
-        caller.tenant,
+        call.pool,
+        call.tenant,
         status=query.status,
         subscription_id=query.subscription_id,
         session_id=query.task_id,
@@ -73,8 +72,8 @@ async def list_deliveries(caller: Reader, parts: ServicesDep, query: Annotated[D
 
 
 @router.get("/deliveries/{delivery_id}", responses=problems(404), summary="Look at a delivery")
-async def show_delivery(caller: Reader, parts: ServicesDep, delivery_id: str) -> DeliveryRecord:
-    found = await deliveries.get(parts.pool, caller.tenant, delivery_id) if is_id(delivery_id) else None
+async def show_delivery(call: Reader, delivery_id: str) -> DeliveryRecord:
+    found = await deliveries.get(call.pool, call.tenant, delivery_id) if is_id(delivery_id) else None
     if found is None:
         raise NotFound()
     return delivery_record(found)
@@ -86,13 +85,11 @@ async def show_delivery(caller: Reader, parts: ServicesDep, delivery_id: str) ->
     responses=problems(403, 404, 409),
     summary="Send it again, with the same id",
 )
-async def resend(
-    caller: Annotated[Caller, needs(Right.SUPERVISE)], parts: ServicesDep, delivery_id: str
-) -> DeliveryRecord:
+async def resend(call: Annotated[Call, needs(Right.SUPERVISE)], delivery_id: str) -> DeliveryRecord:
     """One that is waiting for its next attempt is tried at once."""
-    if not is_id(delivery_id) or await deliveries.get(parts.pool, caller.tenant, delivery_id) is None:
+    if not is_id(delivery_id) or await deliveries.get(call.pool, call.tenant, delivery_id) is None:
         raise NotFound()
-    moved = await deliveries.again(parts.pool, caller.tenant, delivery_id)
+    moved = await deliveries.again(call.pool, call.tenant, delivery_id)
     if moved is None:
         why = "Its subscription is switched off or was removed, or its task's content was."
         raise Conflict(why, type="subscription-disabled")

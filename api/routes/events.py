@@ -12,7 +12,7 @@ from api.http.lookup import check_kept, conversation_of, session_of
 from api.http.problems import Unreadable
 from api.openapi import problems, ref
 from api.schemas.tasks import EventPage
-from api.services import Services, ServicesDep
+from api.services import Services
 from api.streams.feeds import Feed
 from api.streams.sse import streaming
 from domain.errors import Conflict, NotFound
@@ -52,8 +52,7 @@ class EventQuery(BaseModel):
 )
 async def task_events(
     request: Request,
-    caller: Reader,
-    parts: ServicesDep,
+    call: Reader,
     task_id: str,
     query: Annotated[EventQuery, Query()],
     last_event_id: LastEventId = None,
@@ -62,19 +61,19 @@ async def task_events(
 
     `id:` is the event's number in its session, without gaps. Any number of viewers; none of them slows the task.
     """
-    head = await events.head_of_session(parts.pool, caller.tenant, task_id) if is_id(task_id) else None
+    head = await events.head_of_session(call.pool, call.tenant, task_id) if is_id(task_id) else None
     if head is None:
         raise NotFound()
     last, closed = head
     if closed:
-        check_kept(await session_of(parts, caller, task_id))
-    feed = Feed(caller.tenant, task_id)
+        check_kept(await session_of(call, task_id))
+    feed = Feed(call.tenant, task_id)
     after = _position(last_event_id if last_event_id is not None else query.after, last)
     if chosen(request, "text/event-stream", "application/json") == "application/json":
-        return await _page(parts, feed, after, query.limit, closed)
+        return await _page(call.services, feed, after, query.limit, closed)
     if closed and after == last:
         return Response(status_code=204, media_type="text/event-stream")
-    return streaming(parts, caller, feed, after)
+    return streaming(call, feed, after)
 
 
 @router.get(
@@ -86,8 +85,7 @@ async def task_events(
 )
 async def conversation_events(
     request: Request,
-    caller: Reader,
-    parts: ServicesDep,
+    call: Reader,
     conversation_id: str,
     query: Annotated[EventQuery, Query()],
     last_event_id: LastEventId = None,
@@ -95,13 +93,13 @@ async def conversation_events(
     """Subagents included: `session_id` says whose an event is. `id:` is its number over the whole conversation,
     without gaps. `mailbox_updated` carries the count of outcomes that wait. The stream has no end of its own.
     """
-    await conversation_of(parts, caller, conversation_id)
-    last = await events.head_of_conversation(parts.pool, caller.tenant, conversation_id)
-    feed = Feed(caller.tenant, conversation_id, conversation=True)
+    await conversation_of(call, conversation_id)
+    last = await events.head_of_conversation(call.pool, call.tenant, conversation_id)
+    feed = Feed(call.tenant, conversation_id, conversation=True)
     after = _position(last_event_id if last_event_id is not None else query.after, last)
     if chosen(request, "text/event-stream", "application/json") == "application/json":
-        return await _page(parts, feed, after, query.limit, closed=False)
-    return streaming(parts, caller, feed, after)
+        return await _page(call.services, feed, after, query.limit, closed=False)
+    return streaming(call, feed, after)
 
 
 def _position(given: str | None, last: int) -> int:
@@ -115,8 +113,8 @@ def _position(given: str | None, last: int) -> int:
     return int(text)
 
 
-async def _page(parts: Services, feed: Feed, after: int, limit: int, closed: bool) -> Response:
-    found = await feed.read(parts.pool, after, limit)
+async def _page(services: Services, feed: Feed, after: int, limit: int, closed: bool) -> Response:
+    found = await feed.read(services.pool, after, limit)
     next_after = feed.number(found[-1]) if found else after
     page = EventPage(items=[feed.show(event) for event in found], next_after=next_after, closed=closed)
     return JSONResponse(page.model_dump(mode="json"))

@@ -13,7 +13,6 @@ from api.http.accept_header import accepts_json
 from api.http.problems import Unreadable, finding
 from api.openapi import BODY, problems, request_body
 from api.schemas.tasks import FileRecord, file_record
-from api.services import ServicesDep
 from api.submission.file_names import check_name
 from domain.errors import Invalid, NotFound
 from domain.ids import is_id
@@ -41,20 +40,18 @@ class FileQuery(BaseModel):
     openapi_extra=request_body({"application/octet-stream": _BINARY, "text/plain": _BINARY}),
     summary="Upload a file",
 )
-async def upload(
-    request: Request, caller: Submitter, parts: ServicesDep, query: Annotated[FileQuery, Query()]
-) -> FileRecord:
+async def upload(request: Request, call: Submitter, query: Annotated[FileQuery, Query()]) -> FileRecord:
     """The body is the file. Its id goes into a task's `context.files`."""
     name = check_name(query.name)
     kind = request.headers.get("content-type", "application/octet-stream").strip()
     if not _MEDIA_TYPE.fullmatch(kind):
         raise Unreadable(415, "unsupported-media-type", "The Content-Type must be a plain media type.")
-    content = await body.read(request, parts.settings.max_file_bytes, UPLOAD_SECONDS)
+    content = await body.read(request, call.settings.max_file_bytes, UPLOAD_SECONDS)
     digest = files.digest_of(content)
     if query.sha256 not in (None, digest):
         problem = {**finding("/sha256", "digest_mismatch", "the bytes that arrived have another digest"), "in": "query"}
         raise Invalid("The content does not match its digest.", type="digest-mismatch", errors=[problem])
-    return file_record(await files.put(parts.pool, caller.tenant, name, kind, content, caller.created_by))
+    return file_record(await files.put(call.pool, call.tenant, name, kind, content, call.caller.created_by))
 
 
 @router.get(
@@ -63,8 +60,8 @@ async def upload(
     responses={**problems(404), 200: {"description": "The bytes", "content": {"*/*": _BINARY}}},
     summary="Download a file",
 )
-async def download(caller: Reader, parts: ServicesDep, file_id: str) -> Response:
-    found = await files.content(parts.pool, caller.tenant, file_id) if is_id(file_id) else None
+async def download(call: Reader, file_id: str) -> Response:
+    found = await files.content(call.pool, call.tenant, file_id) if is_id(file_id) else None
     if found is None:
         raise NotFound()
     name, media_type, content = found
@@ -84,8 +81,8 @@ async def download(caller: Reader, parts: ServicesDep, file_id: str) -> Response
     dependencies=[Depends(accepts_json)],
     summary="Name, size and digest of a file",
 )
-async def describe(caller: Reader, parts: ServicesDep, file_id: str) -> FileRecord:
-    found = await files.get(parts.pool, caller.tenant, file_id) if is_id(file_id) else None
+async def describe(call: Reader, file_id: str) -> FileRecord:
+    found = await files.get(call.pool, call.tenant, file_id) if is_id(file_id) else None
     if found is None:
         raise NotFound()
     return file_record(found)

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from api.auth import Caller, Submitter
+from api.auth import Call, Submitter
 from api.conversations import run
 from api.conversations.reply import answer, answers, check_accept
 from api.conversations.run import NewTurn
@@ -14,7 +14,6 @@ from api.http.problems import finding
 from api.openapi import BODY, ref, request_body
 from api.schemas.conversation_bodies import ForkBody, MessageBody, fork_body
 from api.schemas.conversations import Handle, handle
-from api.services import Services, ServicesDep
 from api.submission import accept as submit
 from domain.errors import Conflict, Invalid
 from domain.events import TaskCompleted, TaskSubmitted
@@ -38,67 +37,64 @@ router = APIRouter(tags=["conversations"])
 )
 async def fork_conversation(
     request: Request,
-    caller: Submitter,
-    parts: ServicesDep,
+    call: Submitter,
     conversation_id: str,
-    wish: Annotated[ForkBody, Depends(fork_body)],
+    body: Annotated[ForkBody, Depends(fork_body)],
     idempotency_key: Key = None,
 ) -> Response:
     """The new conversation has a copy of the history and of the workspace. Without `execute` nothing runs: the next
     message to the new conversation goes on from there."""
-    check_accept(request, wish.transport)
-    once = IdempotencyKey.of(f"POST /conversations/{conversation_id}/fork", wish, idempotency_key)
-    if (known := await once.answered(parts.pool, caller.tenant)) is not None:
+    check_accept(request, body.transport)
+    key = IdempotencyKey.of(f"POST /conversations/{conversation_id}/fork", body, idempotency_key)
+    if (known := await key.answered(call.pool, call.tenant)) is not None:
         turn = NewTurn(Handle.model_validate_json(known), replayed=True)
-        return answer(parts, caller, turn, wish.transport)
-    source = await _source(parts, caller, conversation_id, wish)
-    if wish.execute:
-        turn = await run.fork(parts, caller, _message(wish), source, once)
+        return answer(call, turn, body.transport)
+    source = await _source(call, conversation_id, body)
+    if body.execute:
+        turn = await run.fork(call, _message(body), source, key)
     else:
-        turn = await _prepare(parts, caller, wish, source, once)
-    return answer(parts, caller, turn, wish.transport)
+        turn = await _prepare(call, body, source, key)
+    return answer(call, turn, body.transport)
 
 
-async def _source(parts: Services, caller: Caller, conversation_id: str, wish: ForkBody) -> SessionRow:
-    await conversation_of(parts, caller, conversation_id)
-    if wish.from_session is not None:
-        return await run.fork_source(parts, caller, wish.from_session, conversation_id)
-    latest = await conversation_reads.latest_committed(parts.pool, caller.tenant, conversation_id)
+async def _source(call: Call, conversation_id: str, body: ForkBody) -> SessionRow:
+    await conversation_of(call, conversation_id)
+    if body.from_session is not None:
+        return await run.fork_source(call, body.from_session, conversation_id)
+    latest = await conversation_reads.latest_committed(call.pool, call.tenant, conversation_id)
     if latest is None:
         raise Conflict("The conversation has nothing to fork from yet.", type="not-committed")
-    return await session_of(parts, caller, latest)
+    return await session_of(call, latest)
 
 
-def _message(wish: ForkBody) -> MessageBody:
-    if wish.input is None:
+def _message(body: ForkBody) -> MessageBody:
+    if body.input is None:
         problem = finding("/input", "missing", "executing needs an input")
         raise Invalid("Executing needs an input.", errors=[problem])
-    shared = wish.model_dump(include={"agent", "input", "title", "transport", "metadata"})
+    shared = body.model_dump(include={"agent", "input", "title", "transport", "metadata"})
     return MessageBody.model_construct(**shared)
 
 
-async def _prepare(
-    parts: Services, caller: Caller, wish: ForkBody, source: SessionRow, once: IdempotencyKey
-) -> NewTurn:
+async def _prepare(call: Call, body: ForkBody, source: SessionRow, key: IdempotencyKey) -> NewTurn:
     """A session that stands for the copied state: it ended where its source did, and nothing was executed."""
-    spec = MessageBody(input=wish.input if wish.input is not None else "Fork").task(wish.agent or source.agent)
-    task = await submit.check(parts, caller, spec, schema=False, variables=source.variables)
-    _, manifest = await workspaces.get(parts.pool, caller.tenant, source.workspace_id)
+    spec = MessageBody(input=body.input if body.input is not None else "Fork").task(body.agent or source.agent)
+    task = await submit.check(call, spec, schema=False, variables=source.variables)
+    _, manifest = await workspaces.get(call.pool, call.tenant, source.workspace_id)
     place = submit.SessionPlace(parent=source, manifest=manifest, trigger="fork", await_children=False)
-    prepared = submit.prepare(parts, caller, task, place)
-    title = wish.title or f"{source.title[:190]} (fork)"
+    prepared = submit.prepare(call, task, place)
+    title = body.title or f"{source.title[:190]} (fork)"
     document = {**prepared.document, "title": title, "spec": submit.spec_of(source.spec, place)}
     ref = prepared.ref
     made = handle(ref.session_id, ref.conversation_id)
     submitted = TaskSubmitted(agent=document["agent"], agent_version=document["agent_version"], title=title)
     accepted = await endings.accept_ended(
-        parts.pool,
-        caller.tenant,
+        call.pool,
+        call.tenant,
         document,
         [events.to_row(ref, submitted)],
         _ending(source, prepared),
-        once.record(made.model_dump_json()),
-        metadata=wish.metadata or {},
+        key.record(made.model_dump_json()),
+        metadata=body.metadata or {},
     )
     if accepted.reused:
         raise reused()

@@ -7,8 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.auth import Answerer, Reader
 from api.control import answer as answering
-from api.http import body
 from api.http.accept_header import accepts_json
+from api.http.body import read_model
 from api.http.lookup import own_session, session_of
 from api.http.paging import cursor, position
 from api.openapi import BODY, problems, request_body
@@ -48,19 +48,16 @@ class AnswerAccepted(BaseModel):
     status: RequestStatus
 
 
-async def _answer_body(request: Request, parts: ServicesDep) -> AnswerBody:
-    value, raw = await body.read_json(request, parts.settings.max_body_bytes)
-    return body.check(AnswerBody, value, raw)
+async def _answer_body(request: Request, services: ServicesDep) -> AnswerBody:
+    return await read_model(request, AnswerBody, services.settings.max_body_bytes)
 
 
 @router.get("/input-requests", responses=problems(422), summary="What waits for people, over all tasks")
-async def list_input_requests(
-    caller: Reader, parts: ServicesDep, query: Annotated[RequestQuery, Query()]
-) -> InputRequestPage:
+async def list_input_requests(call: Reader, query: Annotated[RequestQuery, Query()]) -> InputRequestPage:
     filters = {"status": query.status, "conversation_id": query.conversation_id}
     items = await input_requests.find(
-        parts.pool,
-        caller.tenant,
+        call.pool,
+        call.tenant,
         status=query.status,
         conversation_id=query.conversation_id,
         before_id=position(filters, query.cursor),
@@ -72,9 +69,9 @@ async def list_input_requests(
 
 
 @router.get("/tasks/{task_id}/input-requests", responses=problems(404), summary="What a task asked people, ever")
-async def list_task_requests(caller: Reader, parts: ServicesDep, task_id: str) -> InputRequestPage:
-    session = await session_of(parts, caller, task_id)
-    items = await input_requests.find(parts.pool, caller.tenant, status=None, session_id=session.id, limit=200)
+async def list_task_requests(call: Reader, task_id: str) -> InputRequestPage:
+    session = await session_of(call, task_id)
+    items = await input_requests.find(call.pool, call.tenant, status=None, session_id=session.id, limit=200)
     return InputRequestPage(items=items, next_cursor=None)
 
 
@@ -86,18 +83,18 @@ async def list_task_requests(caller: Reader, parts: ServicesDep, task_id: str) -
     summary="Answer what a task waits for",
 )
 async def answer_task(
-    caller: Answerer, parts: ServicesDep, task_id: str, answer: Annotated[AnswerBody, Depends(_answer_body)]
+    call: Answerer, task_id: str, answer: Annotated[AnswerBody, Depends(_answer_body)]
 ) -> AnswerAccepted:
     """One named request is answered, once; others of the task stay open."""
-    session = await own_session(parts, caller, task_id)
+    session = await own_session(call, task_id)
     if session.status.terminal:
         raise Conflict("The task has ended.", type="already-terminal", task_status=session.status)
-    request = await input_requests.get(parts.pool, caller.tenant, answer.response_to)
+    request = await input_requests.get(call.pool, call.tenant, answer.response_to)
     if request is None or request.session_id != session.id:
         raise answering.unknown(session)
-    answering.check(caller, request, answer.input)
-    said = await input_requests.answer(parts.pool, answering.document(caller, session, request, answer.input))
+    answering.check(call.caller, request, answer.input)
+    said = await input_requests.answer(call.pool, answering.document(call.caller, session, request, answer.input))
     if "status" in said:
         raise answering.settled(RequestStatus(said["status"]))
-    await answering.tell(parts, session.id, request.id)
+    await answering.tell(call.services, session.id, request.id)
     return AnswerAccepted(task_id=session.id, response_to=request.id, status=RequestStatus.ANSWERED)

@@ -15,7 +15,6 @@ from api.http.paging import cursor, position
 from api.openapi import BODY, problems, ref, request_body
 from api.schemas.conversation_bodies import FireBody, fire_body
 from api.schemas.conversations import MailboxPage
-from api.services import ServicesDep
 from store import mailbox
 
 router = APIRouter(tags=["conversations"])
@@ -36,14 +35,12 @@ class MailboxQuery(BaseModel):
     dependencies=[Depends(accepts_json)],
     summary="Look into the mailbox",
 )
-async def show_mailbox(
-    caller: Reader, parts: ServicesDep, conversation_id: str, query: Annotated[MailboxQuery, Query()]
-) -> MailboxPage:
+async def show_mailbox(call: Reader, conversation_id: str, query: Annotated[MailboxQuery, Query()]) -> MailboxPage:
     """The outcomes that wait, in the order they came. Looking consumes nothing."""
-    await conversation_of(parts, caller, conversation_id)
-    pool, tenant = parts.pool, caller.tenant
+    await conversation_of(call, conversation_id)
+    pool, tenant = call.pool, call.tenant
     if query.live:
-        pending = await parts.door.mailbox(conversation_id) or []
+        pending = await call.services.workflows.mailbox(conversation_id) or []
         shown = await mailbox.by_ids(pool, tenant, pending)
         return MailboxPage(items=shown, pending_count=len(pending), next_cursor=None)
     filters = {"mailbox": conversation_id, "all": query.all}
@@ -75,15 +72,14 @@ async def show_mailbox(
 )
 async def fire_mailbox(
     request: Request,
-    caller: Submitter,
-    parts: ServicesDep,
+    call: Submitter,
     conversation_id: str,
-    wish: Annotated[FireBody, Depends(fire_body)],
+    body: Annotated[FireBody, Depends(fire_body)],
     idempotency_key: Key = None,
 ) -> Response:
     """All pending outcomes and your own words become one session, which goes on from the latest that committed. An
     empty mailbox is 422 and nothing is created. A session that ends without a commit gives its messages back."""
-    check_accept(request, wish.transport)
-    once = IdempotencyKey.of(f"POST /conversations/{conversation_id}/fire", wish, idempotency_key)
-    turn = await fire.fire(parts, caller, conversation_id, wish, once)
-    return answer(parts, caller, turn, wish.transport)
+    check_accept(request, body.transport)
+    key = IdempotencyKey.of(f"POST /conversations/{conversation_id}/fire", body, idempotency_key)
+    turn = await fire.fire(call, conversation_id, body, key)
+    return answer(call, turn, body.transport)

@@ -10,12 +10,11 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.websockets import WebSocketDisconnect
 
-from api.auth import Caller, Reader
+from api.auth import Call, Reader
 from api.http.accept_header import chosen
 from api.openapi import problems, ref
 from api.routes.events import LastEventId
 from api.schemas.tasks import EventPage
-from api.services import Services, ServicesDep
 from api.streams.feeds import LOOK_SECONDS
 from api.streams.sse import still_allowed, streaming
 from api.streams.tenant_feed import TenantFeed, feed_of, position, show
@@ -55,39 +54,37 @@ class FeedQuery(BaseModel):
 )
 async def notifications(
     request: Request,
-    caller: Reader,
-    parts: ServicesDep,
+    call: Reader,
     query: Annotated[FeedQuery, Query()],
     last_event_id: LastEventId = None,
 ) -> Response:
     """Beginnings and endings, what waits for people, low budgets, the mailbox's count, changed conversations. `id:` is
     the number of a notice in the tenant's feed; `Last-Event-ID` or `after` goes on behind it. Kept for 30 days."""
-    after = await position(parts, caller.tenant, last_event_id if last_event_id is not None else query.after)
-    feed = feed_of(caller, query.mine)
+    after = await position(call, last_event_id if last_event_id is not None else query.after)
+    feed = feed_of(call, query.mine)
     if chosen(request, "text/event-stream", "application/json") == "application/json":
-        found = await feed.read(parts.pool, after, query.limit)
+        found = await feed.read(call.pool, after, query.limit)
         page = EventPage(
-            items=[show(told) for told in found], next_after=found[-1].number if found else after, closed=False
+            items=[show(notice) for notice in found], next_after=found[-1].number if found else after, closed=False
         )
         return JSONResponse(page.model_dump(mode="json"))
-    return streaming(parts, caller, feed, after)
+    return streaming(call, feed, after)
 
 
 @router.websocket("/notifications")
 async def notifications_socket(websocket: WebSocket) -> None:
     """The same feed, one JSON text per notice; `after` and `mine` as above. What the reader sends is not looked at."""
-    parts: Services = websocket.app.state.parts
-    caller: Caller = websocket.state.caller
-    if not caller.may(Right.READ):
+    call = Call(websocket.app.state.services, websocket.state.caller)
+    if not call.caller.may(Right.READ):
         raise NotAllowed("This needs a key with the right read.", needed=[Right.READ])
-    after = await position(parts, caller.tenant, websocket.query_params.get("after"))
+    after = await position(call, websocket.query_params.get("after"))
     await websocket.accept()
-    feed = feed_of(caller, websocket.query_params.get("mine") == "true")
-    with parts.metrics.streams.track_inprogress():
-        telling = asyncio.create_task(_tell(websocket, parts, caller, feed, after))
+    feed = feed_of(call, websocket.query_params.get("mine") == "true")
+    with call.services.metrics.streams.track_inprogress():
+        sending = asyncio.create_task(_send(websocket, call, feed, after))
         gone = asyncio.create_task(_until_gone(websocket))
-        await asyncio.wait({telling, gone}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (telling, gone):
+        await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (sending, gone):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect):
                 await task
@@ -98,19 +95,19 @@ async def _until_gone(websocket: WebSocket) -> None:
         pass
 
 
-async def _tell(websocket: WebSocket, parts: Services, caller: Caller, feed: TenantFeed, after: int) -> None:
-    with parts.wake.watching(feed.tenant, feed.id) as bell:
-        while not parts.wake.draining:
+async def _send(websocket: WebSocket, call: Call, feed: TenantFeed, after: int) -> None:
+    with call.services.listener.watching(feed.tenant, feed.id) as bell:
+        while not call.services.listener.draining:
             bell.clear()  # before the read, so that news during it rings again
             with contextlib.suppress(*TRANSIENT_ERRORS):
-                while found := await feed.read(parts.pool, after):
-                    for told in found:
-                        await websocket.send_text(json.dumps(show(told)))
-                        after = told.number
+                while found := await feed.read(call.pool, after):
+                    for notice in found:
+                        await websocket.send_text(json.dumps(show(notice)))
+                        after = notice.number
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(bell.wait(), LOOK_SECONDS)
                 continue
             with contextlib.suppress(*TRANSIENT_ERRORS):
-                if not await still_allowed(parts, caller):
+                if not await still_allowed(call):
                     break
-    await websocket.close(1012 if parts.wake.draining else 1008)
+    await websocket.close(1012 if call.services.listener.draining else 1008)

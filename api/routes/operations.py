@@ -36,23 +36,23 @@ async def healthz() -> Health:
     responses={**problems(), 503: {"description": "Some part is away", "model": Readiness}},
     summary="Every part is up",
 )
-async def readyz(parts: ServicesDep, response: Response) -> Readiness:
-    seen, temporal = await asyncio.gather(_workers(parts), _temporal(parts))
+async def readyz(services: ServicesDep, response: Response) -> Readiness:
+    seen, temporal = await asyncio.gather(_workers(services), _temporal(services))
     ready = bool(seen) and temporal
     response.status_code = 200 if ready else 503
     return Readiness(ready=ready, postgres=seen is not None, temporal=temporal, worker=bool(seen), workers=seen or {})
 
 
-async def _workers(parts: Services) -> dict[str, str] | None:
+async def _workers(services: Services) -> dict[str, str] | None:
     try:
-        return {name: sandbox for name, (sandbox, _) in (await workers.fresh(parts.pool)).items()}
+        return {name: sandbox for name, (sandbox, _) in (await workers.fresh(services.pool)).items()}
     except Exception:  # whatever it is: not ready
         return None
 
 
-async def _temporal(parts: Services) -> bool:
+async def _temporal(services: Services) -> bool:
     try:
-        return await parts.door.healthy()
+        return await services.workflows.healthy()
     except Exception:
         return False
 
@@ -63,6 +63,6 @@ async def _temporal(parts: Services) -> bool:
     responses={**problems(), 200: {"description": "Prometheus text", "content": {"text/plain": {}}}},
     summary="Metrics",
 )
-async def metrics(_: Reader, parts: ServicesDep) -> Response:
-    counts = await figures.sessions_by_status(parts.pool)
-    return Response(parts.metrics.page(counts, parts.wake.listening), media_type=CONTENT_TYPE_LATEST)
+async def metrics(_: Reader, services: ServicesDep) -> Response:
+    counts = await figures.sessions_by_status(services.pool)
+    return Response(services.metrics.page(counts, services.listener.listening), media_type=CONTENT_TYPE_LATEST)

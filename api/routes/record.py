@@ -9,7 +9,6 @@ from api.auth import Auditor, Reader
 from api.http.accept_header import accepts_json
 from api.http.lookup import session_of
 from api.openapi import problems
-from api.services import ServicesDep
 from domain.audit import Break
 from domain.task import Id
 from store import audit, effects
@@ -54,28 +53,24 @@ class Verification(BaseModel):
 
 
 @router.get("/tasks/{task_id}/effects", responses=problems(404), summary="What a task has done so far")
-async def list_effects(caller: Reader, parts: ServicesDep, task_id: str) -> Ledger:
+async def list_effects(call: Reader, task_id: str) -> Ledger:
     """Its subagents' too. In a dry run, what would have been done."""
-    session = await session_of(parts, caller, task_id)
-    return await effects.ledger(parts.pool, caller.tenant, session.id)
+    session = await session_of(call, task_id)
+    return await effects.ledger(call.pool, call.tenant, session.id)
 
 
 @router.get("/tasks/{task_id}/audit", responses=problems(404, 422), summary="The audit log of a task, newest first")
-async def list_task_audit(
-    caller: Reader, parts: ServicesDep, task_id: str, query: Annotated[AuditPosition, Query()]
-) -> AuditPage:
-    session = await session_of(parts, caller, task_id)
-    found = await audit.find(
-        parts.pool, caller.tenant, session_id=session.id, before=query.before, limit=query.limit + 1
-    )
+async def list_task_audit(call: Reader, task_id: str, query: Annotated[AuditPosition, Query()]) -> AuditPage:
+    session = await session_of(call, task_id)
+    found = await audit.find(call.pool, call.tenant, session_id=session.id, before=query.before, limit=query.limit + 1)
     return _page(found, query.limit)
 
 
 @router.get("/audit", responses=problems(422), summary="The audit log, newest first")
-async def list_audit(caller: Auditor, parts: ServicesDep, query: Annotated[AuditQuery, Query()]) -> AuditPage:
+async def list_audit(call: Auditor, query: Annotated[AuditQuery, Query()]) -> AuditPage:
     """Over all tasks, with what concerns keys and agents; or of one conversation, which is one chain."""
     found = await audit.find(
-        parts.pool, caller.tenant, chain=query.conversation_id, before=query.before, limit=query.limit + 1
+        call.pool, call.tenant, chain=query.conversation_id, before=query.before, limit=query.limit + 1
     )
     return _page(found, query.limit)
 
@@ -83,8 +78,8 @@ async def list_audit(caller: Auditor, parts: ServicesDep, query: Annotated[Audit
 @router.get(
     "/audit/verify", responses=problems(422), summary="Verify that nothing in the audit log was changed or removed"
 )
-async def verify_audit(caller: Auditor, parts: ServicesDep, query: Annotated[VerifyQuery, Query()]) -> Verification:
-    verdict = await audit.verify(parts.pool, caller.tenant, query.head)
+async def verify_audit(call: Auditor, query: Annotated[VerifyQuery, Query()]) -> Verification:
+    verdict = await audit.verify(call.pool, call.tenant, query.head)
     return Verification(
         intact=verdict.found is None,
         chains=verdict.chains,

@@ -12,7 +12,6 @@ from api.openapi import BODY, problems, ref, request_body
 from api.reruns import accept as rerun
 from api.reruns.body import RerunBody, rerun_body
 from api.schemas.tasks import TaskAccepted
-from api.services import ServicesDep
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 
@@ -41,18 +40,17 @@ _EXAMPLES = {
     summary="Run a task again from one of its steps",
 )
 async def rerun_task(
-    caller: Submitter,
-    parts: ServicesDep,
+    call: Submitter,
     task_id: str,
-    wish: Annotated[RerunBody, Depends(rerun_body)],
+    body: Annotated[RerunBody, Depends(rerun_body)],
     idempotency_key: Key = None,
 ) -> Response:
     """A new task in a conversation of its own, with the messages and files that the original had before that step. The
     original stays as it is. With `recorded` nothing is asked and nothing is done: answers and results are the
     original's, and only rules and limits are new."""
-    source = await session_of(parts, caller, task_id)
+    source = await session_of(call, task_id)
     check_kept(source)
-    once = IdempotencyKey.of(f"POST /tasks/{task_id}/rerun", wish, idempotency_key)
-    answer = await rerun.rerun(parts, caller, source, wish, once)
+    key = IdempotencyKey.of(f"POST /tasks/{task_id}/rerun", body, idempotency_key)
+    answer = await rerun.rerun(call, source, body, key)
     headers = {"Idempotent-Replayed": "true"} if answer.replayed else {}
     return Response(answer.body, 202, headers, media_type="application/json")

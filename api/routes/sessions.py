@@ -9,7 +9,6 @@ from api.http.lookup import session_of
 from api.openapi import problems
 from api.schemas.conversations import ChildRecord, SessionRecord, kind_of
 from api.schemas.tasks import task_record
-from api.services import ServicesDep
 from api.views.messages import display_messages
 from store import children, mailbox
 
@@ -17,15 +16,15 @@ router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 
 
 @router.get("/sessions/{session_id}", responses=problems(404), summary="Look at a session: the task, and what was said")
-async def show_session(caller: Reader, parts: ServicesDep, session_id: str) -> SessionRecord:
+async def show_session(call: Reader, session_id: str) -> SessionRecord:
     """The record of the task, its messages as people read them, its subagents, and who consumed its outcome."""
-    session = await session_of(parts, caller, session_id)
+    session = await session_of(call, session_id)
     transport = session.spec.get("transport", "stream")
-    outcome = await mailbox.of_source(parts.pool, caller.tenant, session_id)
-    spawned = await children.of_session(parts.pool, caller.tenant, session_id)
-    waits = await deferred.shown(parts, caller, [session])
+    outcome = await mailbox.of_source(call.pool, call.tenant, session_id)
+    spawned = await children.of_session(call.pool, call.tenant, session_id)
+    waits = await deferred.shown(call, [session])
     return SessionRecord(
-        **task_record(session, parts.settings.poll_interval_ms, waits.get(session.id)).model_dump(),
+        **task_record(session, call.settings.poll_interval_ms, waits.get(session.id)).model_dump(),
         session_id=session.id,
         thread_id=session.thread_id,
         session_type=session.session_type,
@@ -39,5 +38,5 @@ async def show_session(caller: Reader, parts: ServicesDep, session_id: str) -> S
         outcome_message_id=outcome.message_id if outcome else None,
         delivered_to=outcome.delivered_to if outcome else None,
         children=[ChildRecord(**child.model_dump(include=set(ChildRecord.model_fields))) for child in spawned],
-        display_messages=await display_messages(parts.pool, session),
+        display_messages=await display_messages(call.pool, session),
     )

@@ -5,19 +5,19 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, Field
 
-from api.auth import Caller, Stopper
+from api.auth import Call, Stopper
 from api.control import stop as stopping
 from api.control.stop import Stop
 from api.conversations import steer as words
-from api.http import body
 from api.http.accept_header import accepts_json
+from api.http.body import read_model
 from api.http.idempotency import Key, check_key
 from api.http.lookup import open_conversation, own_session, session_of
 from api.http.problems import finding
 from api.openapi import BODY, problems, request_body
 from api.schemas.conversations import stream_key
 from api.schemas.tasks import TaskRecord, task_record
-from api.services import Services, ServicesDep
+from api.services import ServicesDep
 from domain.conversations.requests import Promote
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import derive_id, new_id
@@ -60,27 +60,24 @@ class CancelBody(StopBody):
         return self.grace if self.mode == "graceful" else 0
 
 
-async def _steer_body(request: Request, parts: ServicesDep) -> SteerBody:
-    value, raw = await body.read_json(request, parts.settings.max_body_bytes)
-    wish = body.check(SteerBody, value, raw)
-    if not wish.message.strip():
+async def _steer_body(request: Request, services: ServicesDep) -> SteerBody:
+    body = await read_model(request, SteerBody, services.settings.max_body_bytes)
+    if not body.message.strip():
         problem = finding("/message", "empty", "there is nothing in it")
         raise Invalid("The message is empty.", type="empty-message", errors=[problem])
-    return wish
+    return body
 
 
-async def _stop_body(request: Request, parts: ServicesDep) -> StopBody:
-    value, raw = await body.read_json(request, parts.settings.max_body_bytes, optional=True)
-    return body.check(StopBody, value, raw)
+async def _stop_body(request: Request, services: ServicesDep) -> StopBody:
+    return await read_model(request, StopBody, services.settings.max_body_bytes, optional=True)
 
 
-async def _cancel_body(request: Request, parts: ServicesDep) -> CancelBody:
-    value, raw = await body.read_json(request, parts.settings.max_body_bytes, optional=True)
-    wish = body.check(CancelBody, value, raw)
-    if "grace" in wish.model_fields_set and wish.mode == "hard":
+async def _cancel_body(request: Request, services: ServicesDep) -> CancelBody:
+    body = await read_model(request, CancelBody, services.settings.max_body_bytes, optional=True)
+    if "grace" in body.model_fields_set and body.mode == "hard":
         problem = finding("/grace", "excluded", "only a graceful cancel has one", [])
         raise Invalid("A hard cancel does not wait.", errors=[problem])
-    return wish
+    return body
 
 
 @router.post(
@@ -93,26 +90,25 @@ async def _cancel_body(request: Request, parts: ServicesDep) -> CancelBody:
     summary="Say something to a task at work",
 )
 async def steer_task(
-    caller: Stopper,
-    parts: ServicesDep,
+    call: Stopper,
     task_id: str,
-    wish: Annotated[SteerBody, Depends(_steer_body)],
+    body: Annotated[SteerBody, Depends(_steer_body)],
     idempotency_key: Key = None,
 ) -> Steering:
     """It is read before the next step, and the task does not end with it unread. One that has ended is 404."""
-    session = await own_session(parts, caller, task_id)
-    key = wish.message_id or check_key(idempotency_key) or new_id()
+    session = await own_session(call, task_id)
+    key = body.message_id or check_key(idempotency_key) or new_id()
     message_id = derive_id(session.id, "steer", key)
-    pool, tenant, where = parts.pool, caller.tenant, (session.conversation_id, session.thread_id, message_id)
+    pool, tenant, where = call.pool, call.tenant, (session.conversation_id, session.thread_id, message_id)
     if not await conversations.has_message(pool, tenant, message_id):
         _check_running(session)
-        await open_conversation(parts, caller, session.conversation_id)
-        await conversations.add_message(pool, tenant, *where, wish.message, author=caller.name, untold=True)
+        await open_conversation(call, session.conversation_id)
+        await conversations.add_message(pool, tenant, *where, body.message, author=call.caller.name, untold=True)
     heard: str | None = session.id
     if await conversations.untaken(pool, tenant, [message_id]):
-        heard = await words.tell(parts, caller, *where, session.id)
+        heard = await words.tell(call, *where, session.id)
     if heard is None:
-        _check_running(await session_of(parts, caller, task_id))
+        _check_running(await session_of(call, task_id))
         raise _not_yet()  # the row says that it runs, its conversation does not know it yet
     return Steering(session_id=heard, message_id=key, stream_key=stream_key(heard))
 
@@ -149,20 +145,19 @@ def _ended(session: SessionRow) -> Conflict:
     summary="Cancel a task",
 )
 async def cancel_task(
-    caller: Stopper,
-    parts: ServicesDep,
+    call: Stopper,
     task_id: str,
-    wish: Annotated[CancelBody, Depends(_cancel_body)],
+    body: Annotated[CancelBody, Depends(_cancel_body)],
     response: Response,
     idempotency_key: Key = None,
 ) -> TaskRecord:
     """Accepted at once; the task then ends `cancelled`, with what it had so far. Asking again changes nothing."""
-    session = await own_session(parts, caller, task_id)
-    stop = Stop(Reason.CALLER_CANCEL, wish.reason, wish.grace_ms, tree=wish.scope == "tree")
-    record = await _stop(parts, caller, session, stop, idempotency_key, response)
+    session = await own_session(call, task_id)
+    stop = Stop(Reason.CALLER_CANCEL, body.reason, body.grace_ms, tree=body.scope == "tree")
+    record = await _stop(call, session, stop, idempotency_key, response)
     if stop.tree:
-        below = await children.descendants(parts.pool, caller.tenant, task_id)
-        await stopping.stop_all(parts, caller, below, stop)
+        below = await children.descendants(call.pool, call.tenant, task_id)
+        await stopping.stop_all(call, below, stop)
     return record
 
 
@@ -177,34 +172,31 @@ async def cancel_task(
     summary="Interrupt a task",
 )
 async def interrupt_task(
-    caller: Stopper,
-    parts: ServicesDep,
+    call: Stopper,
     task_id: str,
-    wish: Annotated[StopBody, Depends(_stop_body)],
+    body: Annotated[StopBody, Depends(_stop_body)],
     response: Response,
     idempotency_key: Key = None,
 ) -> TaskRecord:
     """It stops now and keeps what it has; its conversation goes on. Subagents in the background are left alone. One
     that has ended is 404, except to whoever repeats the request that ended it."""
-    session = await own_session(parts, caller, task_id)
+    session = await own_session(call, task_id)
     ours = (session.cancel_requested or {}).get("request_id")
     if ours is None or ours != idempotency_key:
         _check_running(session)
-    return await _stop(parts, caller, session, Stop(Reason.INTERRUPTED, wish.reason), idempotency_key, response)
+    return await _stop(call, session, Stop(Reason.INTERRUPTED, body.reason), idempotency_key, response)
 
 
-async def _stop(
-    parts: Services, caller: Caller, session: SessionRow, wish: Stop, key: str | None, response: Response
-) -> TaskRecord:
-    """202 if the wish holds, 200 if the task had ended before."""
+async def _stop(call: Call, session: SessionRow, stop: Stop, key: str | None, response: Response) -> TaskRecord:
+    """Answer 202 if the request was recorded, 200 if the task had already ended."""
     response.status_code = 200
     check_key(key)
     if not session.status.terminal:
-        await stopping.stop(parts, caller, session, wish, key or "")
-        session = await session_of(parts, caller, session.id)
+        await stopping.stop(call, session, stop, key or "")
+        session = await session_of(call, session.id)
         if not session.status.terminal or session.cancel_requested:
             response.status_code = 202
-    return task_record(session, parts.settings.poll_interval_ms)
+    return task_record(session, call.settings.poll_interval_ms)
 
 
 @router.post(
@@ -217,20 +209,20 @@ async def _stop(
     },
     summary="Let a subagent that is waited for go on in the background",
 )
-async def promote_task(caller: Stopper, parts: ServicesDep, task_id: str, response: Response) -> TaskRecord:
+async def promote_task(call: Stopper, task_id: str, response: Response) -> TaskRecord:
     """Its parent goes on at once; the outcome goes to the mailbox."""
-    session = await own_session(parts, caller, task_id)
+    session = await own_session(call, task_id)
     if session.status.terminal:
         raise _ended(session)
     if session.spawned_by is None:
         raise Conflict("Only a subagent can be promoted.", type="not-blocking")
     if not session.blocking:
         response.status_code = 200
-        return task_record(session, parts.settings.poll_interval_ms)
-    await open_conversation(parts, caller, session.conversation_id)
+        return task_record(session, call.settings.poll_interval_ms)
+    await open_conversation(call, session.conversation_id)
     try:
-        wish = Promote(request_id=session.id, session_id=session.id)
-        await parts.door.promote(caller.tenant, session.conversation_id, wish)
+        request = Promote(request_id=session.id, session_id=session.id)
+        await call.services.workflows.promote(call.tenant, session.conversation_id, request)
     except NotFound:
-        raise _ended(await session_of(parts, caller, task_id)) from None
-    return task_record(await session_of(parts, caller, task_id), parts.settings.poll_interval_ms)
+        raise _ended(await session_of(call, task_id)) from None
+    return task_record(await session_of(call, task_id), call.settings.poll_interval_ms)

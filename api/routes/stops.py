@@ -9,7 +9,6 @@ from api.http.accept_header import accepts_json
 from api.http.lookup import own_conversation
 from api.openapi import problems
 from api.schemas.conversations import Interrupted, Terminated
-from api.services import ServicesDep
 from domain.sessions.session import Reason
 from store import conversation_reads, conversations
 
@@ -22,11 +21,11 @@ router = APIRouter(tags=["conversations"], dependencies=[Depends(accepts_json)])
     responses=problems(403, 404),
     summary="Stop everything that is at work in a conversation",
 )
-async def interrupt_conversation(caller: Stopper, parts: ServicesDep, conversation_id: str) -> Interrupted:
+async def interrupt_conversation(call: Stopper, conversation_id: str) -> Interrupted:
     """Subagents too. Each keeps what it has; the conversation goes on with the next message. Nothing at work: 0."""
-    await own_conversation(parts, caller, conversation_id)
-    live = await conversation_reads.unfinished(parts.pool, caller.tenant, conversation_id)
-    await stopping.stop_all(parts, caller, live, Stop(Reason.INTERRUPTED))
+    await own_conversation(call, conversation_id)
+    live = await conversation_reads.unfinished(call.pool, call.tenant, conversation_id)
+    await stopping.stop_all(call, live, Stop(Reason.INTERRUPTED))
     return Interrupted(interrupted=len(live), session_ids=live)
 
 
@@ -36,12 +35,14 @@ async def interrupt_conversation(caller: Stopper, parts: ServicesDep, conversati
     responses=problems(403, 404),
     summary="End a conversation for good",
 )
-async def terminate_conversation(caller: Stopper, parts: ServicesDep, conversation_id: str) -> Terminated:
+async def terminate_conversation(call: Stopper, conversation_id: str) -> Terminated:
     """From here on nothing new is accepted; all that is at work or waits is stopped. It can still be read."""
-    await own_conversation(parts, caller, conversation_id)
-    await conversations.terminate(parts.pool, caller.tenant, conversation_id, caller.created_by)
-    stopped = await conversation_reads.unfinished(parts.pool, caller.tenant, conversation_id, queued=True)
-    await stopping.stop_all(parts, caller, stopped, Stop(Reason.TERMINATED))
-    if not await parts.door.tell_terminated(conversation_id):
-        parts.later.add(f"the end of {conversation_id}", lambda: parts.door.tell_terminated(conversation_id))
+    await own_conversation(call, conversation_id)
+    await conversations.terminate(call.pool, call.tenant, conversation_id, call.caller.created_by)
+    stopped = await conversation_reads.unfinished(call.pool, call.tenant, conversation_id, queued=True)
+    await stopping.stop_all(call, stopped, Stop(Reason.TERMINATED))
+    if not await call.services.workflows.tell_terminated(conversation_id):
+        call.services.retry_queue.add(
+            f"the end of {conversation_id}", lambda: call.services.workflows.tell_terminated(conversation_id)
+        )
     return Terminated(conversation_id=conversation_id, status="terminated", stopped=len(stopped), session_ids=stopped)

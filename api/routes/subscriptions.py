@@ -7,14 +7,14 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, Field
 
-from api.auth import Caller, Reader, needs
-from api.http import body
+from api.auth import Call, Reader, needs
 from api.http.accept_header import accepts_json
+from api.http.body import read_model
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
 from api.routes.deliveries import DeliveryRecord, delivery_record
 from api.schemas.subscriptions import NewSubscription
-from api.services import Services, ServicesDep
+from api.services import ServicesDep
 from api.submission.notification_rules import check_target
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import is_id
@@ -24,7 +24,7 @@ from store.keys import Right
 
 router = APIRouter(tags=["notifications"], dependencies=[Depends(accepts_json)])
 
-Supervisor = Annotated[Caller, needs(Right.SUPERVISE)]
+Supervisor = Annotated[Call, needs(Right.SUPERVISE)]
 MOST = 100  # of one tenant: each of them may be a delivery for every event
 _EXAMPLE = {"name": "ops", "channel": "webhook", "target": "https://hooks.example.org/errand"}
 
@@ -52,9 +52,8 @@ class SubscriptionPage(BaseModel):
     items: list[SubscriptionRecord]
 
 
-async def _body(request: Request, parts: ServicesDep) -> NewSubscription:
-    value, raw = await body.read_json(request, parts.settings.max_body_bytes)
-    return body.check(NewSubscription, value, raw)
+async def _body(request: Request, services: ServicesDep) -> NewSubscription:
+    return await read_model(request, NewSubscription, services.settings.max_body_bytes)
 
 
 @router.post(
@@ -64,40 +63,38 @@ async def _body(request: Request, parts: ServicesDep) -> NewSubscription:
     openapi_extra=request_body({"application/json": {"schema": ref(NewSubscription), "example": _EXAMPLE}}),
     summary="Subscribe to what happens",
 )
-async def subscribe(
-    caller: Supervisor, parts: ServicesDep, wish: Annotated[NewSubscription, Depends(_body)]
-) -> CreatedSubscription:
-    check_target(wish.channel, wish.target, parts.settings)
-    known = await subscriptions.listing(parts.pool, caller.tenant)
-    if wish.name in list(ChannelName):
+async def subscribe(call: Supervisor, body: Annotated[NewSubscription, Depends(_body)]) -> CreatedSubscription:
+    check_target(body.channel, body.target, call.settings)
+    known = await subscriptions.listing(call.pool, call.tenant)
+    if body.name in list(ChannelName):
         taken = finding("/name", "reserved", "this means all subscriptions of that channel")
         raise Invalid("This name means all subscriptions of that channel; choose another.", errors=[taken])
     if len(known) >= MOST:
         raise Conflict(f"There are {MOST} subscriptions, as many as there may be.")
-    secret = new_secret() if wish.channel is ChannelName.WEBHOOK else None
-    made = await subscriptions.create(parts.pool, caller.tenant, wish.model_dump(), secret, caller.created_by)
+    secret = new_secret() if body.channel is ChannelName.WEBHOOK else None
+    made = await subscriptions.create(call.pool, call.tenant, body.model_dump(), secret, call.caller.created_by)
     if made is None:
         raise Conflict("There is a subscription with this name.", type="name-taken")
     return _with_secret(made, secret)
 
 
 @router.get("/subscriptions", responses=problems(), summary="List the subscriptions")
-async def list_subscriptions(caller: Reader, parts: ServicesDep) -> SubscriptionPage:
-    return SubscriptionPage(items=[_record(one) for one in await subscriptions.listing(parts.pool, caller.tenant)])
+async def list_subscriptions(call: Reader) -> SubscriptionPage:
+    return SubscriptionPage(items=[_record(one) for one in await subscriptions.listing(call.pool, call.tenant)])
 
 
 @router.get("/subscriptions/{subscription_id}", responses=problems(404), summary="Look at a subscription")
-async def show_subscription(caller: Reader, parts: ServicesDep, subscription_id: str) -> SubscriptionRecord:
-    return _record(await _found(parts, caller, subscription_id))
+async def show_subscription(call: Reader, subscription_id: str) -> SubscriptionRecord:
+    return _record(await _found(call, subscription_id))
 
 
 @router.delete(
     "/subscriptions/{subscription_id}", status_code=204, responses=problems(403, 404), summary="End a subscription"
 )
-async def unsubscribe(caller: Supervisor, parts: ServicesDep, subscription_id: str) -> Response:
+async def unsubscribe(call: Supervisor, subscription_id: str) -> Response:
     """What is still on its way to it is given up."""
-    await _found(parts, caller, subscription_id)
-    await subscriptions.remove(parts.pool, caller.tenant, subscription_id, caller.created_by)
+    await _found(call, subscription_id)
+    await subscriptions.remove(call.pool, call.tenant, subscription_id, call.caller.created_by)
     return Response(status_code=204)
 
 
@@ -106,11 +103,11 @@ async def unsubscribe(caller: Supervisor, parts: ServicesDep, subscription_id: s
     responses=problems(403, 404, 409),
     summary="Give a webhook a new secret",
 )
-async def rotate_secret(caller: Supervisor, parts: ServicesDep, subscription_id: str) -> CreatedSubscription:
+async def rotate_secret(call: Supervisor, subscription_id: str) -> CreatedSubscription:
     """For a day both secrets sign, so that a receiver can change over without missing anything."""
-    await _found(parts, caller, subscription_id)
+    await _found(call, subscription_id)
     secret = new_secret()
-    made = await subscriptions.rotate(parts.pool, caller.tenant, subscription_id, secret, caller.created_by)
+    made = await subscriptions.rotate(call.pool, call.tenant, subscription_id, secret, call.caller.created_by)
     if made is None:
         raise Conflict("Only webhooks have a secret.")
     return _with_secret(made, secret)
@@ -121,10 +118,10 @@ async def rotate_secret(caller: Supervisor, parts: ServicesDep, subscription_id:
     responses=problems(403, 404),
     summary="Switch a subscription on again",
 )
-async def enable_subscription(caller: Supervisor, parts: ServicesDep, subscription_id: str) -> SubscriptionRecord:
+async def enable_subscription(call: Supervisor, subscription_id: str) -> SubscriptionRecord:
     """One is switched off when nothing got through for long. What was given up meanwhile can be sent again."""
-    await _found(parts, caller, subscription_id)
-    made = await subscriptions.enable(parts.pool, caller.tenant, subscription_id, caller.created_by)
+    await _found(call, subscription_id)
+    made = await subscriptions.enable(call.pool, call.tenant, subscription_id, call.caller.created_by)
     if made is None:
         raise NotFound()
     return _record(made)
@@ -136,14 +133,14 @@ async def enable_subscription(caller: Supervisor, parts: ServicesDep, subscripti
     responses=problems(403, 404),
     summary="Send a notice to see that it arrives",
 )
-async def send_test(caller: Supervisor, parts: ServicesDep, subscription_id: str) -> DeliveryRecord:
-    found = await _found(parts, caller, subscription_id)
+async def send_test(call: Supervisor, subscription_id: str) -> DeliveryRecord:
+    found = await _found(call, subscription_id)
     notice = Notice(type=TEST, timestamp=datetime.now(UTC).isoformat(), data={"name": found.name})
-    return delivery_record(await deliveries.put(parts.pool, caller.tenant, found.id, notice))
+    return delivery_record(await deliveries.put(call.pool, call.tenant, found.id, notice))
 
 
-async def _found(parts: Services, caller: Caller, subscription_id: str) -> Subscription:
-    found = await subscriptions.get(parts.pool, caller.tenant, subscription_id) if is_id(subscription_id) else None
+async def _found(call: Call, subscription_id: str) -> Subscription:
+    found = await subscriptions.get(call.pool, call.tenant, subscription_id) if is_id(subscription_id) else None
     if found is None:
         raise NotFound()
     return found

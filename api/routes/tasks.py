@@ -52,9 +52,9 @@ _EXAMPLES = {
 }
 
 
-async def _spec(request: Request, parts: ServicesDep) -> TaskSpec:
-    value, raw = await body.read_json(request, parts.settings.max_body_bytes)
-    submission_rules.check_length(value, parts.settings.max_input_chars)
+async def _spec(request: Request, services: ServicesDep) -> TaskSpec:
+    value, raw = await body.read_json(request, services.settings.max_body_bytes)
+    submission_rules.check_length(value, services.settings.max_input_chars)
     return body.check(TaskSpec, value, raw)
 
 
@@ -67,13 +67,12 @@ async def _spec(request: Request, parts: ServicesDep) -> TaskSpec:
     summary="Submit a task",
 )
 async def submit_task(
-    caller: Submitter,
-    parts: ServicesDep,
+    call: Submitter,
     spec: Annotated[TaskSpec, Depends(_spec)],
     idempotency_key: Key = None,
 ) -> Response:
     """Answers as soon as the task is durable: a GET on the handle already works, also while Temporal is away."""
-    answer = await submit.submit(parts, caller, spec, IdempotencyKey.of("POST /tasks", spec, idempotency_key))
+    answer = await submit.submit(call, spec, IdempotencyKey.of("POST /tasks", spec, idempotency_key))
     headers = {"Idempotent-Replayed": "true"} if answer.replayed else {}
     return Response(answer.body, 202, headers, media_type="application/json")
 
@@ -91,12 +90,12 @@ class TaskQuery(BaseModel):
 
 
 @router.get("/tasks", responses=problems(422), summary="List tasks, the newest first")
-async def list_tasks(caller: Reader, parts: ServicesDep, query: Annotated[TaskQuery, Query()]) -> TaskPage:
+async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> TaskPage:
     filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
     before_id = position(filters, query.cursor)
     page = await sessions.find(
-        parts.pool,
-        caller.tenant,
+        call.pool,
+        call.tenant,
         statuses=list(query.status) or None,
         agent=query.agent,
         conversation_id=query.conversation_id,
@@ -106,9 +105,9 @@ async def list_tasks(caller: Reader, parts: ServicesDep, query: Annotated[TaskQu
         limit=query.limit + 1,
     )
     shown = page[: query.limit]
-    waits = await deferred.shown(parts, caller, shown)
+    waits = await deferred.shown(call, shown)
     return TaskPage(
-        items=[task_record(session, parts.settings.poll_interval_ms, waits.get(session.id)) for session in shown],
+        items=[task_record(session, call.settings.poll_interval_ms, waits.get(session.id)) for session in shown],
         next_cursor=cursor(filters, shown[-1].id) if len(page) > query.limit else None,
     )
 
@@ -121,32 +120,32 @@ def _moment(value: datetime | None, name: str) -> datetime | None:
 
 
 @router.get("/tasks/{task_id}", responses=problems(404), summary="Look at a task")
-async def show_task(caller: Reader, parts: ServicesDep, task_id: str) -> TaskRecord:
+async def show_task(call: Reader, task_id: str) -> TaskRecord:
     """Reads the projection; no worker is asked."""
-    session = await session_of(parts, caller, task_id)
-    waits = await deferred.shown(parts, caller, [session])
-    return task_record(session, parts.settings.poll_interval_ms, waits.get(session.id))
+    session = await session_of(call, task_id)
+    waits = await deferred.shown(call, [session])
+    return task_record(session, call.settings.poll_interval_ms, waits.get(session.id))
 
 
 @router.get("/tasks/{task_id}/result", responses=problems(404, 409, 410), summary="Fetch what a task came to")
-async def show_result(caller: Reader, parts: ServicesDep, task_id: str) -> TaskResult:
-    session = await session_of(parts, caller, task_id)
+async def show_result(call: Reader, task_id: str) -> TaskResult:
+    session = await session_of(call, task_id)
     if not session.status.terminal:
         hint = "The task has not ended; look again after poll_interval milliseconds, or follow its events."
         raise Conflict(
-            hint, type="not-terminal", task_status=session.status, poll_interval=parts.settings.poll_interval_ms
+            hint, type="not-terminal", task_status=session.status, poll_interval=call.settings.poll_interval_ms
         )
     check_kept(session)
-    artifacts = await files.of_session(parts.pool, caller.tenant, task_id)
-    done = await effects.ledger(parts.pool, caller.tenant, task_id)
+    artifacts = await files.of_session(call.pool, call.tenant, task_id)
+    done = await effects.ledger(call.pool, call.tenant, task_id)
     based_on = BasedOn(
         agent=session.agent,
         agent_version=session.agent_version,
-        models=await effects.models_used(parts.pool, session),
-        sources=await effects.sources(parts.pool, session),
+        models=await effects.models_used(call.pool, session),
+        sources=await effects.sources(call.pool, session),
     )
-    audit = await events.audit(parts.pool, caller.tenant, task_id, AUDIT_LIMIT + 1)
+    audit = await events.audit(call.pool, call.tenant, task_id, AUDIT_LIMIT + 1)
     log_lines = [public(event) for event in audit[:AUDIT_LIMIT]]
     result = task_result(session, artifacts, done, based_on, log_lines, complete=len(audit) <= AUDIT_LIMIT)
-    checked = await acceptance.get(parts.pool, caller.tenant, task_id)
+    checked = await acceptance.get(call.pool, call.tenant, task_id)
     return result.model_copy(update={"acceptance": checked.verdicts if checked else None})

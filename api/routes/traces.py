@@ -10,7 +10,6 @@ from api.http.accept_header import accepts_json
 from api.http.lookup import check_kept, session_of
 from api.openapi import problems
 from api.schemas.tasks import AgentRecord, agent_record
-from api.services import ServicesDep
 from api.views.trace import Tracer
 from domain.sessions.trace import Trace
 from store import agents
@@ -25,16 +24,16 @@ class TraceQuery(BaseModel):
 
 
 @router.get("/tasks/{task_id}/trace", responses=problems(404, 410, 422), summary="Trace a task step by step")
-async def show_trace(caller: Reader, parts: ServicesDep, task_id: str, query: Annotated[TraceQuery, Query()]) -> Trace:
+async def show_trace(call: Reader, task_id: str, query: Annotated[TraceQuery, Query()]) -> Trace:
     """Each step with its model and tool calls, their times, tokens and cost; also of a task that is still at work."""
-    session = await session_of(parts, caller, task_id)
+    session = await session_of(call, task_id)
     check_kept(session)
-    return await Tracer(parts.pool, caller.tenant, query.chars).trace(session)
+    return await Tracer(call.pool, call.tenant, query.chars).trace(session)
 
 
 @router.get("/tasks/{task_id}/agent", responses=problems(404), summary="Look at the definition that a task works with")
-async def show_task_agent(caller: Reader, parts: ServicesDep, task_id: str) -> AgentRecord:
+async def show_task_agent(call: Reader, task_id: str) -> AgentRecord:
     """The very version, also if there is a newer one; of a rerun with another prompt, with that prompt."""
-    session = await session_of(parts, caller, task_id)
+    session = await session_of(call, task_id)
     ref = session.agent_ref
-    return agent_record(ref, await agents.load(parts.pool, ref))
+    return agent_record(ref, await agents.load(call.pool, ref))

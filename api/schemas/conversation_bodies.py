@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Request
 from pydantic import Field, StringConstraints
 
-from api.http import body
+from api.http.body import M, check, read_json
 from api.http.problems import finding
 from api.services import ServicesDep
 from api.submission import rules as submission_rules
@@ -96,42 +96,42 @@ class ConversationChange(Strict):
     metadata: Metadata | None = Field(default=None, description="a null removes a key")
 
 
-async def run_body(request: Request, parts: ServicesDep) -> Run:
-    return await _read(Run, request, parts)
+async def run_body(request: Request, services: ServicesDep) -> Run:
+    return await _read(Run, request, services)
 
 
-async def message_body(request: Request, parts: ServicesDep) -> MessageBody:
-    return await _read(MessageBody, request, parts)
+async def message_body(request: Request, services: ServicesDep) -> MessageBody:
+    return await _read(MessageBody, request, services)
 
 
-async def fire_body(request: Request, parts: ServicesDep) -> FireBody:
-    return await _read(FireBody, request, parts, optional=True)
+async def fire_body(request: Request, services: ServicesDep) -> FireBody:
+    return await _read(FireBody, request, services, optional=True)
 
 
-async def fork_body(request: Request, parts: ServicesDep) -> ForkBody:
-    return await _read(ForkBody, request, parts, optional=True)
+async def fork_body(request: Request, services: ServicesDep) -> ForkBody:
+    return await _read(ForkBody, request, services, optional=True)
 
 
-async def change_body(request: Request, parts: ServicesDep) -> ConversationChange:
-    return await _read(ConversationChange, request, parts)
+async def change_body(request: Request, services: ServicesDep) -> ConversationChange:
+    return await _read(ConversationChange, request, services)
 
 
-async def _read(model: type[body.M], request: Request, parts: ServicesDep, *, optional: bool = False) -> body.M:
-    value, raw = await body.read_json(request, parts.settings.max_body_bytes, optional=optional)
-    submission_rules.check_length(value, parts.settings.max_input_chars)
+async def _read(model: type[M], request: Request, services: ServicesDep, *, optional: bool = False) -> M:
+    value, raw = await read_json(request, services.settings.max_body_bytes, optional=optional)
+    submission_rules.check_length(value, services.settings.max_input_chars)
     transport = value.get("transport", "sse") if isinstance(value, dict) else "sse"
     if "transport" in model.model_fields and transport not in TRANSPORTS:
         problem = finding("/transport", "unknown_transport", "there is no such transport", TRANSPORTS)
         raise Invalid("There is no such transport.", type="unknown-transport", errors=[problem])
-    wish = body.check(model, value, raw)
-    if isinstance(wish, MessageBody):
-        _check_words(wish)
-    return wish
+    body = check(model, value, raw)
+    if isinstance(body, MessageBody):
+        _check_message(body)
+    return body
 
 
-def _check_words(wish: MessageBody) -> None:
-    if wish.input is None and wish.answers is None:
+def _check_message(body: MessageBody) -> None:
+    if body.input is None and body.answers is None:
         raise Invalid(errors=[finding("/input", "missing", "this field is required")])
-    if isinstance(wish, Run) and wish.answers is not None and (wish.conversation_id is None or wish.fork_from):
+    if isinstance(body, Run) and body.answers is not None and (body.conversation_id is None or body.fork_from):
         problem = finding("/answers", "excluded", "only a conversation that goes on can wait for answers")
         raise Invalid("Nothing can wait for answers there.", errors=[problem])

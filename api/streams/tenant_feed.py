@@ -6,9 +6,8 @@ from typing import Any
 
 from fastapi.sse import format_sse_event
 
-from api.auth import Caller
+from api.auth import Call
 from api.http.problems import Unreadable
-from api.services import Services
 from api.streams.feeds import PAGE, Page
 from domain.errors import Conflict
 from store import notices
@@ -43,8 +42,8 @@ class TenantFeed:
         return Page(b"".join(map(_frame, found)), last, full=len(found) == PAGE, ended=False)
 
 
-def feed_of(caller: Caller, mine: bool) -> TenantFeed:
-    return TenantFeed(caller.tenant, caller.created_by if mine else None)
+def feed_of(call: Call, mine: bool) -> TenantFeed:
+    return TenantFeed(call.tenant, call.caller.created_by if mine else None)
 
 
 def show(told: Told) -> dict[str, Any]:
@@ -63,9 +62,9 @@ def _frame(told: Told) -> bytes:
     return format_sse_event(data_str=json.dumps(shown), event=shown["type"], id=str(told.number))
 
 
-async def position(parts: Services, tenant: str, given: str | None) -> int:
+async def position(call: Call, given: str | None) -> int:
     """Where a reader goes on; without a cursor, from now."""
-    first, last = await notices.ends(parts.pool, tenant)
+    first, last = await notices.ends(call.pool, call.tenant)
     text = (given or "").strip()
     if not text:
         return last

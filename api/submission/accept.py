@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from api.auth import Caller
+from api.auth import Call
 from api.http.idempotency import IdempotencyKey, reused
 from api.schemas.tasks import TaskAccepted
 from api.services import Services
@@ -78,11 +78,9 @@ class Prepared:
         return text
 
 
-async def check(
-    parts: Services, caller: Caller, spec: TaskSpec, *, schema: bool = True, variables: dict[str, str] | None = None
-) -> Checked:
+async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: dict[str, str] | None = None) -> Checked:
     """Without `schema` the input is not the agent's first one, and need not have its form; `variables` are known."""
-    settings, pool, tenant = parts.settings, parts.pool, caller.tenant
+    settings, pool, tenant = call.settings, call.pool, call.tenant
     agent, definition = await rules.agent(pool, tenant, spec.agent)
     if schema:
         rules.check_input(definition, spec.input)
@@ -90,23 +88,21 @@ async def check(
     limits = rules.limits(spec, definition, settings)
     rules.check_plan(spec, definition)
     await rule_names.check(pool, spec, definition)
-    rules.check_prices(limits, spec.config.tree, models, parts.prices, parts.settings)
+    rules.check_prices(limits, spec.config.tree, models, call.services.prices, call.settings)
     await rules.check_sandbox(pool, spec)
-    await notification_rules.check_wishes(pool, tenant, spec.config, limits.ttl_ms)
+    await notification_rules.check_notify(pool, tenant, spec.config, limits.ttl_ms)
     retention = spec.config.retention or settings.retention_ms
     files = await rules.manifest(pool, tenant, spec)
     columns = await declared.columns(pool, spec, definition, variables or {})
     return Checked(spec, agent, definition, models, limits, files, retention, columns)
 
 
-def prepare(
-    parts: Services, caller: Caller, task: Checked, place: SessionPlace, session_id: str | None = None
-) -> Prepared:
+def prepare(call: Call, task: Checked, place: SessionPlace, session_id: str | None = None) -> Prepared:
     now = datetime.now(UTC)
     session_id = session_id or new_id()
     own = place.conversation_id is None
     conversation_id = place.conversation_id or session_id
-    document = row(task, title_of(task.spec), place, caller.created_by) | {
+    document = row(task, title_of(task.spec), place, call.caller.created_by) | {
         "id": session_id,
         "conversation_id": conversation_id,
         "thread_id": conversation_id,
@@ -117,9 +113,9 @@ def prepare(
         "manifest": json.dumps({**place.manifest, **task.files} if own else {}),
         "created_at": now.isoformat(),
     }
-    ref = SessionRef(tenant=caller.tenant, session_id=session_id, conversation_id=conversation_id)
+    ref = SessionRef(tenant=call.tenant, session_id=session_id, conversation_id=conversation_id)
     inbox = _inbox(session_id, task.spec, sorted(task.files))
-    tree = tree_rules.budget(task.spec.config, now, parts.settings)
+    tree = tree_rules.budget(task.spec.config, now, call.settings)
     return Prepared(ref, document, inbox, {} if own else task.files, tree)
 
 
@@ -150,10 +146,9 @@ def spec_of(spec: dict[str, Any], place: SessionPlace) -> str:
 
 
 async def accept(
-    parts: Services,
-    caller: Caller,
+    call: Call,
     prepared: Prepared,
-    once: IdempotencyKey,
+    key: IdempotencyKey,
     response: str,
     by: Callable[..., Awaitable[Accepted]] = accepting.accept,
     **more: Any,
@@ -164,13 +159,13 @@ async def accept(
     if prepared.files:
         by = partial(accepting.accept_with_files, files=prepared.files)
     accepted = await by(
-        parts.pool,
-        caller.tenant,
+        call.pool,
+        call.tenant,
         document,
         prepared.inbox,
         [events.to_row(prepared.ref, submitted)],
-        once.record(response),
-        live_quota(parts, caller),
+        key.record(response),
+        live_quota(call),
         tree=prepared.tree,
         **more,
     )
@@ -185,31 +180,31 @@ async def accept(
     return accepted
 
 
-def live_quota(parts: Services, caller: Caller) -> int | None:
-    return parts.settings.live_tasks if caller.key_id else None
+def live_quota(call: Call) -> int | None:
+    return call.settings.live_tasks if call.caller.key_id else None
 
 
-async def submit(parts: Services, caller: Caller, spec: TaskSpec, once: IdempotencyKey) -> AcceptedResponse:
+async def submit(call: Call, spec: TaskSpec, key: IdempotencyKey) -> AcceptedResponse:
     """The handle of a task, once a GET on it works; Temporal may be away."""
-    if (known := await once.answered(parts.pool, caller.tenant)) is not None:
+    if (known := await key.answered(call.pool, call.tenant)) is not None:
         return AcceptedResponse(known, replayed=True)
-    task = await check(parts, caller, spec)
-    previous = await rules.previous(parts.pool, caller.tenant, spec)
-    prepared = prepare(parts, caller, task, SessionPlace(parent=previous))
-    response = handle(parts, prepared)
-    accepted = await accept(parts, caller, prepared, once, response)
+    task = await check(call, spec)
+    previous = await rules.previous(call.pool, call.tenant, spec)
+    prepared = prepare(call, task, SessionPlace(parent=previous))
+    response = handle(call.services, prepared)
+    accepted = await accept(call, prepared, key, response)
     if accepted.replay:
         return AcceptedResponse(accepted.replay["response"], replayed=True)
-    await starting.start(parts, prepared.ref)
+    await starting.start(call.services, prepared.ref)
     return AcceptedResponse(response)
 
 
-def handle(parts: Services, prepared: Prepared) -> str:
+def handle(services: Services, prepared: Prepared) -> str:
     return TaskAccepted(
         task_id=prepared.ref.session_id,
         status=Status.SUBMITTED,
         created_at=prepared.document["created_at"],
-        poll_interval=parts.settings.poll_interval_ms,
+        poll_interval=services.settings.poll_interval_ms,
         conversation_id=prepared.ref.conversation_id,
     ).model_dump_json()
 

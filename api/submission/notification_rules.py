@@ -64,7 +64,7 @@ def _refused(pointer: str, code: str, message: str, allowed: list[Any]) -> Inval
     )
 
 
-async def check_wishes(pool: Pool, tenant: str, config: TaskConfig, ttl_ms: int) -> None:
+async def check_notify(pool: Pool, tenant: str, config: TaskConfig, ttl_ms: int) -> None:
     """Who is to be told of a task must exist, and be told while it still matters."""
     bound = config.input_timeout or min(ttl_ms, (config.tree and config.tree.ttl) or ttl_ms)
     for name in ("reminder_after", "escalate_after"):

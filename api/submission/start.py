@@ -10,22 +10,24 @@ from store import sessions
 log = logging.getLogger("errand.api")
 
 
-async def start(parts: Services, ref: SessionRef) -> None:
+async def start(services: Services, ref: SessionRef) -> None:
     """Whatever goes wrong here, it is tried again, and in the end the sweeper starts it; by the same id."""
     try:
-        if await _started(parts, ref):
+        if await _started(services, ref):
             return
         log.warning("session %s waits for Temporal or a worker, which is away", ref.session_id)
     except Exception as error:
         log.warning("session %s waits for Temporal (%s)", ref.session_id, type_name(error))
-    parts.later.add(f"the start of {ref.session_id}", lambda: _started(parts, ref))
+    services.retry_queue.add(f"the start of {ref.session_id}", lambda: _started(services, ref))
 
 
-async def _started(parts: Services, ref: SessionRef) -> bool:
-    session = await sessions.get(parts.pool, ref.tenant, ref.session_id)
+async def _started(services: Services, ref: SessionRef) -> bool:
+    session = await sessions.get(services.pool, ref.tenant, ref.session_id)
     assert session is not None
     if session.status.terminal:  # stopped while it waited
         return True
     if session.id == session.conversation_id:
-        return await parts.door.start(session.workflow_input())
-    return await parts.door.submit(session.workflow_input(), session.id, session.thread_id, queued=not session.live)
+        return await services.workflows.start(session.workflow_input())
+    return await services.workflows.submit(
+        session.workflow_input(), session.id, session.thread_id, queued=not session.live
+    )

@@ -1,6 +1,6 @@
 """A conversation as a whole: put together from its rows, without asking a worker."""
 
-from api.auth import Caller
+from api.auth import Call
 from api.schemas.conversations import (
     ActiveSession,
     ConversationRecord,
@@ -10,7 +10,6 @@ from api.schemas.conversations import (
     kind_of,
     stream_key,
 )
-from api.services import Services
 from store import conversation_reads, input_requests, mailbox
 from store.conversation_reads import Branch
 from store.conversations import ConversationRow
@@ -18,8 +17,8 @@ from store.conversations import ConversationRow
 MOST = 1_000  # sessions, and threads
 
 
-async def whole(parts: Services, caller: Caller, found: ConversationRow) -> ConversationRecord:
-    pool, tenant = parts.pool, caller.tenant
+async def whole(call: Call, found: ConversationRow) -> ConversationRecord:
+    pool, tenant = call.pool, call.tenant
     branches = await conversation_reads.branches(pool, tenant, found.id, MOST + 1)
     threads = await conversation_reads.threads(pool, tenant, found.id, MOST + 1)
     usage = await conversation_reads.usage_by_model(pool, tenant, found.id)

@@ -89,7 +89,7 @@ async def serving(settings: Settings) -> AsyncIterator[str]:
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
-        app.state.parts.wake.drain()  # as a signal would
+        app.state.services.listener.drain()  # as a signal would
         server.should_exit = True
         await running
 

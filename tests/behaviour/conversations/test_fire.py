@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
-from api.auth import ANONYMOUS
+from api.auth import ANONYMOUS, Call
 from api.conversations.fire import fire as fire_now
 from api.http.idempotency import IdempotencyKey
 from api.schemas.conversation_bodies import FireBody
@@ -182,13 +182,16 @@ class LostAnswer(WorkflowClient):
 @pytest.mark.proves("S0-B50", "F-15")
 async def test_a_fire_that_was_written_down_is_accepted_although_nobody_answered(team: Stack) -> None:
     talk = await with_outcomes(team, 1)
-    parts = cast(
+    services = cast(
         Services,
         SimpleNamespace(
-            settings=team.settings, pool=team.pool, prices=None, door=LostAnswer(team.client, team.settings.task_queue)
+            settings=team.settings,
+            pool=team.pool,
+            prices=None,
+            workflows=LostAnswer(team.client, team.settings.task_queue),
         ),
     )
-    turn = await fire_now(parts, ANONYMOUS, talk.id, FireBody(), IdempotencyKey(None, ""))
+    turn = await fire_now(Call(services, ANONYMOUS), talk.id, FireBody(), IdempotencyKey(None, ""))
     assert (await talk.ended(turn.handle.session_id)).status is Status.COMPLETED
     assert {message.delivered_to for message in await talk.mail()} == {turn.handle.session_id}
 
