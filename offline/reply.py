@@ -9,7 +9,7 @@ from offline.transcript import CallResult, Transcript
 
 
 @dataclass(frozen=True)
-class Call:
+class ToolUse:
     """A tool call that a script makes."""
 
     name: str
@@ -19,7 +19,7 @@ class Call:
 @dataclass(frozen=True)
 class Reply:
     text: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolUse, ...] = ()
     thinking: str = ""
     delay: float = 0  # seconds between two deltas of the stream
     stop_reason: str | None = None  # None: tool_use with calls, else end_turn
@@ -57,6 +57,6 @@ def play(script: Script, transcript: Transcript, marker: Marker) -> Reply:
         return replace(reply, delay=reply.delay or script.delay)
 
 
-def _result(call: Call, returned: Iterator[CallResult]) -> CallResult:
+def _result(call: ToolUse, returned: Iterator[CallResult]) -> CallResult:
     missing = CallResult(call.name, call.input, f"The tool {call.name} is not available here.", is_error=True)
     return next(returned, missing)

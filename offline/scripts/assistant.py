@@ -3,7 +3,7 @@
 import re
 
 from offline.markers import Marker, without_markers
-from offline.reply import Call, Replies, Reply
+from offline.reply import Replies, Reply, ToolUse
 from offline.scripts.demo import (
     DemoPlan,
     bash,
@@ -74,7 +74,7 @@ def _delegate(transcript: Transcript, question: str) -> Replies:
     """Start the researcher in the background and answer without waiting: its outcome goes to the mailbox."""
     [handed] = yield Reply(
         text="That is for the researcher.",
-        calls=(Call("async_delegate", {"name": "researcher", "prompt": question}),),
+        calls=(ToolUse("async_delegate", {"name": "researcher", "prompt": question}),),
     )
     if handed.is_error:
         answer = f"The researcher could not be asked: {gist(handed)}"
@@ -93,7 +93,7 @@ def _delivered(transcript: Transcript) -> str:
 def _ask_and_build(transcript: Transcript, kind: str) -> Replies:
     wanted = {"type": "integer", "minimum": 1, "maximum": _MOST}
     question = {"question": f"How many {kind} numbers do you want?", "answer_schema": wanted, "default": 10}
-    [answer] = yield Reply(text="You decide how many.", calls=(Call("ask_user", question),))
+    [answer] = yield Reply(text="You decide how many.", calls=(ToolUse("ask_user", question),))
     if answer.is_error:
         yield Reply(text=with_notes(f"I asked how many, and have no answer: {answer.text}", transcript))
         return

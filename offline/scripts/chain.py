@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from offline.markers import Marker
-from offline.reply import Call, Replies, Reply
+from offline.reply import Replies, Reply, ToolUse
 from offline.scripts.steps import calls_of
 from offline.transcript import CallResult, Transcript
 
@@ -20,7 +20,7 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
     results: list[CallResult] = []
     text = marker.text("text")
     for listed in marker.options.get("json") or []:
-        calls = tuple(Call(call.name, _with_ids(call.input, results)) for call in calls_of(marker, listed))
+        calls = tuple(ToolUse(call.name, _with_ids(call.input, results)) for call in calls_of(marker, listed))
         results += yield Reply(text=text, calls=calls)
         text = ""
     answer = marker.text("last") or BETWEEN.join(result.text for result in results) or "There was nothing to call."

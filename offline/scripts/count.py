@@ -5,7 +5,7 @@ Steps that a summary has replaced are counted too.
 """
 
 from offline.markers import Marker
-from offline.reply import Call, Replies, Reply
+from offline.reply import Replies, Reply, ToolUse
 from offline.scripts.varied import varied
 from offline.transcript import Transcript
 
@@ -22,10 +22,10 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
     yield Reply(text=f"Counted {steps} steps." + (f" The last result was: {last[:200]}" if last else ""))
 
 
-def _call(number: int, marker: Marker) -> Call:
+def _call(number: int, marker: Marker) -> ToolUse:
     if size := marker.count("grow", 0):
         if number == 1:
-            return Call("write_file", {"path": "grow.txt", "content": (_LINE * (size // len(_LINE) + 1))[:size]})
-        return Call("read_file", varied("read_file", {"path": "grow.txt"}, number))
+            return ToolUse("write_file", {"path": "grow.txt", "content": (_LINE * (size // len(_LINE) + 1))[:size]})
+        return ToolUse("read_file", varied("read_file", {"path": "grow.txt"}, number))
     tool = marker.text("tool", "list_files")
-    return Call(tool, varied(tool, marker.options.get("input") or INPUTS.get(tool, {}), number))
+    return ToolUse(tool, varied(tool, marker.options.get("input") or INPUTS.get(tool, {}), number))

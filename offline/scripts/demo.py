@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 from offline.markers import without_markers
-from offline.reply import Call
+from offline.reply import ToolUse
 from offline.transcript import CallResult, Transcript
 
 _FOOTER = re.compile(r"^\[[^\n]*; sandbox: \S+\]\s*\Z", re.MULTILINE)
@@ -32,20 +32,20 @@ class DemoPlan:
     titles: list[str]
     finished: list[str] = field(default_factory=list)  # done or skipped, for each finished step
 
-    def tick(self) -> Call:
+    def tick(self) -> ToolUse:
         self.finished.append("done")
         return self.call()
 
-    def change(self, *titles: str, reason: str, done: bool = False) -> Call:
+    def change(self, *titles: str, reason: str, done: bool = False) -> ToolUse:
         """Skip the step in progress, unless it is done, and replace all later steps by these."""
         self.titles = [*self.titles[: len(self.finished) + 1], *titles]
         self.finished.append("done" if done else "skipped")
         return self.call(reason)
 
-    def call(self, reason: str | None = None) -> Call:
+    def call(self, reason: str | None = None) -> ToolUse:
         states = [*self.finished, "in_progress", *["pending"] * len(self.titles)][: len(self.titles)]
         steps = [{"title": title, "status": state} for title, state in zip(self.titles, states, strict=True)]
-        return Call("update_plan", {"steps": steps, "reason": reason} if reason else {"steps": steps})
+        return ToolUse("update_plan", {"steps": steps, "reason": reason} if reason else {"steps": steps})
 
 
 @dataclass(frozen=True)
@@ -58,32 +58,32 @@ class Hit:
         return f"`{self.text.strip()[:160]}` [{self.path}:{self.line}]"
 
 
-def list_files(path: str = ".") -> Call:
-    return Call("list_files", {"path": path, "recursive": True})
+def list_files(path: str = ".") -> ToolUse:
+    return ToolUse("list_files", {"path": path, "recursive": True})
 
 
-def read_file(path: str) -> Call:
-    return Call("read_file", {"path": path})
+def read_file(path: str) -> ToolUse:
+    return ToolUse("read_file", {"path": path})
 
 
-def write_file(path: str, content: str) -> Call:
-    return Call("write_file", {"path": path, "content": content})
+def write_file(path: str, content: str) -> ToolUse:
+    return ToolUse("write_file", {"path": path, "content": content})
 
 
-def search(pattern: str, path: str = ".") -> Call:
-    return Call("search_files", {"pattern": pattern, "path": path})
+def search(pattern: str, path: str = ".") -> ToolUse:
+    return ToolUse("search_files", {"pattern": pattern, "path": path})
 
 
-def bash(command: str) -> Call:
-    return Call("bash", {"command": command})
+def bash(command: str) -> ToolUse:
+    return ToolUse("bash", {"command": command})
 
 
-def progress(message: str, percent: int) -> Call:
-    return Call("report_progress", {"message": message, "percent": percent})
+def progress(message: str, percent: int) -> ToolUse:
+    return ToolUse("report_progress", {"message": message, "percent": percent})
 
 
-def save(path: str, description: str, type: str = "report") -> Call:
-    return Call("save_artifact", {"path": path, "type": type, "description": description})
+def save(path: str, description: str, type: str = "report") -> ToolUse:
+    return ToolUse("save_artifact", {"path": path, "type": type, "description": description})
 
 
 def files_in(listing: CallResult) -> list[str]:

@@ -3,7 +3,7 @@
 from itertools import count
 
 from offline.markers import Marker
-from offline.reply import Call, Replies, Reply
+from offline.reply import Replies, Reply, ToolUse
 from offline.scripts.varied import varied
 from offline.transcript import Transcript
 
@@ -12,4 +12,4 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
     for number in count(transcript.done_before + 1):
         tool = marker.text("tool", "report_progress")
         given = varied(tool, marker.options.get("input") or {}, number)
-        yield Reply(text=f"Round {number}.", calls=(Call(tool, given),))
+        yield Reply(text=f"Round {number}.", calls=(ToolUse(tool, given),))

@@ -2,7 +2,7 @@
 
 import re
 
-from offline.reply import Call, Reply
+from offline.reply import Reply, ToolUse
 from offline.transcript import Transcript
 
 VERDICT = "give_verdict"
@@ -16,7 +16,7 @@ def judge(transcript: Transcript) -> Reply:
     criteria, evidence = _CRITERIA.search(transcript.request), _EVIDENCE.search(transcript.request)
     shown = evidence[0] if evidence else ""
     verdicts = [_verdict(line, shown) for line in _NUMBERED.findall(criteria[1] if criteria else "")]
-    return Reply(calls=(Call(VERDICT, {"verdicts": verdicts}),))
+    return Reply(calls=(ToolUse(VERDICT, {"verdicts": verdicts}),))
 
 
 def _verdict(criterion: str, shown: str) -> dict[str, object]:

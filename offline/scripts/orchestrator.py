@@ -5,7 +5,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from offline.markers import Marker
-from offline.reply import Call, Replies, Reply
+from offline.reply import Replies, Reply, ToolUse
 from offline.scripts.demo import (
     DemoPlan,
     files_in,
@@ -103,7 +103,7 @@ def _fan_out(goal: str, plan: DemoPlan, parts: list[Assignment]) -> Replies:
         calls=(
             plan.tick(),
             progress(f"Assigning {many(len(parts), 'part')}", 25),
-            *(Call("async_task", part.arguments(goal, f"Part {part.number} of {len(parts)}")) for part in parts),
+            *(ToolUse("async_task", part.arguments(goal, f"Part {part.number} of {len(parts)}")) for part in parts),
         ),
     )
     for part, result in zip(parts, results, strict=True):
@@ -120,7 +120,7 @@ def _collect(plan: DemoPlan, parts: list[Assignment]) -> Replies:
     for round in range(_ROUNDS):
         if not waiting:
             return
-        gather = Call("gather", {"task_ids": list(waiting), "timeout_s": 120})
+        gather = ToolUse("gather", {"task_ids": list(waiting), "timeout_s": 120})
         *_, result = yield Reply(
             text="Waiting for their reports." if round == 0 else f"Still waiting for {len(waiting)}.",
             calls=(gather,) if round else (plan.tick(), gather),
@@ -160,7 +160,7 @@ def _try_again(goal: str, plan: DemoPlan, parts: list[Assignment]) -> Replies:
         thinking="One failure may be chance; a second one is not.",
         calls=(
             plan.change(*titles, reason=reason[:500], done=any(part.task_id for part in parts)),
-            *(Call("task", part.arguments(goal, f"Part {part.number} again")) for part in failed),
+            *(ToolUse("task", part.arguments(goal, f"Part {part.number} again")) for part in failed),
         ),
     )
     for part, result in zip(failed, results, strict=True):

@@ -3,7 +3,7 @@
 import re
 
 from offline.markers import Marker
-from offline.reply import Call, Replies, Reply
+from offline.reply import Replies, Reply, ToolUse
 from offline.scripts.demo import (
     DemoPlan,
     Hit,
@@ -38,7 +38,7 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
     _, listing, *pages = yield Reply(
         text="I will survey the workspace first, then search and read what matters.",
         thinking=f"The question is about: {', '.join(wanted) or 'everything there'}. Sources first.",
-        calls=(plan.call(), list_files(), *(Call("fetch_url", {"url": url}) for url in urls)),
+        calls=(plan.call(), list_files(), *(ToolUse("fetch_url", {"url": url}) for url in urls)),
     )
     files, gaps = _in_scope(transcript, files_in(listing)), []
     if lost := [page for page in pages if page.is_error]:

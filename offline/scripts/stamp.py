@@ -6,7 +6,7 @@ The only script whose replies differ at each repetition; `delay` is the pause be
 import time
 
 from offline.markers import Marker
-from offline.reply import Call, Replies, Reply
+from offline.reply import Replies, Reply, ToolUse
 from offline.scripts.varied import varied
 from offline.transcript import Transcript
 
@@ -15,5 +15,5 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
     delay = marker.number("delay", 0)
     for number in range(marker.count("n", 1)):
         text = f"sent {time.time() + delay:.6f} exactly."
-        yield Reply(text=text, calls=(Call("list_files", varied("list_files", {}, number)),), delay=delay)
+        yield Reply(text=text, calls=(ToolUse("list_files", varied("list_files", {}, number)),), delay=delay)
     yield Reply(text="Stamped.")

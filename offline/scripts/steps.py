@@ -3,7 +3,7 @@
 from typing import Any
 
 from offline.markers import Marker, MarkerError
-from offline.reply import Call, Replies, Reply
+from offline.reply import Replies, Reply, ToolUse
 from offline.transcript import CallResult, Transcript
 
 
@@ -14,11 +14,11 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
     yield Reply(text=quoted(results))
 
 
-def calls_of(marker: Marker, listed: Any) -> tuple[Call, ...]:
+def calls_of(marker: Marker, listed: Any) -> tuple[ToolUse, ...]:
     calls = _listed(marker, listed)
     if not all(isinstance(call, dict) and isinstance(call.get("name"), str) for call in calls):
         raise MarkerError(f'{marker.raw[:80]}: each call must be {{"name": ..., "input": {{...}}}}')
-    return tuple(Call(call["name"], call.get("input") or {}) for call in calls)
+    return tuple(ToolUse(call["name"], call.get("input") or {}) for call in calls)
 
 
 def quoted(results: list[CallResult]) -> str:
