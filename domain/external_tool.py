@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from domain.json_schema import SchemaProblem, has_patterns, schema_problems
+from domain.json_schema import SchemaProblem, schema_problems
 
 MAX_TOOLS = 32
 
@@ -42,8 +42,6 @@ def tool_problems(where: str, declared: Sequence[ExternalTool], known: Collectio
             found.append(
                 SchemaProblem(f"{field}.input_schema.type", "the arguments of a tool are an object", ("object",))
             )
-        elif has_patterns(schema):
-            found.append(SchemaProblem(f"{field}.input_schema", "it may have no regular expressions"))
         else:
             found += schema_problems(f"{field}.input_schema", schema)
     return found

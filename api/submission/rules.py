@@ -1,12 +1,9 @@
 """What a submitted task must satisfy, one rule per function; each refusal says what would be allowed."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
-from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
-from jsonschema.validators import validator_for
 
 from api.http.problems import Unreadable, finding
 from api.http.strict_json import join
@@ -15,6 +12,7 @@ from api.submission.file_names import check_name
 from domain.agents.definition import AgentDefinition, Mode
 from domain.agents.prices import PriceTable
 from domain.errors import Invalid
+from domain.json_schema import COMPLEXITY, MAX_ERRORS, errors
 from domain.policy.rules import Action
 from domain.sessions.input_request import OnExpiry
 from domain.sessions.session import AgentRef, Limits, SandboxMode
@@ -26,7 +24,6 @@ from store.sessions import SessionRow
 from store.workspaces import Manifest
 
 FILE_MODE = 0o644
-MAX_FINDINGS = 20
 
 
 def check_length(body: Any, limit: int) -> None:
@@ -79,15 +76,9 @@ def as_json(value: object) -> str:
 
 
 def _misfits(schema: dict[str, Any], value: object) -> list[dict[str, Any]]:
-    validator = validator_for(schema, default=Draft202012Validator)(schema)
-    errors = (error for error, _ in zip(_decisive(validator, value), range(MAX_FINDINGS), strict=False))
-    found = {(entry["pointer"], entry["code"]): entry for error in errors for entry in _of_schema(error)}
-    return list(found.values())[:MAX_FINDINGS]
-
-
-def _decisive(validator: Any, value: object) -> Iterator[ValidationError]:
-    for error in validator.iter_errors(value):
-        yield best_match([error]) or error  # of several alternatives, the nearest one
+    decisive = [best_match([error]) or error for error in errors(schema, value)]  # of alternatives, the nearest one
+    found = {(entry["pointer"], entry["code"]): entry for error in decisive for entry in _of_schema(error)}
+    return list(found.values())[:MAX_ERRORS]
 
 
 def _of_schema(error: ValidationError) -> list[dict[str, Any]]:
@@ -97,6 +88,8 @@ def _of_schema(error: ValidationError) -> list[dict[str, Any]]:
     keyword = str(error.validator)
     rule: Any = error.validator_value
     given: Any = error.instance
+    if keyword == COMPLEXITY:
+        return [finding(pointer, keyword, "the input takes too much work to check against the schema")]
     if keyword == "not" and rule == {}:  # a field that the schema forbids in this place
         return [finding(pointer, "excluded", "this does not go together with the rest")]
     if keyword == "required":

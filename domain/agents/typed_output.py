@@ -4,10 +4,9 @@ import json
 import re
 from typing import Any
 
-from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
-from jsonschema.validators import validator_for
 
+from domain.json_schema import errors
 from domain.sessions.step import preview
 
 MAX_MISFITS = 3  # answers that do not fit the schema before the session fails
@@ -28,7 +27,7 @@ def instruction(schema: dict[str, Any]) -> str:
 def typed(schema: dict[str, Any], text: str) -> Any:
     """The JSON value of an answer: the whole text, or its last code block."""
     value = _parsed(text)
-    error = best_match(validator_for(schema, default=Draft202012Validator)(schema).iter_errors(value))
+    error = best_match(errors(schema, value))
     if error is not None:
         place = "/".join(map(str, error.absolute_path)) or "(the whole value)"
         raise Misfit(f"Your answer does not fit the output schema, at {place}: {preview(error.message, 500)}")

@@ -5,7 +5,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from activities.tools.tool import ASK_PEOPLE, Tool
-from domain.json_schema import fits, has_patterns, schema_problems
+from domain.json_schema import fits, schema_problems
 from domain.sessions.step import Effect, preview
 
 
@@ -24,8 +24,6 @@ class Input(BaseModel):
             return self
         if found := schema_problems("answer_schema", schema):
             raise ValueError("; ".join(f"{one.field}: {one.message}" for one in found[:5]))
-        if has_patterns(schema):
-            raise ValueError("an answer_schema may have no regular expressions")
         if self.default is not None and not fits(schema, self.default):
             raise ValueError("the default does not fit the answer_schema")
         return self

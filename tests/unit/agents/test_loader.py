@@ -138,7 +138,7 @@ def test_a_prompt_in_the_front_matter_is_refused() -> None:
         ({"$ref": "other.json"}, "input_schema.$ref", "outside"),
         ({"$ref": "#/$defs/none"}, "input_schema", "cannot be used"),
         ({"$ref": "#"}, "input_schema", "without end"),
-        ({"type": "string", "pattern": "("}, "input_schema.pattern", "regex"),
+        ({"type": "string", "pattern": "("}, "input_schema.pattern", "RE2"),
         ({"description": "x" * 70_000}, "input_schema", "65536"),
     ],
 )

@@ -1,3 +1,5 @@
+import time
+
 import httpx2
 import pytest
 
@@ -59,11 +61,24 @@ async def test_a_workers_own_tool_can_be_named(api: httpx2.AsyncClient, pool: Po
         (GREETER.replace("You greet.", ""), "/prompt"),
         ("no front matter", ""),
         (GREETER.replace("Greets.", 'Greets.\ninput_schema: {"$ref": "https://example.com/x"}'), "/input_schema/$ref"),
+        (GREETER.replace("Greets.", 'Greets.\ninput_schema: {"pattern": "(?=a)"}'), "/input_schema/pattern"),
     ],
 )
 async def test_bad_definitions(api: httpx2.AsyncClient, text: str, pointer: str) -> None:
     answer = await api.put("/agents/greeter-2", content=text.replace("greeter", "greeter-2"), headers=MARKDOWN)
     assert pointer in [entry["pointer"] for entry in problem(answer, 422, "invalid-spec")["errors"]]
+
+
+async def test_pattern_of_an_agent_does_not_hold_up_the_api(api: httpx2.AsyncClient) -> None:
+    schema = {"type": "object", "properties": {"name": {"type": "string", "pattern": "^(a+)+$"}}}
+    definition = {"name": "patterned", "description": "x", "prompt": "x", "input_schema": schema}
+    assert (await api.put("/agents/patterned", json=definition)).status_code == 201
+    begun = time.monotonic()
+    answer = await api.post("/tasks", json={"agent": "patterned", "input": {"name": "a" * 30 + "!"}})
+    assert [entry["pointer"] for entry in problem(answer, 422, "validation")["errors"]] == ["/input/name"]
+    assert (
+        time.monotonic() - begun < 3
+    )  # a backtracking engine takes half a minute, and twice that for each letter more
 
 
 async def test_bad_bodies(api: httpx2.AsyncClient) -> None:
