@@ -44,7 +44,8 @@ from activities.tools.registry import ToolsError, load_tools
 from activities.tools.rulebook import Rulebook
 from activities.tools.run_tool import RunTool
 from activities.tools.support.egress import Fetcher
-from agents.loader import load_agents, load_prices
+from agents.catalogue import Catalogue
+from agents.loader import check_agents, load_prices
 from agents.problems import AgentFileError
 from domain.limits.anomalies import Thresholds
 from settings import MISCONFIGURED, Settings, SettingsError
@@ -61,7 +62,10 @@ async def build(
     settings: Settings, pool: Pool, client: Client, events: EventWriter, sandbox: Sandbox
 ) -> tuple[Worker, Sweep]:
     tools = load_tools(settings.tools_module)
-    for definition in load_agents(settings.agents_dir, tools).values():
+    loaded = check_agents(settings.agents_dir, Catalogue(tools))
+    for error in loaded.errors:  # the others can be used all the same
+        log.error("agent file %s", error)
+    for definition in loaded.agents.values():
         await agents.put(pool, agents.SHIPPED, definition)
     definitions, contexts = Definitions(pool), Contexts(pool)
     anthropic_client = anthropic.AsyncAnthropic(

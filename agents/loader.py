@@ -1,27 +1,35 @@
-"""Loads and checks agent definitions and the price table, and writes definitions as files."""
+"""Loads and checks agent definitions, prompts and the price table, and writes definitions as files."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from agents import front_matter
-from agents.problems import AgentFileError, FieldProblem, problems_of
-from domain.agents.definition import AgentDefinition, Mode
+from agents.catalogue import Catalogue
+from agents.graph import graph_problems, with_agents_told_apart
+from agents.problems import AgentFileError, AgentFilesError, FieldProblem, problems_of
+from agents.side_problems import side_problems
+from domain.agents.definition import AgentDefinition
 from domain.agents.prices import PriceTable
+from domain.agents.prompt import Equipment, PromptDefinition
 from domain.external_tool import tool_problems
 from domain.json_schema import schema_problems
 from domain.policy.rules import names_a_tool
 
 __all__ = [
     "AgentFileError",
+    "AgentFilesError",
     "FieldProblem",
+    "LoadedAgents",
+    "check_agents",
+    "complete",
     "load_agents",
     "load_prices",
     "parse_agent",
-    "subagent_problems",
     "to_markdown",
 ]
 
@@ -29,49 +37,106 @@ MAX_FILE_CHARS = 262_144
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def load_agents(folder: Path, tools: Collection[str]) -> dict[str, AgentDefinition]:
-    """Load every definition in the folder, by name; raise AgentFileError at the first invalid file."""
-    agents = {}
+@dataclass(frozen=True)
+class LoadedAgents:
+    """The definitions of a folder that can be used, and what is wrong with the others."""
+
+    agents: dict[str, AgentDefinition]
+    errors: list[AgentFileError]
+
+
+def load_agents(folder: Path, known: Catalogue) -> dict[str, AgentDefinition]:
+    """Load every definition in the folder, by name; raise AgentFilesError with all problems of all files."""
+    loaded = check_agents(folder, known)
+    if loaded.errors:
+        raise AgentFilesError(loaded.errors)
+    return loaded.agents
+
+
+def check_agents(folder: Path, known: Catalogue) -> LoadedAgents:
+    """Load what can be used and collect every problem. An agent that needs a broken one is left out too."""
+    errors: dict[str, AgentFileError] = {}
+    prompts: dict[str, PromptDefinition] = {}
+    parsed: dict[str, AgentDefinition] = {}
+    for path in sorted((folder / "prompts").glob("*.md")):
+        try:
+            prompts[path.stem] = _parse_prompt(_read(path), f"prompts/{path.name}")
+        except AgentFileError as error:
+            errors[error.file] = error
     for path in sorted(folder.glob("*.md")):
-        agents[path.stem] = parse_agent(_read(path), path.name, tools)
+        try:
+            parsed[path.stem] = parse_agent(_read(path), path.name, known, prompts)
+        except AgentFileError as error:
+            errors[error.file] = error
+    agents = {name: with_agents_told_apart(definition, parsed) for name, definition in parsed.items()}
     for name, definition in agents.items():
-        if problems := subagent_problems(definition, agents):
-            raise AgentFileError(f"{name}.md", problems)
-    return agents
+        if problems := [*definition_problems(definition, known), *graph_problems(definition, agents, known)]:
+            errors[f"{name}.md"] = AgentFileError(f"{name}.md", problems)
+    usable = {name: definition for name, definition in agents.items() if f"{name}.md" not in errors}
+    return LoadedAgents(_without_missing(usable), list(errors.values()))
 
 
-def parse_agent(text: str, file: str, tools: Collection[str]) -> AgentDefinition:
-    """Parse one definition. Its subagents are checked separately, once all definitions are known."""
-    if len(text) > MAX_FILE_CHARS:
-        raise AgentFileError(file, [FieldProblem("(file)", f"longer than {MAX_FILE_CHARS} characters")])
-    try:
-        fields, prompt = front_matter.split(text)
-    except front_matter.FrontMatterError as error:
-        raise AgentFileError(file, [FieldProblem("(front matter)", str(error))]) from None
+def parse_agent(
+    text: str, file: str, known: Catalogue, prompts: Mapping[str, PromptDefinition] | None = None
+) -> AgentDefinition:
+    """Read one definition. `complete` checks it once the other agents are known."""
+    fields, body = _front_matter(text, file)
     if "prompt" in fields:
         raise AgentFileError(file, [FieldProblem("prompt", "belongs below the front matter, not in it")])
-    if not prompt.strip():
-        raise AgentFileError(file, [FieldProblem("prompt", "missing: write it below the front matter")])
-    definition = _validate({**fields, "prompt": prompt}, file, AgentDefinition)
-    if problems := _definition_problems(definition, Path(file).stem, tools):
-        raise AgentFileError(file, problems)
+    definition = _validate({**fields, "prompt": body if body.strip() else ""}, file, AgentDefinition)
+    named = {side.prompt for side in (definition.side_a, definition.side_b) if side is not None and side.prompt}
+    found = {
+        name: prompt for name, prompt in (prompts or {}).items() if name in named and name not in definition.prompts
+    }
+    definition = definition.model_copy(update={"prompts": {**definition.prompts, **found}})
+    problems = side_problems(definition, known, sorted(prompts or {}))
+    if definition.name != Path(file).stem:
+        problems.insert(
+            0, FieldProblem("name", f"{definition.name!r} differs from the file's name", (Path(file).stem,))
+        )
+    if problems:
+        # what can be said without the other agents is said together
+        others = [one for one in definition_problems(definition, known) if not one.field.startswith("tools")]
+        raise AgentFileError(file, [*problems, *others])
     return definition
+
+
+def complete(
+    definition: AgentDefinition, others: Mapping[str, AgentDefinition], known: Catalogue, file: str
+) -> AgentDefinition:
+    """Check a parsed definition against the other agents; answer it with agents told apart from tools."""
+    whole = with_agents_told_apart(definition, {**others, definition.name: definition})
+    every = {**others, whole.name: whole}
+    if problems := [*definition_problems(whole, known), *graph_problems(whole, every, known)]:
+        raise AgentFileError(file, problems)
+    return whole
 
 
 def to_markdown(definition: AgentDefinition) -> str:
     """The text of a file that parse_agent reads back as the same definition."""
     fields = definition.model_dump(mode="json", exclude_defaults=True)
-    prompt = fields.pop("prompt")
+    prompt = fields.pop("prompt", "")
     return front_matter.join(fields, prompt)
 
 
-def subagent_problems(definition: AgentDefinition, agents: dict[str, AgentDefinition]) -> list[FieldProblem]:
-    startable = tuple(sorted(name for name, agent in agents.items() if agent.mode is not Mode.PRIMARY))
-    return [
-        FieldProblem("subagents", f"{name!r} has mode primary" if name in agents else f"no agent {name!r}", startable)
-        for name in (reference.agent for reference in definition.subagents)
-        if name not in startable
+def definition_problems(definition: AgentDefinition, known: Catalogue) -> list[FieldProblem]:
+    """What is wrong with a definition by itself. Tools that are agents were told apart before."""
+    found: list[FieldProblem] = []
+    named = {*known.tools, *(tool.name for tool in [*definition.external_tools, *definition.declared_tools])}
+    for prompt in definition.prompts.values():
+        found += _listing_problems(prompt, f"prompts.{prompt.name}.", known)
+        named |= {tool.name for tool in prompt.declared_tools}
+    found += _listing_problems(definition, "", known)
+    found += [
+        FieldProblem(f"permissions.{index}.permission", f"no tool {rule.permission!r}", tuple(sorted(named)))
+        for index, rule in enumerate(definition.permissions)
+        if not names_a_tool(rule.permission, named)
     ]
+    for field, schema in (("input_schema", definition.input_schema), ("output_schema", definition.output_schema)):
+        if schema is not None:
+            found += [FieldProblem(*one) for one in schema_problems(field, schema)]
+    found += [FieldProblem(*one) for one in tool_problems("external_tools", definition.external_tools, known.tools)]
+    return found
 
 
 def load_prices(file: Path) -> PriceTable:
@@ -80,6 +145,72 @@ def load_prices(file: Path) -> PriceTable:
     except front_matter.FrontMatterError as error:
         raise AgentFileError(file.name, [FieldProblem("(file)", str(error))]) from None
     return _validate(fields, file.name, PriceTable)
+
+
+def _parse_prompt(text: str, file: str) -> PromptDefinition:
+    fields, body = _front_matter(text, file)
+    if "text" in fields:
+        raise AgentFileError(file, [FieldProblem("text", "belongs below the front matter, not in it")])
+    if not body.strip():
+        raise AgentFileError(file, [FieldProblem("text", "missing: write it below the front matter")])
+    prompt = _validate({"name": Path(file).stem, **fields, "text": body}, file, PromptDefinition)
+    if prompt.name != Path(file).stem:
+        reason = f"{prompt.name!r} differs from the file's name"
+        raise AgentFileError(file, [FieldProblem("name", reason, (Path(file).stem,))])
+    return prompt
+
+
+def _listing_problems(listing: Equipment, where: str, known: Catalogue) -> list[FieldProblem]:
+    """Repeated and unknown names in the lists that agents and prompts have in common."""
+    listed = {
+        "tools": listing.tools,
+        "subagents": [reference.agent for reference in listing.subagents],
+        "subagent_tools": [tool.name for tool in listing.subagent_tools],
+        "handoffs": listing.handoffs,
+        "fallback_models": listing.fallback_models,
+        "hooks": listing.hooks,
+    }
+    found = [
+        FieldProblem(where + field, f"{value!r} is listed twice")
+        for field, values in listed.items()
+        for value in sorted({value for value in values if values.count(value) > 1})
+    ]
+    for field, names, allowed in (("tools", listing.tools, known.tools), ("hooks", listing.hooks, known.hooks)):
+        found += [
+            FieldProblem(where + field, f"no {field[:-1]} {name!r}", tuple(sorted(allowed)))
+            for name in names
+            if name not in allowed
+        ]
+    return found
+
+
+def _front_matter(text: str, file: str) -> tuple[dict[str, Any], str]:
+    if len(text) > MAX_FILE_CHARS:
+        raise AgentFileError(file, [FieldProblem("(file)", f"longer than {MAX_FILE_CHARS} characters")])
+    try:
+        return front_matter.split(text)
+    except front_matter.FrontMatterError as error:
+        raise AgentFileError(file, [FieldProblem("(front matter)", str(error))]) from None
+
+
+def _without_missing(agents: dict[str, AgentDefinition]) -> dict[str, AgentDefinition]:
+    """Leave out agents whose subagents or handoffs are not usable, and then those that need these."""
+    while missing := [name for name, definition in agents.items() if _needs(definition) - agents.keys()]:
+        agents = {name: definition for name, definition in agents.items() if name not in missing}
+    return agents
+
+
+def _needs(definition: AgentDefinition) -> set[str]:
+    views: list[Equipment] = [definition, *definition.prompts.values()]
+    return {
+        name
+        for view in views
+        for name in (
+            *view.handoffs,
+            *(tool.name for tool in view.subagent_tools),
+            *(reference.agent for reference in view.subagents),
+        )
+    }
 
 
 def _read(path: Path) -> str:
@@ -97,33 +228,3 @@ def _validate(fields: dict[str, Any], file: str, model: type[Model]) -> Model:
         raise AgentFileError(file, problems_of(error, model)) from None
     except (TypeError, ValueError) as error:
         raise AgentFileError(file, [FieldProblem("(front matter)", f"only JSON types are allowed: {error}")]) from None
-
-
-def _definition_problems(definition: AgentDefinition, stem: str, tools: Collection[str]) -> list[FieldProblem]:
-    found = []
-    if definition.name != stem:
-        found.append(FieldProblem("name", f"{definition.name!r} differs from the file's name", (stem,)))
-    listed = {
-        "tools": definition.tools,
-        "subagents": [reference.agent for reference in definition.subagents],
-        "fallback_models": definition.fallback_models,
-    }
-    for field, values in listed.items():
-        found += [FieldProblem(field, f"{value!r} is listed twice") for value in _repeated(values)]
-    unknown = [tool for tool in definition.tools if tool not in tools]
-    found += [FieldProblem("tools", f"no tool {tool!r}", tuple(sorted(tools))) for tool in unknown]
-    named = {*tools, *(tool.name for tool in definition.external_tools)}
-    found += [
-        FieldProblem(f"permissions.{index}.permission", f"no tool {rule.permission!r}", tuple(sorted(named)))
-        for index, rule in enumerate(definition.permissions)
-        if not names_a_tool(rule.permission, named)
-    ]
-    for field, schema in (("input_schema", definition.input_schema), ("output_schema", definition.output_schema)):
-        if schema is not None:
-            found += [FieldProblem(*one) for one in schema_problems(field, schema)]
-    found += [FieldProblem(*one) for one in tool_problems("external_tools", definition.external_tools, tools)]
-    return found
-
-
-def _repeated(values: list[str]) -> list[str]:
-    return sorted({value for value in values if values.count(value) > 1})

@@ -26,6 +26,14 @@ class AgentFileError(ValueError):
         super().__init__(f"{file}: " + "; ".join(map(str, self.problems)))
 
 
+class AgentFilesError(ValueError):
+    """Files in the agents folder are invalid; the message lists all problems of all of them."""
+
+    def __init__(self, errors: Sequence[AgentFileError]) -> None:
+        self.errors = list(errors)
+        super().__init__("\n".join(map(str, errors)))
+
+
 def problems_of(error: ValidationError, model: type[BaseModel]) -> list[FieldProblem]:
     """Convert pydantic's errors; for an unknown field, list the fields that exist."""
     found = []

@@ -10,6 +10,7 @@ from temporalio import activity
 from temporalio.worker import Worker
 
 from activities.tools.registry import load_tools
+from agents.catalogue import Catalogue
 from agents.loader import load_agents
 from bench.bare import MODEL, MODEL_CALL, QUEUE, TOOL, BareIdle, BareLoop
 from bench.ours import AGENT, counting
@@ -40,7 +41,7 @@ class ModelCall:
             api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url, max_retries=0
         )
         tools = load_tools(settings.tools_module)
-        agent = load_agents(settings.agents_dir, tools)[AGENT]
+        agent = load_agents(settings.agents_dir, Catalogue(tools))[AGENT]
         self._request: dict[str, Any] = {
             "model": settings.default_model,
             "max_tokens": agent.max_tokens,

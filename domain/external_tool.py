@@ -22,7 +22,7 @@ RESULT_SCHEMA: dict[str, Any] = {
 class ExternalTool(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     description: str = Field(min_length=1, max_length=2_000)
     input_schema: dict[str, Any]
 

@@ -13,5 +13,6 @@ class Definitions:
 
     async def load(self, ref: AgentRef) -> AgentDefinition:
         if ref not in self._known:
-            self._known[ref] = await agents.load(self._pool, ref)
+            definition = await agents.load(self._pool, ref)
+            self._known[ref] = definition.for_side(ref.side)
         return self._known[ref]

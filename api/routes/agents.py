@@ -5,7 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import ValidationError
 
-from agents.loader import AgentFileError, parse_agent, subagent_problems, to_markdown
+from agents.catalogue import Catalogue
+from agents.loader import AgentFileError, complete, parse_agent, to_markdown
 from agents.problems import FieldProblem, problems_of
 from api.auth import Admin, Viewer
 from api.http import body, strict_json
@@ -84,12 +85,11 @@ async def _sent(request: Request, services: ServicesDep) -> str:
 async def put_agent(call: Admin, name: str, text: Annotated[str, Depends(_sent)], response: Response) -> AgentRecord:
     """Running tasks keep the version they began with. The same definition again makes no new version."""
     known = {ref.name: definition for ref, definition in await agents.all_current(call.pool, call.tenant)}
+    catalogue, file = Catalogue(await agents.known_tools(call.pool)), f"{name}.md"
     try:
-        definition = parse_agent(text, f"{name}.md", await agents.known_tools(call.pool))
+        definition = complete(parse_agent(text, file, catalogue), known, catalogue, file)
     except AgentFileError as error:
         raise _refusal(error.problems) from None
-    if found := subagent_problems(definition, {**known, definition.name: definition}):
-        raise _refusal(found)
     ref = await agents.put(call.pool, call.tenant, definition, call.caller.created_by)
     response.status_code = 200 if name in known else 201
     return agent_record(ref, definition)

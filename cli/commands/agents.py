@@ -1,35 +1,128 @@
-"""`errand agents`: list the agents, or show one."""
+"""`errand agents`: list the agents, show one, check the files of a folder, draw who works with whom."""
 
+from pathlib import Path
 from typing import Any
 
 import click
 
+from activities.tools.registry import ToolsError, load_tools
+from agents.catalogue import Catalogue
+from agents.diagram import mermaid
+from agents.loader import check_agents
 from cli.client.api import Api, segment
-from cli.options import remote
+from cli.errors import CliError, Exit, NotFoundError
+from cli.options import json_option, remote, settings
 from cli.render.output import clean, emit, facts, one_line, table
+from domain.agents.definition import AgentDefinition
 
-_LISTS = ("fallback_models", "tools", "subagents")
+_LISTS = ("fallback_models", "tools", "handoffs")
 
 
-@click.command()
-@click.argument("name", required=False)
-@remote
-def agents(api: Api, name: str | None, as_json: bool) -> None:
+class _AgentsGroup(click.Group):
+    """A word that is no subcommand is the name of an agent: `errand agents researcher` shows it."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.commands:
+            args = ["list" if args[0].startswith("-") else "show", *args]
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0].startswith("-") and args[0] not in ("-h", "--help")):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_AgentsGroup)
+def agents() -> None:
     """List the agents, or show one of them with its prompt.
 
     \b
     Examples:
       ./errand agents
       ./errand agents researcher
+      ./errand agents check
+      ./errand agents graph | tee agents.mmd
     """
-    answer = api.get(f"/agents/{segment(name)}" if name else "/agents")
+
+
+@agents.command("list")
+@remote
+def list_agents(api: Api, as_json: bool) -> None:
+    """List the agents that can be used."""
+    answer = api.get("/agents")
     if as_json:
         emit(answer)
-    elif name:
-        _show(answer)
+        return
+    rows = [[item["name"], str(item.get("model") or "default"), item["description"]] for item in answer["items"]]
+    table(["AGENT", "MODEL", "DESCRIPTION"], rows)
+
+
+@agents.command()
+@click.argument("name")
+@remote
+def show(api: Api, name: str, as_json: bool) -> None:
+    """Show one agent with its prompt."""
+    answer = api.get(f"/agents/{segment(name)}")
+    if as_json:
+        emit(answer)
     else:
-        rows = [[item["name"], str(item.get("model") or "default"), item["description"]] for item in answer["items"]]
-        table(["AGENT", "MODEL", "DESCRIPTION"], rows)
+        _show(answer)
+
+
+@agents.command()
+@click.argument("folder", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@json_option
+def check(folder: Path | None, as_json: bool) -> None:
+    """Check the agent files of a folder; without one, those that a worker loads. Nothing is changed.
+
+    All problems of all files are listed, and the exit code is 1 if there are any.
+    """
+    try:
+        tools = load_tools(settings().tools_module)
+    except ToolsError as error:
+        raise CliError(str(error)) from None
+    loaded = check_agents(folder or settings().agents_dir, Catalogue(tools))
+    if as_json:
+        problems = [
+            {"file": wrong.file, "field": one.field, "message": one.message, "allowed": list(one.allowed)}
+            for wrong in loaded.errors
+            for one in wrong.problems
+        ]
+        emit({"agents": sorted(loaded.agents), "problems": problems})
+    else:
+        for wrong in loaded.errors:
+            click.echo(f"{wrong.file}:")
+            for problem in wrong.problems:
+                click.echo(f"  {clean(str(problem))}")
+        click.echo(f"{_count(len(loaded.agents), 'agent')} can be used; {_count(len(loaded.errors), 'file')} cannot.")
+    if loaded.errors:
+        raise SystemExit(int(Exit.FAILED))
+
+
+@agents.command()
+@click.argument("name", required=False)
+@remote
+def graph(api: Api, name: str | None, as_json: bool) -> None:
+    """Print a Mermaid diagram: sides, handoffs, subagents. With NAME, only what that agent reaches."""
+    known = {item["name"]: _definition(item) for item in api.get("/agents")["items"]}
+    if name is not None and name not in known:
+        raise NotFoundError(f"no agent {name!r} (there are: {', '.join(sorted(known))})")
+    text = mermaid(known, name)
+    if as_json:
+        emit({"mermaid": text})
+    else:
+        click.echo(text, nl=False)
+
+
+def _definition(item: dict[str, Any]) -> AgentDefinition:
+    fields = {field: value for field, value in item.items() if field in AgentDefinition.model_fields}
+    return AgentDefinition.model_validate(fields)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _show(agent: dict[str, Any]) -> None:
@@ -40,6 +133,10 @@ def _show(agent: dict[str, Any]) -> None:
         if agent.get(field)
     ]
     lists = [(field.replace("_", " "), ", ".join(map(str, agent.get(field) or []))) for field in _LISTS]
-    facts([*plain, *lists])
+    subagents = [str(one.get("agent", "")) for one in agent.get("subagents") or []]
+    subagents += [str(one.get("name", "")) for one in agent.get("subagent_tools") or []]
+    facts([*plain, *lists, ("subagents", ", ".join(subagents))])
+    for prompt in (agent.get("prompts") or {}).values():
+        click.echo(f"\n# {clean(str(prompt['name']))}\n\n{clean(str(prompt['text']))}")
     if agent.get("prompt"):
         click.echo("\n" + clean(str(agent["prompt"])))

@@ -1,16 +1,32 @@
-"""An agent definition, as people edit it: a Markdown file with these fields as YAML front matter, then the prompt."""
+"""An agent definition, as people edit it: a Markdown file with these fields as YAML front matter, then the prompt.
+
+An agent has two sides. Most agents are the short form: a model with the file's own text on side A, people on side B.
+"""
 
 from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from domain.conversations.mailbox import DeliveryMode
+from domain.agents.names import AGENT_NAME_PATTERN, AgentName, VariableName
+from domain.agents.prompt import Equipment, PromptDefinition, SubagentRef, Variable, tools_by_kind
+from domain.agents.side import Side, SideKind, SideName, side_from_word
+from domain.agents.spelling import AgentPart
 from domain.external_tool import MAX_TOOLS, ExternalTool
 from domain.policy.rules import Rule
 
-AGENT_NAME_PATTERN = r"^[a-z][a-z0-9-]{0,62}$"
-AgentName = Annotated[str, Field(pattern=AGENT_NAME_PATTERN)]
+__all__ = [
+    "AGENT_NAME_PATTERN",
+    "AgentDefinition",
+    "AgentLimits",
+    "AgentName",
+    "Mode",
+    "SubagentRef",
+    "Variable",
+    "VariableName",
+]
+
+_PACKAGING = ("package_name", "packageName", "version", "author", "license")
 
 
 class Mode(StrEnum):
@@ -31,60 +47,95 @@ class AgentLimits(BaseModel):
     tool_calls: int | None = Field(default=None, ge=1)
 
 
-class SubagentRef(BaseModel):
-    """A subagent that an agent may delegate to. In a file the bare name is enough."""
+class Packaging(AgentPart):
+    """Where a packed agent comes from; nothing reads it at run time."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    agent: AgentName
-    delivery: DeliveryMode | None = None  # of its outcomes; None: the default of the tool that starts it
-    may_ask: bool = False  # may it ask people although it runs in the background
-
-
-def _by_name(value: Any) -> Any:
-    return {"agent": value} if isinstance(value, str) else value
+    package_name: str | None = Field(default=None, max_length=200)
+    version: str | None = Field(default=None, max_length=100)
+    author: str | None = Field(default=None, max_length=200)
+    license: str | None = Field(default=None, max_length=100)
 
 
-VariableName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
+SideField = Annotated[Side | None, BeforeValidator(side_from_word)]
 
 
-class Variable(BaseModel):
-    """A value the agent needs before it can start. In a file the bare description is enough."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    description: str = Field(min_length=1, max_length=500)
-    required: bool = True
-
-
-def _by_description(value: Any) -> Any:
-    return {"description": value} if isinstance(value, str) else value
-
-
-class AgentDefinition(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class AgentDefinition(Equipment):
     name: AgentName
-    description: str = Field(min_length=1, max_length=2_000)
+    title: str | None = Field(default=None, max_length=200)
+    description: str = Field(default="", max_length=2_000)
+    icon: str | None = Field(default=None, max_length=200)
     mode: Mode = Mode.ALL
-    model: str | None = Field(default=None, min_length=1, max_length=200)  # None: the parent's, else the default
-    fallback_models: list[str] = Field(default_factory=list, max_length=5)
-    tools: list[str] = Field(default_factory=list, max_length=64)
-    subagents: list[Annotated[SubagentRef, BeforeValidator(_by_name)]] = Field(default_factory=list, max_length=64)
+    side_a: SideField = None  # None: a model with this definition's own prompt
+    side_b: SideField = None  # None: people
+    prompts: dict[str, PromptDefinition] = Field(default_factory=dict, max_length=2)  # those that the sides name
+    max_session_turns: int | None = Field(default=None, ge=1, le=10_000)
+    expose_as_tool: bool = False  # other agents may have it in their `tools`
+    tool_description: str | None = Field(default=None, min_length=1, max_length=2_000)
+    env: dict[VariableName, Annotated[str, Field(max_length=10_000)]] = Field(default_factory=dict, max_length=50)
+    packaging: Packaging | None = None
     max_depth: int | None = Field(default=None, ge=1, le=10)  # of nested subagents; None: the platform's default
     permissions: list[Rule] = Field(default_factory=list, max_length=200)
     may_ask: bool = False  # may it ask people and wait for an answer; if not, it has no ask_user
     limits: AgentLimits = AgentLimits()
     input_schema: dict[str, Any] | None = None
     external_tools: list[ExternalTool] = Field(default_factory=list, max_length=MAX_TOOLS)  # answered by the caller
-    variables: dict[VariableName, Annotated[Variable, BeforeValidator(_by_description)]] = Field(
-        default_factory=dict, max_length=50
-    )
     output_schema: dict[str, Any] | None = None  # JSON schema of its final answer
     max_tokens: int = Field(default=8_192, ge=1, le=128_000)  # of one reply
-    thinking_tokens: int | None = Field(default=None, ge=1_024, le=64_000)
     network: bool = False  # may `bash` reach the network
-    prompt: str = Field(min_length=1, max_length=100_000)
+    prompt: str = Field(default="", max_length=100_000)  # the short form's text
+
+    @classmethod
+    def normalised(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """Map version 0.1.0 of the standard: an agent `type`, packaging at the top, subagents among the tools."""
+        packaging = {name: fields.pop(name) for name in _PACKAGING if name in fields}
+        if packaging and "packaging" not in fields:
+            fields["packaging"] = packaging
+        kind, side_b = fields.pop("type", None), side_from_word(fields.get("side_b"))
+        if kind not in (None, "ai_human", "dual_ai"):
+            raise ValueError(f"type {kind!r} is not a known value (allowed: ai_human, dual_ai)")
+        if kind == "dual_ai" and side_b is None:
+            raise ValueError("type dual_ai needs side_b")
+        if kind == "ai_human" and side_b not in (None, {"human": True}):
+            raise ValueError("type ai_human has people on side B; leave side_b out, or use type dual_ai")
+        return tools_by_kind(fields)
+
+    def side(self, name: SideName) -> Side:
+        if name == "a":
+            side = self.side_a or Side()
+            return side if side.human or side.handler or side.prompt else side.model_copy(update={"prompt": self.name})
+        return self.side_b or Side(human=True)
+
+    @property
+    def dual(self) -> bool:
+        """Whether no side is human, so that the agent converses with itself until a rule ends the session."""
+        return SideKind.HUMAN not in (self.side("a").kind, self.side("b").kind)
+
+    @property
+    def first_side(self) -> SideName:
+        """The side that takes the first turn: side A, unless people are there."""
+        return "b" if self.side("a").human else "a"
+
+    def for_side(self, name: SideName) -> "AgentDefinition":
+        """The definition as one side's turns see it: the prompt of that side in place of the agent's own."""
+        prompt = self.prompts.get(self.side(name).prompt or "")
+        if prompt is None:
+            return self
+        return self.model_copy(
+            update={
+                "prompt": prompt.text,
+                "model": prompt.model or self.model,
+                "fallback_models": prompt.fallback_models or self.fallback_models,
+                "max_tokens": prompt.max_tokens or self.max_tokens,
+                "thinking_tokens": prompt.thinking_tokens or self.thinking_tokens,
+                "tools": prompt.tools,
+                "declared_tools": prompt.declared_tools,
+                "subagents": prompt.subagents,
+                "subagent_tools": prompt.subagent_tools,
+                "handoffs": prompt.handoffs,
+                "hooks": prompt.hooks or self.hooks,
+                "variables": {**self.variables, **prompt.variables},
+            }
+        )
 
     def subagent(self, name: str) -> SubagentRef | None:
         return next((ref for ref in self.subagents if ref.agent == name), None)

@@ -5,6 +5,8 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from domain.agents.side import SideName
+
 
 class Status(StrEnum):
     SUBMITTED = "submitted"
@@ -134,6 +136,7 @@ class AgentRef(BaseModel):
     owner: str
     name: str
     version: int
+    side: SideName = Field(default="a", exclude_if=lambda side: side == "a")  # whose prompt, tools and rules apply
 
 
 class Line(BaseModel):

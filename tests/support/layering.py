@@ -21,7 +21,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "workflows": ("domain",),
     "activities": ("domain", "store", "workflows.client"),
     "api": ("domain", "agents", "store", "workflows.client", "workflows.telemetry", "settings"),
-    "cli": ("domain", "agents", "store", "workflows.client", "workflows.replay", "settings", "deploy"),
+    # `errand agents check` must know the tools that a worker would have
+    "cli": (
+        *("domain", "agents", "store", "workflows.client", "workflows.replay", "settings", "deploy"),
+        "activities.tools.registry",
+    ),
     "deploy": ("settings", "workflows.attributes"),
     "worker": ("domain", "agents", "store", "workflows", "activities", "settings"),
     "bench": (*PACKAGES, *SCRIPTS),

@@ -12,6 +12,7 @@ from activities.sandbox.sandbox import SandboxLimits, SandboxResult
 from activities.tools.registry import TOOLS
 from activities.tools.support.egress import FetchError
 from activities.tools.tool import BEGIN_DELEGATIONS, ToolContext
+from agents.catalogue import Catalogue
 from agents.loader import load_agents
 from domain.conversations.mailbox import Outcome
 from domain.conversations.subagent_texts import dispatched, gathered, launched, result, unknown_subagent
@@ -22,7 +23,7 @@ from offline.scripts import answer
 from offline.transcript import Transcript
 from settings import ROOT
 
-AGENTS = load_agents(ROOT / "agents", TOOLS)
+AGENTS = load_agents(ROOT / "agents", Catalogue(TOOLS))
 REF = SessionRef(tenant="t", session_id="s", conversation_id="s")
 
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from agents.loader import AgentFileError, load_agents, load_prices, parse_agent, to_markdown
+from agents.catalogue import Catalogue
+from agents.loader import AgentFileError, AgentFilesError, complete, load_agents, load_prices, parse_agent, to_markdown
 from domain.agents.definition import AgentDefinition, AgentLimits, Mode, SubagentRef
 from domain.conversations.mailbox import DeliveryMode
 from domain.policy.rules import Action, Rule
@@ -18,6 +19,7 @@ from settings import ROOT
 TOOLS = ["list_files", "read_file", "write_file", "edit_file", "search_files"]
 TOOLS += ["bash", "fetch_url", "update_plan", "report_progress", "save_artifact"]
 FOLDER = ROOT / "agents"
+KNOWN = Catalogue(TOOLS)
 
 
 def agent_text(extra: str = "", name: str = "helper", prompt: str = "Help.") -> str:
@@ -26,14 +28,14 @@ def agent_text(extra: str = "", name: str = "helper", prompt: str = "Help.") -> 
 
 def problems(text: str, file: str = "helper.md") -> dict[str, Any]:
     with pytest.raises(AgentFileError) as caught:
-        parse_agent(text, file, TOOLS)
+        complete(parse_agent(text, file, KNOWN), {}, KNOWN, file)
     assert caught.value.file == file
     assert file in str(caught.value)
     return {problem.field: problem for problem in caught.value.problems}
 
 
 def test_the_shipped_agents_load() -> None:
-    agents = load_agents(FOLDER, TOOLS)
+    agents = load_agents(FOLDER, KNOWN)
     assert set(agents) == {"assistant", "researcher", "code-reviewer", "orchestrator"}
     assert agents["orchestrator"].mode is Mode.PRIMARY
     assert [ref.agent for ref in agents["orchestrator"].subagents] == ["researcher", "code-reviewer"]
@@ -56,7 +58,7 @@ def test_the_shipped_agents_load() -> None:
     ],
 )
 def test_the_reviewer_takes_text_or_a_path(value: object, valid: bool) -> None:
-    schema = load_agents(FOLDER, TOOLS)["code-reviewer"].input_schema
+    schema = load_agents(FOLDER, KNOWN)["code-reviewer"].input_schema
     assert schema is not None
     assert Draft202012Validator(schema).is_valid(value) is valid
 
@@ -149,7 +151,7 @@ def test_an_unusable_input_schema_is_refused(schema: dict[str, Any], field: str,
 
 def test_local_references_are_fine() -> None:
     schema = {"$defs": {"name": {"type": "string"}}, "properties": {"a": {"$ref": "#/$defs/name"}}}
-    definition = parse_agent(agent_text(f"input_schema: {json.dumps(schema)}\n"), "helper.md", TOOLS)
+    definition = parse_agent(agent_text(f"input_schema: {json.dumps(schema)}\n"), "helper.md", KNOWN)
     assert definition.input_schema == schema
 
 
@@ -157,20 +159,20 @@ def test_local_references_are_fine() -> None:
 def test_an_unknown_or_primary_subagent_is_refused(tmp_path: Path, subagent: str, told: str) -> None:
     (tmp_path / "helper.md").write_text(agent_text(f"mode: primary\nsubagents: [{subagent}]\n"))
     (tmp_path / "worker.md").write_text(agent_text(name="worker"))
-    with pytest.raises(AgentFileError, match=told) as caught:
-        load_agents(tmp_path, TOOLS)
-    assert caught.value.problems[0].allowed == ("worker",)
+    with pytest.raises(AgentFilesError, match=told) as caught:
+        load_agents(tmp_path, KNOWN)
+    assert caught.value.errors[0].problems[0].allowed == ("worker",)
 
 
 def test_bytes_that_are_not_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "helper.md").write_bytes(b"---\n\xff\xfe")
-    with pytest.raises(AgentFileError, match="helper.md.*UTF-8"):
-        load_agents(tmp_path, TOOLS)
+    with pytest.raises(AgentFilesError, match="helper.md.*UTF-8"):
+        load_agents(tmp_path, KNOWN)
 
 
 def test_windows_line_ends_are_read() -> None:
     text = agent_text("mode: all\n", prompt="One\nTwo").replace("\n", "\r\n")
-    assert parse_agent(text, "helper.md", TOOLS).prompt == "One\r\nTwo"
+    assert parse_agent(text, "helper.md", KNOWN).prompt == "One\r\nTwo"
 
 
 def test_the_shipped_prices() -> None:
@@ -233,4 +235,4 @@ _definitions = st.builds(
 
 @given(_definitions)
 def test_a_definition_survives_being_written_and_read(definition: AgentDefinition) -> None:
-    assert parse_agent(to_markdown(definition), f"{definition.name}.md", TOOLS) == definition
+    assert parse_agent(to_markdown(definition), f"{definition.name}.md", KNOWN) == definition

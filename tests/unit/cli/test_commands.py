@@ -143,6 +143,29 @@ def test_agents_lists_all_or_shows_one(server: StandIn, cli: Cli) -> None:
     text = cli("agents", "assistant").stdout
     assert "bash" in text and text.endswith("\nYou help.\n")
     assert cli("agents", "nobody").exit_code == 4
+    assert cli("agents", "--json").stdout.startswith("{") and cli("agents", "show", "assistant").stdout == text
+
+
+def test_agents_graph_prints_mermaid(server: StandIn, cli: Cli) -> None:
+    desk = {"name": "desk", "prompt": "Help.", "handoffs": ["billing"], "version": 3, "shipped": True}
+    server.answers["/agents"] = {"items": [desk, {"name": "billing", "prompt": "Bill."}]}
+    assert "agent_desk == handoff ==> agent_billing" in cli("agents", "graph").stdout
+    assert "agent_desk" not in cli("agents", "graph", "billing").stdout
+    unknown = cli("agents", "graph", "nobody")
+    assert unknown.exit_code == 4 and "there are: billing, desk" in unknown.stderr
+
+
+def test_agents_check_lists_every_problem_and_fails(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "fine.md").write_text("---\nname: fine\n---\n\nHelp.\n")
+    assert cli("agents", "check", str(tmp_path)).exit_code == 0
+    (tmp_path / "one.md").write_text("---\nname: one\ntools: [nothing]\nmodel: 5\n---\n\nHelp.\n")
+    (tmp_path / "two.md").write_text("---\nname: two\ntype: dual_ai\n---\n\nHelp.\n")
+    done = cli("agents", "check", str(tmp_path))
+    assert done.exit_code == 1
+    assert "one.md:\n  model:" in done.stdout and "two.md:" in done.stdout and "needs side_b" in done.stdout
+    assert "1 agent can be used; 2 files cannot." in done.stdout
+    problems = json.loads(cli("agents", "check", str(tmp_path), "--json").stdout)["problems"]
+    assert {problem["file"] for problem in problems} == {"one.md", "two.md"}
 
 
 @pytest.mark.parametrize("args", [["tasks"], ["show", TASK], ["agents"], ["attach", TASK], ["run", "a", "b"]])
@@ -170,7 +193,7 @@ def test_stack_commands_without_a_stack_say_so(cli: Cli) -> None:
 def test_help_lists_exit_codes_and_version_is_printed(cli: Cli) -> None:
     text = cli("--help").stdout
     assert "Exit codes:" in text and "130  detached" in text
-    for command in ("up", "run", "attach", "tasks", "show", "result", "cancel", "agents", "status", "down"):
+    for command in ("up", "run", "attach", "tasks", "show", "result", "cancel", "status", "down"):
         assert "--json" in cli(command, "--help").stdout
     assert cli("--version").stdout == "errand 0.1.0\n"
     assert cli("frobnicate").exit_code == 2

@@ -1,0 +1,124 @@
+"""How agents refer to each other: exposed agents among the tools, and what is wrong with the references."""
+
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+from agents.catalogue import Catalogue
+from agents.problems import FieldProblem
+from domain.agents.definition import AgentDefinition, Mode
+from domain.agents.prompt import Equipment
+from domain.agents.side import SIDES
+from domain.agents.subagent_tool import SubagentTool
+
+Listing = TypeVar("Listing", bound=Equipment)
+
+# the arguments of an exposed agent that declares no input_schema of its own
+DEFAULT_ARGUMENTS = ("message", "attachments", "name")
+
+
+def with_agents_told_apart(definition: AgentDefinition, agents: Mapping[str, AgentDefinition]) -> AgentDefinition:
+    """Move exposed agents out of `tools`: one with a human side is handed the thread, any other is a subagent."""
+    prompts = {name: _apart(prompt, agents) for name, prompt in definition.prompts.items()}
+    return _apart(definition, agents).model_copy(update={"prompts": prompts})
+
+
+def _apart(listing: Listing, agents: Mapping[str, AgentDefinition]) -> Listing:
+    exposed = [agents[name] for name in listing.tools if name in agents and agents[name].expose_as_tool]
+    if not exposed:
+        return listing
+    names = {agent.name for agent in exposed}
+    return listing.model_copy(
+        update={
+            "tools": [name for name in listing.tools if name not in names],
+            "handoffs": [*listing.handoffs, *(agent.name for agent in exposed if not agent.dual)],
+            "subagent_tools": [
+                *listing.subagent_tools,
+                *(SubagentTool(name=agent.name) for agent in exposed if agent.dual),
+            ],
+        }
+    )
+
+
+def graph_problems(
+    definition: AgentDefinition, agents: Mapping[str, AgentDefinition], known: Catalogue
+) -> list[FieldProblem]:
+    found: list[FieldProblem] = []
+    if definition.expose_as_tool and definition.name in known.tools:
+        found.append(FieldProblem("expose_as_tool", f"there is already a tool named {definition.name!r}"))
+    listings: dict[str, Equipment] = {f"prompts.{name}.": prompt for name, prompt in definition.prompts.items()}
+    for where, listing in ({"": definition} | listings).items():
+        found += _subagent_tool_problems(listing, where, agents)
+        found += _handoff_problems(listing, where, agents)
+        found += _delegation_problems(listing, agents, where)
+    if cycle := immediate_cycle(definition.name, agents):
+        found.append(FieldProblem("subagent_tools", f"immediate subagents start each other: {' → '.join(cycle)}"))
+    return found
+
+
+def immediate_cycle(name: str, agents: Mapping[str, AgentDefinition]) -> list[str]:
+    """A way from an agent back to itself along subagents that start at once; empty if there is none."""
+    ways = [[name]]
+    while ways:
+        way = ways.pop()
+        agent = agents.get(way[-1])
+        for follower in _immediate(agent) if agent is not None else ():
+            if follower == name:
+                return [*way, follower]
+            if follower not in way:
+                ways.append([*way, follower])
+    return []
+
+
+def _immediate(agent: AgentDefinition) -> list[str]:
+    views = [agent.for_side(side) for side in SIDES]
+    return list(dict.fromkeys(tool.name for view in views for tool in view.subagent_tools if tool.immediate))
+
+
+def _delegation_problems(
+    listing: Equipment, agents: Mapping[str, AgentDefinition], where: str
+) -> Iterator[FieldProblem]:
+    startable = tuple(sorted(name for name, agent in agents.items() if agent.mode is not Mode.PRIMARY))
+    for reference in listing.subagents:
+        name = reference.agent
+        if name not in startable:
+            reason = f"{name!r} has mode primary" if name in agents else f"no agent {name!r}"
+            yield FieldProblem(f"{where}subagents", reason, startable)
+
+
+def _subagent_tool_problems(
+    listing: Equipment, where: str, agents: Mapping[str, AgentDefinition]
+) -> Iterator[FieldProblem]:
+    usable = tuple(sorted(name for name, agent in agents.items() if agent.dual and agent.expose_as_tool))
+    for index, tool in enumerate(listing.subagent_tools):
+        field = f"{where}subagent_tools.{index}"
+        agent = agents.get(tool.name)
+        if agent is None:
+            yield FieldProblem(f"{field}.name", f"no agent {tool.name!r}", usable)
+            continue
+        if not agent.dual:
+            yield FieldProblem(f"{field}.name", f"{tool.name!r} has a human side, so it cannot be a subagent", usable)
+        elif not agent.expose_as_tool:
+            yield FieldProblem(f"{field}.name", f"{tool.name!r} does not set expose_as_tool", usable)
+        if tool.hidden and tool.immediate is None:
+            yield FieldProblem(f"{field}.hidden", "a hidden subagent that is not immediate would never start")
+        schema = agent.input_schema or {}
+        arguments = schema.get("properties") if agent.input_schema else dict.fromkeys(DEFAULT_ARGUMENTS)
+        for part in ("init_user_message_property", "init_attachments_property", "init_agent_name_property"):
+            value = getattr(tool, part)
+            if value is not None and isinstance(arguments, dict) and value not in arguments:
+                reason = f"{tool.name!r} has no argument {value!r}"
+                yield FieldProblem(f"{field}.{part}", reason, tuple(arguments))
+
+
+def _handoff_problems(listing: Equipment, where: str, agents: Mapping[str, AgentDefinition]) -> Iterator[FieldProblem]:
+    usable = tuple(sorted(name for name, agent in agents.items() if not agent.dual and agent.expose_as_tool))
+    for name in listing.handoffs:
+        agent = agents.get(name)
+        if agent is None:
+            yield FieldProblem(f"{where}handoffs", f"no agent {name!r}", usable)
+        elif agent.dual:
+            yield FieldProblem(
+                f"{where}handoffs", f"{name!r} has no human side: it is a subagent, not a handoff", usable
+            )
+        elif not agent.expose_as_tool:
+            yield FieldProblem(f"{where}handoffs", f"{name!r} does not set expose_as_tool", usable)

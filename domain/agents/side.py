@@ -1,0 +1,69 @@
+"""The two sides of an agent: who takes the turns on each, when a turn is over, and which tools end the session."""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from domain.agents.spelling import AgentPart
+
+SideName = Literal["a", "b"]
+SIDES: tuple[SideName, SideName] = ("a", "b")
+
+PromptName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")]
+ToolName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+PropertyName = Annotated[str, Field(min_length=1, max_length=100)]
+HandlerName = Annotated[str, Field(min_length=1, max_length=100)]
+
+
+class SideKind(StrEnum):
+    HUMAN = "human"  # people, or whoever calls the API
+    PROMPT = "prompt"  # a model with a prompt
+    HANDLER = "handler"  # Python code that is given each turn
+
+
+class Binding(AgentPart):
+    """A tool whose call controls the session. In a file the bare name is enough."""
+
+    name: ToolName
+    message_property: PropertyName | None = None  # the argument that becomes the message
+    attachments_property: PropertyName | None = None  # the argument with paths of files to hand over
+
+
+def _by_tool(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+ToolBinding = Annotated[Binding, BeforeValidator(_by_tool)]
+
+
+class Side(AgentPart):
+    """One side of an agent: exactly one of `human`, `prompt` and `handler`."""
+
+    human: bool = False
+    prompt: PromptName | None = None  # a file in agents/prompts, or the agent's own text
+    handler: HandlerName | None = None
+    label: str | None = Field(default=None, max_length=100)
+    stop_on_response: bool = True  # a response without tool calls ends the side's turn
+    stop_tool: ToolName | None = None  # so does a call of this tool
+    stop_tool_response_property: PropertyName | None = None  # the argument of it that is the turn's outcome
+    max_steps: int | None = Field(default=None, ge=1, le=10_000)  # of this side in one session
+    session_stop: ToolBinding | None = None  # ends the session successfully
+    session_fail: ToolBinding | None = None  # ends it as failed
+    session_status: ToolBinding | None = None  # publishes a status and ends nothing
+
+    @property
+    def kind(self) -> SideKind:
+        if self.human:
+            return SideKind.HUMAN
+        return SideKind.HANDLER if self.handler is not None else SideKind.PROMPT
+
+    def bindings(self) -> dict[str, Binding]:
+        """The bindings that are set, by their field."""
+        found = {name: getattr(self, name) for name in ("session_stop", "session_fail", "session_status")}
+        return {name: binding for name, binding in found.items() if binding is not None}
+
+
+def side_from_word(value: Any) -> Any:
+    """`side_b: human` is the short form of `side_b: {human: true}`."""
+    return {"human": True} if value == SideKind.HUMAN else value

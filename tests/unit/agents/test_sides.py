@@ -1,0 +1,273 @@
+"""Agents with two sides: both versions of the standard, both spellings, and every problem of all files at once."""
+
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from agents.catalogue import Catalogue
+from agents.loader import check_agents, complete, parse_agent, to_markdown
+from agents.problems import AgentFileError
+from domain.agents.definition import AgentDefinition
+from domain.agents.prompt import PromptDefinition
+from domain.agents.side import Binding, SideKind
+from domain.agents.subagent_tool import Immediate, ParentCommunication, Resumable, SubagentTool, WorkspaceSharing
+
+KNOWN = Catalogue(
+    tools=["read_file", "write_file", "fail_asset", "approve_asset", "update_asset_status"],
+    handlers=["next_speaker"],
+    hooks=["log_calls", "mask"],
+)
+WORKER = "---\ntools: [write_file, fail_asset]\n---\n\nYou make assets.\n"
+REVIEWER = "---\ntools: [read_file, approve_asset, update_asset_status]\nmodel: careful\n---\n\nYou review assets.\n"
+
+# the example of the source text, in its own spelling
+EXAMPLE = """\
+---
+name: asset_subagent
+type: dual_ai
+maxSessionTurns: 40
+exposeAsTool: true
+toolDescription: Generate and QA top-down game assets.
+sideA:
+  label: Worker
+  prompt: asset_worker
+  stopOnResponse: true
+  sessionFail: {name: fail_asset, messageProperty: reason, attachmentsProperty: attachments}
+sideB:
+  label: Reviewer
+  prompt: asset_reviewer
+  stopOnResponse: false
+  sessionStop: {name: approve_asset, messageProperty: summary, attachmentsProperty: attachments}
+  sessionStatus: {name: update_asset_status, messageProperty: status}
+---
+"""
+
+
+def folder(tmp_path: Path, **files: str) -> Path:
+    """Write agent files; a name that begins with `prompt_` is a prompt."""
+    (tmp_path / "prompts").mkdir()
+    for name, text in files.items():
+        is_prompt = name.startswith("prompt_")
+        path = tmp_path / "prompts" / f"{name.removeprefix('prompt_')}.md" if is_prompt else tmp_path / f"{name}.md"
+        path.write_text(dedent(text))
+    return tmp_path
+
+
+def short(name: str, extra: str = "") -> str:
+    return f"---\nname: {name}\n{extra}---\n\nHelp.\n"
+
+
+def found_problems(tmp_path: Path, **files: str) -> dict[str, list[str]]:
+    """The fields with problems, by file."""
+    errors = check_agents(folder(tmp_path, **files), KNOWN).errors
+    return {error.file: [problem.field for problem in error.problems] for error in errors}
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> AgentDefinition:
+    files = folder(tmp_path, asset_subagent=EXAMPLE, prompt_asset_worker=WORKER, prompt_asset_reviewer=REVIEWER)
+    loaded = check_agents(files, KNOWN)
+    assert loaded.errors == []
+    return loaded.agents["asset_subagent"]
+
+
+@pytest.mark.proves("S4-07", "S4-34")
+def test_example_of_the_standard_loads_word_for_word(example: AgentDefinition) -> None:
+    worker, reviewer = example.side("a"), example.side("b")
+    assert example.dual and example.max_session_turns == 40 and example.expose_as_tool
+    assert example.tool_description == "Generate and QA top-down game assets."
+    assert (worker.label, worker.kind, worker.stop_on_response) == ("Worker", SideKind.PROMPT, True)
+    assert worker.session_fail == Binding(
+        name="fail_asset", message_property="reason", attachments_property="attachments"
+    )
+    assert (reviewer.label, reviewer.stop_on_response) == ("Reviewer", False)
+    assert reviewer.session_stop == Binding(
+        name="approve_asset", message_property="summary", attachments_property="attachments"
+    )
+    assert reviewer.session_status == Binding(name="update_asset_status", message_property="status")
+
+
+def test_each_side_sees_its_own_prompt_tools_and_model(example: AgentDefinition) -> None:
+    worker, reviewer = example.for_side("a"), example.for_side("b")
+    assert (worker.prompt, worker.tools, worker.model) == ("You make assets.", ["write_file", "fail_asset"], None)
+    assert (reviewer.prompt, reviewer.model) == ("You review assets.", "careful")
+    assert reviewer.tools == ["read_file", "approve_asset", "update_asset_status"]
+
+
+def test_agent_with_sides_survives_being_written_and_read(example: AgentDefinition) -> None:
+    assert parse_agent(to_markdown(example), "asset_subagent.md", KNOWN) == example
+
+
+@pytest.mark.proves("S4-04")
+def test_short_form_is_a_model_on_side_a_and_people_on_side_b() -> None:
+    agent = parse_agent(short("helper"), "helper.md", KNOWN)
+    assert (agent.side("a").kind, agent.side("b").kind) == (SideKind.PROMPT, SideKind.HUMAN)
+    assert not agent.dual and agent.for_side("a") == agent
+    assert parse_agent(short("helper", "type: ai_human\n"), "helper.md", KNOWN) == agent
+
+
+@pytest.mark.proves("S4-03")
+def test_optional_fields_have_the_defaults_of_the_standard() -> None:
+    agent = parse_agent(short("helper"), "helper.md", KNOWN)
+    assert (agent.max_session_turns, agent.title, agent.icon, agent.expose_as_tool) == (None, None, None, False)
+    assert (agent.tool_description, agent.env, agent.hooks, agent.packaging) == (None, {}, [], None)
+    extra = "packageName: desk\nversion: 1.2.0\nauthor: Ann\nlicense: MIT\nenv: {REGION: eu}\nhooks: [mask]\n"
+    packed = parse_agent(short("helper", extra), "helper.md", KNOWN)
+    assert packed.packaging is not None and packed.packaging.version == "1.2.0"
+    assert (packed.env, packed.hooks) == ({"REGION": "eu"}, ["mask"])
+
+
+def test_binding_may_be_a_bare_name() -> None:
+    extra = "side_a: {session_stop: approve_asset}\ntools: [approve_asset]\n"
+    side = parse_agent(short("helper", extra), "helper.md", KNOWN).side("a")
+    assert side.session_stop == Binding(name="approve_asset")
+
+
+def test_prompt_hooks_win_over_the_hooks_of_the_agent(tmp_path: Path) -> None:
+    both = "---\nname: helper\nhooks: [log_calls]\nside_a: {prompt: own}\nside_b: {prompt: plain}\n---\n"
+    files = folder(
+        tmp_path, helper=both, prompt_own="---\nhooks: [mask]\n---\n\nA\n", prompt_plain="---\n{}\n---\n\nB\n"
+    )
+    loaded = check_agents(files, KNOWN)
+    assert loaded.errors == []
+    agent = loaded.agents["helper"]
+    assert (agent.for_side("a").hooks, agent.for_side("b").hooks) == (["mask"], ["log_calls"])
+
+
+def test_subagents_among_the_tools_are_configured_in_either_spelling() -> None:
+    camel: dict[str, Any] = {
+        "name": "asset_subagent",
+        "blocking": False,
+        "immediate": {"nameEnv": "NAME", "scopedEnv": ["TOKEN"]},
+        "resumable": {"maxInstances": 2, "parentCommunication": "explicit"},
+        "initUserMessageProperty": "message",
+    }
+    prompt = PromptDefinition.model_validate({"name": "p", "text": "x", "tools": ["read_file", camel]})
+    assert prompt.tools == ["read_file"]
+    assert prompt.subagent_tools == [
+        SubagentTool(
+            name="asset_subagent",
+            blocking=False,
+            immediate=Immediate(name_env="NAME", scoped_env=["TOKEN"]),
+            resumable=Resumable(max_instances=2, parent_communication=ParentCommunication.EXPLICIT),
+            init_user_message_property="message",
+        )
+    ]
+    assert prompt.subagent_tools[0].environment is WorkspaceSharing.ISOLATED
+    flags = SubagentTool.model_validate({"name": "x", "immediate": True, "resumable": False})
+    assert (flags.immediate, flags.resumable, flags.blocking) == (Immediate(), None, True)
+
+
+def test_exposed_agents_among_the_tools_are_told_apart(tmp_path: Path, example: AgentDefinition) -> None:
+    desk = parse_agent(short("desk", "tools: [billing, asset_subagent, read_file]\n"), "desk.md", KNOWN)
+    billing = parse_agent(short("billing", "expose_as_tool: true\n"), "billing.md", KNOWN)
+    whole = complete(desk, {"billing": billing, example.name: example}, KNOWN, "desk.md")
+    assert (whole.tools, whole.handoffs) == (["read_file"], ["billing"])
+    assert whole.subagent_tools == [SubagentTool(name="asset_subagent")]
+
+
+def side_b(text: str) -> str:
+    return f"---\nname: x\nside_a: {{prompt: p}}\nside_b: {text}\n---\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "reason"),
+    [
+        ("---\ndescription: x\n---\n\nx\n", "name", "Field required"),
+        ("---\nname: x\n---\n", "prompt", "missing"),
+        ("---\nname: x\ntype: dual_ai\nside_a: {prompt: p}\n---\n", "(file)", "needs side_b"),
+        ("---\nname: x\ntype: ai_human\nside_a: {prompt: p}\nside_b: {prompt: p}\n---\n", "(file)", "people on side B"),
+        ("---\nname: x\ntype: tri_ai\n---\n\nx\n", "(file)", "'tri_ai' is not a known value"),
+        ("---\nname: x\nside_a: human\nside_b: human\n---\n", "side_a", "both sides are human"),
+        (side_b("{prompt: p, handler: next_speaker}"), "side_b", "has prompt and handler"),
+        (side_b("{label: Nobody}"), "side_b", "exactly one is needed"),
+        (side_b("{prompt: nowhere}"), "side_b.prompt", "no prompt 'nowhere'"),
+        (side_b("{handler: nothing}"), "side_b.handler", "no handler 'nothing'"),
+        (side_b("{prompt: p, session_stop: finish}"), "side_b.session_stop", "no tool 'finish' on this side"),
+        (side_b("{prompt: p, stop_tool: finish}"), "side_b.stop_tool", "no tool 'finish' on this side"),
+        (
+            side_b("{prompt: p, stop_tool_response_property: x}"),
+            "side_b.stop_tool_response_property",
+            "needs a stop_tool",
+        ),
+        (side_b("{human: true, session_stop: read_file}"), "side_b", "calls no tools"),
+        (side_b("{prompt: p, colour: red}"), "side_b.colour", "unknown field"),
+        (side_b("{prompt: p, session_stop: read_file, session_fail: read_file}"), "side_b.session_fail", "same tool"),
+        (
+            short("x", "side_b: {prompt: p, stop_on_response: false, stopOnResponse: true}\n"),
+            "side_b",
+            "the same field",
+        ),
+        ("---\nname: x\nside_a: {prompt: p}\n---\n\nUnused.\n", "prompt", "no side uses the text"),
+        (short("x", "hooks: [unknown]\n"), "hooks", "no hook 'unknown'"),
+        (short("x", "subagent_tools: [{name: nobody}]\n"), "subagent_tools.0.name", "no agent 'nobody'"),
+        (short("x", "subagent_tools: [{name: helper}]\n"), "subagent_tools.0.name", "has a human side"),
+        (short("x", "handoffs: [helper]\n"), "handoffs", "does not set expose_as_tool"),
+        (short("x", "tools: [read_file, read_file]\n"), "tools", "listed twice"),
+        (short("x", "expose_as_tool: yes please\n"), "expose_as_tool", "valid boolean"),
+    ],
+)
+@pytest.mark.proves("S4-01", "S4-02")
+def test_wrong_agent_is_refused_with_its_file_field_and_reason(
+    tmp_path: Path, text: str, field: str, reason: str
+) -> None:
+    prompt = "---\ntools: [read_file]\n---\n\nWork.\n"
+    loaded = check_agents(folder(tmp_path, x=text, prompt_p=prompt, helper=short("helper")), KNOWN)
+    [error] = loaded.errors
+    assert error.file == "x.md" and list(loaded.agents) == ["helper"]
+    assert any(field == one.field and reason in one.message for one in error.problems), error
+
+
+def test_all_problems_of_all_files_are_found_at_once(tmp_path: Path) -> None:
+    assert found_problems(
+        tmp_path,
+        one=short("one", "tools: [nothing]\nhooks: [unknown]\nsubagents: [nobody]\n"),
+        two="---\nname: two\ntype: dual_ai\nside_a: {prompt: gone}\n---\n",
+        three=short("other"),
+        prompt_bad="---\ncolour: red\n---\n\nx\n",
+        fine=short("fine"),
+    ) == {
+        "prompts/bad.md": ["colour"],
+        "one.md": ["tools", "hooks", "subagents"],
+        "two.md": ["(file)"],
+        "three.md": ["name"],
+    }
+
+
+def dual(name: str, starts: str) -> str:
+    return (
+        f"---\nname: {name}\nexpose_as_tool: true\nside_b: {{prompt: p}}\n"
+        f"subagent_tools: [{{name: {starts}, immediate: true}}]\n---\n\nWork.\n"
+    )
+
+
+def test_immediate_subagents_that_start_each_other_are_refused(tmp_path: Path) -> None:
+    errors = check_agents(
+        folder(tmp_path, a=dual("a", "b"), b=dual("b", "c"), c=dual("c", "a"), prompt_p="---\n{}\n---\n\nx\n"), KNOWN
+    ).errors
+    assert {error.file for error in errors} == {"a.md", "b.md", "c.md"}
+    assert "a → b → c → a" in str(errors[0])
+
+
+def test_agent_that_needs_a_broken_one_is_left_out_and_the_others_are_used(tmp_path: Path) -> None:
+    loaded = check_agents(
+        folder(
+            tmp_path,
+            broken=short("broken", "tools: [nothing]\n"),
+            boss=short("boss", "subagents: [broken]\n"),
+            fine=short("fine"),
+        ),
+        KNOWN,
+    )
+    assert list(loaded.agents) == ["fine"]
+    assert [error.file for error in loaded.errors] == ["broken.md"]
+
+
+def test_declared_tool_serves_a_binding_and_its_arguments_are_checked() -> None:
+    tool = "{name: done, description: Ends it., input_schema: {type: object, properties: {summary: {type: string}}}}"
+    extra = f"declared_tools: [{tool}]\nside_a: {{session_stop: {{name: done, message_property: %s}}}}\n"
+    assert parse_agent(short("x", extra % "summary"), "x.md", KNOWN).side("a").session_stop is not None
+    with pytest.raises(AgentFileError, match="'done' has no argument 'text'.*allowed: summary"):
+        parse_agent(short("x", extra % "text"), "x.md", KNOWN)
