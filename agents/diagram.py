@@ -39,10 +39,10 @@ def _edges(agent: AgentDefinition) -> Iterator[tuple[str, str]]:
     for view in views:
         yield from ((name, "== handoff ==>") for name in view.handoffs)
         for tool in view.subagent_tools:
-            words = ["blocking" if tool.blocking else "background"]
-            words += ["resumable"] if tool.resumable else []
-            words += ["immediate"] if tool.immediate else []
-            yield tool.name, f"-- {', '.join(words)} -->"
+            traits = ["blocking" if tool.blocking else "background"]
+            traits += ["resumable"] if tool.resumable else []
+            traits += ["immediate"] if tool.immediate else []
+            yield tool.name, f"-- {', '.join(traits)} -->"
         yield from ((reference.agent, "-. delegates .->") for reference in view.subagents)
 
 

@@ -16,7 +16,7 @@ Listing = TypeVar("Listing", bound=Equipment)
 DEFAULT_ARGUMENTS = ("message", "attachments", "name")
 
 
-def with_agents_told_apart(definition: AgentDefinition, agents: Mapping[str, AgentDefinition]) -> AgentDefinition:
+def with_agents_separated(definition: AgentDefinition, agents: Mapping[str, AgentDefinition]) -> AgentDefinition:
     """Move exposed agents out of `tools`: one with a human side is handed the thread, any other is a subagent."""
     prompts = {name: _apart(prompt, agents) for name, prompt in definition.prompts.items()}
     return _apart(definition, agents).model_copy(update={"prompts": prompts})

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from agents import front_matter
 from agents.catalogue import Catalogue
-from agents.graph import graph_problems, with_agents_told_apart
+from agents.graph import graph_problems, with_agents_separated
 from agents.problems import AgentFileError, AgentFilesError, FieldProblem, problems_of
 from agents.side_problems import side_problems
 from domain.agents.definition import AgentDefinition
@@ -68,7 +68,7 @@ def check_agents(folder: Path, known: Catalogue) -> LoadedAgents:
             parsed[path.stem] = parse_agent(_read(path), path.name, known, prompts)
         except AgentFileError as error:
             errors[error.file] = error
-    agents = {name: with_agents_told_apart(definition, parsed) for name, definition in parsed.items()}
+    agents = {name: with_agents_separated(definition, parsed) for name, definition in parsed.items()}
     for name, definition in agents.items():
         if problems := [*definition_problems(definition, known), *graph_problems(definition, agents, known)]:
             errors[f"{name}.md"] = AgentFileError(f"{name}.md", problems)
@@ -104,8 +104,8 @@ def parse_agent(
 def complete(
     definition: AgentDefinition, others: Mapping[str, AgentDefinition], known: Catalogue, file: str
 ) -> AgentDefinition:
-    """Check a parsed definition against the other agents; answer it with agents told apart from tools."""
-    whole = with_agents_told_apart(definition, {**others, definition.name: definition})
+    """Check a parsed definition against the other agents; answer it with agents separated from tools."""
+    whole = with_agents_separated(definition, {**others, definition.name: definition})
     every = {**others, whole.name: whole}
     if problems := [*definition_problems(whole, known), *graph_problems(whole, every, known)]:
         raise AgentFileError(file, problems)
@@ -120,7 +120,7 @@ def to_markdown(definition: AgentDefinition) -> str:
 
 
 def definition_problems(definition: AgentDefinition, known: Catalogue) -> list[FieldProblem]:
-    """What is wrong with a definition by itself. Tools that are agents were told apart before."""
+    """What is wrong with a definition apart from the others. Agents among its tools were separated before."""
     found: list[FieldProblem] = []
     named = {*known.tools, *(tool.name for tool in [*definition.external_tools, *definition.declared_tools])}
     for prompt in definition.prompts.values():

@@ -17,7 +17,7 @@ HandlerName = Annotated[str, Field(min_length=1, max_length=100)]
 
 
 class SideKind(StrEnum):
-    HUMAN = "human"  # people, or whoever calls the API
+    HUMAN = "human"  # people, or a program that calls the API
     PROMPT = "prompt"  # a model with a prompt
     HANDLER = "handler"  # Python code that is given each turn
 

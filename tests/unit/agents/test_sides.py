@@ -160,7 +160,7 @@ def test_subagents_among_the_tools_are_configured_in_either_spelling() -> None:
     assert (flags.immediate, flags.resumable, flags.blocking) == (Immediate(), None, True)
 
 
-def test_exposed_agents_among_the_tools_are_told_apart(tmp_path: Path, example: AgentDefinition) -> None:
+def test_exposed_agents_are_separated_from_the_tools(tmp_path: Path, example: AgentDefinition) -> None:
     desk = parse_agent(short("desk", "tools: [billing, asset_subagent, read_file]\n"), "desk.md", KNOWN)
     billing = parse_agent(short("billing", "expose_as_tool: true\n"), "billing.md", KNOWN)
     whole = complete(desk, {"billing": billing, example.name: example}, KNOWN, "desk.md")
