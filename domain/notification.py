@@ -81,6 +81,7 @@ class Subscription(BaseModel):
     target: str
     events: list[str]
     every_task: bool
+    subagents: bool
     status: SubscriptionStatus
     failing_since: datetime | None
     last_error: str | None

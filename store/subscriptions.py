@@ -1,4 +1,4 @@
-"""Subscriptions: who is told of what, by which channel; secrets are written here and read by deliveries alone."""
+"""Subscriptions: who is notified of what, over which channel; secrets are written here and read by deliveries alone."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ def _read(row: asyncpg.Record | None) -> Subscription | None:
 async def _change(
     pool: Pool, tenant: str, by: str, action: str, statement: str, *values: object, inputs: str | None = None
 ) -> asyncpg.Record | None:
-    """Who is told of what is a matter of supervision: each change stands in the audit log, with whoever made it."""
+    """Who is notified of what is a matter of supervision: the audit log has each change and who made it."""
     async with pool.acquire() as connection, connection.transaction():
         row = await connection.fetchrow(statement, tenant, *values)
         if row is not None:
@@ -30,7 +30,7 @@ async def _change(
 
 
 async def create(
-    pool: Pool, tenant: str, wish: dict[str, Any], secret: str | None, created_by: str
+    pool: Pool, tenant: str, subscription: dict[str, Any], secret: str | None, created_by: str
 ) -> Subscription | None:
     """None if the name is taken."""
     row = await _change(
@@ -38,17 +38,20 @@ async def create(
         tenant,
         created_by,
         "subscribe",
-        f"""INSERT INTO subscriptions (tenant, id, name, channel, target, events, every_task, secret, created_by)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (tenant, name) DO NOTHING RETURNING {_COLUMNS}""",
+        f"""INSERT INTO subscriptions (tenant, id, name, channel, target, events, every_task, subagents, secret,
+                                      created_by)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+            ON CONFLICT (tenant, name) DO NOTHING RETURNING {_COLUMNS}""",
         new_id(),
-        wish["name"],
-        wish["channel"],
-        wish["target"],
-        wish["events"],
-        wish["every_task"],
+        subscription["name"],
+        subscription["channel"],
+        subscription["target"],
+        subscription["events"],
+        subscription["every_task"],
+        subscription["subagents"],
         secret,
         created_by,
-        inputs=json.dumps(wish, sort_keys=True, default=str),
+        inputs=json.dumps(subscription, sort_keys=True, default=str),
     )
     return _read(row)
 

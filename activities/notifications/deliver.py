@@ -1,4 +1,4 @@
-"""deliver: one attempt to bring one notice to one subscription. Address and secret are read here and stay here."""
+"""deliver: one attempt to send one notification to one subscription. Address and secret are read here and stay here."""
 
 from temporalio import activity
 
@@ -25,21 +25,24 @@ class Deliver:
     async def deliver(self, attempt: DeliveryAttempt) -> DeliveryOutcome:
         job = await deliveries.load(self._pool, attempt.tenant, attempt.id)
         if job is None:
-            return DeliveryOutcome(status=DeliveryStatus.FAILED, note="It was forgotten.")
-        if job.status is not DeliveryStatus.PENDING:  # an attempt whose answer was lost
+            return DeliveryOutcome(status=DeliveryStatus.FAILED, note="Its record was removed.")
+        if job.status is not DeliveryStatus.PENDING:  # the response of an earlier attempt was lost
             return DeliveryOutcome(status=job.status)
         if job.subscription is not SubscriptionStatus.ACTIVE or job.channel is None:
-            word = "is switched off" if job.subscription else "was removed"
-            return await self._note(attempt, SendError(f"The subscription {word}."), final=True)
+            state = "is switched off" if job.subscription else "was removed"
+            return await self._record(attempt, SendError(f"The subscription {state}."), final=True)
         envelope = Envelope(attempt.id, job.target, job.body.encode(), job.signing)
         try:
             async with heartbeating():
                 await self._channels[job.channel].send(envelope)
         except SendError as error:
-            return await self._note(attempt, error, final=error.gone or attempt.pause_s is None)
-        return await self._note(attempt, None)
+            return await self._record(attempt, error, final=error.gone or attempt.pause_s is None)
+        return await self._record(attempt, None)
 
-    async def _note(self, attempt: DeliveryAttempt, error: SendError | None, *, final: bool = False) -> DeliveryOutcome:
+    async def _record(
+        self, attempt: DeliveryAttempt, error: SendError | None, *, final: bool = False
+    ) -> DeliveryOutcome:
+        """Write down the result of an attempt; `final` if there will be no other."""
         status = DeliveryStatus.DELIVERED if error is None else DeliveryStatus.PENDING
         wait = max(attempt.pause_s or 0.0, min(error.retry_after_s, MOST_PATIENCE)) if error else 0.0
         info = activity.info()

@@ -1,4 +1,4 @@
-"""The dispatcher: in each worker, it starts the workflow of every delivery that the outbox holds."""
+"""The dispatcher: each worker has one, which starts the workflow of every delivery in the outbox."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ from store.deliveries import WaitingDelivery
 
 log = logging.getLogger("errand.worker")
 
-PAUSE_SECONDS = 1.0  # before it looks again, when the database or Temporal was away
+PAUSE_SECONDS = 1.0  # before the next try, when the database or Temporal was unreachable
 OVERDUE_SECONDS = 120.0
 START_WITHIN = timedelta(seconds=5)
 
@@ -26,10 +26,10 @@ class Dispatcher:
         self._client = client
         self._queue = task_queue
         self._span_s = span_s
-        self._bell = asyncio.Event()
+        self._waiting = asyncio.Event()
 
     async def run(self, url: str) -> None:
-        """For ever. A bell is only a hint: whatever it misses, the sweeper finds."""
+        """Run for ever. A notification of the database is only a hint: the sweeper finds what was missed."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listen(url))
             group.create_task(self._work())
@@ -37,17 +37,17 @@ class Dispatcher:
     async def _listen(self, url: str) -> None:
         while True:
             try:
-                await deliveries.listen(url, self._bell.set)
+                await deliveries.listen(url, self._waiting.set)
             except TRANSIENT_ERRORS:
                 pass
-            except Exception:  # whatever it is, it must not end the worker's only way to notice
+            except Exception:  # no error may end the only way in which this worker learns of deliveries
                 log.exception("cannot listen for deliveries")
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _work(self) -> None:
         while True:
-            await self._bell.wait()
-            self._bell.clear()
+            await self._waiting.wait()
+            self._waiting.clear()
             try:
                 done = await self.dispatch()
             except TRANSIENT_ERRORS:
@@ -56,11 +56,11 @@ class Dispatcher:
                 log.exception("could not dispatch")
                 done = False
             if not done:
-                self._bell.set()
+                self._waiting.set()
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def dispatch(self) -> bool:
-        """Everything that waits; False if Temporal is away. The same id makes a second start harmless."""
+        """Start everything that waits; False if Temporal is unreachable. The same id makes a second start harmless."""
         while found := await deliveries.undispatched(self._pool):
             for one in found:
                 if not await self._start(one, now=True):
@@ -69,13 +69,13 @@ class Dispatcher:
         return True
 
     async def repair(self) -> None:
-        """Starts again what should have been tried and was not: its workflow was ended from outside."""
+        """Start the deliveries again that are overdue, because their workflow was ended from outside."""
         if await self.dispatch():
             for one in await deliveries.stranded(self._pool, OVERDUE_SECONDS):
                 await self._start(one)
 
     async def _start(self, one: WaitingDelivery, *, now: bool = False) -> bool:
-        """One that is under way goes on, `now` with its next attempt: somebody wants it sent again."""
+        """Start one workflow. One that runs already continues, with `now` at once: somebody asked to send it again."""
         try:
             await self._client.start_workflow(
                 "Delivery",

@@ -36,6 +36,7 @@ class SubscriptionRecord(BaseModel):
     target: str = Field(description="of a URL only the host: the rest may be a secret")
     events: list[str]
     every_task: bool
+    subagents: bool
     status: SubscriptionStatus
     failing_since: datetime | None = Field(description="since when nothing has got through")
     last_error: str | None

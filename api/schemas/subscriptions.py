@@ -18,3 +18,4 @@ class NewSubscription(Strict):
         default_factory=lambda: list(NotificationSubject), min_length=1, max_length=20
     )
     every_task: bool = Field(default=True, description="false: only of tasks that name it in config.notify")
+    subagents: bool = Field(default=False, description="true: also when a subagent has ended")

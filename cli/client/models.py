@@ -281,6 +281,7 @@ class SubscriptionInfo(ResponseModel):
     target: str
     events: list[str]
     every_task: bool
+    subagents: bool = False
     status: str
     last_error: str | None = None
     created_at: str

@@ -42,7 +42,7 @@ def list_subscriptions(api: Api, as_json: bool) -> None:
             item.name,
             item.channel,
             click.style(item.status, fg="green" if item.status == "active" else "red"),
-            "every task" if item.every_task else "if named",
+            ("every task" if item.every_task else "if named") + (", subagents" if item.subagents else ""),
             "all" if set(item.events) >= set(NotificationSubject) else ",".join(item.events),
             one_line(item.target) + (f"  failing: {one_line(item.last_error)}" if item.last_error else ""),
         ]
@@ -63,12 +63,20 @@ def list_subscriptions(api: Api, as_json: bool) -> None:
     help="Only this event. Repeatable.  [default: all]",
 )
 @click.option("--only-named", is_flag=True, help="Only for tasks that name it with --notify.")
+@click.option("--subagents", is_flag=True, help="Also when a subagent has ended.")
 @remote
 def add(
-    api: Api, name: str, channel: str, target: str, events: tuple[str, ...], only_named: bool, as_json: bool
+    api: Api,
+    name: str,
+    channel: str,
+    target: str,
+    events: tuple[str, ...],
+    only_named: bool,
+    subagents: bool,
+    as_json: bool,
 ) -> None:
     """Add a subscription. TARGET is a URL, or for email an address. A webhook's secret is shown only now, on stdout."""
-    body = {"name": name, "channel": channel, "target": target, "every_task": not only_named}
+    body = {"name": name, "channel": channel, "target": target, "every_task": not only_named, "subagents": subagents}
     created = api.send("POST", "/subscriptions", json=body | ({"events": list(events)} if events else {})).json()
     _show_secret(created, as_json)
 

@@ -1,6 +1,6 @@
--- Tells those outside a session: the tenant's feed, and through the outbox every subscription that wants to know. Called
--- in the transaction that writes the events, so that neither can be without the other. The tenant's counter is locked
--- last, and for as short as can be.
+-- Notifies those outside a session: the tenant's feed, and through the outbox every subscription that asks for the event.
+-- Called in the transaction that writes the events, so that neither exists without the other. The tenant's counter is
+-- locked last, so that the lock is held as briefly as possible.
 CREATE OR REPLACE FUNCTION give_notice(p_events jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     t    text;
@@ -14,7 +14,9 @@ BEGIN
                'type', e ->> 'type', 'timestamp', e ->> 'at',
                'data', CASE WHEN s.id IS NULL THEN '{}' ELSE jsonb_build_object(
                            'task_id', s.id, 'conversation_id', s.conversation_id, 'title', s.title, 'agent', s.agent,
-                           'status', s.status) END
+                           'status', s.status)
+                           || CASE WHEN s.spawned_by IS NULL THEN '{}' ELSE jsonb_build_object(
+                                  'subagent', coalesce(s.subagent_name, s.agent), 'spawned_by', s.spawned_by) END END
                        || (d.data - 'usage' - 'output')
                        || CASE WHEN d.data ? 'output' THEN jsonb_build_object('output', left(d.data ->> 'output', 2000))
                                ELSE '{}' END)::text
@@ -23,7 +25,7 @@ BEGIN
       LEFT JOIN sessions s ON s.tenant = e ->> 'tenant' AND s.id = e ->> 'session_id'
       CROSS JOIN LATERAL (
           SELECT coalesce((s.spec::jsonb) -> 'config' -> 'notify', '[]') AS named,
-                 -- whom the task turns to for this kind of request, or for this trouble
+                 -- the subscription that the task names for this kind of request, or for this event
                  (s.spec::jsonb) -> 'config' -> 'routes' ->>
                      CASE WHEN e ->> 'type' IN ('input_required', 'input_reminder') THEN d.data ->> 'kind'
                           ELSE e ->> 'type' END AS routed) c
@@ -31,8 +33,8 @@ BEGIN
      WHERE CASE
                WHEN (s.rerun::jsonb ->> 'recorded')::boolean THEN false   -- nothing of it really happened
                WHEN e ->> 'type' = 'input_escalated' THEN sub.name = d.data ->> 'to'
-               -- a subagent's end is its parent's business
-               WHEN e ->> 'type' LIKE 'task\_%' AND s.spawned_by IS NOT NULL THEN false
+               -- the end of a subagent is reported to its parent, and outside only to those who ask for it
+               WHEN e ->> 'type' LIKE 'task\_%' AND s.spawned_by IS NOT NULL AND NOT sub.subagents THEN false
                ELSE (CASE e ->> 'type' WHEN 'input_reminder' THEN 'input_required' ELSE e ->> 'type' END) = ANY (sub.events)
                     AND (sub.every_task OR c.named ? sub.name OR c.named ? sub.channel)
                     OR coalesce(c.routed IN (sub.name, sub.channel), false)

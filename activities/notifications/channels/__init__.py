@@ -1,4 +1,4 @@
-"""The ways to tell somebody outside, one file each; a new one is a file, a line here and a name in domain."""
+"""The channels, one file each. A new one is a file, a line here and a member of `ChannelName`."""
 
 from activities.notifications.channels.channel import Channel
 from activities.notifications.channels.email import Email, MailServer

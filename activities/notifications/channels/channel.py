@@ -1,4 +1,4 @@
-"""What a channel is: one way to tell somebody outside, and how it says that this did not work."""
+"""What a channel is: one way to notify somebody, and the error that says that this failed."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -8,17 +8,17 @@ from domain.notification import Notice
 
 
 class SendError(Exception):
-    """It did not arrive; the message is fit for the record of the delivery: no address, no secret."""
+    """A notification did not arrive. The message is shown with the delivery: it has no address and no secret."""
 
     def __init__(self, message: str, *, gone: bool = False, retry_after_s: float = 0.0) -> None:
         super().__init__(message)
-        self.gone = gone  # there is no use in trying again
+        self.gone = gone  # the receiver no longer exists: do not try again
         self.retry_after_s = retry_after_s
 
 
 @dataclass(frozen=True)
 class Envelope:
-    """One notice for one address. The id is the same at every attempt, and so is the body."""
+    """One notification for one address. Id and body are the same at every attempt."""
 
     id: str
     target: str = field(repr=False)
@@ -32,11 +32,11 @@ class Envelope:
 
 class Channel(Protocol):
     async def send(self, envelope: Envelope) -> None:
-        """Returns when the other side has taken it; raises SendError otherwise."""
+        """Return when the receiver has accepted it; raise SendError otherwise."""
 
 
 async def post(fetcher: Fetcher, url: str, headers: dict[str, str], content: bytes) -> None:
-    """Taken means 2xx. A redirect is not followed: whoever moves changes the subscription."""
+    """Send a POST; accepted means 2xx. A redirect is a failure: a receiver that moves needs a changed subscription."""
     try:
         answer = await fetcher.send("POST", url, headers, content)
     except FetchError as error:

@@ -1,4 +1,4 @@
-"""Push services that take plain HTTP, as ntfy does: the text is the body, the title a header."""
+"""Push services with a plain HTTP interface such as ntfy: the text is the body, the title a header."""
 
 from email.header import Header
 

@@ -1,4 +1,4 @@
-"""Slack, and whatever takes the same: an incoming webhook with a text."""
+"""Slack, and services with the same interface: an incoming webhook that takes a text."""
 
 import json
 
@@ -18,5 +18,5 @@ class Slack:
 
 
 def _plain(text: str) -> str:
-    """An agent's words must not become links or mentions."""
+    """Escape the text: what an agent wrote must not become links or mentions."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

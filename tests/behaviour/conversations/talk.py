@@ -92,6 +92,10 @@ def gather(*ids: str, **more: Any) -> Call:
     return "gather", {"task_ids": list(ids), **more}
 
 
+def steer(task_id: str, message: str) -> Call:
+    return "steer_subagent", {"task_id": task_id, "message": message}
+
+
 def result_of(task_id: str) -> Call:
     return "async_task_result", {"task_id": task_id}
 

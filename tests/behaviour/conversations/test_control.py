@@ -20,6 +20,7 @@ from tests.behaviour.conversations.talk import (
     gather,
     say,
     slow,
+    steer,
     task,
 )
 from tests.support.stack import Stack, eventually, of_type
@@ -29,10 +30,6 @@ scene = Scenes(at_once=5)
 
 def delegate(prompt: str, agent: str = "helper") -> Call:
     return "delegate", {"agent": agent, "prompt": prompt}
-
-
-def steer(task_id: str, message: str) -> Call:
-    return "steer_subagent", {"task_id": task_id, "message": message}
 
 
 @scene
@@ -205,7 +202,7 @@ async def steered(stack: Stack) -> tuple[Talk, list[str], SessionRow]:
     return talk, await talk.results(), await talk.ended(child.id)
 
 
-@pytest.mark.proves("S3-B03", "F-13")
+@pytest.mark.proves("S3-B03")
 async def test_a_further_word_extends_a_running_child_which_reports_once(team: Stack) -> None:
     talk, texts, child = await steered(team)
     assert texts[1] == f"Sent to the subagent (session: {child.id}); it reads it before its next step."

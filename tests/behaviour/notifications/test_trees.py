@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.behaviour.conversations.talk import AGENTS, Talk, async_task, chain, say
+from tests.behaviour.conversations.talk import AGENTS, Gate, Talk, async_task, chain, say, steer
 from tests.behaviour.notifications.receivers import Receiver
 from tests.behaviour.notifications.subscribers import Told
 from tests.behaviour.supervision.people import ask
@@ -44,6 +44,36 @@ async def test_a_fired_continuation_is_told_to_whom_the_task_named(told: Told, r
     fired = await talk.fire()
     first, second = await receiver.got("/fired", 2)
     assert [one.json["data"]["task_id"] for one in (first, second)] == [talk.id, fired.id]
+
+
+@pytest.mark.proves("F-13")
+async def test_subagent_takes_follow_ups_and_its_end_reaches_parent_and_webhook(told: Told, receiver: Receiver) -> None:
+    """The follow-up extends the running session, which is neither interrupted nor started again. Its end wakes the
+    parent, and is sent to the one webhook that asks for the ends of subagents."""
+    for definition in AGENTS:
+        assert (await told.stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
+    everything = await told.subscribe(f"{receiver.url}/tree", every_task=False, subagents=True)
+    roots = await told.subscribe(f"{receiver.url}/roots", every_task=False)
+    assert (everything["subagents"], roots["subagents"]) == (True, False)
+    gate = Gate()
+    steps = chain([async_task(chain([gate.call], last="First part."))], [steer("$0", "Also the rest.")])
+    notify = [everything["name"], roots["name"]]
+    talk = await Talk.begin(told.stack, steps, "waker", config={"notify": notify})
+    child = await talk.child()
+    await talk.told(child.id, "message", 1)
+    gate.open()
+    first, second = await receiver.got("/tree", 2)
+    [root] = await receiver.got("/roots")
+    ends = {one.json["data"]["task_id"]: one.json for one in (first, second)}
+    assert set(ends) == {child.id, talk.id} and root.json["data"]["task_id"] == talk.id
+    assert "subagent" not in ends[talk.id]["data"]
+    data = ends[child.id]["data"]
+    assert ends[child.id]["type"] == "task_completed" and data["conversation_id"] == talk.id
+    assert (data["subagent"], data["spawned_by"], data["reason"]) == ("helper", talk.id, "goal_reached")
+    assert (await talk.prompts(child.id))[1:] == ["Also the rest."] and len(await talk.children()) == 1
+    await talk.rest()
+    assert await talk.heard() == [child.id]  # the parent learned of it without a fire
+    assert child.id not in [one["task_id"] for one in await told.deliveries(roots)]
 
 
 @pytest.mark.proves("S1-27", "S1-B06")

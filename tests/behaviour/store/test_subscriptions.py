@@ -1,9 +1,11 @@
-"""Every change of a subscription stands in the audit log, with whoever made it."""
+"""Every change of a subscription is in the audit log, with who made it."""
 
 import pytest
 
+from api.schemas.subscriptions import NewSubscription
 from domain.audit import TENANT
 from domain.ids import new_id
+from domain.notification import ChannelName
 from store import audit, subscriptions
 from tests.support.stack import Stack
 
@@ -11,10 +13,10 @@ from tests.support.stack import Stack
 @pytest.mark.proves("S1-65")
 async def test_changes_are_on_record(stack: Stack) -> None:
     tenant = f"t{new_id()}"
-    wish = {"name": "ops", "channel": "webhook", "target": "https://x.example/token", "events": [], "every_task": True}
-    made = await subscriptions.create(stack.pool, tenant, wish, "whsec_one", "key/a")
+    body = NewSubscription(name="ops", channel=ChannelName.WEBHOOK, target="https://x.example/token").model_dump()
+    made = await subscriptions.create(stack.pool, tenant, body, "whsec_one", "key/a")
     assert made is not None
-    assert await subscriptions.create(stack.pool, tenant, wish, "whsec_two", "key/a") is None  # changed nothing
+    assert await subscriptions.create(stack.pool, tenant, body, "whsec_two", "key/a") is None  # changed nothing
     assert await subscriptions.rotate(stack.pool, tenant, made.id, "whsec_three", "key/b")
     assert await subscriptions.enable(stack.pool, tenant, made.id, "key/b")
     assert await subscriptions.remove(stack.pool, tenant, made.id, "key/c")
