@@ -5,7 +5,6 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from domain.conversations.mailbox import Outcome
 from domain.sessions.session import AgentRef, Status
 from store.database import Pool
 
@@ -74,17 +73,6 @@ async def by_name(pool: Pool, tenant: str, thread_id: str, name: str) -> Child |
         name,
     )
     return Child(**row) if row else None
-
-
-async def outcome(pool: Pool, tenant: str, session_id: str) -> Outcome:
-    row = await pool.fetchrow(
-        """SELECT id AS session_id, coalesce(subagent_name, agent) AS name, status, reason, partial, output, error
-             FROM sessions WHERE tenant = $1 AND id = $2""",
-        tenant,
-        session_id,
-    )
-    assert row is not None
-    return Outcome(**row)
 
 
 async def promote(pool: Pool, tenant: str, session_id: str) -> None:

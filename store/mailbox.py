@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from domain.conversations.mailbox import MailboxMessage, Outcome
+from domain.conversations.mailbox import MailboxMessage
 from store.database import Pool
 
 _COLUMNS = "message_id, conversation_id, source_session_id, source_type, subagent_name, created_at, delivered_to"
@@ -53,20 +53,9 @@ async def pending_for_fire(pool: Pool, tenant: str, conversation_id: str) -> lis
     return [row["message_id"] for row in rows]
 
 
-_OUTCOME = """s.id AS session_id, coalesce(s.subagent_name, s.agent) AS name, s.status, s.reason, s.partial,
-              s.output, s.error"""
-
-
-async def outcomes(pool: Pool, tenant: str, message_ids: list[str]) -> list[Outcome]:
-    """What the messages bring, read from their sources now, in the order of posting."""
-    rows = await pool.fetch(
-        f"""SELECT {_OUTCOME} FROM mailbox m
-              JOIN sessions s ON s.tenant = m.tenant AND s.id = m.source_session_id
-             WHERE m.tenant = $1 AND m.message_id = ANY($2::text[]) ORDER BY m.number""",
-        tenant,
-        message_ids,
-    )
-    return [Outcome(**row) for row in rows]
+async def sources(pool: Pool, tenant: str, message_ids: list[str]) -> list[str]:
+    """The sessions that these messages refer to, in the order of posting."""
+    return [message.source_session_id for message in await by_ids(pool, tenant, message_ids)]
 
 
 async def of_source(pool: Pool, tenant: str, session_id: str) -> MailboxMessage | None:

@@ -6,10 +6,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, Json
 
+from domain.conversations.mailbox import Outcome
 from domain.external_tool import ExternalTool
 from domain.limits.budget import TreeBudget
 from domain.messages import Node
 from domain.sessions.step import ModelReply
+from store import outcomes
 from store.database import Pool, call
 
 
@@ -35,11 +37,15 @@ class StepFacts(BaseModel):
     started_at: datetime | None = None
     tree: TreeBudget | None = None
     inbox: list[dict[str, Any]] = Field(default_factory=list)
+    outcomes: dict[str, Outcome] = Field(default_factory=dict)  # by the session that is the source of an inbox message
     results: list[dict[str, Any]] = Field(default_factory=list)
 
 
 async def begin_step(pool: Pool, document: dict[str, Any]) -> StepFacts:
-    return StepFacts.model_validate_json(await call(pool, "begin_step", json.dumps(document)))
+    facts = StepFacts.model_validate_json(await call(pool, "begin_step", json.dumps(document)))
+    sources = [message["source"] for message in facts.inbox if message["source"] is not None]
+    found = await outcomes.of_sessions(pool, document["tenant"], sources)
+    return facts.model_copy(update={"outcomes": {outcome.session_id: outcome for outcome in found}})
 
 
 async def commit_step(pool: Pool, document: dict[str, Any]) -> ModelReply:

@@ -11,8 +11,9 @@ from domain import events as ev
 from domain.conversations.delegation import DelegationTool, Settle
 from domain.conversations.subagent_texts import gathered, promoted, result
 from domain.messages import ASSISTANT, calls_of, text_of
+from domain.sessions.session import Status
 from domain.sessions.step import ToolOutcome
-from store import children, messages
+from store import messages, outcomes
 from store.database import Pool
 
 
@@ -37,25 +38,26 @@ class SettleDelegation:
         else:
             assert settle.child is not None
             child = await self._subagents.child(settle.ref, settle.child)
-            outcome = await children.outcome(self._pool, settle.ref.tenant, settle.child)
-            state, text = "failed" if outcome.failed else "ok", result(outcome, child.error_type if child else None)
+            [outcome] = await outcomes.of_sessions(self._pool, settle.ref.tenant, [settle.child])
+            state = "ok" if outcome.status is Status.COMPLETED else "failed"
+            text = result(outcome, child.error_type if child else None)
             told = [ev.SubagentEnded(child_session_id=settle.child, name=outcome.name, status=outcome.status)]
         record = DelegationRecord(self._pool, settle.ref, settle.node)
         return await record.settle(settle.index, settle.door, state, text, told)
 
     async def _inline(self, settle: Settle) -> tuple[str, str]:
-        """The last words of the line; a limit that ended it is said before them. Where a recording simply ends, the
-        call comes to what it came to."""
+        """The last reply of an inline subagent, after the limit that ended it if there was one. Where a recording ends,
+        the call has the result that was recorded."""
         if settle.failed == recording.ENDED:
             [node] = await messages.path(self._pool, settle.ref.tenant, settle.node, limit=1)
             known = await recording.original_result(self._pool, settle.ref.tenant, node.body, settle.index)
             return "failed" if known.failed else "ok", known.text
         nodes = await messages.path(self._pool, settle.ref.tenant, settle.head)
         spoken = [text_of(node) for node in nodes if node.kind == ASSISTANT]
-        text = next((words for words in reversed(spoken) if words), "(no output)")
+        text = next((reply for reply in reversed(spoken) if reply), "(no output)")
         if settle.failed is None:
             return "ok", text
-        return "failed", f"The subagent did not finish: {settle.failed}. Its last words:\n{text}"
+        return "failed", f"The subagent did not finish: {settle.failed}. Its last reply:\n{text}"
 
     async def _gather(self, settle: Settle) -> str:
         [node] = await messages.path(self._pool, settle.ref.tenant, settle.node, limit=1)
@@ -64,7 +66,7 @@ class SettleDelegation:
         ended = {task_id: child for task_id, child in found.items() if child is not None and not child.live}
         await self._subagents.claim(settle.ref, list(ended), f"{settle.node}:{settle.index}")
         blocks = [
-            result(await children.outcome(self._pool, settle.ref.tenant, task_id), child.error_type)
-            for task_id, child in ended.items()
+            result(outcome, ended[outcome.session_id].error_type)
+            for outcome in await outcomes.of_sessions(self._pool, settle.ref.tenant, list(ended))
         ]
         return gathered(blocks, [task_id for task_id in found if task_id not in ended])

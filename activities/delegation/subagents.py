@@ -5,9 +5,9 @@ from domain.conversations.requests import ClaimOutcomes, Steer
 from domain.conversations.subagent_texts import not_found, result, running
 from domain.errors import NotFound
 from domain.ids import derive_id, is_id
-from domain.sessions.session import Reason, SessionRef
+from domain.sessions.session import Reason, SessionRef, Status
 from domain.sessions.step import StopRequest
-from store import children, conversations, mailbox, sessions
+from store import children, conversations, mailbox, outcomes, sessions
 from store.children import Child
 from store.database import Pool
 from workflows.client import WorkflowClient
@@ -26,18 +26,18 @@ class Subagents:
         return await children.get(self._pool, ref.tenant, own.thread_id, session_id) if own else None
 
     async def result(self, ref: SessionRef, session_id: str, key: str, offset: int = 0) -> tuple[str, bool]:
-        """The result's words, of a long one from `offset` on, and whether it failed. Reading an ended one consumes its
-        outcome."""
+        """The text of a result, of a long one from `offset` on, and whether it is an error. Reading the result of an
+        ended child consumes its outcome."""
         child = await self.child(ref, session_id)
         if child is None:
             return not_found(session_id), True
         if child.live:
             return running(session_id, children.retry_words(child.retry)), False
         await self.claim(ref, [session_id], key)
-        outcome = await children.outcome(self._pool, ref.tenant, session_id)
+        [outcome] = await outcomes.of_sessions(self._pool, ref.tenant, [session_id])
         if offset:
             return page(outcome, offset), False
-        return result(outcome, child.error_type), outcome.failed
+        return result(outcome, child.error_type), outcome.status is not Status.COMPLETED
 
     async def claim(self, ref: SessionRef, session_ids: list[str], key: str) -> None:
         """Whoever reads an outcome is the one it is delivered to; no fire or wake repeats it."""

@@ -9,7 +9,7 @@ from activities.tools.support.output import clean
 from domain import events as ev
 from domain.agents.definition import AgentDefinition
 from domain.agents.typed_output import Misfit, typed
-from domain.conversations.mailbox import Outcome, render
+from domain.conversations.mailbox import render
 from domain.ids import new_id
 from domain.messages import ASSISTANT, NOTE, SUMMARY, TOOL_RESULTS, USER, Node, answer_calls, calls_of
 from domain.sessions.session import Usage
@@ -60,8 +60,8 @@ def prelude(call: ModelCall, context: list[Node], facts: StepFacts, opening: str
         bodies.append((TOOL_RESULTS, "", answer_calls(calls, facts.results)))
     for message in facts.inbox:
         parts = json.loads(message["parts"])
-        if "outcome" in message:
-            parts = [{"type": "text", "text": render([Outcome(**message["outcome"])])}]
+        if outcome := facts.outcomes.get(message["source"]):
+            parts = [{"type": "text", "text": render([outcome])}]
         if message["kind"] == ASSISTANT:
             bodies.append((ASSISTANT, message["author"], {"content": parts}))
         else:

@@ -8,13 +8,13 @@ from temporalio import activity
 
 from activities.runtime.heartbeat import beating
 from domain import events as ev
-from domain.conversations.mailbox import DeliveryMode, render
+from domain.conversations.mailbox import DeliveryMode, caller_block, render
 from domain.conversations.requests import OpenBatch, Opened, OpenedBatch, OpenSession
 from domain.ids import derive_id
 from domain.messages import Node, calls_of
 from domain.sessions.session import SessionRef
 from domain.sessions.step import preview
-from store import accepting, conversations, mailbox, messages, sessions
+from store import accepting, conversations, mailbox, messages, outcomes, sessions
 from store.accepting import NewMessage
 from store.database import Pool
 from store.events import to_row
@@ -167,15 +167,18 @@ class OpenSessions:
         return self._last[1]
 
     async def _inbox(self, batch: OpenBatch, opening: OpenSession) -> list[NewMessage]:
-        """The words that open the session: a prompt from a tool call, or what the mailbox brings."""
+        """The message that opens the session: a prompt from a tool call, or what the mailbox brings."""
         if opening.prompt is not None:
             node = await self._node(batch, opening.prompt.node)
             text = calls_of(node)[opening.prompt.index]["input"]["prompt"]
-            return [_message(opening, text, author=node.author)]
+            return [_message(opening, [text], author=node.author)]
         if opening.mail and opening.document:  # a fire
-            outcomes = await mailbox.outcomes(self._pool, batch.tenant, opening.mail)
-            words = [await conversations.message_text(self._pool, batch.tenant, taken) for taken in opening.take]
-            return [_message(opening, render(outcomes, "\n\n".join(words) or None), author="mailbox")]
+            sources = await mailbox.sources(self._pool, batch.tenant, opening.mail)
+            texts = [render(await outcomes.of_sessions(self._pool, batch.tenant, sources))]
+            own = [await conversations.message_text(self._pool, batch.tenant, taken) for taken in opening.take]
+            if message := "\n\n".join(own):
+                texts.append(caller_block(message))
+            return [_message(opening, texts, author="mailbox")]
         return []
 
 
@@ -192,9 +195,9 @@ def _opened(session: SessionRow, mail: list[str]) -> Opened:
     )
 
 
-def _message(opening: OpenSession, text: str, author: str) -> NewMessage:
+def _message(opening: OpenSession, texts: list[str], author: str) -> NewMessage:
     return NewMessage(
         id=derive_id(opening.session_id, "opening"),
         author=preview(author, 100),
-        parts=json.dumps([{"type": "text", "text": text}]),
+        parts=json.dumps([{"type": "text", "text": text} for text in texts]),
     )

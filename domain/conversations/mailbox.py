@@ -3,8 +3,9 @@
 from datetime import datetime
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
+from domain.conversations.quoting import quoted
 from domain.sessions.session import Reason, Status
 
 MAX_RESULT = 8_000  # characters of one result in a prompt; a link leads to the rest
@@ -23,7 +24,7 @@ class SourceType(StrEnum):
 
 
 class MailboxMessage(BaseModel):
-    """Exactly these fields: a reference, not a copy."""
+    """A reference to the session that ended; its content is read when it is rendered. It has exactly these fields."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -37,7 +38,7 @@ class MailboxMessage(BaseModel):
 
 
 class Outcome(BaseModel):
-    """How a subagent's session ended, read from its row when it is rendered."""
+    """How a subagent's session ended, read from its row and its messages when it is rendered."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -46,28 +47,56 @@ class Outcome(BaseModel):
     status: Status
     reason: Reason | None = None
     partial: bool = False
-    output: str | None = None
+    committed: bool = True  # it replied at least once, if only with tool calls
+    output: str | None = None  # its last reply
     error: str | None = None
+    earlier: list[str] = Field(default_factory=list)  # what it said before its last reply, oldest first
 
     @property
     def failed(self) -> bool:
-        """An interrupted session that said something counts as a result."""
-        return self.status is Status.FAILED or (self.status is Status.CANCELLED and self.output is None)
+        """Whether the mailbox has it as failed. An interrupted session that committed something counts as a result."""
+        return self.status is Status.FAILED or (self.status is Status.CANCELLED and not self.committed)
+
+    @property
+    def failure(self) -> str:
+        """Why there is no complete result."""
+        text = quoted(self.error) if self.error else f"ended without an answer ({self.reason})"
+        if self.reason is Reason.NEEDS_INPUT:  # the parent may know the answer, or ask a person
+            return f"It cannot continue without an answer to this: {text}"
+        return text
 
     def content(self, limit: int = MAX_RESULT) -> str:
+        """What the mailbox brings of this outcome: all that the subagent said, or why it failed."""
         if self.failed:
-            text = self.error or f"ended without an answer ({self.reason})"
-            if self.reason is Reason.NEEDS_INPUT:  # the parent may know the answer, or ask a person
-                text = f"It cannot go on without an answer to this: {text}"
-            return (
-                f"{text}\n\nUntil then it said:\n{_bounded(self.session_id, self.output, limit)}"
-                if self.output
-                else text
-            )
-        text = _bounded(self.session_id, self.output, limit) if self.output and self.output.strip() else "(no output)"
+            return with_output_so_far(self.failure, self._said(limit))
+        text = self._said(limit) or "(no output)"
         if self.status is Status.CANCELLED:
             return f"[Interrupted ({self.reason}); this is what it had so far.]\n{text}"
         return text
+
+    def last_reply(self, limit: int = MAX_RESULT) -> str:
+        """Its last reply, quoted and cut to `limit`; empty if there is none."""
+        text = self.output if self.output and self.output.strip() else ""
+        if len(text) <= limit:
+            return quoted(text)
+        return f"{quoted(text[:limit])}\n[… {len(text) - limit} more characters: {rest(self.session_id, limit)}]"
+
+    def _said(self, limit: int) -> str:
+        """Everything it said; where that is too long, the last reply and as much before it as there is room for."""
+        room = limit - len(self.output or "")
+        kept: list[str] = []
+        for text in reversed(self.earlier):
+            room -= len(text)
+            if room < 0:
+                break
+            kept.insert(0, quoted(text))
+        if left := len(self.earlier) - len(kept):
+            kept.insert(0, f"[… {left} earlier messages: GET /sessions/{self.session_id}]")
+        return "\n\n".join(text for text in [*kept, self.last_reply(limit)] if text)
+
+
+def with_output_so_far(failure: str, said: str) -> str:
+    return f"{failure}\n\nUntil then it said:\n{said}" if said else failure
 
 
 def page(outcome: Outcome, offset: int) -> str:
@@ -77,35 +106,31 @@ def page(outcome: Outcome, offset: int) -> str:
         return f"The result has {len(text)} characters."
     left = len(text) - offset - MAX_RESULT
     more = f"\n[… {left} more characters: {rest(outcome.session_id, offset + MAX_RESULT)}]" if left > 0 else ""
-    return f"{text[offset : offset + MAX_RESULT]}{more}"
+    return f"{quoted(text[offset : offset + MAX_RESULT])}{more}"
 
 
-def render(outcomes: list[Outcome], user_input: str | None = None) -> str:
-    """The prompt of a continuation: the outcomes in mailbox order, then the caller's input."""
+def render(outcomes: list[Outcome]) -> str:
+    """The outcomes in mailbox order, as the prompt of a continuation shows them."""
     if len(outcomes) == 1:
         [one] = outcomes
         verb = "failed" if one.failed else "completed"
-        text = f"Async subagent '{one.name}' (session: {one.session_id}) {verb}:\n{one.content()}"
-    else:
-        text = "Async subagent results:\n\n" + "\n\n".join(
-            _block(outcome, _share(len(outcomes))) for outcome in outcomes
-        )
-    return f"{text}\n\n---\nUser message:\n{user_input}" if user_input else text
+        return f"Async subagent '{_heading(one)}' (session: {one.session_id}) {verb}:\n{one.content()}"
+    limit = min(MAX_RESULT, max(500, MAX_TOTAL // max(len(outcomes), 1)))
+    return "Async subagent results:\n\n" + "\n\n".join(_block(outcome, limit) for outcome in outcomes)
 
 
-def _share(outcomes: int) -> int:
-    return min(MAX_RESULT, max(500, MAX_TOTAL // max(outcomes, 1)))
+def caller_block(text: str) -> str:
+    """The caller's own message: a content block after the one with the outcomes, so that no outcome can contain it."""
+    return f"---\nUser message:\n{text}"
 
 
 def _block(outcome: Outcome, limit: int) -> str:
     state, prefix = ("failed", "Error: ") if outcome.failed else ("completed", "")
-    return f"## {outcome.name} [{state}] (session: {outcome.session_id})\n{prefix}{outcome.content(limit)}"
+    return f"## {_heading(outcome)} [{state}] (session: {outcome.session_id})\n{prefix}{outcome.content(limit)}"
 
 
-def _bounded(session_id: str, text: str, limit: int) -> str:
-    if len(text) <= limit:
-        return text
-    return f"{text[:limit]}\n[… {len(text) - limit} more characters: {rest(session_id, limit)}]"
+def _heading(outcome: Outcome) -> str:
+    return " ".join(outcome.name.split())  # on one line, whatever its parent called it
 
 
 def rest(session_id: str, offset: int) -> str:

@@ -1,6 +1,6 @@
 """The exact texts of the delegation tools. Models and tests rely on them: each tool keeps its own form."""
 
-from domain.conversations.mailbox import Outcome
+from domain.conversations.mailbox import Outcome, with_output_so_far
 from domain.sessions.session import Status
 
 
@@ -32,17 +32,19 @@ def not_found(session_id: str) -> str:
 
 def another_agent(session_id: str, agent: str, instead: str) -> str:
     return (
-        f"This subagent (session: {session_id}) is the agent '{agent}' and stays it. "
+        f"This subagent (session: {session_id}) is the agent '{agent}', which cannot change. "
         f"Continue it with agent '{agent}', or {instead}. Nothing was started."
     )
 
 
 def result(outcome: Outcome, error_type: str | None) -> str:
-    """The result of a child that has ended."""
-    if outcome.failed:
-        kind = "MessageAbortedError" if outcome.status is Status.CANCELLED else error_name(error_type)
-        return f"status: error\ntask_id: {outcome.session_id}\nerror_type: {kind}\n\n{outcome.content()}"
-    return f"status: complete\ntask_id: {outcome.session_id}\n\n<task_result>\n{outcome.content()}\n</task_result>"
+    """The result of a child that has ended: complete, or an error with what it had said until then."""
+    if outcome.status is Status.COMPLETED:
+        text = outcome.last_reply() or "(no output)"
+        return f"status: complete\ntask_id: {outcome.session_id}\n\n<task_result>\n{text}\n</task_result>"
+    kind = "MessageAbortedError" if outcome.status is Status.CANCELLED else error_name(error_type)
+    text = with_output_so_far(outcome.failure, outcome.last_reply())
+    return f"status: error\ntask_id: {outcome.session_id}\nerror_type: {kind}\n\n{text}"
 
 
 def error_name(error_type: str | None) -> str:

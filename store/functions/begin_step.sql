@@ -1,5 +1,5 @@
--- A model call begins: the step is shown, and the call learns all it needs in one round trip: what each taken message
--- brings, the results of the tool calls before it, and what the session may do. A call that was committed before is
+-- A model call begins: the step is shown, and the call learns all it needs in one round trip: the messages
+-- it takes, the results of the tool calls before it, and what the session may do. A call that was committed before is
 -- answered with its reply.
 CREATE OR REPLACE FUNCTION begin_step(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
@@ -30,14 +30,10 @@ BEGIN
         'created_at', s.created_at, 'started_at', s.started_at, 'external_tools', s.external_tools, 'variables', s.variables, 'rerun', s.rerun,
         'tree', (SELECT to_jsonb(b) FROM budgets b WHERE b.tenant = t AND b.conversation_id = s.conversation_id),
         'inbox', (SELECT coalesce(jsonb_agg(
-                      jsonb_build_object('id', i.id, 'kind', i.kind, 'author', i.author, 'parts', i.parts) ||
-                      CASE WHEN o.id IS NULL THEN '{}' ELSE jsonb_build_object('outcome', jsonb_build_object(
-                          'session_id', o.id, 'name', coalesce(o.subagent_name, o.agent), 'status', o.status,
-                          'reason', o.reason, 'partial', o.partial, 'output', o.output, 'error', o.error)) END
-                      ORDER BY w.n), '[]')
+                      jsonb_build_object('id', i.id, 'kind', i.kind, 'author', i.author, 'parts', i.parts,
+                                         'source', i.source) ORDER BY w.n), '[]')
                     FROM jsonb_array_elements_text(p -> 'take') WITH ORDINALITY AS w(id, n)
-                    JOIN inbox i ON i.tenant = t AND i.id = w.id
-                    LEFT JOIN sessions o ON o.tenant = t AND o.id = i.source),
+                    JOIN inbox i ON i.tenant = t AND i.id = w.id),
         'results', (SELECT coalesce(jsonb_agg(jsonb_build_object('index', c.call_index, 'state', c.state, 'text', c.result)
                                               ORDER BY c.call_index), '[]')
                       FROM tool_calls c WHERE c.tenant = t AND c.node = p ->> 'head'),

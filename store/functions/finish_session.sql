@@ -5,8 +5,7 @@ DECLARE
     t       text := p ->> 'tenant';
     s       sessions%ROWTYPE;
     spawner sessions%ROWTYPE;
-    says    boolean := p ->> 'output' IS NOT NULL;
-    commits boolean := says OR coalesce((p ->> 'replied')::boolean, false);   -- a reply may be nothing but tool calls
+    commits boolean := p ->> 'output' IS NOT NULL OR coalesce((p ->> 'replied')::boolean, false);   -- a reply may be nothing but tool calls
     mail    mailbox%ROWTYPE;
     told    jsonb;
     mail_changed boolean := false;
@@ -53,7 +52,7 @@ BEGIN
             INSERT INTO mailbox (tenant, message_id, conversation_id, thread_id, source_session_id, source_type,
                                  subagent_name, given_back_by, delivered_to)
             VALUES (t, p ->> 'message_id', s.conversation_id, spawner.thread_id, s.id,
-                    CASE WHEN p ->> 'status' = 'completed' OR (p ->> 'status' = 'cancelled' AND says)
+                    CASE WHEN p ->> 'status' = 'completed' OR (p ->> 'status' = 'cancelled' AND commits)
                          THEN 'subagent_result' ELSE 'subagent_failed' END,
                     coalesce(s.subagent_name, s.agent),
                     CASE WHEN held AND spawner.thread_id <> s.conversation_id THEN s.id END,

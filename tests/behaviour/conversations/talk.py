@@ -100,6 +100,13 @@ def result_of(task_id: str) -> Call:
     return "async_task_result", {"task_id": task_id}
 
 
+async def asked(stack: Stack, text: str) -> list[dict[str, Any]]:
+    """The requests to the model that contain this text, oldest first."""
+    async with httpx2.AsyncClient(base_url=stack.model_url, timeout=20) as http:
+        answer = await http.get("/_requests", params={"contains": text})
+    return [request.get("body", request) for request in answer.json()["requests"]]
+
+
 class Gate:
     """A place where sessions wait until the test opens it."""
 
@@ -251,7 +258,7 @@ class Talk:
     async def prompts(self, session_id: str) -> list[str]:
         """The messages that entered this session's context from outside, oldest first."""
         return [
-            "".join(part["text"] for part in node["body"]["parts"])
+            "\n\n".join(part["text"] for part in node["body"]["parts"])
             for node in await self.stack.nodes(session_id)
             if node["kind"] == "user"
         ]

@@ -4,7 +4,6 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import httpx2
 import pytest
 
 from domain.policy.rules import DELEGATION_TOOLS
@@ -12,10 +11,12 @@ from domain.sessions.session import Status
 from store.sessions import SessionRow
 from tests.behaviour.conversations.talk import (
     BROKEN,
+    HANG,
     Call,
     Gate,
     Scenes,
     Talk,
+    asked,
     async_delegate,
     async_task,
     chain,
@@ -86,7 +87,7 @@ async def test_a_running_one_says_so(team: Stack) -> None:
     )
 
 
-@pytest.mark.proves("S3-12", "S3-14", "S3-15")
+@pytest.mark.proves("S3-12", "S3-14")
 async def test_ended_ones_give_their_result_or_their_error(team: Stack) -> None:
     told = await collected(team)
     deep, failed = sorted(told.children, key=lambda child: child.agent)
@@ -196,7 +197,7 @@ async def aborted(stack: Stack) -> list[str]:
     return await (await Talk.done(stack, chain(*steps))).results()
 
 
-@pytest.mark.proves("S3-16", "S0-B43")
+@pytest.mark.proves("S0-B43")
 async def test_a_cancelled_child_is_an_error_with_its_id(team: Stack) -> None:
     texts = await aborted(team)
     child = texts[0].split("\n")[0].removeprefix("task_id: ")
@@ -207,6 +208,60 @@ async def test_a_cancelled_child_is_an_error_with_its_id(team: Stack) -> None:
     assert texts[3] == f"The subagent (session: {child}) has ended already (cancelled)."
     assert "Session not found" in texts[4]
     assert texts[5] == f"- helper (agent helper, session: {child}): cancelled"
+
+
+@dataclass
+class Stopped:
+    child: SessionRow
+    texts: list[str]
+    events: list[dict[str, Any]]
+
+
+@scene
+async def aborted_in_mid_sentence(stack: Stack) -> Stopped:
+    """The child is cancelled by its parent after it has said something; then its result is gathered and read."""
+    gate = Gate()
+    steps: list[list[Call]] = [
+        [async_task(HANG)],
+        [gate.call],
+        [("cancel_subagent", {"task_id": "$0"})],
+        [gather("$0", timeout_s=60)],
+        [result_of("$0")],
+    ]
+    talk = await Talk.begin(stack, chain(*steps))
+    child = await talk.child()
+    await talk.speaking(child.id)
+    gate.open()
+    texts = await talk.results()
+    return Stopped(await talk.session(child.id), texts[3:], await stack.events(talk.id))
+
+
+@scene
+async def aborted_while_waited_for(stack: Stack) -> Stopped:
+    """A person cancels the child for which its parent waits."""
+    talk = await Talk.begin(stack, chain([task(HANG)]))
+    child = await talk.child()
+    await talk.speaking(child.id)
+    await stack.cancel(child.id)
+    texts = await talk.results()
+    return Stopped(await talk.session(child.id), texts, await stack.events(talk.id))
+
+
+@pytest.mark.proves("S3-15", "S3-16")
+async def test_cancelled_child_is_an_error_with_its_output_so_far(team: Stack) -> None:
+    """Gathered, read or waited for: a child that no longer runs has not succeeded for that reason alone."""
+    fetched, waited_for = await aborted_in_mid_sentence(team), await aborted_while_waited_for(team)
+    for stopped in (fetched, waited_for):
+        child = stopped.child
+        assert child.status is Status.CANCELLED and child.output and child.output.startswith("word1")
+        error = f"status: error\ntask_id: {child.id}\nerror_type: MessageAbortedError\n\n"
+        said = f"ended without an answer (caller_cancel)\n\nUntil then it said:\n{child.output}"
+        assert set(stopped.texts) == {error + said}
+    assert len(fetched.texts) == 2
+    states = {
+        event["tool"]: event["state"] for event in of_type([*fetched.events, *waited_for.events], "tool_returned")
+    }
+    assert states["async_task_result"] == states["task"] == "failed"
 
 
 @scene
@@ -273,12 +328,6 @@ async def offered(stack: Stack) -> dict[str, dict[str, Any]]:
         if name == "helper" and len(request.get("tools", [])) == 1:
             found["helper of reader"] = {tool["name"]: "" for tool in request["tools"]}
     return found
-
-
-async def asked(stack: Stack, words: str) -> list[dict[str, Any]]:
-    async with httpx2.AsyncClient(base_url=stack.model_url, timeout=20) as http:
-        answer = await http.get("/_requests", params={"contains": words})
-    return [request.get("body", request) for request in answer.json()["requests"]]
 
 
 @pytest.mark.proves("S3-04", "S3-05", "S3-06")

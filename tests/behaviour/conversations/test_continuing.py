@@ -28,7 +28,7 @@ async def test_a_subagent_stays_the_agent_it_was(team: Stack) -> None:
     ]
     refused = await talk.results(await talk.say(chain(tries)))
     for text in refused:
-        assert f"(session: {child.id}) is the agent 'helper' and stays it" in text
+        assert f"(session: {child.id}) is the agent 'helper', which cannot change" in text
         assert "Nothing was started" in text
     assert len(await talk.children()) == 1
     again = await talk.say(chain([async_delegate("ann", say("Two."), agent="helper")], [gather("$0")]))

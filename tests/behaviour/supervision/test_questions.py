@@ -191,7 +191,7 @@ async def test_a_mute_subagents_question_goes_to_its_parent_and_from_there_to_pe
     assert (await people.http.get(f"/tasks/{child}/input-requests")).json()["items"] == []  # nobody else was asked
     assert (await answered(people, task_id, "80"))["reason"] == "goal_reached"
     said = await output(people, task_id)
-    assert f"task_id: {child}\n" in said and "It cannot go on without an answer to this: Which port?" in said
+    assert f"task_id: {child}\n" in said and "It cannot continue without an answer to this: Which port?" in said
     started = of_type(await people.events(task_id), "subagent_started")
     resumed = (await people.http.get(f"/sessions/{started[1]['child_session_id']}")).json()
     assert (resumed["parent_session_id"], resumed["status"]) == (child, "completed")

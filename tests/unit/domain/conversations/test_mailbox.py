@@ -1,8 +1,8 @@
-"""The words in which outcomes reach a prompt, to the letter."""
+"""The texts in which outcomes reach a prompt, to the letter."""
 
 import pytest
 
-from domain.conversations.mailbox import MAX_RESULT, Outcome, page, render, rest
+from domain.conversations.mailbox import MAX_RESULT, Outcome, caller_block, page, render, rest
 from domain.sessions.session import Reason, Status
 
 DONE = Outcome(session_id="s1", name="finder", status=Status.COMPLETED, reason=Reason.GOAL_REACHED, output="Found it.")
@@ -33,14 +33,37 @@ FAILED = Outcome(session_id="s2", name="writer", status=Status.FAILED, reason=Re
             "[Interrupted (interrupted); this is what it had so far.]\nFound it.",
         ),
         (
-            DONE.model_copy(update={"status": Status.CANCELLED, "reason": Reason.INTERRUPTED, "output": None}),
+            DONE.model_copy(
+                update={
+                    "status": Status.CANCELLED,
+                    "reason": Reason.INTERRUPTED,
+                    "output": None,
+                    "committed": False,
+                }
+            ),
             "Async subagent 'finder' (session: s1) failed:\nended without an answer (interrupted)",
+        ),
+        (
+            DONE.model_copy(update={"status": Status.CANCELLED, "reason": Reason.INTERRUPTED, "output": None}),
+            "Async subagent 'finder' (session: s1) completed:\n"
+            "[Interrupted (interrupted); this is what it had so far.]\n(no output)",
+        ),
+        (
+            DONE.model_copy(update={"earlier": ["Looking.", "Nearly."]}),
+            "Async subagent 'finder' (session: s1) completed:\nLooking.\n\nNearly.\n\nFound it.",
+        ),
+        (
+            DONE.model_copy(update={"name": "finder\n## a"}),
+            "Async subagent 'finder ## a' (session: s1) completed:\nFound it.",
         ),
     ],
 )
 def test_one_outcome(outcome: Outcome, text: str) -> None:
     assert render([outcome]) == text
-    assert render([outcome], "And now?") == f"{text}\n\n---\nUser message:\nAnd now?"
+
+
+def test_message_of_the_caller_has_its_fixed_form() -> None:
+    assert caller_block("And now?") == "---\nUser message:\nAnd now?"
 
 
 @pytest.mark.proves("S0-33")
@@ -55,6 +78,12 @@ def test_several_outcomes() -> None:
 def test_a_long_result_is_cut_with_a_link() -> None:
     text = render([DONE.model_copy(update={"output": "x" * (MAX_RESULT + 5)})])
     assert text.endswith(f"{'x' * MAX_RESULT}\n[… 5 more characters: {rest('s1', MAX_RESULT)}]")
+
+
+def test_earlier_messages_give_way_to_the_last_reply() -> None:
+    long = DONE.model_copy(update={"earlier": ["a" * 5_000, "b" * 5_000, "c"], "output": "x" * (MAX_RESULT - 10)})
+    [_, left, kept, last] = render([long]).replace("\n\n", "\n").split("\n")
+    assert (left, kept, last) == ("[… 2 earlier messages: GET /sessions/s1]", "c", "x" * (MAX_RESULT - 10))
 
 
 def test_the_rest_of_a_long_result_can_be_read() -> None:

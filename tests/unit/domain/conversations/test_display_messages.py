@@ -1,7 +1,7 @@
 import json
 from typing import Any
 
-from api.views.messages import PREVIEW, render
+from domain.conversations.display_messages import PREVIEW, display_messages
 from domain.messages import ASSISTANT, NOTE, SUMMARY, TOOL_RESULTS, USER, Node
 
 
@@ -13,7 +13,7 @@ def test_what_people_read() -> None:
     call = {"type": "tool_use", "id": "c1", "name": "bash", "input": {"command": "ls"}}
     thought = {"type": "thinking", "thinking": "hm", "signature": "x"}
     answer = {"tool_use_id": "c1", "text": "x" * (PREVIEW + 5), "failed": True}
-    shown = render(
+    shown = display_messages(
         [
             node(SUMMARY, 1, text="So far."),
             node(USER, 1, parts=[{"type": "text", "text": "List."}]),

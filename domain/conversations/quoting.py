@@ -1,0 +1,50 @@
+"""What a subagent wrote stays recognisable as its own text: it cannot pass for the platform's or for the caller's.
+
+Outcomes are put into a prompt between lines that only the platform writes: headings with a status, the separator before
+the caller's message, tags. A subagent that writes such a line could end its own block and open another. So these lines
+are quoted (`> `) and these tags begin with `&lt;`. All other text stays as it is.
+"""
+
+import re
+import unicodedata
+
+_TAG = re.compile(r"<(?=\W{0,8}(?:task_result|system_message|checkpoint|budget)\b)", re.IGNORECASE)
+# the text may follow any marks: of a list, of emphasis, of a quotation
+_CALLER = re.compile(r"\W*+user\s+message\W*:", re.IGNORECASE)
+_MARKER = re.compile(
+    r"""[^\w\#]*+\#.*\[(?:completed|failed)\]               # the heading of one of several outcomes
+      | .*\[(?:completed|failed)\]\s*\(session
+      | \W*+async\s+subagent\s+(?:results\s*:|'.*\(session)  # the first line of an outcome
+      | \W*+interrupted\s*\(.*\)\s*;
+      | \W*+until\s+then\s+it\s+said\s*:
+      | \W*+still\s+running\s*\(
+      | \W*+\d+\s+(?:more\s+characters|earlier\s+messages)\b
+      | \W*+status\s*:\W*(?:complete|error|running|launched)\b  # the head of a task's result
+      | \W*+(?:task_id|error_type)\s*:
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def quoted(text: str) -> str:
+    """The same text, with every line quoted that could be taken for one of the platform's."""
+    lines = _TAG.sub("&lt;", text).splitlines(keepends=True)  # at every character that is shown as a line break
+    seen = [_as_seen(line) for line in lines]
+    return "".join(f"> {line}" if _is_marker(seen, place) else line for place, line in enumerate(lines))
+
+
+def _as_seen(line: str) -> str:
+    """A line without invisible characters and with wide letters as plain ones, so that neither hides a marker."""
+    if line.isascii():
+        return line
+    return "".join(sign for sign in unicodedata.normalize("NFKC", line) if unicodedata.category(sign) != "Cf")
+
+
+def _is_marker(lines: list[str], place: int) -> bool:
+    line = lines[place]
+    if _CALLER.match(line) or _MARKER.match(line):
+        return True
+    if "---" not in line or re.search(r"\w", line):
+        return False
+    following = next((after for after in lines[place + 1 :] if after.strip()), "")  # a rule before the caller's message
+    return bool(_CALLER.match(following))

@@ -1,0 +1,48 @@
+"""Outcomes: how the sessions of subagents ended, and what they said, read at the moment they are rendered."""
+
+from domain.conversations.display_messages import said_before_the_end
+from domain.conversations.mailbox import Outcome
+from domain.messages import Node
+from store.database import Pool
+
+MAX_NODES = 500  # of one session: older messages would not fit into a prompt anyway
+
+
+async def of_sessions(pool: Pool, tenant: str, session_ids: list[str]) -> list[Outcome]:
+    """In the order of the ids."""
+    if not session_ids:
+        return []
+    rows = await pool.fetch(
+        """SELECT id AS session_id, coalesce(subagent_name, agent) AS name, status, reason, partial, committed, output,
+                  error
+             FROM sessions WHERE tenant = $1 AND id = ANY($2::text[])""",
+        tenant,
+        session_ids,
+    )
+    nodes = await _own_nodes(pool, tenant, session_ids)
+    found = {
+        row["session_id"]: Outcome(**row, earlier=said_before_the_end(nodes.get(row["session_id"], []))) for row in rows
+    }
+    return [found[session_id] for session_id in session_ids if session_id in found]
+
+
+async def _own_nodes(pool: Pool, tenant: str, session_ids: list[str]) -> dict[str, list[Node]]:
+    """What the agents of these sessions said, oldest first, on the path that ends with each session's head."""
+    rows = await pool.fetch(
+        """WITH RECURSIVE walk AS (
+               SELECT m.*, 1 AS depth FROM sessions s JOIN messages m ON m.tenant = s.tenant AND m.id = s.head
+                WHERE s.tenant = $1 AND s.id = ANY($2::text[]) AND m.session_id = s.id
+               UNION ALL
+               SELECT m.*, depth + 1 FROM walk
+                 JOIN messages m ON m.tenant = $1 AND m.id = walk.parent AND m.session_id = walk.session_id
+                WHERE depth < $3)
+           SELECT id, parent, session_id, kind, author, line, step, body FROM walk
+            WHERE kind = 'assistant' ORDER BY depth DESC""",
+        tenant,
+        session_ids,
+        MAX_NODES,
+    )
+    found: dict[str, list[Node]] = {}
+    for row in rows:
+        found.setdefault(row["session_id"], []).append(Node(**row))
+    return found
