@@ -37,6 +37,7 @@ class Settings:
     max_body_bytes: int = 1_048_576
     max_input_chars: int = 200_000
     max_file_bytes: int = 20_971_520
+    tenant_upload_bytes: int = 10_737_418_240  # of all uploaded files of a tenant; 0: no limit
     requests_per_minute: int = 600  # per key
     live_tasks: int = 200  # per key
     poll_interval_ms: int = 2_000
@@ -85,6 +86,10 @@ class Settings:
     max_model_calls: int = 100
     max_tool_calls: int = 50
     drain_seconds: float = 90.0
+    workspace_file_bytes: int = 20_971_520  # of a file that is kept; a larger one stays on its worker
+    workspace_files: int = 20_000  # files, folders and links of one workspace that are kept
+    workspace_bytes: int = 1_073_741_824  # of one workspace that are kept; 0: no limit
+    tenant_workspace_bytes: int = 21_474_836_480  # of all workspaces of a tenant, with earlier versions; 0: no limit
     sandbox: str = "auto"  # auto | bwrap | sandlock | seatbelt | virtual | none
     allow_private_hosts: tuple[str, ...] = ()  # hosts that fetch_url may reach although their addresses are private
     cancel_heartbeat_seconds: float = 1.0
@@ -102,6 +107,8 @@ class Settings:
             raise SettingsError(f"ERRAND_SANDBOX: {settings.sandbox!r} is not one of {', '.join(SANDBOXES)}")
         if not 1 <= settings.max_children <= MOST_CHILDREN:
             raise SettingsError(f"ERRAND_MAX_CHILDREN: must be from 1 to {MOST_CHILDREN}")
+        if not 1 <= settings.workspace_file_bytes <= MOST_FILE_BYTES:
+            raise SettingsError(f"ERRAND_WORKSPACE_FILE_BYTES: must be from 1 to {MOST_FILE_BYTES}")
         if settings.smtp_tls not in SMTP_TLS:
             raise SettingsError(f"ERRAND_SMTP_TLS: {settings.smtp_tls!r} is not one of {', '.join(SMTP_TLS)}")
         if not 1 <= settings.loop_warning < settings.loop_limit:
@@ -112,6 +119,7 @@ class Settings:
 
 
 MOST_CHILDREN = 500  # with more, a conversation's history grows too fast
+MOST_FILE_BYTES = 268_435_456  # a file is in memory as a whole while it is kept, and one value in the database
 SMTP_TLS = ("starttls", "tls", "none")
 SANDBOXES = ("auto", "bwrap", "sandlock", "seatbelt", "virtual", "none")
 
@@ -132,6 +140,7 @@ VARIABLES: dict[str, type] = {
     "ERRAND_MAX_BODY_BYTES": int,
     "ERRAND_MAX_INPUT_CHARS": int,
     "ERRAND_MAX_FILE_BYTES": int,
+    "ERRAND_TENANT_UPLOAD_BYTES": int,
     "ERRAND_REQUESTS_PER_MINUTE": int,
     "ERRAND_LIVE_TASKS": int,
     "ERRAND_POLL_INTERVAL_MS": int,
@@ -173,6 +182,10 @@ VARIABLES: dict[str, type] = {
     "ERRAND_MAX_MODEL_CALLS": int,
     "ERRAND_MAX_TOOL_CALLS": int,
     "ERRAND_DRAIN_SECONDS": float,
+    "ERRAND_WORKSPACE_FILE_BYTES": int,
+    "ERRAND_WORKSPACE_FILES": int,
+    "ERRAND_WORKSPACE_BYTES": int,
+    "ERRAND_TENANT_WORKSPACE_BYTES": int,
     "ERRAND_SANDBOX": str,
     "ERRAND_ALLOW_PRIVATE_HOSTS": tuple,
     "ERRAND_CANCEL_HEARTBEAT_SECONDS": float,

@@ -31,6 +31,7 @@ from activities.requests.open import InputRequests
 from activities.requests.remind import Reminders
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
+from activities.runtime.workspace_scan import WorkspaceCaps
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Sandbox, choose
 from activities.sandbox.orphans import bury_orphans
@@ -79,7 +80,8 @@ async def build(
     call_model = CallModel(pool, model, events, contexts, definitions, toolbox, bounds, attempts)
     conversations = door.WorkflowClient(client, settings.task_queue)
     subagents, rulebook = Subagents(pool, conversations), Rulebook(pool, definitions)
-    workspaces = Workspaces(pool, settings.workspaces_dir)
+    caps = WorkspaceCaps(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes)
+    workspaces = Workspaces(pool, settings.workspaces_dir, caps, settings.tenant_workspace_bytes)
     run_tool = RunTool(
         pool,
         tools,

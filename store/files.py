@@ -1,5 +1,6 @@
 """Files: bytes by content hash, referred to by id."""
 
+import asyncio
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,17 +31,35 @@ def digest_of(content: bytes) -> str:
 
 async def put_blobs(pool: Pool, tenant: str, contents: list[bytes]) -> list[str]:
     """Keep bytes; the same bytes are kept once. Returns their hashes in order."""
-    digests = [digest_of(content) for content in contents]
-    if contents:
+    digests = await asyncio.to_thread(lambda: [digest_of(content) for content in contents])
+    await put_digested(pool, tenant, dict(zip(digests, contents, strict=True)))
+    return digests
+
+
+async def put_digested(pool: Pool, tenant: str, contents: dict[str, bytes]) -> None:
+    """Keep bytes whose hashes are known. What is kept already is not sent again, but will not be dropped soon."""
+    if not contents:
+        return
+    known = await pool.fetch(
+        # locked in one order everywhere, so that two such statements do not deadlock
+        """UPDATE blobs b SET put_at = now()
+             FROM (SELECT sha256 FROM blobs WHERE tenant = $1 AND sha256 = ANY($2::text[])
+                    ORDER BY sha256 FOR UPDATE) known
+            WHERE b.tenant = $1 AND b.sha256 = known.sha256 RETURNING b.sha256""",
+        tenant,
+        list(contents),
+    )
+    missing = {digest: contents[digest] for digest in sorted(contents.keys() - {row["sha256"] for row in known})}
+    if missing:
         await pool.execute(
             """INSERT INTO blobs (tenant, sha256, size, content)
-               SELECT DISTINCT ON (d) $1, d, octet_length(c), c FROM unnest($2::text[], $3::bytea[]) AS x(d, c)
+               SELECT $1, d, octet_length(c), c FROM unnest($2::text[], $3::bytea[]) AS x(d, c)
                ON CONFLICT (tenant, sha256) DO UPDATE SET put_at = now()""",
             tenant,
-            digests,
-            contents,
+            list(missing),
+            list(missing.values()),
+            timeout=60,
         )
-    return digests
 
 
 async def get_blobs(pool: Pool, tenant: str, digests: list[str]) -> dict[str, bytes]:

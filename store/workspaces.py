@@ -1,20 +1,80 @@
-"""Workspace manifests: which files, by content hash, a workspace holds."""
+"""Workspace manifests: which files, by content hash, which folders and which links a workspace holds."""
 
+import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+
+from typing_extensions import TypedDict
 
 from store.database import Connection, Pool
 
-Manifest = dict[str, dict[str, Any]]  # path -> {sha256, size, mode}
+LARGE = 100_000  # characters of a manifest that is not parsed in the event loop
+
+
+class ManifestEntry(TypedDict, total=False):
+    """One file, folder or link; a file has no `kind`."""
+
+    sha256: str  # of the stored bytes
+    size: int  # stored bytes: what a file holds without its holes
+    mode: int
+    length: int  # of a file with holes
+    extents: list[list[int]]  # of a file with holes: offset and length of its data
+    kind: str  # folder | link
+    target: str  # of a link
+
+
+Manifest = dict[str, ManifestEntry]  # by path
+Change = Callable[[Manifest], Manifest]
+
+
+def stored_bytes(entry: ManifestEntry) -> int:
+    return entry.get("size", 0)
+
+
+def pieces_of(entry: ManifestEntry, content: bytes) -> list[tuple[int, bytes]]:
+    """The stored bytes of a file at their offsets in it; between them are holes."""
+    pieces: list[tuple[int, bytes]] = []
+    start = 0
+    for offset, length in entry.get("extents", [[0, len(content)]]):
+        pieces.append((offset, content[start : start + length]))
+        start += length
+    return pieces
+
+
+def with_holes(entry: ManifestEntry, content: bytes) -> bytes:
+    """A file as it is read; only for one that is known to be small."""
+    whole = bytearray(entry.get("length", len(content)))
+    for offset, piece in pieces_of(entry, content):
+        whole[offset : offset + len(piece)] = piece
+    return bytes(whole)
+
+
+def without_conflicts(manifest: Manifest) -> Manifest:
+    """Two workers may have made a file and a folder of one name; then the file is kept, and nothing below it."""
+    plain = {path for path, entry in manifest.items() if entry.get("kind") != "folder"}
+    return {path: entry for path, entry in manifest.items() if not any(above in plain for above in _above(path))}
+
+
+def _above(path: str) -> list[str]:
+    names = path.split("/")
+    return ["/".join(names[:depth]) for depth in range(1, len(names))]
 
 
 async def get(pool: Pool, tenant: str, workspace_id: str) -> tuple[int, Manifest]:
     row = await pool.fetchrow(
         "SELECT version, manifest FROM workspaces WHERE tenant = $1 AND id = $2", tenant, workspace_id
     )
-    return (row["version"], json.loads(row["manifest"])) if row else (0, {})
+    return (row["version"], await _parsed(row["manifest"])) if row else (0, {})
+
+
+async def bytes_of_tenant(pool: Pool, tenant: str) -> int:
+    """What all workspaces of a tenant hold, with the earlier versions of files that reruns need."""
+    used: int = await pool.fetchval(
+        "SELECT coalesce(sum(bytes + history_bytes), 0)::bigint FROM workspaces WHERE tenant = $1", tenant
+    )
+    return used
 
 
 async def removed(pool: Pool, keys: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -41,25 +101,24 @@ async def as_of(pool: Pool, tenant: str, workspace_id: str, moment: datetime) ->
         workspace_id,
         moment,
     )
-    manifest: Manifest = json.loads(rows[0]["manifest"]) if rows else {}
-    for row in rows:
-        manifest |= json.loads(row["undo"] or "{}")
-        manifest = {path: entry for path, entry in manifest.items() if entry is not None}
-    return manifest
+    return await asyncio.to_thread(_undone, rows[0]["manifest"], [row["undo"] or "{}" for row in rows]) if rows else {}
 
 
-async def update(
-    pool: Pool, tenant: str, workspace_id: str, change: Callable[[Manifest], Manifest]
-) -> tuple[int, Manifest]:
+def _undone(text: str, undos: list[str]) -> Manifest:
+    found: dict[str, ManifestEntry | None] = json.loads(text)
+    for undo in undos:
+        found |= json.loads(undo)
+    return {path: entry for path, entry in found.items() if entry is not None}
+
+
+async def update(pool: Pool, tenant: str, workspace_id: str, change: Change) -> tuple[int, Manifest]:
     """Change the newest manifest under its row lock, so that two workers merge instead of overwriting each other."""
     async with pool.acquire() as connection, connection.transaction():
         return await change_in(connection, tenant, workspace_id, change)
 
 
-async def change_in(
-    connection: Connection, tenant: str, workspace_id: str, change: Callable[[Manifest], Manifest]
-) -> tuple[int, Manifest]:
-    """The same in a transaction that writes more, such as the message that speaks of the files."""
+async def change_in(connection: Connection, tenant: str, workspace_id: str, change: Change) -> tuple[int, Manifest]:
+    """The same in a transaction that writes more, such as the message that mentions the files."""
     row = await connection.fetchrow(
         """INSERT INTO workspaces (tenant, id) VALUES ($1, $2)
            ON CONFLICT (tenant, id) DO UPDATE SET updated_at = now() RETURNING version, manifest""",
@@ -67,25 +126,44 @@ async def change_in(
         workspace_id,
     )
     assert row is not None
-    before: Manifest = json.loads(row["manifest"])
-    manifest = change(dict(before))
     version = row["version"] + 1
+    before: str = row["manifest"]
+    changed = await asyncio.to_thread(_change, before, change) if len(before) > LARGE else _change(before, change)
     await connection.execute(
         "INSERT INTO workspace_changes (tenant, id, version, undo) VALUES ($1, $2, $3, $4)",
         tenant,
         workspace_id,
         version,
-        json.dumps(_undo(before, manifest)),
+        changed.undo,
     )
     await connection.execute(
-        "UPDATE workspaces SET version = $3, manifest = $4 WHERE tenant = $1 AND id = $2",
+        """UPDATE workspaces SET version = $3, manifest = $4, history_bytes = history_bytes + $5
+            WHERE tenant = $1 AND id = $2""",
         tenant,
         workspace_id,
         version,
-        json.dumps(manifest),
+        changed.text,
+        changed.replaced_bytes,
     )
-    return version, manifest
+    return version, changed.manifest
 
 
-def _undo(before: Manifest, after: Manifest) -> dict[str, Any]:
-    return {path: before.get(path) for path in {*before, *after} if before.get(path) != after.get(path)}
+@dataclass(frozen=True)
+class _Changed:
+    manifest: Manifest
+    text: str  # JSON
+    undo: str  # JSON
+    replaced_bytes: int
+
+
+def _change(text: str, change: Change) -> _Changed:
+    before: Manifest = json.loads(text)
+    after = change(dict(before))
+    undo = {path: before.get(path) for path in {*before, *after} if before.get(path) != after.get(path)}
+    replaced = sum(stored_bytes(entry) for entry in undo.values() if entry)
+    return _Changed(after, json.dumps(after), json.dumps(undo), replaced)
+
+
+async def _parsed(text: str) -> Manifest:
+    manifest: Manifest = await asyncio.to_thread(json.loads, text) if len(text) > LARGE else json.loads(text)
+    return manifest

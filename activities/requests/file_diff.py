@@ -1,4 +1,4 @@
-"""File diffs: what a call would change in a file of the workspace, for whoever is to approve it."""
+"""File diffs: what a call would change in a file of the workspace, for the people who approve it."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -8,6 +8,7 @@ from difflib import unified_diff
 from domain.policy.subjects import named
 from store import files, workspaces
 from store.database import Pool
+from store.workspaces import with_holes
 
 LARGEST = 1_000_000  # bytes of a file that is compared
 MOST_CHARACTERS = 20_000  # of a diff that people are shown
@@ -31,15 +32,17 @@ async def diff_of(pool: Pool, tenant: str, workspace_id: str, change: FileChange
     path = named(change.path)
     _, manifest = await workspaces.get(pool, tenant, workspace_id)
     entry = manifest.get(path)
-    if entry is not None and entry["size"] > LARGEST:
-        return {"note": f"{path} has {entry['size']:,} bytes now, too many to be compared."}
+    if entry is not None and "kind" in entry:
+        return {"note": f"{path} is a {entry['kind']} now, so it cannot be compared."}
+    if entry is not None and (size := entry.get("length", entry["size"])) > LARGEST:
+        return {"note": f"{path} has {size:,} bytes now, too many to be compared."}
     before: str | None = None
     if entry is not None:
         content = (await files.get_blobs(pool, tenant, [entry["sha256"]])).get(entry["sha256"])
         if content is None:
             return {"note": f"What {path} holds now is no longer kept, so it cannot be compared."}
         try:
-            before = content.decode()
+            before = with_holes(entry, content).decode()
         except UnicodeDecodeError:
             return {"note": f"{path} is not text now ({entry['size']:,} bytes), so it cannot be compared."}
     after = change.after(before)

@@ -146,7 +146,8 @@ class RunTool:
             result = ToolResult(f"{tool.name} failed unexpectedly; the operator's log has the details.", failed=True)
         result = await self._spill(request, folder, result)
         if tool.effect is not Effect.READ:
-            await self._workspaces.keep(request.ref.tenant, request.workspace_id)
+            report = await self._workspaces.keep(request.ref.tenant, request.workspace_id)
+            result = report.added_to(result)
         return result
 
     async def _arguments(self, request: ToolRequest, body: str) -> Any:

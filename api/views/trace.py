@@ -30,6 +30,7 @@ MARKS: dict[str, str] = {  # an event that is shown as a mark -> the field with 
     "input_expired": "kind",
     "message_received": "preview",
     "artifact_saved": "name",
+    "workspace_not_kept": "count",
     "cancel_requested": "reason",
     "budget_low": "budget",
     "subagent_budget_exceeded": "reason",

@@ -140,6 +140,10 @@ class EventPrinter:
     def on_context_compacted(self, event: EventData) -> None:
         self._line(f"  context compacted: {one_line(event['summary'])}", dim=True)
 
+    def on_workspace_not_kept(self, event: EventData) -> None:
+        names = ", ".join(one_line(path) for path in event["files"])
+        self._line(f"  {event['count']} files of the workspace are not kept: {one_line(names)}", fg="yellow")
+
     def on_artifact_saved(self, event: EventData) -> None:
         self._line(
             f"  artifact {one_line(event['name'])} ({event['artifact_type']}, {size(event['size'])})", fg="green"

@@ -27,7 +27,7 @@ from domain.events.task import (
     TaskSubmitted,
 )
 from domain.events.task import Ended as Ended
-from domain.events.tools import ArtifactSaved, ToolCalled, ToolReturned
+from domain.events.tools import ArtifactSaved, ToolCalled, ToolReturned, WorkspaceNotKept
 
 # every event that a session can emit
 EVENTS: tuple[type[Event], ...] = (
@@ -54,6 +54,7 @@ EVENTS: tuple[type[Event], ...] = (
     ToolCalled,
     ToolReturned,
     ArtifactSaved,
+    WorkspaceNotKept,
     SubagentStarted,
     SubagentEnded,
     MailboxUpdated,

@@ -20,6 +20,14 @@ class ToolReturned(Event):
     rule: Rule | None = Field(default=None, exclude_if=lambda value: value is None)  # the rule that refused the call
 
 
+class WorkspaceNotKept(Event):
+    """Files that exist on this worker but are over a limit: another worker would have their former version, or none."""
+
+    type = "workspace_not_kept"
+    count: int
+    files: dict[str, str]  # the first ones: path -> reason
+
+
 class ArtifactSaved(Event):
     type = "artifact_saved"
     name: str

@@ -41,6 +41,7 @@ BEGIN
     INSERT INTO loose_blobs (tenant, sha256)
     SELECT p_tenant, sha256 FROM gone
     UNION SELECT p_tenant, entry ->> 'sha256' FROM emptied, LATERAL jsonb_path_query(manifest::jsonb, '$.*') entry
+           WHERE entry ->> 'sha256' IS NOT NULL
     UNION SELECT p_tenant, entry ->> 'sha256' FROM undone, LATERAL jsonb_path_query(undo::jsonb, '$.*') entry
            WHERE entry ->> 'sha256' IS NOT NULL
     ON CONFLICT DO NOTHING;

@@ -1,14 +1,16 @@
-"""The only door to a workspace's files: every path is walked by directory descriptors and never through a link.
+"""Access to a workspace's files: every path is walked by directory descriptors and never through a link.
 
 A path cannot leave the workspace by `..`, an absolute path or a symbolic link (dangling, or swapped in while we look),
-and opening a FIFO or a device neither hangs nor does anything.
+and opening a FIFO or a device neither hangs nor does anything. Everything that reads or changes a workspace uses this
+class: a command may replace a folder by a link at any moment, so a path must never be given to the system as a whole.
 """
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +44,7 @@ class Workspace:
     def open(self, path: str) -> Iterator[int]:
         """A descriptor of an existing plain file, for reading."""
         *folders, name = self._file_parts(path)
-        with _told(path), self._folder(folders) as folder:
+        with _explained(path), self.folder(folders) as folder:
             _plain(path, os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
             fd = os.open(name, _FILE, dir_fd=folder)
             try:
@@ -54,31 +56,79 @@ class Workspace:
     def write(self, path: str, content: bytes) -> bool:
         """Replace or create the file in one step; True if it is new. Missing folders are made."""
         *folders, name = self._file_parts(path)
-        with _told(path), self._folder(folders, create=True) as folder:
+        with _explained(path), self.folder(folders, create=True) as folder:
             old = _mode(name, folder)
             if old is not None:
                 _plain(path, old)
-            temporary = f".{secrets.token_hex(8)}.tmp"
-            fd = os.open(temporary, _NEW, 0o644, dir_fd=folder)
-            try:
-                with os.fdopen(fd, "wb") as file:
-                    file.write(content)
-                    _own_like(folder, fd)
-                    if old is not None:
-                        os.fchmod(fd, stat.S_IMODE(old) & 0o777)
-                os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-            except BaseException:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(temporary, dir_fd=folder)
-                raise
+            _replace(folder, name, [(0, content)], len(content), None if old is None else stat.S_IMODE(old) & 0o777)
         return old is None
+
+    def put(self, path: str, pieces: Sequence[tuple[int, bytes]], length: int, mode: int) -> os.stat_result:
+        """Replace whatever file or link has this name by a file of `length` bytes: these pieces, and holes between.
+
+        The stat is that of the new file, and not of what its name may lead to by now.
+        """
+        *folders, name = self._file_parts(path)
+        with _explained(path), self.folder(folders, create=True) as folder:
+            return _replace(folder, name, pieces, length, mode)
+
+    def link(self, path: str, target: str) -> None:
+        """Replace whatever file or link has this name by a symbolic link; its target is not looked at."""
+        *folders, name = self._file_parts(path)
+        with _explained(path), self.folder(folders, create=True) as folder, _temporary(folder) as temporary:
+            os.symlink(target, temporary, dir_fd=folder)
+            if os.geteuid() == 0:
+                owner = os.fstat(folder)
+                os.chown(temporary, owner.st_uid, owner.st_gid, dir_fd=folder, follow_symlinks=False)
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+    def make_folder(self, path: str) -> None:
+        """Make the folder and those above it; a file or link that has its name is replaced."""
+        *folders, name = self._file_parts(path)
+        with _explained(path), self.folder(folders, create=True) as folder:
+            old = _mode(name, folder)
+            if old is not None and not stat.S_ISDIR(old):
+                os.unlink(name, dir_fd=folder)
+            _make_folder(name, folder)
+
+    def set_folder_mode(self, path: str, mode: int) -> None:
+        with _explained(path), self.folder(parts(path)) as folder:
+            os.fchmod(folder, mode)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, a link or an empty folder; one that is missing already is no problem."""
+        *folders, name = self._file_parts(path)
+        with _explained(path), contextlib.suppress(FileNotFoundError), self.folder(folders) as folder:
+            if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                os.rmdir(name, dir_fd=folder)
+            else:
+                os.unlink(name, dir_fd=folder)
+
+    def exists(self) -> bool:
+        try:
+            with self.folder(()):
+                return True
+        except OSError:
+            return False
+
+    def is_missing(self, path: str) -> bool:
+        """Whether nothing has this name; a folder that cannot be searched does not count as empty."""
+        *folders, name = self._file_parts(path)
+        try:
+            with self.folder(folders) as folder:
+                os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError as error:
+            return error.errno == errno.ELOOP  # a link where a folder was
+        return False
 
     def walk(self, path: str, *, recursive: bool) -> Iterator[DirectoryEntry]:
         """What lies in a folder, by name, folders before their content; the path of a file gives just that file."""
         names = parts(path)
-        with _told(path):
+        with _explained(path):
             if names:
-                with self._folder(names[:-1]) as folder:
+                with self.folder(names[:-1]) as folder:
                     mode = os.stat(names[-1], dir_fd=folder, follow_symlinks=False)
                 if not stat.S_ISDIR(mode.st_mode):
                     yield DirectoryEntry("/".join(names), _kind(mode.st_mode), mode.st_size)
@@ -86,7 +136,7 @@ class Workspace:
             yield from self._entries(names, recursive)
 
     def _entries(self, names: tuple[str, ...], recursive: bool) -> Iterator[DirectoryEntry]:
-        with self._folder(names) as folder, os.scandir(folder) as found:
+        with self.folder(names) as folder, os.scandir(folder) as found:
             entries = {entry.name: info for entry in found if (info := _info(entry))}
         for name in sorted(entries):
             here = (*names, name)
@@ -98,8 +148,9 @@ class Workspace:
                     yield from self._entries(here, recursive)
 
     @contextlib.contextmanager
-    def _folder(self, names: list[str] | tuple[str, ...], create: bool = False) -> Iterator[int]:
-        fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    def folder(self, names: Sequence[str], create: bool = False) -> Iterator[int]:
+        """A descriptor of a folder, by the names on the way to it."""
+        fd = os.open(self._root, _FOLDER)
         try:
             for name in names:
                 if create:
@@ -116,6 +167,37 @@ class Workspace:
         if not names or path.endswith("/"):
             raise PathError(f"{path!r} is a folder, not a file.")
         return names
+
+
+def _replace(
+    folder: int, name: str, pieces: Sequence[tuple[int, bytes]], length: int, mode: int | None
+) -> os.stat_result:
+    """Write a new file beside the old one, then give it the name: nobody sees half of it, and the old file, which may
+    have another name outside, is not touched."""
+    with _temporary(folder) as temporary:
+        fd = os.open(temporary, _NEW, 0o644, dir_fd=folder)
+        with os.fdopen(fd, "wb") as file:
+            for offset, content in pieces:
+                file.seek(offset)
+                file.write(content)
+            file.truncate(length)
+            _own_like(folder, fd)
+            if mode is not None:
+                os.fchmod(fd, mode)
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            return os.fstat(fd)
+
+
+@contextlib.contextmanager
+def _temporary(folder: int) -> Iterator[str]:
+    """A name for something that is renamed when it is complete; it is removed if that fails."""
+    name = f".{secrets.token_hex(8)}.tmp"
+    try:
+        yield name
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)
+        raise
 
 
 def _make_folder(name: str, parent: int) -> None:
@@ -163,8 +245,8 @@ def _plain(path: str, mode: int) -> None:
 
 
 @contextlib.contextmanager
-def _told(path: str) -> Iterator[None]:
-    """The system's refusals in words for the model."""
+def _explained(path: str) -> Iterator[None]:
+    """Turn the system's refusals into sentences for the model."""
     try:
         yield
     except FileNotFoundError:

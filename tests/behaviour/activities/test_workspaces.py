@@ -9,7 +9,7 @@ import pytest
 from activities.runtime.workspaces import Workspaces
 from domain.ids import new_id
 from store import workspaces
-from tests.support.stack import Stack, eventually, steps
+from tests.support.stack import Stack, eventually, of_type, steps
 
 
 @pytest.mark.proves("S1-05")
@@ -18,8 +18,10 @@ async def test_a_lost_directory_is_restored_between_two_calls(stack: Stack, tmp_
     task_id = await stack.submit(
         steps(
             [("bash", {"command": "mkdir deep && echo precious > deep/file.txt && chmod 755 deep/file.txt"})],
+            [("bash", {"command": "mkdir -m 700 empty && ln -s ../deep/file.txt empty/link && truncate -s 50M holes"})],
             [("ledger_again", {"path": str(ledger), "seconds": 3})],
             [("bash", {"command": "cat deep/file.txt && test -x deep/file.txt && echo runnable"})],
+            [("bash", {"command": "stat -c '%n %a %s' empty holes && readlink empty/link"})],
         )
     )
 
@@ -31,6 +33,22 @@ async def test_a_lost_directory_is_restored_between_two_calls(stack: Stack, tmp_
     assert (await stack.wait(task_id))["status"] == "completed"
     output = (await stack.result(task_id))["output"]
     assert "precious" in output and "runnable" in output
+    assert "empty 700" in output and "holes 644 52428800" in output and "../deep/file.txt" in output
+
+
+async def test_a_file_over_the_cap_is_in_the_result_and_an_event(stack: Stack) -> None:
+    record = await stack.run(
+        steps(
+            [("bash", {"command": "head -c 21000000 /dev/urandom > large; ln -s /etc/passwd out; echo made"})],
+            [("bash", {"command": "echo more >> large; stat -c %s large"})],
+        )
+    )
+    assert record["status"] == "completed"
+    [event] = of_type(await stack.events(record["task_id"]), "workspace_not_kept")  # once, not after every call
+    assert event["count"] == 2 and list(event["files"]) == ["large", "out"]
+    first, second = [str(request["body"]["messages"][-1]) for request in (await stack.asked(record["task_id"]))[1:]]
+    assert "made" in first and "Not kept" in first and "large: it has more than 20,971,520 bytes" in first
+    assert "21000005" in second and "Not kept" not in second
 
 
 async def test_two_workers_share_what_they_keep(stack: Stack, tmp_path: Path) -> None:
