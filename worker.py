@@ -42,7 +42,7 @@ from activities.sessions.open import OpenSessions
 from activities.sessions.sweep import Sweep, Swept
 from activities.tools.offered import Toolbox
 from activities.tools.registry import ToolsError, load_tools
-from activities.tools.rulebook import Rulebook
+from activities.tools.rules import Rulebook
 from activities.tools.run_tool import RunTool
 from activities.tools.support.egress import Fetcher
 from agents.catalogue import Catalogue
@@ -93,7 +93,7 @@ async def build(
         rulebook,
         events,
     )
-    planner = ChildPlanner(pool, definitions, ModelCheck(anthropic_client), subagents, settings.subagent_depth)
+    planner = ChildPlanner(pool, tools, definitions, ModelCheck(anthropic_client), subagents, settings.subagent_depth)
     begin = BeginDelegations(pool, conversations, tools, planner, subagents, settings.max_children)
     settle = SettleDelegation(pool, subagents)
     opening = OpenSessions(pool)

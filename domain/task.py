@@ -9,7 +9,9 @@ from pydantic_core import PydanticCustomError
 from domain.agents.definition import VariableName
 from domain.external_tool import MAX_TOOLS, ExternalTool
 from domain.ids import ID_PATTERN
-from domain.policy.rules import TALKING, Action, Rule
+from domain.policy.rules import Action, Rule
+from domain.policy.subjects import SubjectKind
+from domain.policy.traits import BOUND_KINDS, COMMANDS, TALKING_TOOLS
 from domain.sessions.acceptance import Criterion, criterion_text
 from domain.sessions.input_request import OnExpiry
 from domain.sessions.session import SandboxMode
@@ -123,41 +125,44 @@ class TaskConfig(Strict):
     )
 
 
+# as long as the same fields of a rule may be
+Permission = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+Pattern = Annotated[str, StringConstraints(min_length=1, max_length=1_000)]
+
+
 class Boundary(Strict):
     """What a task may touch at the most; a list that is given forbids all else of its kind."""
 
-    tools: list[Line] | None = Field(default=None, max_length=64)
-    hosts: list[Line] | None = Field(default=None, max_length=100, description="for fetch_url; * matches anything")
-    paths: list[Line] | None = Field(default=None, max_length=100, description="in the workspace; * matches anything")
+    tools: list[Permission] | None = Field(default=None, max_length=64)
+    hosts: list[Pattern] | None = Field(
+        default=None, max_length=100, description="for every tool that reaches hosts; * matches anything"
+    )
+    paths: list[Pattern] | None = Field(
+        default=None,
+        max_length=100,
+        description="in the workspace, for every tool that takes paths; * matches anything",
+    )
 
     def layers(self) -> list[list[Rule]]:
         """The same as layers of rules: everything of a kind is denied, then what is named is allowed again."""
         layers: list[list[Rule]] = []
         if self.tools is not None:
-            layers.append(_only("*", [*TALKING, *self.tools]))
+            allowed = [Rule(permission=name, action=Action.ALLOW) for name in (TALKING_TOOLS, *self.tools)]
+            layers.append([Rule(permission="*", action=Action.DENY), *allowed])
         if self.hosts is not None or self.paths is not None:
-            # no rule can see which files and hosts a command will touch
-            layers.append([] if "bash" in (self.tools or []) else [Rule(permission="bash", action=Action.DENY)])
-        for named, tools in ((self.hosts, ("fetch_url",)), (self.paths, FILE_TOOLS)):
+            layers.append(_only(COMMANDS, [name for name in self.tools or [] if not _WILD & set(name)]))
+        for kind, named in ((SubjectKind.HOST, self.hosts), (SubjectKind.PATH, self.paths)):
             if named is not None:
-                layers += [
-                    [
-                        Rule(permission=tool, action=Action.DENY),
-                        *(Rule(permission=tool, pattern=one, action=Action.ALLOW) for one in named),
-                    ]
-                    for tool in tools
-                ]
-        return [layer for layer in layers if layer]
+                layers.append(_only(BOUND_KINDS[kind], named))
+        return layers
 
 
-def _only(permission: str, names: list[str]) -> list[Rule]:
-    return [
-        Rule(permission=permission, action=Action.DENY),
-        *(Rule(permission=name, action=Action.ALLOW) for name in names),
-    ]
+_WILD = frozenset("*?")
 
 
-FILE_TOOLS = ("read_file", "write_file", "edit_file", "list_files", "search_files", "save_artifact")
+def _only(group: str, patterns: list[str]) -> list[Rule]:
+    allowed = [Rule(permission=group, pattern=pattern, action=Action.ALLOW) for pattern in patterns]
+    return [Rule(permission=group, action=Action.DENY), *allowed]
 
 
 class TaskSpec(Strict):

@@ -147,7 +147,7 @@ def run_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[T
     )
 
 
-def run_quick_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[ToolOutcome]":
+def run_bookkeeping_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[ToolOutcome]":
     """One try on the spot; if it does not come to a result, the call is made like any other."""
     return RUN_TOOL.start_here(request, name=call.activity, summary=preview(call.preview, 200))
 

@@ -10,6 +10,7 @@ from activities.delegation.subagents import Subagents
 from activities.model.check import ModelCheck
 from activities.runtime.definitions import Definitions
 from activities.tools.offered import line_tools
+from activities.tools.tool import Tool
 from domain import notification
 from domain.agents.definition import AgentDefinition, Mode, SubagentRef
 from domain.conversations.delegation import DelegationCall, DelegationTool
@@ -44,9 +45,16 @@ class Planned:
 
 class ChildPlanner:
     def __init__(
-        self, pool: Pool, definitions: Definitions, models: ModelCheck, subagents: Subagents, default_depth: int
+        self,
+        pool: Pool,
+        tools: dict[str, Tool],
+        definitions: Definitions,
+        models: ModelCheck,
+        subagents: Subagents,
+        default_depth: int,
     ) -> None:
         self._pool = pool
+        self._tools = tools
         self._definitions = definitions
         self._models = models
         self._subagents = subagents
@@ -72,7 +80,9 @@ class ChildPlanner:
         name = arguments.name if door is DelegationTool.ASYNC_DELEGATE else arguments.agent
         wanted = (arguments.agent or arguments.name) if door is DelegationTool.ASYNC_DELEGATE else arguments.agent
         layers = [*(agent.permissions for agent in agents), *parent.rules]
-        agent, child = await self._target(call, definition, wanted, lambda name: verdict(layers, door, [name]))
+        agent, child = await self._target(
+            call, definition, wanted, lambda name: verdict(layers, self._tools[door], [name])
+        )
         models = [child.model or call.model, *child.fallback_models]
         if problem := await self._models.problem(models[0]):
             raise ChildRefused(f"The launch failed: {problem} Nothing was started.")
@@ -89,10 +99,11 @@ class ChildPlanner:
         )
         description = getattr(arguments, "description", "")
         tools = tools_of(
+            self._tools,
             child.tools,
             child.permissions,
             delegates=bool(child.subagents),
-            parent_tools=line_tools(agents, parent.tools),
+            parent_tools=line_tools(self._tools, agents, parent.tools),
         )
         return Planned(
             agent=agent,

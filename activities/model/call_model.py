@@ -82,7 +82,7 @@ class CallModel:
             if (rerun := recording.rerun_of(facts)) is not None:
                 played = await recording.play(self._pool, call, rerun)
                 nodes = prelude + recording.nodes(call, agent.name, context + prelude, played)
-                calls = recording.tool_calls(tools, played, layers, rerun, facts)
+                calls = recording.tool_calls(self._toolbox.tools, tools, played, layers, rerun, facts)
                 again = {"recorded": played.usage, "goes_on": played.goes_on}
                 return await self._commit(call, idem, context, nodes, calls, [], played.turn, **again)
             try:
@@ -95,7 +95,9 @@ class CallModel:
                 await self._bounds.release(call, facts)
                 raise await self._failure(call, info.attempt, classify(error)) from error
             nodes = prelude + turn_record.reply_nodes(call, agent.name, context + prelude, turn, facts)
-            calls = tool_calls(tools, turn, layers, facts.may_ask) if call.purpose is Purpose.TURN else []
+            calls = []
+            if call.purpose is Purpose.TURN:
+                calls = tool_calls(self._toolbox.tools, tools, turn, layers, facts.may_ask)
             once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
             misfit = turn_record.misfit(agent, call, turn)
             return await self._commit(call, idem, context, nodes, calls, once, turn, misfit=misfit)

@@ -10,7 +10,7 @@ from activities.model import response as turn_record
 from activities.model.anthropic import ModelResponse
 from activities.tools import rules as tool_rules
 from activities.tools.offered import Offered
-from activities.tools.tool import ToolResult
+from activities.tools.tool import Tool, ToolResult
 from domain.messages import ASSISTANT, UNANSWERED, Node
 from domain.policy.rules import Action, Rule
 from domain.sessions.rerun import Rerun
@@ -81,7 +81,7 @@ def nodes(call: ModelCall, author: str, before: list[Node], played: Played) -> l
 
 
 def tool_calls(
-    tools: Offered, played: Played, layers: list[list[Rule]], rerun: Rerun, facts: StepFacts
+    known: dict[str, Tool], tools: Offered, played: Played, layers: list[list[Rule]], rerun: Rerun, facts: StepFacts
 ) -> list[ToolCall]:
     """Each call brings its recorded result, unless a rule that the original did not have stops it. A subagent that
     worked inside a call works there again, with its own recorded answers."""
@@ -89,7 +89,7 @@ def tool_calls(
     own = len(tool_rules.RULES.validate_json(facts.rules)) - rerun.layers
     before = layers[: len(layers) - own]
     blocks = [block for block in turn.content if block["type"] == "tool_use"]
-    made = tool_rules.tool_calls(tools, turn, layers, facts.may_ask)
+    made = tool_rules.tool_calls(known, tools, turn, layers, facts.may_ask)
     return [
         _call(call, block, tools, layers, before, call.index in played.inside)
         for call, block in zip(made, blocks, strict=True)

@@ -6,11 +6,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from activities.requests.file_diff import diff_of
-from activities.tools.rulebook import Rulebook
-from activities.tools.rules import verdict_on
+from activities.tools.rules import Rulebook, verdict_on
 from activities.tools.tool import Tool
 from domain.policy.approval_rules import ApprovalRules
-from domain.policy.rules import DELEGATION_TOOLS, about
+from domain.policy.rules import about
 from domain.sessions.input_request import OpenRequest, approval_schema
 from store.database import Pool
 from store.sessions import SessionRow
@@ -28,8 +27,8 @@ class ApprovalWords:
         details: dict[str, Any] = {"tool": tool.name, "arguments": arguments, "so_far": spent}
         gate = None
         if request.agents:
-            layers = about(await self._rulebook.layers(request.ref, request.agents), tool.name)
-            gate = ApprovalRules(subject=tool.subject, layers=layers).model_dump_json()
+            layers = about(await self._rulebook.layers(request.ref, request.agents), tool)
+            gate = ApprovalRules(tool=tool, layers=layers).model_dump_json()
             rule = verdict_on(tool, arguments, layers).rule
             details |= {"rule": rule.model_dump(mode="json")} if rule else {}
         return {
@@ -51,6 +50,6 @@ class ApprovalWords:
 
 def _changeable(tool: Tool) -> dict[str, Any]:
     """What a person may answer; who is delegated to, and with which words, is not theirs to change."""
-    if tool.name in DELEGATION_TOOLS:
+    if tool.delegates:
         return approval_schema()
     return approval_schema(arguments=tool.definition()["input_schema"])

@@ -36,7 +36,7 @@ class Arguments(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CallersTool(Tool):
     schema: dict[str, Any] = field(default_factory=dict)
 
@@ -50,7 +50,8 @@ def callers_tool(declared: ExternalTool) -> Tool:
         description=declared.description,
         input=Arguments,
         activity=ASK_PEOPLE,
-        effect=Effect.IDEMPOTENT,  # the platform does nothing; whoever answers sees the call's id
+        effect=Effect.IDEMPOTENT,  # the platform does nothing; the caller who answers sees the call's id
+        touches=(),  # nothing of the platform's
         summary=lambda arguments: json.dumps(arguments.model_dump(), ensure_ascii=False),
         schema=declared.input_schema,
     )

@@ -11,9 +11,8 @@ from activities.requests import external_tools, missing_variables
 from activities.requests.external_tools import Described, Unaskable
 from activities.requests.questions import RequestWords
 from activities.runtime.heartbeat import beating
-from activities.tools.offered import ASK_USER
-from activities.tools.rulebook import Rulebook
-from activities.tools.rules import verdict_on
+from activities.tools.builtin import ask_user
+from activities.tools.rules import Rulebook, verdict_on
 from activities.tools.tool import Tool
 from domain import events as ev
 from domain.events import InputExpired, InputRequired
@@ -75,7 +74,7 @@ class InputRequests:
             document["most"] = self._max_questions
         opened = await input_requests.open_request(self._pool, document)
         if "refused" in opened:
-            return await self._refuse(request, ASK_USER, ENOUGH)
+            return await self._refuse(request, ask_user.TOOL.name, ENOUGH)
         return OpenedRequest(
             deadline=opened["deadline"],
             settled=opened["status"] != RequestStatus.OPEN,
@@ -128,7 +127,7 @@ class InputRequests:
             text = f"{NOBODY} Go on without an answer."
         elif request.status is not RequestStatus.ANSWERED:
             text = f"{NOBODY} Go on with what you named as the default: {text}"
-        await self._result(settle, ASK_USER, "ok" if known else "failed", text)
+        await self._result(settle, ask_user.TOOL.name, "ok" if known else "failed", text)
         return SettledRequest(
             status=request.status, approved=known, cancel=_cancels(request), preview=preview(text, 160)
         )

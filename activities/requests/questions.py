@@ -9,9 +9,8 @@ from activities.delegation.record import DelegationRecord
 from activities.requests import external_tools, missing_variables
 from activities.requests.approvals import ApprovalWords
 from activities.requests.external_tools import Described, Unaskable, callers_tool
-from activities.tools.builtin.ask_user import Input as Question
-from activities.tools.offered import ASK_USER
-from activities.tools.rulebook import Rulebook
+from activities.tools.builtin import ask_user
+from activities.tools.rules import Rulebook
 from activities.tools.tool import Tool
 from domain.ids import derive_id
 from domain.messages import calls_of
@@ -78,10 +77,10 @@ class RequestWords:
 
 def _question(arguments: dict[str, Any], spent: dict[str, Any]) -> dict[str, Any]:
     try:
-        asked = Question.model_validate(arguments)
+        asked = ask_user.Input.model_validate(arguments)
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in error.errors()]
-        raise Unaskable(ASK_USER, "; ".join(lines[:20])) from None
+        raise Unaskable(ask_user.TOOL.name, "; ".join(lines[:20])) from None
     return {
         "question": asked.question,
         "details": json.dumps({"options": asked.options, "so_far": spent}),

@@ -1,4 +1,4 @@
-"""The toolbox: which tools a line is offered, and the words in which they are described to it."""
+"""The toolbox: which tools a line is offered, and how they are described to the model."""
 
 import time
 from typing import Any
@@ -7,7 +7,7 @@ from activities.requests.external_tools import callers_tool
 from activities.tools.tool import Tool
 from domain.agents.definition import AgentDefinition, Mode
 from domain.conversations.subagent_texts import roster
-from domain.policy.rules import STARTERS, Action, Rule, decide, possible, tools_of
+from domain.policy.rules import Action, Rule, decide, possible, tools_of
 from domain.sessions.step import ModelCall
 from store import agents
 from store.database import Pool
@@ -15,13 +15,12 @@ from store.messages import StepFacts
 
 Offered = dict[str, tuple[Tool, dict[str, Any]]]  # name -> the tool and its definition for the model API
 ROSTER_SECONDS = 30.0
-ASK_USER = "ask_user"
 
 
 class Toolbox:
     def __init__(self, pool: Pool, tools: dict[str, Tool]) -> None:
         self._pool = pool
-        self._tools = tools
+        self.tools = tools
         self._rosters: dict[tuple[str, str], tuple[float, str]] = {}
 
     async def offered(
@@ -29,25 +28,21 @@ class Toolbox:
     ) -> Offered:
         """`agents`: from the session's own to the line's. An inline line asks nobody outside."""
         agent = agents[-1]
-        names = [name for name in line_tools(agents, facts.tools) if name != ASK_USER]
+        names = line_tools(self.tools, agents, facts.tools)
+        found = [tool for name in names if (tool := self.tools.get(name)) and not tool.asks]
         if call.line == "main":
-            names += [ASK_USER] if facts.may_ask and agent.may_ask else []
-            names += ["update_plan"] if facts.approval_required and "update_plan" not in names else []
-        names = [name for name in names if all(possible(rules, name) for rules in layers)]
+            if facts.may_ask and agent.may_ask:
+                found += [tool for tool in self.tools.values() if tool.asks]
+            if facts.approval_required:
+                found += [tool for tool in self.tools.values() if tool.plans and tool not in found]
+            found += [callers_tool(one) for one in facts.external_tools if one.name not in self.tools]
         offered: Offered = {}
-        for name in names:
-            tool = self._tools.get(name)
-            if tool is None:
-                continue
-            definition = tool.definition()
-            if name in STARTERS:
-                definition["description"] += await self._roster(call.ref.tenant, agent)
-            offered[name] = (tool, definition)
-        if call.line == "main":
-            for declared in facts.external_tools:
-                if declared.name not in self._tools and all(possible(rules, declared.name) for rules in layers):
-                    tool = callers_tool(declared)
-                    offered[declared.name] = (tool, tool.definition())
+        for tool in found:
+            if all(possible(rules, tool) for rules in layers):
+                definition = tool.definition()
+                if tool.starts:
+                    definition["description"] += await self._roster(call.ref.tenant, agent)
+                offered[tool.name] = (tool, definition)
         return offered
 
     async def _roster(self, tenant: str, agent: AgentDefinition) -> str:
@@ -63,16 +58,16 @@ class Toolbox:
             self._rosters[key] = known
         return known[1]
 
-    @staticmethod
-    def _permitted(agent: AgentDefinition, name: str) -> bool:
-        return any(decide(agent.permissions, door, name) is not Action.DENY for door in STARTERS)
+    def _permitted(self, agent: AgentDefinition, name: str) -> bool:
+        starters = (tool for tool in self.tools.values() if tool.starts)
+        return any(decide(agent.permissions, tool, name) is not Action.DENY for tool in starters)
 
 
-def line_tools(agents: list[AgentDefinition], granted: list[str] | None) -> list[str]:
+def line_tools(tools: dict[str, Tool], agents: list[AgentDefinition], granted: list[str] | None) -> list[str]:
     """What the last of these may use: each has at most what the one before it has, the first what it was granted."""
     first, *inner = agents
-    own = tools_of(first.tools, first.permissions, delegates=bool(first.subagents))
+    own = tools_of(tools, first.tools, first.permissions, delegates=bool(first.subagents))
     names = own if granted is None else granted
     for agent in inner:
-        names = tools_of(agent.tools, agent.permissions, delegates=bool(agent.subagents), parent_tools=names)
+        names = tools_of(tools, agent.tools, agent.permissions, delegates=bool(agent.subagents), parent_tools=names)
     return names

@@ -55,6 +55,8 @@ TOOLS: dict[str, Tool] = {
 }
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+# the platform's own parts in a session; and what a user's tool does must be visible as an activity of its own
+_RESERVED = ("bookkeeping", "asks", "plans", "delegates", "starts", "activity")
 
 
 class ToolsError(Exception):
@@ -89,4 +91,6 @@ def _tools_of(module: ModuleType) -> list[Tool]:
             raise ToolsError(f"{where}: TOOLS holds {tool!r}, which is not an activities.tools.tool.Tool")
         if not _NAME.fullmatch(tool.name):
             raise ToolsError(f"{where}: {tool.name!r} is not a tool name (a-z, 0-9 and _, at most 64, a letter first)")
+        if taken := [trait for trait in _RESERVED if getattr(tool, trait)]:
+            raise ToolsError(f"{where}: {tool.name!r} sets {', '.join(taken)}, which only built-in tools may")
     return list(listed)

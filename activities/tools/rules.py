@@ -1,75 +1,110 @@
-"""Tool calls under the rules: each call of a reply may run, needs a person's approval, or is refused with a reason."""
+"""Tool calls under the rules: each call of a response may run, needs an approval, or is refused with a reason."""
 
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from activities.model.anthropic import ModelResponse
-from activities.tools.offered import ASK_USER, Offered
+from activities.runtime.definitions import Definitions
+from activities.tools.offered import Offered
 from activities.tools.tool import Tool
-from domain.policy.rules import STARTERS, Action, Rule, RuleVerdict, barring, verdict
+from domain.policy.rules import Action, Rule, RuleVerdict, barring, verdict
+from domain.policy.traits import ToolTraits
+from domain.sessions.session import AgentRef, SessionRef
 from domain.sessions.step import Effect, ToolCall
+from store import sessions
+from store.database import Pool
 
 RULES = TypeAdapter(list[list[Rule]])
 FORBIDDEN = "The rules of this task forbid this call of {}: {}. It was not run."
 QUESTION = 2_000  # characters of a question that ends a session
 
 
-def tool_calls(tools: Offered, turn: ModelResponse, layers: list[list[Rule]], may_ask: bool) -> list[ToolCall]:
-    blocks = [block for block in turn.content if block["type"] == "tool_use"]
-    return [_call(index, block, tools, layers, may_ask) for index, block in enumerate(blocks)]
+class Rulebook:
+    """Loads the layers of rules that bind a line of a session."""
+
+    def __init__(self, pool: Pool, definitions: Definitions) -> None:
+        self._pool = pool
+        self._definitions = definitions
+
+    async def layers(self, ref: SessionRef, agents: list[AgentRef]) -> list[list[Rule]]:
+        """Of each agent from the session's own to the line's, then of the task and of the sessions above it."""
+        session = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        assert session is not None
+        return [*[(await self._definitions.load(agent)).permissions for agent in agents], *session.rules]
 
 
-def _call(index: int, block: dict[str, Any], tools: Offered, layers: list[list[Rule]], may_ask: bool) -> ToolCall:
-    name = block["name"][:64]
-    tool, _ = tools.get(block["name"], (None, None))
-    if tool is None and name != ASK_USER and (rule := barring(layers, name)):
-        return _denied(index, name, RuleVerdict(Action.DENY, rule), f"denied tool {name}")
-    if tool is None:
-        question = str(block["input"].get("question", ""))[:QUESTION] if name == ASK_USER else ""
-        refusal = f"There is no tool {name!r}. You have: {', '.join(tools) or 'none'}."
-        return _refused(index, name, refusal, question or f"unknown tool {name}")
-    summary = tool.call_summary(block["input"])
-    found = verdict_on(tool, block["input"], layers)
-    if (
-        found.action is Action.DENY and name not in STARTERS
-    ):  # who may be delegated to is told where children are planned
-        return _denied(index, name, found, summary)
+def tool_calls(
+    known: dict[str, Tool], offered: Offered, response: ModelResponse, layers: list[list[Rule]], may_ask: bool
+) -> list[ToolCall]:
+    """`known`: all tools, also those that are not offered."""
+    blocks = [block for block in response.content if block["type"] == "tool_use"]
+    calls = []
+    for index, block in enumerate(blocks):
+        name = block["name"]
+        tool, _ = offered.get(name, (None, None))
+        if tool is not None:
+            calls.append(_call(index, tool, block["input"], layers, may_ask))
+        else:
+            traits = known.get(name) or ToolTraits(name=name[:64])
+            calls.append(_not_offered(index, traits, block["input"], list(offered), layers))
+    return calls
+
+
+def _call(index: int, tool: Tool, arguments: dict[str, Any], layers: list[list[Rule]], may_ask: bool) -> ToolCall:
+    summary = tool.call_summary(arguments)
+    found = verdict_on(tool, arguments, layers)
+    if found.action is Action.DENY and not tool.starts:  # a denied subagent is refused where children are planned
+        return _denied(index, tool, found, summary)
     if found.action is Action.ASK and not may_ask:
-        return _refused(index, ASK_USER, "This needs approval.", f"May {name} run: {summary}?")
+        return _refused(index, tool, "This needs approval.", f"May {tool.name} run: {summary}?", asks=True)
     return ToolCall(
         index=index,
-        name=name,
+        name=tool.name,
         activity=tool.activity or f"tool.{tool.name}",
         effect=tool.effect,
         timeout_s=tool.timeout_s,
         preview=summary,
         ask=found.action is Action.ASK,
-        quick=tool.quick,
+        bookkeeping=tool.bookkeeping,
+        talks=tool.talks,
+        asks=tool.asks,
     )
+
+
+def _not_offered(
+    index: int, tool: ToolTraits, arguments: dict[str, Any], offered: list[str], layers: list[list[Rule]]
+) -> ToolCall:
+    """A model may remember a tool that it no longer has, or guess one."""
+    if not tool.asks and (found := barring(layers, tool)):
+        return _denied(index, tool, found, f"denied tool {tool.name}")
+    question = str(arguments.get("question", ""))[:QUESTION] if tool.asks else ""
+    refusal = f"There is no tool {tool.name!r}. You have: {', '.join(offered) or 'none'}."
+    return _refused(index, tool, refusal, question or f"unknown tool {tool.name}", asks=tool.asks)
 
 
 def verdict_on(tool: Tool, arguments: Any, layers: list[list[Rule]]) -> RuleVerdict:
     subjects = tool.call_subjects(arguments)
-    if subjects is None:  # nothing of it will run, so nobody need be asked
-        found = verdict(layers, tool.name)
+    if subjects is None:  # nothing of it will run, so no approval is needed
+        found = verdict(layers, tool)
         return found if found.action is Action.DENY else RuleVerdict(Action.ALLOW)
-    return verdict(layers, tool.name, subjects)
+    return verdict(layers, tool, subjects)
 
 
-def _denied(index: int, name: str, found: RuleVerdict, words: str) -> ToolCall:
-    refused = _refused(index, name, FORBIDDEN.format(name, found.because), words)
+def _denied(index: int, tool: ToolTraits, found: RuleVerdict, summary: str) -> ToolCall:
+    refused = _refused(index, tool, FORBIDDEN.format(tool.name, found.because), summary)
     return refused.model_copy(update={"denied": True, "rule": found.rule})
 
 
-def _refused(index: int, name: str, refusal: str, words: str) -> ToolCall:
+def _refused(index: int, tool: ToolTraits, refusal: str, summary: str, *, asks: bool = False) -> ToolCall:
     return ToolCall(
         index=index,
-        name=name,
+        name=tool.name,
         activity="tool.refuse",
         effect=Effect.READ,
         timeout_s=10,
-        preview=words,
+        preview=summary,
         refusal=refusal,
-        quick=True,
+        bookkeeping=True,
+        asks=asks,
     )

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -21,18 +21,17 @@ from activities.runtime.heartbeat import cancel_requested, heartbeating
 from activities.runtime.spans import tool_called
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Sandbox
-from activities.tools.made_call import arguments_of, digest_of
 from activities.tools.record import Attempt
-from activities.tools.rulebook import Rulebook
-from activities.tools.saved_file import SavedFile
+from activities.tools.rules import Rulebook
 from activities.tools.support.egress import Fetcher
 from activities.tools.support.output import bounded, clean
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult
 from domain import events as ev
 from domain.ids import derive_id
+from domain.limits.loops import call_digest
 from domain.plan import Plan
-from domain.policy.rules import Action, strictest
+from domain.policy.rules import Action, verdict
 from domain.sessions.effects import would_have
 from domain.sessions.input_request import RequestKind
 from domain.sessions.session import SandboxMode
@@ -41,8 +40,37 @@ from store import files, input_requests, tool_calls
 from store.database import TRANSIENT_ERRORS, Pool, patiently
 from store.events import to_row
 
-COMMIT_PATIENCE = 300.0  # seconds: a deed that was done is not forgotten because the database restarts
+COMMIT_PATIENCE = 300.0  # seconds: a call that was made is not forgotten because the database restarts
 INTERRUPTED = "Interrupted: the session was told to stop while this call ran."
+
+
+@dataclass(frozen=True)
+class SavedFile:
+    """An artifact whose bytes are stored: its row, and the event about it."""
+
+    id: str
+    sha256: str
+    artifact: ArtifactFile
+
+    @property
+    def row(self) -> dict[str, Any]:
+        artifact = self.artifact
+        return {
+            "id": self.id,
+            "sha256": self.sha256,
+            "size": len(artifact.content),
+            "name": artifact.name,
+            "media_type": artifact.media_type,
+            "type": artifact.type,
+            "description": artifact.description,
+        }
+
+    @property
+    def event(self) -> ev.ArtifactSaved:
+        artifact = self.artifact
+        return ev.ArtifactSaved(
+            name=artifact.name, artifact_type=artifact.type, file_id=self.id, size=len(artifact.content)
+        )
 
 
 class RunTool:
@@ -92,8 +120,15 @@ class RunTool:
         claim = await tool_calls.claim(self._pool, attempt.claim(tool))
         if not claim.go:
             # whether an attempt that got no answer changed the plan's steps is not known here: rather ask once more
-            replanned = request.name == "update_plan"
-            return _outcome(request, claim.state or "unknown", claim.text or "", spent=claim.spent, replanned=replanned)
+            planned = tool is not None and tool.plans
+            return _outcome(
+                request,
+                claim.state or "unknown",
+                claim.text or "",
+                spent=claim.spent,
+                planned=planned,
+                replanned=planned,
+            )
         called = ev.ToolCalled(tool=request.name, args=request.preview)
         untold = request.effect is Effect.READ and not claim.told  # a claim tells of itself, a read seldom makes one
         if untold and not info.is_local and attempt.number == 1:
@@ -109,10 +144,10 @@ class RunTool:
         if untold and info.is_local:  # told with its end, and so once, however often it was begun
             result = replace(result, events=[called, *result.events])
         outcome = await self._commit(attempt, state, result, done)
-        return outcome.model_copy(update={"digest": digest_of(request, tool, claim.body or "", state, result.text)})
+        return outcome.model_copy(update={"digest": _digest(request, tool, claim.body or "", state, result.text)})
 
     async def _do(self, attempt: Attempt, tool: Tool | None, claim: tool_calls.ToolClaimResult) -> ToolResult:
-        """The deed. Whatever goes wrong in it is a result for the model, never a failed activity."""
+        """Run the tool. An error in it is a result for the model, never a failed activity."""
         request = attempt.request
         agent = await self._definitions.load(request.agent)
         if tool is None:
@@ -133,7 +168,7 @@ class RunTool:
             sandbox=self._sandbox,
             fetcher=self._fetcher,
             subagents=self._subagents,
-            permits=partial(self._permits, request),
+            permits=partial(self._permits, request, tool),
             network=agent.network if request.sandbox is None else request.sandbox is SandboxMode.NETWORKED,
         )
         try:
@@ -141,7 +176,7 @@ class RunTool:
         except TimeoutError:
             result = ToolResult(f"{tool.name} did not finish within {tool.timeout_s:g} seconds.", failed=True)
         except Exception:
-            # the words of an unexpected error may hold a secret: they go to the log, the model learns that it failed
+            # an unexpected error may hold a secret: it is logged, and the model learns only that the tool failed
             activity.logger.exception("tool %s failed unexpectedly", tool.name)
             result = ToolResult(f"{tool.name} failed unexpectedly; the operator's log has the details.", failed=True)
         result = await self._spill(request, folder, result)
@@ -159,7 +194,7 @@ class RunTool:
                 raise ApplicationError("This call was not approved.", type="NotApproved", non_retryable=True)
             if "arguments" in approval.answer:
                 return approval.answer["arguments"]
-        return arguments_of(body, request.index)
+        return _arguments(body, request.index)
 
     async def _done(self, request: ToolRequest, tool: Tool | None, body: str) -> str | None:
         """What is really done, in a line, where that may differ from what was asked for."""
@@ -167,9 +202,9 @@ class RunTool:
             return None
         return tool.call_summary(await self._arguments(request, body))
 
-    async def _permits(self, request: ToolRequest, tool: str, subject: str) -> bool:
+    async def _permits(self, request: ToolRequest, tool: Tool, subject: str) -> bool:
         layers = await self._rulebook.layers(request.ref, [*request.above, request.agent])
-        return strictest(layers, tool, [subject]) is Action.ALLOW
+        return verdict(layers, tool, [subject]).action is Action.ALLOW
 
     async def _spill(self, request: ToolRequest, folder: Path, result: ToolResult) -> ToolResult:
         """A long text goes to a file of the workspace, where the model can read on; the result keeps its two ends."""
@@ -184,7 +219,7 @@ class RunTool:
     async def _commit(self, attempt: Attempt, state: str, result: ToolResult, done: str | None) -> ToolOutcome:
         request = attempt.request
         saved = await self._save(request, result.artifacts)
-        events: list[ev.Event] = [*result.events, *(ev.ArtifactSaved(**file.event) for file in saved)]
+        events: list[ev.Event] = [*result.events, *(file.event for file in saved)]
         returned = ev.ToolReturned(tool=request.name, state=state, preview=preview(result.text), rule=request.rule)
         events.append(returned)
         document = attempt.document(
@@ -209,7 +244,7 @@ class RunTool:
         if result.plan is None:
             return outcome
         replanned = any(isinstance(event, ev.Replanning) for event in result.events)
-        return outcome.model_copy(update={"doing": _doing(result.plan), "replanned": replanned})
+        return outcome.model_copy(update={"doing": _doing(result.plan), "planned": True, "replanned": replanned})
 
     async def _save(self, request: ToolRequest, artifacts: list[ArtifactFile]) -> list[SavedFile]:
         """Bytes first, outside the transaction: kept by content, so a repeat keeps nothing twice."""
@@ -218,6 +253,21 @@ class RunTool:
             SavedFile(derive_id(request.node, "artifact", request.index, place), digest, artifact)
             for place, (digest, artifact) in enumerate(zip(digests, artifacts, strict=True))
         ]
+
+
+def _arguments(body: str, index: int) -> Any:
+    """The arguments of one call; `body` is that of the assistant node that holds it."""
+    calls = [block for block in json.loads(body)["content"] if block["type"] == "tool_use"]
+    return calls[index]["input"]
+
+
+def _digest(request: ToolRequest, tool: Tool | None, body: str, state: str, text: str) -> str | None:
+    """The digest by which a repetition is known; a recorded result has none, as it comes sooner than the original's."""
+    if (tool is None and request.refusal is None) or (tool is not None and tool.polls):
+        return None
+    # the name of the file that holds a long text differs from call to call
+    text = text.replace(request.node[-8:], "")
+    return call_digest(request.name, _arguments(body, request.index), state, text)
 
 
 def _doing(plan: Plan) -> str:

@@ -1,4 +1,4 @@
-"""What a tool is: words for the model, an input type, the deed, and the declared effect of repeating it."""
+"""A tool: its description for the model, its input type, the function that runs it, and what it declares of itself."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -11,7 +11,8 @@ from pydantic import BaseModel, ValidationError
 from activities.requests.file_diff import FileChange
 from domain.events import Event
 from domain.plan import Plan
-from domain.policy.subjects import Subject, subjects_of
+from domain.policy.subjects import subjects_of
+from domain.policy.traits import ToolTraits
 from domain.sessions.effects import EffectKind, Source
 from domain.sessions.session import SessionRef
 from domain.sessions.step import Effect, preview
@@ -39,7 +40,7 @@ class ArtifactFile:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What the deed came to. Everything here is committed with the call's own record, in one transaction."""
+    """What a call returns. Everything here is committed with the call's own record, in one transaction."""
 
     text: str
     failed: bool = False
@@ -50,7 +51,7 @@ class ToolResult:
     sources: list[Source] = field(default_factory=list)  # what it read, and in which state
 
 
-async def _unbound(tool: str, subject: str) -> bool:
+async def _allowed(subject: str) -> bool:
     return True
 
 
@@ -67,16 +68,15 @@ class ToolContext:
     fetcher: "Fetcher"
     network: bool  # may the sandbox reach the network
     subagents: "Subagents"
-    permits: Callable[[str, str], Awaitable[bool]] = _unbound  # would the rules let a tool do this unasked
+    permits: Callable[[str], Awaitable[bool]] = _allowed  # whether the rules allow the tool this subject without asking
 
 
 async def _elsewhere(arguments: Any, context: ToolContext) -> ToolResult:
-    raise AssertionError("another activity does this tool's work")
+    raise AssertionError("another activity runs this tool")
 
 
-@dataclass(frozen=True)
-class Tool:
-    name: str
+@dataclass(frozen=True, kw_only=True)
+class Tool(ToolTraits):
     description: str
     input: type[BaseModel]
     effect: Effect
@@ -84,14 +84,15 @@ class Tool:
     kind: EffectKind | None = EffectKind.CALL  # how the ledger of effects lists it; None: it touches nothing
     activity: str | None = None  # what runs it; None: an activity of its own that calls `run`
     timeout_s: float = 60
-    quick: bool = False  # takes no second and may be repeated: run on the spot, without a way through Temporal's queue
+    # Only writes to the database: it runs as a local activity, within the workflow task, and may run twice.
+    # For built-in tools alone: what touches the world is an activity that the timeline shows while it runs.
+    bookkeeping: bool = False
     summary: Callable[[Any], str] = lambda arguments: ""  # one line for the timeline, from a validated input
     change: Callable[[Any], FileChange] | None = None  # of a tool that writes a file: what approvers see as a diff
-    subject: Subject | None = None  # what permission rules match on: a command, a path, a host, an agent
 
     def __post_init__(self) -> None:
-        if self.quick and self.effect is Effect.ONCE:
-            raise ValueError(f"{self.name}: a quick tool may be run twice, so its effect cannot be ONCE")
+        if self.bookkeeping and self.effect is Effect.ONCE:
+            raise ValueError(f"{self.name}: bookkeeping may run twice, so its effect cannot be ONCE")
 
     def call_summary(self, arguments: Any) -> str:
         """The timeline's line for raw arguments, which may be wrong."""
@@ -113,7 +114,7 @@ class Tool:
         return f"The arguments of {self.name} do not fit; nothing was done.\n" + "\n".join(lines[:20])
 
     def definition(self) -> dict[str, Any]:
-        """As the model API wants it; a copy, to which words may be added."""
+        """As the model API wants it; a copy, so that a caller may extend the description."""
         return dict(self._definition)
 
     @cached_property

@@ -25,12 +25,12 @@ def check(caller: Caller, request: InputRequest, value: Any) -> None:
     if request.answer_schema is not None:
         submission_rules.check_answer(request.answer_schema, value)
     if request.gate is not None and "arguments" in value:
-        _check_change(ApprovalRules.model_validate(request.gate), request.details["tool"], value["arguments"])
+        _check_change(ApprovalRules.model_validate(request.gate), value["arguments"])
 
 
-def _check_change(gate: ApprovalRules, tool: str, arguments: dict[str, Any]) -> None:
-    """Whoever approves may change a call, but not to what a rule denies to everybody; the request stays open."""
-    found = gate.verdict(tool, arguments)
+def _check_change(approval_rules: ApprovalRules, arguments: dict[str, Any]) -> None:
+    """An approver may change a call, but not to what a rule denies to everybody; the request stays open."""
+    found = approval_rules.verdict(arguments)
     if found.action is not Action.DENY or found.rule is None:
         return
     denied = finding("/input/arguments", "denied", f"a rule denies this: {found.rule}")

@@ -13,7 +13,6 @@ from typing import Any
 from domain.sessions.step import ToolOutcome
 
 WAITED_SECONDS = 10.0  # tools that took this long were waiting for something
-POLLING = frozenset({"async_task_result", "list_subagents"})  # asking again is what they are for
 LONGEST_PERIOD = 3  # steps that alternate: A B A B, A B C A B C
 STALE = 3  # this many steps without anything new, in any order, count as one repetition
 
@@ -29,9 +28,7 @@ class LoopVerdict(StrEnum):
     BREAK = "break"
 
 
-def call_digest(tool: str, arguments: Any, state: str, text: str) -> str | None:
-    if tool in POLLING:
-        return None
+def call_digest(tool: str, arguments: Any, state: str, text: str) -> str:
     content = json.dumps([tool, arguments, state, text], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:12]
 

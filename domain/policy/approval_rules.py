@@ -1,4 +1,4 @@
-"""The gate before a call that people approve: whoever changes its arguments stays within the rules that bind it."""
+"""Approval rules: a person who changes the arguments of a call stays within the rules that bind it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from domain.policy.rules import Rule, RuleVerdict, verdict
-from domain.policy.subjects import Subject, subjects_of
+from domain.policy.subjects import subjects_of
+from domain.policy.traits import ToolTraits
 
 
 class ApprovalRules(BaseModel):
@@ -14,8 +15,8 @@ class ApprovalRules(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    subject: Subject | None = None
+    tool: ToolTraits
     layers: list[list[Rule]]
 
-    def verdict(self, tool: str, arguments: Mapping[str, Any]) -> RuleVerdict:
-        return verdict(self.layers, tool, subjects_of(self.subject, arguments))
+    def verdict(self, arguments: Mapping[str, Any]) -> RuleVerdict:
+        return verdict(self.layers, self.tool, subjects_of(self.tool.subject, arguments))

@@ -1,11 +1,13 @@
 """Permissions: ordered rules; the last one that matches decides, and without a match the thing is allowed."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from domain.policy.traits import DELEGATION, Question, ToolTraits
 
 
 class Action(StrEnum):
@@ -28,7 +30,7 @@ class Rule(BaseModel):
 
 
 class RuleVerdict(NamedTuple):
-    """What the rules say of a call; where one of them decides, which, and about which part of the call."""
+    """The rules' decision on a call, with the rule that made it and the part of the call it is about."""
 
     action: Action
     rule: Rule | None = None
@@ -36,7 +38,7 @@ class RuleVerdict(NamedTuple):
 
     @property
     def because(self) -> str:
-        """Words for people and models; nothing where no rule decides."""
+        """The reason, for people and models; empty where no rule decides."""
         if self.rule is None:
             return ""
         about = " ".join(self.subject.split())
@@ -47,81 +49,66 @@ def _short(text: str) -> str:
     return text if len(text) <= 80 else text[:79] + "…"
 
 
-DELEGATION = "delegation"
-DELEGATION_TOOLS = (
-    "delegate",
-    "task",
-    "async_delegate",
-    "async_task",
-    "async_task_result",
-    "gather",
-    "steer_subagent",
-    "cancel_subagent",
-    "list_subagents",
-)
-STARTERS = ("delegate", "task", "async_delegate", "async_task")
-# what a subagent has only by an explicit rule of its own definition, as it has delegation
-WITHHELD_FROM_SUBAGENTS = ("ask_user", "update_plan")
-TALKING = ("ask_user", "update_plan", "report_progress")  # these touch nothing
-
 _STRICTNESS = (Action.ALLOW, Action.ASK, Action.DENY)
 
 
-def decide(rules: list[Rule], tool: str, subject: str = "", default: Action = Action.ALLOW) -> Action:
-    """What one ordered list says of a tool used on something; a tool that starts subagents is `delegation` too."""
-    rule = _deciding(rules, tool, subject)
+def decide(rules: list[Rule], tool: ToolTraits, subject: str = "", default: Action = Action.ALLOW) -> Action:
+    """What one ordered list says about a tool used on something."""
+    rule = _deciding(rules, tool.question(subject))
     return default if rule is None else rule.action
 
 
-def _deciding(rules: list[Rule], tool: str, subject: str) -> Rule | None:
-    found = (rule for rule in reversed(rules) if _names(rule, _called(tool)) and _matches(subject, rule.pattern))
+def _deciding(rules: list[Rule], question: Question) -> Rule | None:
+    found = (rule for rule in reversed(rules) if _covers(rule, question) and _matches(question.subject, rule.pattern))
     return next(found, None)
 
 
-def _called(tool: str) -> tuple[str, ...]:
-    return (tool, DELEGATION) if tool in STARTERS else (tool,)
-
-
-def verdict(layers: list[list[Rule]], tool: str, subjects: Sequence[str] = ("",)) -> RuleVerdict:
+def verdict(layers: list[list[Rule]], tool: ToolTraits, subjects: Sequence[str] = ("",)) -> RuleVerdict:
     """Agent, task and parents each have their own ordered rules; no layer can loosen another, nor one subject."""
     found = [
-        RuleVerdict(rule.action, rule, subject)
+        RuleVerdict(rule.action, rule, question.subject)
         for rules in layers
-        for subject in subjects
-        if (rule := _deciding(rules, tool, subject)) is not None
+        for question in tool.questions(subjects)
+        if (rule := _deciding(rules, question)) is not None
     ]
     return max(found, key=lambda one: _STRICTNESS.index(one.action), default=RuleVerdict(Action.ALLOW))
 
 
-def strictest(layers: list[list[Rule]], tool: str, subjects: Sequence[str] = ("",)) -> Action:
-    return verdict(layers, tool, subjects).action
-
-
-def about(layers: list[list[Rule]], tool: str) -> list[list[Rule]]:
+def about(layers: list[list[Rule]], tool: ToolTraits) -> list[list[Rule]]:
     """The rules among these that can decide on a tool."""
-    kept = [[rule for rule in rules if _names(rule, _called(tool))] for rules in layers]
+    questions = list(tool.questions([""]))
+    kept = [[rule for rule in rules if any(_covers(rule, question) for question in questions)] for rules in layers]
     return [rules for rules in kept if rules]
 
 
-def possible(rules: list[Rule], tool: str, default: Action = Action.ALLOW) -> bool:
+def possible(rules: list[Rule], tool: ToolTraits, default: Action = Action.ALLOW) -> bool:
     """Whether there may be anything that the tool could be used on; if not, it is not even offered."""
     found = default is not Action.DENY
+    offer = tool.offer()
     for rule in rules:
-        if _names(rule, _offered_as(tool)):
+        if _covers(rule, offer):
             found = rule.action is not Action.DENY or (found and rule.pattern != "*")
-    return found
+    return found and _unnamed_denied(rules, tool) is None
 
 
-def barring(layers: list[list[Rule]], tool: str) -> Rule | None:
+def barring(layers: list[list[Rule]], tool: ToolTraits) -> RuleVerdict | None:
     """The rule because of which a tool is not even offered."""
+    offer = tool.offer()
     for rules in layers:
+        if denied := _unnamed_denied(rules, tool):
+            return denied
         if not possible(rules, tool):
-            return next(rule for rule in reversed(rules) if _names(rule, _offered_as(tool)) and rule.pattern == "*")
+            everything = (rule for rule in reversed(rules) if _covers(rule, offer) and rule.pattern == "*")
+            return RuleVerdict(Action.DENY, next(everything))
     return None
 
 
-def _offered_as(tool: str) -> tuple[str, ...]:
-    return (tool, DELEGATION) if tool in DELEGATION_TOOLS else (tool,)
+def _unnamed_denied(rules: list[Rule], tool: ToolTraits) -> RuleVerdict | None:
+    for question in tool.unnamed():
+        rule = _deciding(rules, question)
+        if rule is not None and rule.action is Action.DENY:
+            return RuleVerdict(Action.DENY, rule, question.subject)
+    return None
 
 
 def names_a_tool(permission: str, tools: Collection[str]) -> bool:
@@ -129,8 +116,8 @@ def names_a_tool(permission: str, tools: Collection[str]) -> bool:
     return any(_matches(name, permission) for name in (*tools, DELEGATION))
 
 
-def _names(rule: Rule, names: tuple[str, ...]) -> bool:
-    return any(_matches(name, rule.permission) for name in names)
+def _covers(rule: Rule, question: Question) -> bool:
+    return rule.permission in question.groups or any(_matches(name, rule.permission) for name in question.names)
 
 
 def _matches(text: str, pattern: str) -> bool:
@@ -138,15 +125,20 @@ def _matches(text: str, pattern: str) -> bool:
 
 
 def tools_of(
-    declared: list[str], rules: list[Rule], *, delegates: bool, parent_tools: list[str] | None = None
+    known: Mapping[str, ToolTraits],
+    declared: list[str],
+    rules: list[Rule],
+    *,
+    delegates: bool,
+    parent_tools: list[str] | None = None,
 ) -> list[str]:
     """The tools a session really has: what it declares, less what is denied and what its parent does not have."""
-    tools = [*declared, *(DELEGATION_TOOLS if delegates else ())]
-    if parent_tools is None:
-        return [tool for tool in tools if possible(rules, tool)]
-    withheld = (*WITHHELD_FROM_SUBAGENTS, *DELEGATION_TOOLS)
-    return [
-        tool
-        for tool in tools
-        if tool in parent_tools and possible(rules, tool, Action.DENY if tool in withheld else Action.ALLOW)
-    ]
+    names = [*declared, *(name for name, tool in known.items() if delegates and tool.delegates)]
+    found = []
+    for name in names:
+        tool = known.get(name) or ToolTraits(name=name)
+        child = parent_tools is not None
+        default = Action.DENY if child and tool.withheld_from_subagents else Action.ALLOW
+        if (parent_tools is None or name in parent_tools) and possible(rules, tool, default):
+            found.append(name)
+    return found

@@ -22,17 +22,23 @@ class SubjectKind(StrEnum):
 
 
 class Subject(BaseModel):
-    """Which argument rules match on, and how it is read. Declared, not programmed, so that whoever approves a call with
-    other arguments is judged by the same rules, wherever that happens."""
+    """Which arguments rules match on, and how they are read. Data, not code, so that a call that a person approves with
+    other arguments is judged by the same rules, in any process."""
 
     model_config = ConfigDict(frozen=True)
 
     kind: SubjectKind = SubjectKind.NAME
-    fields: tuple[str, ...]  # the first one that is given
+    fields: tuple[str, ...]  # texts or lists of texts; of NAME and COMMAND the first one that is given counts
 
     def of(self, arguments: Mapping[str, Any]) -> list[str]:
         """Each of several must be allowed."""
-        value = next((value for name in self.fields if (value := arguments.get(name))), "")
+        given = [value for name in self.fields if (value := arguments.get(name))]
+        if self.kind in (SubjectKind.NAME, SubjectKind.COMMAND):
+            given = given[:1]
+        values = [one for value in given for one in (value if isinstance(value, list | tuple) else [value])]
+        return [subject for value in values for subject in self._read(value)] or [""]
+
+    def _read(self, value: Any) -> list[str]:
         if not isinstance(value, str):
             return [""]
         if self.kind is SubjectKind.COMMAND:
@@ -56,9 +62,9 @@ def commands_in(command: str) -> list[str]:
 
 
 def host_of(url: str) -> str:
-    """The one name by which rules know a host; none if it is not a URL."""
+    """The one name by which rules know the host of a URL, or a bare host; none if it is neither."""
     try:
-        return (URL(url).host or "").lower().rstrip(".")
+        return (URL(url if "//" in url else f"//{url}").host or "").lower().rstrip(".")
     except (InvalidURL, ValueError):
         return ""
 

@@ -69,7 +69,9 @@ class ToolCall(BaseModel):
     preview: str = ""
     ask: bool = False  # a rule wants a person's approval first
     refusal: str | None = None  # why it may not run
-    quick: bool = Field(default=False, exclude_if=lambda value: not value)  # done within the workflow task
+    bookkeeping: bool = Field(default=False, exclude_if=lambda value: not value)  # runs as a local activity
+    talks: bool = Field(default=False, exclude_if=lambda value: not value)  # touches nothing: no approval withholds it
+    asks: bool = Field(default=False, exclude_if=lambda value: not value)  # people; refused: only they can help
     denied: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule
     rule: Rule | None = Field(default=None, exclude_if=lambda value: value is None)  # the one that denied it
 
@@ -115,6 +117,7 @@ class ToolOutcome(BaseModel):
     state: Literal["ok", "failed", "unknown", "cancelled"] = "ok"
     preview: str = ""
     doing: str | None = None  # the plan's current step, when the call changed the plan
+    planned: bool = Field(default=False, exclude_if=lambda value: not value)  # the call submitted a plan
     replanned: bool = Field(default=False, exclude_if=lambda value: not value)  # its steps are others than before
     digest: str | None = None  # of the call and its result; None: doing it again is no sign of a loop
     denied: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule or a person

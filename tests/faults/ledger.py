@@ -1,4 +1,4 @@
-"""Tools of a user's own, as the tests need them: deeds that a file outside the platform remembers."""
+"""A user's own tools, as the tests need them: each call leaves a line in a file outside the platform."""
 
 import asyncio
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from activities.tools.tool import Tool, ToolContext, ToolResult
+from domain.policy.subjects import Subject, SubjectKind
 from domain.sessions.step import Effect
 
 
@@ -14,7 +15,7 @@ class Input(BaseModel):
     seconds: float = 0
 
 
-async def deed(input: Input, context: ToolContext) -> ToolResult:
+async def write_line(input: Input, context: ToolContext) -> ToolResult:
     """One line per time it really happened; then it takes a while, so that a test can interrupt it."""
     await asyncio.to_thread(_write, Path(input.path), f"{context.key} {context.attempt}\n")
     await asyncio.sleep(input.seconds)
@@ -24,12 +25,6 @@ async def deed(input: Input, context: ToolContext) -> ToolResult:
 def _write(path: Path, line: str) -> None:
     with path.open("a") as ledger:
         ledger.write(line)
-
-
-async def quick_deed(input: Input, context: ToolContext) -> ToolResult:
-    """Only the first time takes a while."""
-    first = not await asyncio.to_thread(Path(input.path).exists)
-    return await deed(input if first else Input(path=input.path), context)
 
 
 async def wait_for(input: Input, context: ToolContext) -> ToolResult:
@@ -43,21 +38,60 @@ async def explode(input: Input, context: ToolContext) -> ToolResult:
     raise RuntimeError(f"secret-of-an-exception {input.path}")
 
 
+class Copy(BaseModel):
+    source: str
+    targets: list[str]
+
+
+async def copy(input: Copy, context: ToolContext) -> ToolResult:
+    content = await asyncio.to_thread((context.workspace / input.source).read_bytes)
+    for target in input.targets:
+        await asyncio.to_thread((context.workspace / target).write_bytes, content)
+    return ToolResult(f"Copied {input.source}.")
+
+
+class Ping(BaseModel):
+    host: str
+
+
+async def ping(input: Ping, context: ToolContext) -> ToolResult:
+    return ToolResult(f"Reached {input.host}.")
+
+
+class Add(BaseModel):
+    numbers: list[int]
+
+
+async def add(input: Add, context: ToolContext) -> ToolResult:
+    return ToolResult(f"The sum is {sum(input.numbers)}.")
+
+
 def _tool(name: str, effect: Effect) -> Tool:
-    return Tool(name=name, description="Writes a line into a ledger.", input=Input, run=deed, effect=effect)
+    return Tool(name=name, description="Writes a line into a ledger.", input=Input, run=write_line, effect=effect)
 
 
 TOOLS = [
     _tool("ledger_once", Effect.ONCE),
     _tool("ledger_again", Effect.IDEMPOTENT),
-    Tool(
-        name="ledger_quick",
-        description="Writes a line into a ledger, at once.",
-        input=Input,
-        run=quick_deed,
-        effect=Effect.READ,
-        quick=True,
-    ),
     Tool(name="wait_for", description="Waits for a file.", input=Input, run=wait_for, effect=Effect.READ),
+    Tool(
+        name="copy_file",
+        description="Copies a file.",
+        input=Copy,
+        run=copy,
+        effect=Effect.IDEMPOTENT,
+        subject=Subject(kind=SubjectKind.PATH, fields=("source", "targets")),
+        touches=(SubjectKind.PATH,),
+    ),
+    Tool(
+        name="ping",
+        description="Reaches a host.",
+        input=Ping,
+        run=ping,
+        effect=Effect.READ,
+        subject=Subject(kind=SubjectKind.HOST, fields=("host",)),
+        touches=(SubjectKind.HOST,),
+    ),
+    Tool(name="add", description="Adds numbers.", input=Add, run=add, effect=Effect.READ, touches=()),
     Tool(name="explode", description="Fails.", input=Input, run=explode, effect=Effect.READ),
 ]

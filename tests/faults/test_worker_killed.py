@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.support.locks import tool_calls_locked, waiting_for_tool_calls
 from tests.support.stack import Stack, calls, eventually, of_type
 
 pytestmark = pytest.mark.asyncio
@@ -21,13 +22,13 @@ async def lines(path: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def ledgers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("ledgers")
-    return {name: folder / name for name in ("once", "again", "quick", "command")}
+    return {name: folder / name for name in ("once", "again", "command")}
 
 
 @pytest_asyncio.fixture(scope="module")
 async def survivors(stack: Stack, ledgers: dict[str, Path]) -> AsyncIterator[dict[str, str]]:
     """One kill under several sessions, each caught in another place."""
-    once, again, quick = (str(ledgers[name]) for name in ("once", "again", "quick"))
+    once, again = str(ledgers["once"]), str(ledgers["again"])
     tasks = {
         "thinking": await stack.submit("[[script:say words=30]] [[fault:hang after=6]]"),
         "once": await stack.submit(calls(("ledger_once", {"path": once, "seconds": 50}))),
@@ -40,10 +41,12 @@ async def survivors(stack: Stack, ledgers: dict[str, Path]) -> AsyncIterator[dic
     await eventually(lambda: lines(ledgers["once"]))
     await eventually(lambda: lines(ledgers["again"]))
     await eventually(lambda: lines(stack.workspace(tasks["command"]) / "begun.txt"))
-    # last, and at once: a quick tool does not have long
-    tasks["quick"] = await stack.submit(calls(("ledger_quick", {"path": quick, "seconds": 30})))
-    await eventually(lambda: lines(ledgers["quick"]))
-    await stack.back("worker", await stack.kill("worker"))
+    # last, and at once: a local activity does not have long
+    async with tool_calls_locked(stack.pool):
+        tasks["bookkeeping"] = await stack.submit(calls(("report_progress", {"message": "half"})))
+        await eventually(lambda: waiting_for_tool_calls(stack.pool))
+        killed = await stack.kill("worker")
+    await stack.back("worker", killed)
     yield tasks
 
 
@@ -87,15 +90,11 @@ async def test_an_idempotent_tool_is_repeated(
 
 
 @pytest.mark.proves("F-09")
-async def test_a_quick_tool_is_repeated_and_told_once(
-    stack: Stack, survivors: dict[str, str], ledgers: dict[str, Path]
-) -> None:
-    record = await stack.wait(survivors["quick"])
+async def test_bookkeeping_is_repeated_and_emitted_once(stack: Stack, survivors: dict[str, str]) -> None:
+    record = await stack.wait(survivors["bookkeeping"])
     assert (record["status"], record["usage"]["tool_invocations"]) == ("completed", 1)
-    [first, second] = [line.split() for line in await lines(ledgers["quick"])]
-    assert first == second  # Temporal never knew of the first attempt
-    events = of_type(await stack.events(survivors["quick"]), "tool_called", "tool_returned")
-    assert [event["type"] for event in events] == ["tool_called", "tool_returned"]
+    events = of_type(await stack.events(survivors["bookkeeping"]), "tool_called", "progress", "tool_returned")
+    assert [event["type"] for event in events] == ["tool_called", "progress", "tool_returned"]
 
 
 @pytest.mark.proves("F-09", "S1-25")

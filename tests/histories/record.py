@@ -18,8 +18,9 @@ from temporalio.client import Client, WorkflowHistory
 from tests.behaviour.conversations.talk import AGENTS as TEAM
 from tests.histories.stories import STORIES, renewed
 from tests.support.launch import TESTER, embedded
+from tests.support.locks import tool_calls_locked
 from tests.support.own_worker import platform
-from tests.support.stack import Stack, calls, steps
+from tests.support.stack import Stack, calls, eventually, steps
 
 FOLDER = Path(__file__).parent
 SUGGEST = {"limit.historyCount.suggestContinueAsNew": "60"}
@@ -88,9 +89,17 @@ async def _external(stack: Stack) -> str:
 
 
 async def _slow(stack: Stack) -> str:
-    """A quick tool that does not come to an end on the spot."""
-    with TemporaryDirectory() as folder:
-        return await _run(stack, calls(("ledger_quick", {"path": f"{folder}/ledger", "seconds": 30}), LOOK))
+    """Bookkeeping that takes longer than a workflow task may."""
+    async with tool_calls_locked(stack.pool):
+        task_id = await stack.submit(calls(("report_progress", {"message": "x"})))
+        handle = stack.session(task_id)
+
+        async def queued() -> bool:
+            return "tool.report_progress" in (await handle.fetch_history()).to_json()
+
+        await eventually(queued)
+    await stack.wait(task_id)
+    return task_id
 
 
 AGENTS: list[dict[str, Any]] = [

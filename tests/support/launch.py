@@ -33,7 +33,7 @@ TESTER = {
     "description": "Does what the offline model's scripts say.",
     "tools": [
         *("list_files", "read_file", "write_file", "bash", "update_plan", "report_progress", "save_artifact"),
-        *("ledger_once", "ledger_again", "ledger_quick", "explode"),
+        *("ledger_once", "ledger_again", "explode"),
     ],
     "prompt": "You are tested.",
 }

@@ -15,7 +15,14 @@ TREE_SPENT = "The budget of tool calls that this session shares with its tree is
 def refused(call: ToolCall, why: str) -> ToolCall:
     """The same call, answered with a refusal instead of being run."""
     return call.model_copy(
-        update={"activity": "tool.refuse", "effect": Effect.READ, "refusal": why, "ask": False, "timeout_s": 10}
+        update={
+            "activity": "tool.refuse",
+            "effect": Effect.READ,
+            "refusal": why,
+            "ask": False,
+            "timeout_s": 10,
+            "bookkeeping": True,
+        }
     )
 
 

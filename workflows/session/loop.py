@@ -9,7 +9,6 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 from domain.agents.typed_output import MAX_MISFITS, retry_request
 from domain.limits.limits import reached
 from domain.limits.stop_rules import CUT_OFF, Next, decide
-from domain.policy.rules import TALKING
 from domain.sessions.input_request import RequestKind
 from domain.sessions.session import Line, Reason, Usage
 from domain.sessions.step import Effect, ModelCall, ModelReply, Purpose, StopRequest, ToolCall, ToolOutcome, ToolRequest
@@ -138,7 +137,7 @@ def model_call(session: SessionContext, line: Line, purpose: Purpose, **extra: A
 
 async def act(session: SessionContext, line: Line, reply: ModelReply) -> list[ToolOutcome]:
     """Run the calls of one reply side by side; their results wait in the store for the next model call."""
-    if blocked := next((call for call in reply.calls if call.name == "ask_user" and call.refusal), None):
+    if blocked := next((call for call in reply.calls if call.asks and call.refusal), None):
         raise Ending(Reason.NEEDS_INPUT, "needs_input", blocked.preview)
     reply = reply.model_copy(update={"calls": bounds.within_limit(session, reply.calls)})
     session.calling += len(reply.calls)
@@ -152,7 +151,7 @@ async def act(session: SessionContext, line: Line, reply: ModelReply) -> list[To
     session.check()
     if any(one.replanned for one in outcomes):
         session.state.plan_approved = False  # what was approved is not what it means to do now
-    if session.plan_awaits_approval and any(one.name == "update_plan" and one.state == "ok" for one in outcomes):
+    if session.plan_awaits_approval and any(one.planned and one.state == "ok" for one in outcomes):
         await asking.approve_plan(session, line, reply.head)
     return sorted(outcomes, key=lambda outcome: outcome.index)
 
@@ -169,7 +168,7 @@ async def _listed(deed: Coroutine[Any, Any, ToolOutcome]) -> list[ToolOutcome]:
 
 
 def _withheld(session: SessionContext, call: ToolCall) -> bool:
-    return session.plan_awaits_approval and call.effect is not Effect.READ and call.name not in TALKING
+    return session.plan_awaits_approval and call.effect is not Effect.READ and not call.talks
 
 
 async def _hand_on(session: SessionContext, line: Line, reply: ModelReply) -> list[ToolOutcome]:
@@ -191,7 +190,7 @@ def _denied(call: ToolCall) -> ToolOutcome:
 
 async def run_tool(session: SessionContext, line: Line, node: str, call: ToolCall) -> ToolOutcome:
     approval = None
-    if call.name == "ask_user" and call.activity == steps.OPEN_REQUEST.name:
+    if call.asks and call.activity == steps.OPEN_REQUEST.name:
         return await asking.answer_call(session, line, node, call, RequestKind.CLARIFICATION)
     if _withheld(session, call):
         call = bounds.refused(call, NOT_APPROVED)
@@ -227,9 +226,9 @@ async def run_tool(session: SessionContext, line: Line, node: str, call: ToolCal
 
 
 async def _called(session: SessionContext, request: ToolRequest, call: ToolCall) -> ToolOutcome:
-    if call.quick and workflow.patched(steps.ON_THE_SPOT):
+    if call.bookkeeping and workflow.patched(steps.ON_THE_SPOT):
         try:
-            return await session.wait(steps.run_quick_tool(request, call), tool=True)
+            return await session.wait(steps.run_bookkeeping_tool(request, call), tool=True)
         except FailureError as error:  # slow after all, or the database is away; a local activity's is not wrapped
             session.check()
             workflow.logger.info("%s takes the long way: %s", call.name, error.message)

@@ -39,5 +39,7 @@ TOOL = Tool(
     activity=ASK_PEOPLE,
     effect=Effect.IDEMPOTENT,
     kind=None,
+    talks=True,
+    asks=True,
     summary=lambda input: preview(input.question, 200),
 )

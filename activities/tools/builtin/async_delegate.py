@@ -30,6 +30,8 @@ TOOL = Tool(
     activity=BEGIN_DELEGATIONS,
     effect=Effect.IDEMPOTENT,
     kind=EffectKind.SUBAGENT,
+    delegates=True,
+    starts=True,
     subject=Subject(fields=("agent", "name")),
     summary=lambda input: f"{input.name}: {input.prompt}",
 )

@@ -28,6 +28,8 @@ TOOL = Tool(
     activity=BEGIN_DELEGATIONS,
     effect=Effect.IDEMPOTENT,
     kind=EffectKind.SUBAGENT,
+    delegates=True,
+    starts=True,
     subject=Subject(fields=("agent",)),
     summary=lambda input: f"{input.agent}: {input.description}",
 )

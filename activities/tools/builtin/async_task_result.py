@@ -25,5 +25,7 @@ TOOL = Tool(
     run=run,
     effect=Effect.IDEMPOTENT,
     kind=None,
+    delegates=True,
+    polls=True,
     summary=lambda input: input.task_id,
 )

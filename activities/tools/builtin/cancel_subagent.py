@@ -26,5 +26,6 @@ TOOL = Tool(
     run=run,
     effect=Effect.IDEMPOTENT,
     kind=EffectKind.SUBAGENT,
+    delegates=True,
     summary=lambda input: input.task_id,
 )

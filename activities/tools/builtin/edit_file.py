@@ -80,5 +80,6 @@ TOOL = Tool(
     kind=EffectKind.FILE,
     change=lambda input: FileChange(input.path, lambda before: _edited(input, before)),
     subject=Subject(kind=SubjectKind.PATH, fields=("path",)),
+    touches=(SubjectKind.PATH,),
     summary=lambda input: f"edit {input.path}",
 )

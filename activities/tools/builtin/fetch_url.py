@@ -61,7 +61,7 @@ def _permitted(input: Input, context: ToolContext) -> Callable[[str], Awaitable[
 
     async def permitted(url: str) -> bool:
         host = host_of(url)
-        return host == first or await context.permits(TOOL.name, host)
+        return host == first or await context.permits(host)
 
     return permitted
 
@@ -94,5 +94,6 @@ TOOL = Tool(
     run=run,
     effect=Effect.READ,
     subject=Subject(kind=SubjectKind.HOST, fields=("url",)),
+    touches=(SubjectKind.HOST,),
     summary=lambda input: f"fetch {input.url}",
 )

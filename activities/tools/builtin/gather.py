@@ -26,5 +26,6 @@ TOOL = Tool(
     activity=BEGIN_DELEGATIONS,
     effect=Effect.IDEMPOTENT,
     kind=None,
+    delegates=True,
     summary=lambda input: f"{input.wait_for} of {len(input.task_ids)} for {input.timeout_s:g} s",
 )

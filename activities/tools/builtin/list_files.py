@@ -50,7 +50,7 @@ TOOL = Tool(
     input=Input,
     run=run,
     effect=Effect.READ,
-    quick=True,
     subject=Subject(kind=SubjectKind.PATH, fields=("path",)),
+    touches=(SubjectKind.PATH,),
     summary=lambda input: f"list {input.path}",
 )

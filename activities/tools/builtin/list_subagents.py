@@ -20,6 +20,8 @@ TOOL = Tool(
     input=Input,
     run=run,
     effect=Effect.READ,
-    quick=True,
+    bookkeeping=True,
+    delegates=True,
+    polls=True,
     summary=lambda input: "list subagents",
 )

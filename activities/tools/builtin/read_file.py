@@ -95,7 +95,7 @@ TOOL = Tool(
     input=Input,
     run=run,
     effect=Effect.READ,
-    quick=True,
     subject=Subject(kind=SubjectKind.PATH, fields=("path",)),
+    touches=(SubjectKind.PATH,),
     summary=lambda input: f"read {input.path}" + (f" from line {input.offset}" if input.offset > 1 else ""),
 )

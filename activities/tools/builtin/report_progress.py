@@ -30,7 +30,8 @@ TOOL = Tool(
     input=Input,
     run=run,
     effect=Effect.IDEMPOTENT,
-    quick=True,
+    bookkeeping=True,
+    talks=True,
     kind=None,
     summary=lambda input: preview(input.message, 120),
 )

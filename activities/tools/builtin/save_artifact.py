@@ -73,5 +73,6 @@ TOOL = Tool(
     effect=Effect.IDEMPOTENT,
     kind=EffectKind.ARTIFACT,
     subject=Subject(kind=SubjectKind.PATH, fields=("path",)),
+    touches=(SubjectKind.PATH,),
     summary=lambda input: f"save {input.path}",
 )

@@ -106,5 +106,6 @@ TOOL = Tool(
     run=run,
     effect=Effect.READ,
     subject=Subject(kind=SubjectKind.PATH, fields=("path",)),
+    touches=(SubjectKind.PATH,),
     summary=lambda input: f"search {input.pattern!r} in {input.path}",
 )

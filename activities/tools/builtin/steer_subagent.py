@@ -28,5 +28,6 @@ TOOL = Tool(
     run=run,
     effect=Effect.IDEMPOTENT,
     kind=EffectKind.SUBAGENT,
+    delegates=True,
     summary=lambda input: f"{input.task_id}: {input.message}",
 )

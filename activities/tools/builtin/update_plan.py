@@ -39,7 +39,9 @@ TOOL = Tool(
     input=Input,
     run=run,
     effect=Effect.IDEMPOTENT,
-    quick=True,
+    bookkeeping=True,
+    talks=True,
+    plans=True,
     kind=None,
     summary=lambda input: f"plan of {len(input.steps)} steps",
 )

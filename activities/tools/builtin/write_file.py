@@ -41,5 +41,6 @@ TOOL = Tool(
     kind=EffectKind.FILE,
     change=lambda input: FileChange(input.path, lambda before: input.content),
     subject=Subject(kind=SubjectKind.PATH, fields=("path",)),
+    touches=(SubjectKind.PATH,),
     summary=lambda input: f"write {input.path} ({len(input.content):,} characters)",
 )

@@ -80,7 +80,7 @@ class Children:
         if self._failing(child):
             error = "The model cannot be reached."
             return Outcome(session_id=child, name=agent, status=Status.FAILED, reason=Reason.ERROR, error=error)
-        offered = tools_of(AGENTS[agent].tools, [], delegates=False, parent_tools=AGENTS[self._agent].tools)
+        offered = tools_of(TOOLS, AGENTS[agent].tools, [], delegates=False, parent_tools=AGENTS[self._agent].tools)
         without = tuple(tool for tool in TOOLS if tool not in offered)
         done = await work(agent, prompt, self._workspace, self._sandbox, without)
         return Outcome(session_id=child, name=agent, status=Status.COMPLETED, output=done.final)
@@ -112,7 +112,7 @@ async def work(
     """The smallest loop that is an agent: ask, run the tools, ask again."""
     children = Children(agent, workspace, sandbox, failing)
     run = Run(prompts=children.prompts)
-    own = tools_of(AGENTS[agent].tools, [], delegates=bool(AGENTS[agent].subagents))
+    own = tools_of(TOOLS, AGENTS[agent].tools, [], delegates=bool(AGENTS[agent].subagents))
     offered = [name for name in own if name not in without]
     messages: list[Any] = [{"role": "user", "content": request}]
     for step in range(40):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -236,6 +237,64 @@ async def test_a_boundary_on_hosts(people: Stack) -> None:
     said = (await output(people, record["task_id"])).splitlines()
     assert "forbid" in said[0] and "not public" in said[1] and "bash" in said[2]
     assert [one["state"] for one in await results(people, record["task_id"])] == ["failed", "failed", "failed"]
+
+
+OWN_TOOLS = agent(
+    "own-tools", tools=["write_file", "save_artifact", "copy_file", "ping", "add", "ledger_again", "bash"]
+)
+
+
+def copied(source: str, *targets: str) -> tuple[str, dict[str, Any]]:
+    return "copy_file", {"source": source, "targets": list(targets)}
+
+
+@pytest.mark.proves("S1-62")
+async def test_path_boundary_binds_every_tool_that_takes_paths(people: Stack, tmp_path: Path) -> None:
+    """Users' own tools too, with each of their paths; one that declares nothing could touch any file: denied."""
+    await people.http.put("/agents/own-tools", json=OWN_TOOLS)
+    tried = [
+        ("write_file", {"path": "src/a", "content": "x"}),
+        copied("src/a", "src/b"),
+        copied("secret", "src/c"),
+        copied("src/a", "src/d", "elsewhere"),
+        ("save_artifact", {"path": "secret"}),
+        ("save_artifact", {"path": "src/a"}),
+        ("ledger_again", {"path": str(tmp_path / "ledger")}),
+        ("ping", {"host": "example.org"}),
+        ("add", {"numbers": [1, 2]}),
+    ]
+    record = await people.run(steps(*([one] for one in tried)), "own-tools", boundary={"paths": ["src/*"]})
+    states = [one["state"] for one in await results(people, record["task_id"])]
+    assert states == ["ok", "ok", "failed", "failed", "failed", "ok", "failed", "ok", "ok"]
+    assert not (tmp_path / "ledger").exists()
+    made = [await exists(people, record["task_id"], name) for name in ("src/b", "src/c", "src/d", "elsewhere")]
+    assert made == [True, False, False, False]
+    denied = [one["rule"] for one in of_type(await people.events(record["task_id"]), "tool_returned") if "rule" in one]
+    assert denied == [rule("boundary.paths", "*", "deny")] * 4
+    offered = {tool["name"] for tool in (await people.asked(record["task_id"]))[0]["body"]["tools"]}
+    assert offered == {"write_file", "save_artifact", "copy_file", "ping", "add"}
+
+
+@pytest.mark.proves("S1-62")
+async def test_host_boundary_binds_every_tool_that_reaches_hosts(people: Stack, tmp_path: Path) -> None:
+    await people.http.put("/agents/own-tools", json=OWN_TOOLS)
+    tried: list[tuple[str, dict[str, Any]]] = [
+        ("ping", {"host": "example.org"}),
+        ("ping", {"host": "EVIL.org"}),
+        ("ping", {"host": "https://example.org:8443/x"}),
+        ("ledger_again", {"path": str(tmp_path / "ledger")}),
+        ("write_file", {"path": "a", "content": "x"}),
+        ("add", {"numbers": [1, 2]}),
+        bash("echo x"),
+    ]
+    boundary = {"hosts": ["example.org"], "tools": ["ping", "ledger_again", "write_file", "add", "b*"]}
+    record = await people.run(steps(*([one] for one in tried)), "own-tools", boundary=boundary)
+    states = [one["state"] for one in await results(people, record["task_id"])]
+    assert states == ["ok", "failed", "ok", "failed", "ok", "ok", "failed"]
+    assert not (tmp_path / "ledger").exists()
+    listed = {**boundary, "tools": ["bash", "ledger_again"]}  # a command's reach cannot be seen; listed, it is accepted
+    record = await people.run(calls(bash("echo x"), tried[3]), "own-tools", boundary=listed)
+    assert [one["state"] for one in await results(people, record["task_id"])] == ["ok", "failed"]
 
 
 @pytest.mark.proves("S1-26", "S1-42")

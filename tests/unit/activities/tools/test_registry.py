@@ -4,8 +4,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from activities.tools.registry import TOOLS, ToolsError, load_tools
+from activities.tools.tool import Tool
+from domain.sessions.step import Effect
 
 _TOOL = """
 from pydantic import BaseModel
@@ -18,8 +21,8 @@ class Input(BaseModel):
 async def run(input, context):
     return ToolResult("hello")
 
-def tool(name):
-    return Tool(name=name, description="d", input=Input, run=run, effect=Effect.READ)
+def tool(name, **more):
+    return Tool(name=name, description="d", input=Input, run=run, effect=Effect.READ, **more)
 """
 
 
@@ -50,6 +53,8 @@ def test_own_tools_are_added(module: str) -> None:
         ("TOOLS = [tool('a'), tool('a')]", "already a tool named 'a'"),
         ("TOOLS = [print]", "not an activities.tools.tool.Tool"),
         ("TOOLS = [tool('No Name')]", "not a tool name"),
+        ("TOOLS = [tool('note', bookkeeping=True)]", "'note' sets bookkeeping, which only built-in tools may"),
+        ("TOOLS = [tool('note', asks=True, plans=True)]", "'note' sets asks, plans, which only"),
         ("", "needs an attribute TOOLS"),
         ("import no_such_thing", "cannot be imported"),
     ],
@@ -63,3 +68,14 @@ def test_a_module_that_cannot_be_used_says_why(module: str, message: str) -> Non
 def test_a_module_that_is_not_there() -> None:
     with pytest.raises(ToolsError, match="no_such_module"):
         load_tools("no_such_module")
+
+
+def test_bookkeeping_may_be_repeated() -> None:
+    with pytest.raises(ValueError, match="note: bookkeeping may run twice"):
+        Tool(name="note", description="d", input=BaseModel, effect=Effect.ONCE, bookkeeping=True)
+
+
+def test_only_bookkeeping_stays_off_the_queue() -> None:
+    """What touches the world, or only looks at it, is an activity of its own that the timeline shows."""
+    local = {name for name, tool in TOOLS.items() if tool.bookkeeping}
+    assert local == {"update_plan", "report_progress", "list_subagents"}

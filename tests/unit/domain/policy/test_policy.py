@@ -2,8 +2,11 @@
 
 import pytest
 
-from domain.policy.rules import DELEGATION, DELEGATION_TOOLS, Action, Rule, decide, tools_of
+from activities.tools.registry import TOOLS
+from domain.policy.rules import Action, Rule, decide, tools_of
+from domain.policy.traits import DELEGATION
 
+DELEGATION_TOOLS = [name for name, tool in TOOLS.items() if tool.delegates]
 ALLOW = Rule(permission=DELEGATION, action=Action.ALLOW)
 
 
@@ -14,33 +17,35 @@ def test_the_last_matching_rule_decides() -> None:
         Rule(permission="bash", pattern="git *", action=Action.ASK),
         Rule(permission="bash", pattern="git status*", action=Action.ALLOW),
     ]
-    assert decide(rules, "bash", "git status -s") is Action.ALLOW
-    assert decide(rules, "bash", "git push") is Action.ASK
-    assert decide(rules, "bash", "rm -rf .") is Action.DENY
-    assert decide([], "bash", "ls") is Action.ALLOW and decide([], "bash", "ls", Action.DENY) is Action.DENY
+    assert decide(rules, TOOLS["bash"], "git status -s") is Action.ALLOW
+    assert decide(rules, TOOLS["bash"], "git push") is Action.ASK
+    assert decide(rules, TOOLS["bash"], "rm -rf .") is Action.DENY
+    assert (
+        decide([], TOOLS["bash"], "ls") is Action.ALLOW and decide([], TOOLS["bash"], "ls", Action.DENY) is Action.DENY
+    )
 
 
 def test_brackets_are_letters_like_any_other() -> None:
     rules = [Rule(permission="write_file", pattern="notes[1]*", action=Action.DENY)]
-    assert decide(rules, "write_file", "notes[1].md") is Action.DENY
-    assert decide(rules, "write_file", "notes1.md") is Action.ALLOW
+    assert decide(rules, TOOLS["write_file"], "notes[1].md") is Action.DENY
+    assert decide(rules, TOOLS["write_file"], "notes1.md") is Action.ALLOW
 
 
 @pytest.mark.proves("S0-34", "S0-B48")
 def test_a_callers_own_session_has_what_it_declares() -> None:
-    assert tools_of(["bash", "update_plan"], [], delegates=False) == ["bash", "update_plan"]
-    assert tools_of(["bash"], [], delegates=True) == ["bash", *DELEGATION_TOOLS]
+    assert tools_of(TOOLS, ["bash", "update_plan"], [], delegates=False) == ["bash", "update_plan"]
+    assert tools_of(TOOLS, ["bash"], [], delegates=True) == ["bash", *DELEGATION_TOOLS]
     denied = [Rule(permission="bash", action=Action.DENY)]
-    assert tools_of(["bash", "read_file"], denied, delegates=False) == ["read_file"]
+    assert tools_of(TOOLS, ["bash", "read_file"], denied, delegates=False) == ["read_file"]
 
 
 @pytest.mark.proves("S3-04", "S3-05", "S3-B05")
 def test_a_child_never_has_more_than_its_parent() -> None:
     declared = ["bash", "read_file", "update_plan", "ask_user"]
     parent = [*declared, *DELEGATION_TOOLS]
-    assert tools_of(declared, [], delegates=True, parent_tools=parent) == ["bash", "read_file"]
-    assert tools_of(declared, [], delegates=False, parent_tools=["read_file", "fetch_url"]) == ["read_file"]
-    assert tools_of([], [ALLOW], delegates=True, parent_tools=parent) == list(DELEGATION_TOOLS)
-    assert tools_of([], [ALLOW], delegates=True, parent_tools=["bash"]) == []
+    assert tools_of(TOOLS, declared, [], delegates=True, parent_tools=parent) == ["bash", "read_file"]
+    assert tools_of(TOOLS, declared, [], delegates=False, parent_tools=["read_file", "fetch_url"]) == ["read_file"]
+    assert tools_of(TOOLS, [], [ALLOW], delegates=True, parent_tools=parent) == DELEGATION_TOOLS
+    assert tools_of(TOOLS, [], [ALLOW], delegates=True, parent_tools=["bash"]) == []
     ask = Rule(permission="ask_user", action=Action.ALLOW)
-    assert tools_of(declared, [ask], delegates=False, parent_tools=parent) == ["bash", "read_file", "ask_user"]
+    assert tools_of(TOOLS, declared, [ask], delegates=False, parent_tools=parent) == ["bash", "read_file", "ask_user"]

@@ -5,11 +5,30 @@ from fnmatch import fnmatchcase
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.policy.rules import STARTERS, TALKING, Action, Rule, decide, possible, strictest, tools_of
-from domain.task import FILE_TOOLS, Boundary
+from activities.tools.registry import TOOLS
+from domain.policy.rules import Action, Rule, about, barring, decide, possible, tools_of, verdict
+from domain.policy.subjects import Subject, SubjectKind
+from domain.policy.traits import ToolTraits
+from domain.task import Boundary
 
 STRICTNESS = [Action.ALLOW, Action.ASK, Action.DENY]
-NAMES = st.sampled_from(["bash", "read_file", "write_file", "fetch_url", "task"])
+OWN = {
+    tool.name: tool
+    for tool in (
+        ToolTraits(
+            name="own_files", subject=Subject(kind=SubjectKind.PATH, fields=("a",)), touches=(SubjectKind.PATH,)
+        ),
+        ToolTraits(
+            name="own_hosts", subject=Subject(kind=SubjectKind.HOST, fields=("a",)), touches=(SubjectKind.HOST,)
+        ),
+        ToolTraits(name="own_upload", subject=Subject(kind=SubjectKind.PATH, fields=("a",))),
+        ToolTraits(name="own_order", subject=Subject(fields=("a",)), touches=()),
+        ToolTraits(name="own_silent", subject=Subject(fields=("a",))),
+        ToolTraits(name="own_console", subject=Subject(kind=SubjectKind.COMMAND, fields=("a",))),
+    )
+}
+KNOWN: dict[str, ToolTraits] = {**TOOLS, **OWN}
+NAMES = st.sampled_from(["bash", "read_file", "write_file", "fetch_url", "task", *OWN])
 SUBJECTS = st.sampled_from(["", "a", "a/b", "rm -rf x", "echo x", "*", "example.org"])
 PATTERNS = st.sampled_from(["*", "a", "a/*", "rm *", "*x*", "example.*", "?"])
 RULES = st.lists(
@@ -24,13 +43,17 @@ LAYERS = st.lists(RULES, max_size=4)
 
 @given(RULES, NAMES, SUBJECTS)
 def test_the_last_match_decides(rules: list[Rule], tool: str, subject: str) -> None:
-    names = [tool, *(["delegation"] if tool in STARTERS else [])]
+    names = [tool, *(["delegation"] if KNOWN[tool].starts else [])]
     matching = [
         rule.action
         for rule in rules
         if any(fnmatchcase(name, rule.permission) for name in names) and fnmatchcase(subject, rule.pattern)
     ]
-    assert decide(rules, tool, subject) is (matching[-1] if matching else Action.ALLOW)
+    assert decide(rules, KNOWN[tool], subject) is (matching[-1] if matching else Action.ALLOW)
+
+
+def strictest(layers: list[list[Rule]], tool: str, subjects: list[str]) -> Action:
+    return verdict(layers, KNOWN[tool], subjects).action
 
 
 @given(LAYERS, RULES, st.integers(0, 4), NAMES, st.lists(SUBJECTS, min_size=1, max_size=3), SUBJECTS)
@@ -46,29 +69,59 @@ def test_no_layer_and_no_subject_loosens_another(
 
 @given(RULES, NAMES, SUBJECTS)
 def test_a_tool_that_is_not_offered_could_not_have_been_used(rules: list[Rule], tool: str, subject: str) -> None:
-    if not possible(rules, tool):
-        assert decide(rules, tool, subject) is Action.DENY
+    if not possible(rules, KNOWN[tool]):
+        assert decide(rules, KNOWN[tool], subject) is Action.DENY
 
 
 @given(RULES, st.lists(NAMES, unique=True), st.lists(NAMES, unique=True))
 def test_a_subagent_has_at_most_what_its_parent_has(rules: list[Rule], own: list[str], parent: list[str]) -> None:
-    assert set(tools_of(own, rules, delegates=True, parent_tools=parent)) <= set(parent)
+    assert set(tools_of(KNOWN, own, rules, delegates=True, parent_tools=parent)) <= set(parent)
 
 
-LISTS = st.one_of(st.none(), st.lists(st.sampled_from(["bash", "read_file", "fetch_url"]), unique=True))
+LISTS = st.one_of(st.none(), st.lists(st.sampled_from(["bash", "read_file", "fetch_url", "own_*"]), unique=True))
 PLACES = st.one_of(st.none(), st.lists(st.sampled_from(["a", "a/*", "example.org", "*.org"]), unique=True))
+TOUCHED: dict[str, tuple[set[str], set[str]]] = {  # by name: what its subject is, and what it touches unnamed
+    "read_file": ({"paths"}, set()),
+    "save_artifact": ({"paths"}, set()),
+    "fetch_url": ({"hosts"}, set()),
+    "task": (set(), set()),
+    "own_files": ({"paths"}, set()),
+    "own_hosts": ({"hosts"}, set()),
+    "own_upload": ({"paths"}, {"hosts"}),
+    "own_order": (set(), set()),
+    "own_silent": (set(), {"paths", "hosts"}),
+}
 
 
-@given(LISTS, PLACES, PLACES, st.sampled_from(["bash", "read_file", "fetch_url", "task"]), SUBJECTS)
-def test_a_boundary_allows_exactly_what_it_names(
+@given(LISTS, PLACES, PLACES, st.sampled_from([*TOUCHED, "bash", "own_console"]), SUBJECTS)
+def test_boundary_allows_exactly_what_it_names(
     tools: list[str] | None, hosts: list[str] | None, paths: list[str] | None, tool: str, subject: str
 ) -> None:
-    named = hosts if tool == "fetch_url" else paths if tool in FILE_TOOLS else None
-    allowed = tools is None or tool in tools
-    if named is not None:
-        allowed = allowed and any(fnmatchcase(subject, one) for one in named)
-    if tool == "bash" and (hosts is not None or paths is not None):
-        allowed = allowed and tools is not None
+    named = {kind: value for kind, value in (("hosts", hosts), ("paths", paths)) if value is not None}
+    allowed = tools is None or any(fnmatchcase(tool, one) for one in tools)
+    if tool in TOUCHED:
+        own, unnamed = TOUCHED[tool]
+        allowed = allowed and all(any(fnmatchcase(subject, one) for one in named[kind]) for kind in own & named.keys())
+        allowed = allowed and not unnamed & named.keys()
+    elif named:  # what a command touches cannot be seen: only one that is listed by its very name may run
+        allowed = allowed and tools is not None and tool in tools
     layers = Boundary(tools=tools, hosts=hosts, paths=paths).layers()
     assert strictest(layers, tool, [subject]) is (Action.ALLOW if allowed else Action.DENY)
-    assert all(strictest(layers, talk) is Action.ALLOW for talk in TALKING)
+    assert strictest(about(layers, KNOWN[tool]), tool, [subject]) is strictest(layers, tool, [subject])
+    assert (barring(layers, KNOWN[tool]) is None) is all(possible(rules, KNOWN[tool]) for rules in layers)
+    assert all(strictest(layers, name, [""]) is Action.ALLOW for name, one in TOOLS.items() if one.talks)
+
+
+def test_subject_covers_every_path_that_a_call_names() -> None:
+    subject = Subject(kind=SubjectKind.PATH, fields=("source", "targets"))
+    assert subject.of({"source": "./a", "targets": ["/workspace/b", "c//d"]}) == ["a", "b", "c/d"]
+    assert subject.of({"source": None, "targets": []}) == [""]
+    assert subject.of({"source": {"path": "a"}}) == [""]  # what cannot be read matches no pattern but *
+    assert Subject(fields=("agent", "name")).of({"agent": "x", "name": "y"}) == ["x"]
+
+
+def test_host_is_known_by_one_name() -> None:
+    subject = Subject(kind=SubjectKind.HOST, fields=("host",))
+    hosts = ("https://EXAMPLE.org:1/x", "example.org", "Example.org.:80", "//u@example.org")
+    assert [subject.of({"host": host}) for host in hosts] == [["example.org"]] * 4
+    assert subject.of({"host": "/a/path"}) == [""]

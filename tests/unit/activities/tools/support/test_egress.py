@@ -161,8 +161,8 @@ async def test_a_redirect_leads_only_to_what_the_rules_allow() -> None:
     ]
     asked: list[str] = []
 
-    async def permits(tool: str, host: str) -> bool:
-        asked.append(f"{tool} {host}")
+    async def permits(host: str) -> bool:
+        asked.append(host)
         return host == "b.test"
 
     backend = Recording(redirects)
@@ -171,7 +171,7 @@ async def test_a_redirect_leads_only_to_what_the_rules_allow() -> None:
     context = cast(ToolContext, SimpleNamespace(fetcher=fetcher, permits=permits))
     result = await fetch_url.run(fetch_url.Input(url="http://a.test/"), context)
     assert result.failed and "redirects to http://c.test/, which the rules of this task do not allow" in result.text
-    assert asked == ["fetch_url b.test", "fetch_url c.test"]
+    assert asked == ["b.test", "c.test"]
     assert [address for address, _ in backend.connected] == ["1.1.1.1", "1.1.1.1", "1.1.1.2"]
 
 
