@@ -10,6 +10,7 @@ from workflows.client import session_workflow_id
 
 AGENT = "assistant"
 WRITES = '[[script:count n={} tool=write_file input={{"path": "a.txt", "content": "x"}}]]'
+REPORTS = "[[script:count n={} tool=report_progress]]"
 PATIENCE = 300.0  # seconds for one session: a worker that died must not hold us for ever
 
 
@@ -51,14 +52,19 @@ class Ours:
         if result.status is not Status.COMPLETED or result.steps != steps + 1:
             raise RuntimeError(f"task {task_id} ended {result.status} ({result.reason}) after {result.steps} steps")
 
-    async def write(self, steps: int) -> str:
-        """One whole session of steps whose tool goes through Temporal's queue, since it changes something."""
-        task_id = await self.submit(WRITES.format(steps), steps + 2)
-        await self.closed(task_id)
-        return task_id
-
     async def count(self, steps: int, *, grow: int = 0) -> str:
-        """One whole session, from the request to the closed workflow."""
-        task_id = await self.submit(counting(steps, grow=grow), steps + 2)
+        """One whole session, from the request to the closed workflow; its tool only looks, as a queued activity."""
+        return await self._run(counting(steps, grow=grow), steps)
+
+    async def write(self, steps: int) -> str:
+        """The same with a tool that changes the workspace."""
+        return await self._run(WRITES.format(steps), steps)
+
+    async def report(self, steps: int) -> str:
+        """The same with bookkeeping alone, which is no queued activity."""
+        return await self._run(REPORTS.format(steps), steps)
+
+    async def _run(self, text: str, steps: int) -> str:
+        task_id = await self.submit(text, steps + 2)
         await self.closed(task_id)
         return task_id

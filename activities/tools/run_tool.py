@@ -144,7 +144,9 @@ class RunTool:
         if untold and info.is_local:  # told with its end, and so once, however often it was begun
             result = replace(result, events=[called, *result.events])
         outcome = await self._commit(attempt, state, result, done)
-        return outcome.model_copy(update={"digest": _digest(request, tool, claim.body or "", state, result.text)})
+        return outcome.model_copy(
+            update={"digest": repetition_digest(request, tool, claim.body or "", state, result.text)}
+        )
 
     async def _do(self, attempt: Attempt, tool: Tool | None, claim: tool_calls.ToolClaimResult) -> ToolResult:
         """Run the tool. An error in it is a result for the model, never a failed activity."""
@@ -261,7 +263,7 @@ def _arguments(body: str, index: int) -> Any:
     return calls[index]["input"]
 
 
-def _digest(request: ToolRequest, tool: Tool | None, body: str, state: str, text: str) -> str | None:
+def repetition_digest(request: ToolRequest, tool: Tool | None, body: str, state: str, text: str) -> str | None:
     """The digest by which a repetition is known; a recorded result has none, as it comes sooner than the original's."""
     if (tool is None and request.refusal is None) or (tool is not None and tool.polls):
         return None

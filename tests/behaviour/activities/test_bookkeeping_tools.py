@@ -33,7 +33,10 @@ async def test_only_bookkeeping_bypasses_the_queue(stack: Stack) -> None:
     ]
     assert ["list ." in summaries[0], "x" in summaries[1]] == [True, True]  # the timeline shows what each does
     markers = [event for event in events if event.marker_recorded_event_attributes.marker_name == "core_local_activity"]
-    assert {str(one.user_metadata.summary.data, "utf-8") for one in markers} == {'"half"', '"unknown tool no_such_tool"'}
+    assert {str(one.user_metadata.summary.data, "utf-8") for one in markers} == {
+        '"half"',
+        '"unknown tool no_such_tool"',
+    }
     emitted = of_type(await stack.events(record["task_id"]), "tool_called", "tool_returned")
     assert [event["type"] for event in emitted if event["tool"] == "report_progress"] == [
         "tool_called",

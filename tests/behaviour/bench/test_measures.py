@@ -24,12 +24,14 @@ SMALL = Sizes(
 
 async def test_every_figure(lab: Lab) -> None:
     rows = await measure(lab, 1, SMALL, lambda _: None)
-    assert len(rows) == 20
+    assert len(rows) == 22
     assert all(value > 0 for row in rows for value in row.ours)
-    step, writing, cpu, cpu_writing, rate, *histories, flat, handle, half, worst = rows[:11]
-    fan_out, alone, _, *messages = rows[11:16]
-    _, recovery, *_ = rows[16:]
-    for row in (step, writing, cpu, cpu_writing, rate):
+    *steps, rate = rows[:7]
+    *histories, flat, handle, half, worst = rows[7:13]
+    fan_out, alone, _, *messages = rows[13:18]
+    _, recovery, *_ = rows[18:]
+    assert ["bookkeeping" in row.name for row in steps] == [False, False, True] * 2  # queued activities come first
+    for row in (*steps, rate):
         assert row.to_bare is not None and row.to_calling is not None
     # the bare loop passes a few words, and no history can be smaller than that
     assert all(500 < row.bare[0] < row.ours[0] for row in histories if row.bare)

@@ -49,7 +49,7 @@ async def test_a_read_claims_nothing_and_its_first_result_stands(pool: Pool, acc
 
 
 async def test_a_read_is_counted_once_in_its_trees_budget(pool: Pool, accept: Accept) -> None:
-    """A quick one that is run again after a crash cannot know that it is: its number is the same."""
+    """A local activity that is run again after a crash cannot know that it is: its number is the same."""
     ref, node = await accept(), new_id()
     await budgeted(pool, ref, max_tool_calls=1)
     called = [{**to_row(ref, ToolCalled(tool="deed", args=""))}]

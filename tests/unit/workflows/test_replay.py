@@ -54,9 +54,9 @@ def test_every_workflow_is_recorded() -> None:
 
 
 @pytest.mark.proves("S1-80")
-async def test_where_a_quick_call_parts_is_named() -> None:
+async def test_where_a_local_activity_parts_is_named() -> None:
     """It leaves no scheduled activity, only a marker with its name inside."""
-    document = json.loads((FOLDER / "tool_loop.json").read_text())
+    document = json.loads((FOLDER / "replanning.json").read_text())
     events = document["history"]["events"]
     made = [event for event in events if "data" in event.get("markerRecordedEventAttributes", {}).get("details", {})]
     marker = made[-1]  # the first has the patch beside it
@@ -65,11 +65,11 @@ async def test_where_a_quick_call_parts_is_named() -> None:
     payload["data"] = base64.b64encode(json.dumps({**written, "activity_type": "tool.other"}).encode()).decode()
     verdict = await replay(WorkflowHistory.from_json(document["id"], document["history"]))
     assert (verdict.same, verdict.event_id, verdict.event_type) == (False, int(marker["eventId"]), "marker_recorded")
-    assert "'tool.other'" in str(verdict.reason) and "'tool.list_files'" in str(verdict.reason)
+    assert "'tool.other'" in str(verdict.reason) and "'tool.update_plan'" in str(verdict.reason)
 
 
 @pytest.mark.proves("S1-80")
-@pytest.mark.parametrize("word", ["quick", "told"])
+@pytest.mark.parametrize("word", ["bookkeeping", "told"])
 async def test_what_an_older_worker_did_with_a_newer_ones_answer_replays(word: str) -> None:
     """In an upgrade: a newer worker ran the activity, an older one read its answer and took the old way."""
     document = json.loads((EARLIER / "tool_loop.json").read_text())
@@ -77,7 +77,7 @@ async def test_what_an_older_worker_did_with_a_newer_ones_answer_replays(word: s
     for event in document["history"]["events"]:
         for payload in event.get("activityTaskCompletedEventAttributes", {}).get("result", {}).get("payloads", []):
             written = json.loads(base64.b64decode(payload["data"]))
-            known = written.get("calls", []) if word == "quick" else [written] if "committed" in written else []
+            known = written.get("calls", []) if word == "bookkeeping" else [written] if "committed" in written else []
             for one in known:
                 one[word], changed = True, changed + 1
             payload["data"] = base64.b64encode(json.dumps(written).encode()).decode()
