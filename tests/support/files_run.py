@@ -1,0 +1,98 @@
+"""Which product files run for one task: `python -m tests.support.files_run` beside a stack prints them in order.
+
+API and worker run in this process, on a task queue of their own.
+"""
+
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import FrameType
+
+import httpx2
+
+import worker
+from activities.runtime.event_writer import EventWriter
+from activities.sandbox import choose
+from api.app import create_app
+from settings import ROOT, Settings
+from store import database
+from workflows import client
+
+_STARTS_A_WORKFLOW = frozenset({"start_workflow", "execute_update_with_start_workflow"})
+
+
+@dataclass
+class FilesRun:
+    """Product files with at least one function that ran, in the order in which they were entered."""
+
+    before_temporal: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+    _names: dict[str, str | None] = field(default_factory=dict)
+    _reached_temporal: bool = False
+
+    def entered(self, frame: FrameType, event: str, _: object) -> None:
+        if event != "call" or (code := frame.f_code).co_name == "<module>":
+            return
+        if code.co_name in _STARTS_A_WORKFLOW and "/temporalio/client/" in code.co_filename:
+            self._reached_temporal = True
+        if code.co_filename in self._names:
+            return
+        name = self._names[code.co_filename] = _product_file(code.co_filename)
+        if name is not None:
+            (self.after if self._reached_temporal else self.before_temporal).append(name)
+
+
+def _product_file(filename: str) -> str | None:
+    path = Path(filename)
+    if not path.is_relative_to(ROOT):
+        return None
+    name = str(path.relative_to(ROOT))
+    return None if name.startswith(("tests/", ".")) else name
+
+
+@contextmanager
+def recorded() -> Iterator[FilesRun]:
+    """Record this thread from here on, and every thread that starts meanwhile."""
+    files = FilesRun()
+    threading.setprofile(files.entered)
+    sys.setprofile(files.entered)
+    try:
+        yield files
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+async def files_of(settings: Settings, prompt: str) -> FilesRun:
+    """The files of one task, from the request until its result can be fetched."""
+    assert settings.database_url
+    app = create_app(settings)
+    temporal = await client.connect()
+    async with (
+        await database.connect(settings.database_url) as pool,
+        app.router.lifespan_context(app),
+        EventWriter(pool) as events,
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://127.0.0.1") as http,
+    ):
+        built, _ = await worker.build(settings, pool, temporal, events, await choose("none"))
+        with recorded() as files:
+            async with built:
+                task = (await http.post("/tasks", json={"agent": "assistant", "input": prompt})).json()
+                while (await http.get(f"/tasks/{task['task_id']}/result")).status_code == 409:
+                    await asyncio.sleep(0.2)
+        return files
+
+
+async def main() -> None:
+    settings = replace(Settings.from_env(), task_queue="files-run")
+    files = await files_of(settings, "[[script:count n=1]] list the files")
+    print(json.dumps({"before_temporal": files.before_temporal, "after": files.after}))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
