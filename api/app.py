@@ -1,4 +1,4 @@
-"""The application: `uvicorn api.app:app`. It starts and stays up whether or not its dependencies are there."""
+"""The application: `uvicorn api.app:app`. It starts and keeps running even while its dependencies are unreachable."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,6 @@ from api.routes import (
     reruns,
     sessions,
     steering,
-    stops,
     subscriptions,
     tasks,
     traces,
@@ -57,7 +56,7 @@ CLOSING_SECONDS = 2.0
 ROUTERS = (
     *(tasks.router, record.router, input_requests.router, steering.router, sessions.router, events.router),
     *(budgets.router,),
-    *(conversations.router, mailbox.router, forks.router, stops.router, notifications.router),
+    *(conversations.router, mailbox.router, forks.router, notifications.router),
     *(subscriptions.router, deliveries.router, traces.router, reruns.router),
     *(agents.router, files.router, operations.router),
 )
@@ -86,14 +85,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 async def _raise(request: Request, error: Exception) -> Response:
-    """The gate makes a problem of it, as of everything else."""
+    """Let RequestMiddleware turn the error into a problem, as it does with all others."""
     if isinstance(error, HTTPException) and error.status_code == 405:
         error.headers = {"Allow": ", ".join(_methods(request))}
     raise error
 
 
 def _methods(request: Request) -> list[str]:
-    """All methods of a path: the framework names those of the first route only."""
+    """All methods of a path; the framework names only those of the first route."""
     found: set[str] = set()
     for route in [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]:
         if route.matches(request.scope)[0] is not Match.NONE:
@@ -106,10 +105,14 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
     _logging()
     url = settings.database_url
     if not url:
-        raise SettingsError("ERRAND_DATABASE_URL is not set: give a PostgreSQL, or start everything with ./errand up")
+        raise SettingsError(
+            "ERRAND_DATABASE_URL is not set: set it to a PostgreSQL, or start everything with ./errand up"
+        )
     if not is_loopback(settings.host):
         log.warning("bound to %s: every request needs a key; make one with `errand keys create NAME`", settings.host)
-    pool = await database.connect(url, min_size=0, max_size=20)  # none at first: the database may be away
+    pool = await database.connect(
+        url, min_size=0, max_size=20
+    )  # no connection at first: the database may be unreachable
     listener = EventListener(url)
     temporal = await client.connect(lazy=True, telemetry=settings.otel_exporter_otlp_endpoint)
     services = Services(
@@ -140,7 +143,7 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
 
 @contextlib.contextmanager
 def _draining(listener: EventListener) -> Iterator[None]:
-    """End open streams at the first signal: the server itself would wait for them before it tells us anything."""
+    """End open streams at the first signal, because the server waits for them before it shuts the app down."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -163,7 +166,7 @@ def _draining(listener: EventListener) -> Iterator[None]:
 
 
 def _logging() -> None:
-    """Our own access log stands in for the server's, which would show query strings."""
+    """Replace the server's access log, which would show query strings, by our own."""
     logging.getLogger("uvicorn.access").disabled = True
     ours = logging.getLogger("errand")
     if not ours.hasHandlers():

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says beyond the routes' own signatures: bodies that we read ourselves, and problems."""
+"""Additions to the generated OpenAPI document: bodies that the API parses itself, and problems."""
 
 from typing import Any
 
@@ -6,48 +6,52 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
-from api.reruns.body import RerunBody
-from api.schemas.conversation_bodies import ConversationChange, FireBody, ForkBody, MessageBody, Run
+from api.schemas.conversations import ConversationChange, FireBody, ForkBody, MessageBody, RunBody
+from api.schemas.events import EventPage
+from api.schemas.problems import Problem
+from api.schemas.reruns import RerunBody
 from api.schemas.subscriptions import NewSubscription
-from api.schemas.tasks import EventPage, Problem
 from domain.agents.definition import AgentDefinition
 from domain.task import TaskSpec
 
-_DESCRIPTION = """Submit a task, hang up, come back to the result.
+_DESCRIPTION = """Submit a task, disconnect, fetch the result later.
 
 Every refusal is an RFC 9457 problem (`application/problem+json`); a refused request changes nothing.
-Lists have cursors. A POST that starts something takes an `Idempotency-Key`: the same key with the same body gives the
-same session."""
-_MODELS = (TaskSpec, AgentDefinition, Problem, EventPage, Run, MessageBody, FireBody, ForkBody, ConversationChange,
+Lists have cursors. A POST that starts a session takes an `Idempotency-Key`: the same key with the same body returns
+the same session."""
+_MODELS = (TaskSpec, AgentDefinition, Problem, EventPage, RunBody, MessageBody, FireBody, ForkBody, ConversationChange,
            NewSubscription, RerunBody)  # fmt: skip
-_WORDS = {
+_DESCRIPTIONS = {
     400: "The request cannot be read",
     401: "No valid key",
     403: "The key lacks the right",
-    404: "There is nothing by that id",
-    406: "No media type that the caller accepts",
-    408: "The body came too slowly",
-    409: "The state does not allow it",
-    410: "It is gone",
+    404: "Nothing has this id",
+    406: "The response has no media type that the caller accepts",
+    408: "The body arrived too slowly",
+    409: "The current state does not allow it",
+    410: "It was removed",
     413: "Too large",
     414: "The URL is too long",
     415: "The media type is not supported",
-    422: "Well-formed but not valid",
+    422: "The request is well-formed but not valid",
     429: "Too many requests or live tasks; see Retry-After",
     431: "The headers are too large",
-    503: "A dependency is away; see Retry-After",
+    503: "A dependency is unreachable; see Retry-After",
 }
 _ALWAYS = (400, 401, 403, 406, 414, 429, 431, 503)
 BODY = (408, 413, 415, 422)
 
 TAGS = [
-    {"name": "tasks", "description": "Work given to an agent: submit, watch, cancel, fetch the result."},
-    {"name": "conversations", "description": "Turns of one line of work, its subagents, and the mailbox between them."},
-    {"name": "record", "description": "What tasks did, and the audit log."},
-    {"name": "notifications", "description": "Who is told of what, by which channel, and one feed over everything."},
-    {"name": "agents", "description": "Definitions; each change is a new version, running tasks keep theirs."},
-    {"name": "files", "description": "Bytes for a task's workspace, and the artifacts that tasks leave."},
-    {"name": "operations", "description": "Whether it runs, and how."},
+    {"name": "tasks", "description": "Work for an agent: submit, watch, cancel, fetch the result."},
+    {
+        "name": "conversations",
+        "description": "Turns that share one history, their subagents, and the mailbox for outcomes.",
+    },
+    {"name": "record", "description": "The effects of tasks, and the audit log."},
+    {"name": "notifications", "description": "Subscriptions, deliveries, and one feed of everything that happens."},
+    {"name": "agents", "description": "Agent definitions. Each change is a new version; running tasks keep theirs."},
+    {"name": "files", "description": "Files for a task's workspace, and artifacts that tasks saved."},
+    {"name": "operations", "description": "Health, readiness and metrics."},
 ]
 
 
@@ -56,9 +60,11 @@ def ref(model: type) -> dict[str, str]:
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The `responses` of a route: what may go wrong, documented as problems."""
+    """The `responses` of a route: its problems."""
     content = {"application/problem+json": {"schema": ref(Problem)}}
-    return {status: {"description": _WORDS[status], "content": content} for status in sorted({*_ALWAYS, *statuses})}
+    return {
+        status: {"description": _DESCRIPTIONS[status], "content": content} for status in sorted({*_ALWAYS, *statuses})
+    }
 
 
 def request_body(content: dict[str, Any], *, required: bool = True) -> dict[str, Any]:
@@ -85,8 +91,8 @@ def install(app: FastAPI) -> None:
 
 
 def _correct(document: dict[str, Any]) -> None:
-    """FastAPI documents a 422 of its own wherever there is a parameter (ours are problems, listed where they happen),
-    and cannot say that a key is optional on loopback."""
+    """Remove the 422 that FastAPI adds to each route with parameters (ours are problems, listed where they happen), and
+    make the key optional, as it is on loopback."""
     for name in ("HTTPValidationError", "ValidationError"):
         document["components"]["schemas"].pop(name, None)
     for methods in document["paths"].values():

@@ -1,5 +1,6 @@
-"""Answers to input requests: who may give them, whether they fit, and how they are written down."""
+"""Answers to input requests: check them, build their rows, signal the session that waits."""
 
+import json
 from typing import Any
 
 from api.auth import Caller
@@ -17,6 +18,7 @@ from store.sessions import SessionRow
 
 
 def check(caller: Caller, request: InputRequest, value: Any) -> None:
+    """Refuse an answer that the caller may not give, or that does not fit the request."""
     right = Right.APPROVE if request.kind in APPROVALS else Right.ANSWER
     if not caller.may(right, Right.SUPERVISE):
         raise NotAllowed(f"This is a {request.kind}, which needs a key with the right {right}.", needed=[right])
@@ -39,16 +41,16 @@ def _check_change(approval_rules: ApprovalRules, arguments: dict[str, Any]) -> N
 
 
 def document(caller: Caller, session: SessionRow, request: InputRequest, value: Any) -> dict[str, Any]:
-    """As the store takes it."""
-    told = InputReceived(request_id=request.id, kind=request.kind, by=caller.name)
+    """The answer as the store takes it, with its event."""
+    received = InputReceived(request_id=request.id, kind=request.kind, by=caller.name)
     return {
         "tenant": caller.tenant,
         "id": request.id,
         "session_id": session.id,
-        "answer": submission_rules.as_json(value),
+        "answer": json.dumps(value),
         "by": caller.name,
         "actor": caller.created_by,
-        "events": [events.to_row(session.ref, told)],
+        "events": [events.to_row(session.ref, received)],
     }
 
 
@@ -57,16 +59,16 @@ def unknown(session: SessionRow) -> Conflict:
 
 
 def settled(status: RequestStatus) -> Conflict:
-    words = {
+    details = {
         RequestStatus.ANSWERED: "This request has been answered already.",
         RequestStatus.EXPIRED: "Nobody answered this request in time.",
         RequestStatus.WITHDRAWN: "The task no longer waits for this.",
     }
-    return Conflict(words[status], type="request-settled", request_status=status)
+    return Conflict(details[status], type="request-settled", request_status=status)
 
 
-async def tell(services: Services, session_id: str, request_id: str) -> None:
-    """The answer stands in its row; the session is told that it is there."""
+async def signal(services: Services, session_id: str, request_id: str) -> None:
+    """Signal the session that the row of its request has an answer; retry in the background if Temporal is away."""
     if not await services.workflows.answered(session_id, request_id):
         services.retry_queue.add(
             f"the answer to {request_id}", lambda: services.workflows.answered(session_id, request_id)

@@ -1,6 +1,6 @@
-"""Later: what Temporal or its workers could not be told is told again in the background, until somebody hears it.
+"""Calls to Temporal that failed because it was unreachable: they are retried in the background until they succeed.
 
-The rows hold all of it, so this is only faster: what dies with this process the sweeper finds.
+The rows in the database hold the same facts, so this only saves time: after a crash the sweeper finds them.
 """
 
 import asyncio
@@ -12,52 +12,52 @@ from api.http.problems import type_name
 
 log = logging.getLogger("errand.api")
 
-Deed = Callable[[], Awaitable[bool]]  # whether it was heard, or need not be any more
+Operation = Callable[[], Awaitable[bool]]  # True: it succeeded, or is no longer needed
 
 PAUSE_SECONDS = 1.0
-AT_ONCE = 8  # so many are tried together: a few that nobody answers do not hold up the rest, nor press on who returns
-MOST = 10_000  # remembered; beyond that it is the sweeper's
+AT_ONCE = 8  # several, so that a few without an answer do not hold up the rest; few, to spare a server that returns
+MOST = 10_000  # kept in memory; the sweeper handles what is beyond
 
 
 class RetryQueue:
     def __init__(self, pause_s: float = PAUSE_SECONDS) -> None:
         self._pause_s = pause_s
-        self._waiting: dict[str, Deed] = {}
-        self._bell = asyncio.Event()
+        self._waiting: dict[str, Operation] = {}
+        self._added = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, name: str, deed: Deed) -> None:
-        """The same name is the same deed."""
+    def add(self, name: str, operation: Operation) -> None:
+        """Retry an operation; it replaces a waiting one with the same name."""
         if name in self._waiting or len(self._waiting) < MOST:
-            self._waiting[name] = deed
-            self._bell.set()
+            self._waiting[name] = operation
+            self._added.set()
 
     async def run(self) -> None:
-        """For ever."""
+        """Retry until cancelled; pause while nothing succeeds."""
         while True:
-            await self._bell.wait()
-            self._bell.clear()
-            heard = False
+            await self._added.wait()
+            self._added.clear()
+            succeeded = False
             while self._waiting:
-                if not heard:
+                if not succeeded:
                     await asyncio.sleep(self._pause_s)
-                heard = await self._try_some()
+                succeeded = await self._try_some()
 
     async def _try_some(self) -> bool:
-        """Whether anybody heard; those nobody heard go to the end of the line."""
+        """Try the first few; those that fail move to the end of the queue. Return whether any succeeded."""
         batch = list(islice(self._waiting.items(), AT_ONCE))
-        answers = await asyncio.gather(*(self._try(name, deed) for name, deed in batch))
-        for (name, deed), heard in zip(batch, answers, strict=True):
-            known = self._waiting.pop(name)
-            if not heard or known is not deed:  # it was asked for anew meanwhile
-                self._waiting[name] = known
-        return any(answers)
+        results = await asyncio.gather(*(self._try(name, operation) for name, operation in batch))
+        for (name, operation), succeeded in zip(batch, results, strict=True):
+            latest = self._waiting.pop(name)
+            if not succeeded or latest is not operation:  # it was replaced while it ran: the new one has not run yet
+                self._waiting[name] = latest
+        return any(results)
 
-    async def _try(self, name: str, deed: Deed) -> bool:
+    async def _try(self, name: str, operation: Operation) -> bool:
         try:
-            return await deed()
-        except Exception as error:  # whatever it is, it must not end the others' chance
-            log.warning("%s is tried again (%s)", name, type_name(error))
+            return await operation()
+        except Exception as error:  # an error of one operation must not end the loop for the others
+            log.warning("%s failed and will be retried (%s)", name, type_name(error))
             return False

@@ -1,16 +1,15 @@
-"""Deferred tools: calls and approvals that a session waits for, and a conversation that goes on with some of them."""
+"""Deferred tools: the calls and approvals that a session waits for, and messages that answer them."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from api.auth import Call
 from api.control import answer as answering
-from api.conversations import steer as words
+from api.conversations import steer
 from api.conversations.run import NewTurn
 from api.http import lookup
 from api.http.idempotency import IdempotencyKey
-from api.schemas.conversation_bodies import MessageBody
-from api.schemas.conversations import Handle, handle
+from api.schemas.conversations import Handle, MessageBody, handle
 from api.submission import accept as submit
 from api.submission.accept import SessionPlace
 from domain.errors import Conflict, Refusal
@@ -26,15 +25,15 @@ from domain.sessions.session import Status
 from store import conversations, input_requests, sessions
 from store.sessions import SessionRow
 
-# what becomes of those that were left out when the conversation went on
+# the answers to requests that the message leaves out
 LEFT_OUT: dict[RequestKind, dict[str, Any]] = {
-    RequestKind.TOOL_APPROVAL: {"approved": False, "notes": "not answered when the conversation went on"},
-    RequestKind.EXTERNAL_RESULT: {"error": "No result was given when the conversation went on."},
+    RequestKind.TOOL_APPROVAL: {"approved": False, "notes": "not answered when the conversation continued"},
+    RequestKind.EXTERNAL_RESULT: {"error": "No result was given when the conversation continued."},
 }
 
 
 async def shown(call: Call, listed: Sequence[SessionRow]) -> dict[str, DeferredTools]:
-    """For each of these sessions that waits for tool results or approvals: which."""
+    """The tool results and approvals that sessions wait for, by session."""
     waiting = [session.id for session in listed if session.status is Status.INPUT_REQUIRED]
     found: dict[str, DeferredTools] = {}
     for request in await input_requests.of_sessions(call.pool, call.tenant, waiting) if waiting else []:
@@ -50,14 +49,14 @@ def _call(request: InputRequest) -> dict[str, Any]:
     return {name: request.details[name] for name in ("tool", "arguments")}
 
 
-async def go_on(call: Call, conversation_id: str, body: MessageBody, key: IdempotencyKey) -> NewTurn:
-    """The session at work gets these answers; approvals that are left out are denied, calls have failed."""
+async def answer(call: Call, conversation_id: str, body: MessageBody, key: IdempotencyKey) -> NewTurn:
+    """Give the running session these answers; omitted approvals are denied, omitted calls count as failed."""
     if (before := await _before(call, key)) is not None:
         return before
     try:
-        return await _go_on(call, conversation_id, body, key)
+        return await _answer(call, conversation_id, body, key)
     except Refusal:
-        # a repeat under way beside the first one finds its requests answered
+        # a repeat that runs beside the first request finds the input requests already answered
         if (before := await _before(call, key)) is not None:
             return before
         raise
@@ -68,7 +67,7 @@ async def _before(call: Call, key: IdempotencyKey) -> NewTurn | None:
     return NewTurn(Handle.model_validate_json(known), replayed=True) if known is not None else None
 
 
-async def _go_on(call: Call, conversation_id: str, body: MessageBody, key: IdempotencyKey) -> NewTurn:
+async def _answer(call: Call, conversation_id: str, body: MessageBody, key: IdempotencyKey) -> NewTurn:
     await lookup.open_conversation(call, conversation_id)
     assert body.answers is not None
     live = await sessions.live_of_thread(call.pool, call.tenant, conversation_id)
@@ -78,24 +77,24 @@ async def _go_on(call: Call, conversation_id: str, body: MessageBody, key: Idemp
     lookup.check_owner(call.caller, live)
     given = [await _given(call, live, request_id, value) for request_id, value in body.answers.items()]
     rest = [(one, LEFT_OUT[one.kind]) for one in waiting if one.kind in DEFERRED and one.id not in body.answers]
-    message_id = await _words(call, live, body, key)
-    answer = handle(live.id, conversation_id, steered=message_id is not None)
+    message_id = await _store_message(call, live, body, key)
+    reply = handle(live.id, conversation_id, steered=message_id is not None)
     late = await input_requests.answer_all(
         call.pool,
         call.tenant,
         [answering.document(call.caller, live, request, value) for request, value in given],
         [answering.document(call.caller, live, request, value) for request, value in rest],
-        key.record(answer.model_dump_json()),
+        key.record(reply.model_dump_json()),
     )
     if late is not None:
-        if message_id is not None and await _before(call, key) is None:  # else they are the first one's too
+        if message_id is not None and await _before(call, key) is None:  # else the first request needs the message
             await conversations.drop_message(call.pool, call.tenant, message_id)
         raise answering.settled(RequestStatus(late))
-    if message_id is not None:  # before the answers, so that both are read in one step
-        await words.tell(call, conversation_id, conversation_id, message_id, live.id)
+    if message_id is not None:  # before the answers, so that one step reads both
+        await steer.deliver(call, conversation_id, conversation_id, message_id, live.id)
     for request, _ in (*given, *rest):
-        await answering.tell(call.services, live.id, request.id)
-    return NewTurn(answer)
+        await answering.signal(call.services, live.id, request.id)
+    return NewTurn(reply)
 
 
 async def _given(call: Call, live: SessionRow, request_id: str, value: Any) -> tuple[InputRequest, Any]:
@@ -106,12 +105,12 @@ async def _given(call: Call, live: SessionRow, request_id: str, value: Any) -> t
     return request, value
 
 
-async def _words(call: Call, live: SessionRow, body: MessageBody, key: IdempotencyKey) -> str | None:
-    """The caller's own words, written down; nobody is told of them yet."""
+async def _store_message(call: Call, live: SessionRow, body: MessageBody, key: IdempotencyKey) -> str | None:
+    """Store the caller's own message without delivering it."""
     if body.input is None:
         return None
     task = await submit.check(call, body.task(live.agent), schema=False, variables=live.variables)
     prepared = submit.prepare(call, task, SessionPlace(live.conversation_id, live.workspace_id))
-    message_id = words.id_of(prepared.ref, key)
-    await words.write(call, live.conversation_id, live.thread_id, message_id, prepared)
+    message_id = steer.message_id_of(prepared.ref, key)
+    await steer.write(call, live.conversation_id, live.thread_id, message_id, prepared)
     return message_id

@@ -8,8 +8,7 @@ from api.conversations import run
 from api.conversations.run import NewTurn
 from api.http import lookup
 from api.http.idempotency import IdempotencyKey, reused
-from api.schemas.conversation_bodies import FireBody
-from api.schemas.conversations import Handle, handle
+from api.schemas.conversations import FireBody, Handle, handle
 from api.submission import accept as submit
 from domain import notification
 from domain.conversations.requests import Fire

@@ -1,4 +1,4 @@
-"""How a turn is answered: with a handle, or with the event stream of its session."""
+"""The response to a turn: a handle, or the event stream of its session."""
 
 from typing import Any
 
@@ -16,17 +16,17 @@ EXAMPLE = 'event: task_submitted\ndata: {"type": "task_submitted", "seq": 1, "ag
 
 
 def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The `responses` of a door that runs a turn."""
+    """The `responses` of a route that runs a turn."""
     stream = {"text/event-stream": {"schema": {"type": "string"}, "example": EXAMPLE}}
     return {
         **problems(*statuses),
         200: {"description": "transport=sse: the session's events, until it has ended", "content": stream},
-        202: {"description": "transport=stream, or the words wait or went to the session at work", "model": Handle},
+        202: {"description": "transport=stream, or the message waits or went to the running session", "model": Handle},
     }
 
 
 def check_accept(request: Request, transport: str) -> None:
-    """Before anything is created: can the caller read what it asks for?"""
+    """Check, before anything is created, that the caller accepts the media type of the response."""
     if transport == "sse":
         chosen(request, "text/event-stream", "application/json")
     else:

@@ -4,12 +4,11 @@ import asyncio
 from dataclasses import dataclass
 
 from api.auth import Call
-from api.conversations import steer as words
+from api.conversations import steer
 from api.http import lookup
 from api.http.idempotency import IdempotencyKey
 from api.http.problems import finding
-from api.schemas.conversation_bodies import MessageBody, Run
-from api.schemas.conversations import Handle, handle, stream_key
+from api.schemas.conversations import Handle, MessageBody, RunBody, handle, stream_key
 from api.submission import accept as submit
 from api.submission import rules
 from api.submission import start as starting
@@ -32,7 +31,7 @@ class NewTurn:
     replayed: bool = False
 
 
-async def run(call: Call, body: Run, key: IdempotencyKey) -> NewTurn:
+async def run(call: Call, body: RunBody, key: IdempotencyKey) -> NewTurn:
     if (known := await key.answered(call.pool, call.tenant)) is not None:
         return NewTurn(Handle.model_validate_json(known), replayed=True)
     if body.context.history_session and (body.conversation_id or body.fork_from):
@@ -166,9 +165,9 @@ def _refuse(accepted: Accepted) -> None:
 async def _steer(call: Call, prepared: Prepared, key: IdempotencyKey, attempt: int, live: str) -> Handle | None:
     """The words go to the session at work; None if there is none any more."""
     ref = prepared.ref
-    thread, message_id = ref.conversation_id, words.id_of(ref, key)
-    await words.write(call, ref.conversation_id, thread, message_id, prepared)
-    session_id = await words.tell(call, ref.conversation_id, thread, message_id, live, attempt)
+    thread, message_id = ref.conversation_id, steer.message_id_of(ref, key)
+    await steer.write(call, ref.conversation_id, thread, message_id, prepared)
+    session_id = await steer.deliver(call, ref.conversation_id, thread, message_id, live, attempt)
     if session_id is None:
         return None
     answer = handle(session_id, ref.conversation_id, steered=True)
@@ -179,13 +178,17 @@ async def _steer(call: Call, prepared: Prepared, key: IdempotencyKey, attempt: i
 async def _steered_before(call: Call, prepared: Prepared, key: IdempotencyKey) -> Handle | None:
     """A repetition whose first answer was lost: its words are written down, and may have been heard."""
     ref = prepared.ref
-    written = await conversations.message_taken(call.pool, call.tenant, words.id_of(ref, key)) if key.value else None
+    written = (
+        await conversations.message_taken(call.pool, call.tenant, steer.message_id_of(ref, key)) if key.value else None
+    )
     if written is None:
         return None
     live = written.by or (await latest_of(call, ref.conversation_id)).id
     session_id: str | None = live
     if written.by is None:
-        session_id = await words.tell(call, ref.conversation_id, ref.conversation_id, words.id_of(ref, key), live)
+        session_id = await steer.deliver(
+            call, ref.conversation_id, ref.conversation_id, steer.message_id_of(ref, key), live
+        )
     if session_id is None:
         return None
     answer = handle(session_id, ref.conversation_id, steered=True)

@@ -1,4 +1,4 @@
-"""Words for a session at work: written down first, so that they stand; then whoever is at work hears of them."""
+"""Messages to a running session: stored first, so that they are not lost, then delivered to its conversation."""
 
 from api.auth import Call
 from api.http.idempotency import IdempotencyKey
@@ -10,13 +10,13 @@ from domain.sessions.session import SessionRef
 from store import conversations
 
 
-def id_of(ref: SessionRef, key: IdempotencyKey) -> str:
-    """The same for every repetition under one key, so that the words are heard once."""
-    return derive_id(ref.conversation_id, "words", key.value) if key.value else derive_id(ref.session_id, "words")
+def message_id_of(ref: SessionRef, key: IdempotencyKey) -> str:
+    """The same id for every repeat with one key, so that the message is delivered once."""
+    return derive_id(ref.conversation_id, "message", key.value) if key.value else derive_id(ref.session_id, "message")
 
 
 async def write(call: Call, conversation_id: str, thread_id: str, message_id: str, prepared: Prepared) -> None:
-    """Words for a thread and the files they speak of, before anybody is told of them."""
+    """Store a message to a thread, with the files that it names, without delivering it."""
     await conversations.add_message(
         call.pool,
         call.tenant,
@@ -30,16 +30,21 @@ async def write(call: Call, conversation_id: str, thread_id: str, message_id: st
     )
 
 
-async def tell(
+async def deliver(
     call: Call, conversation_id: str, thread_id: str, message_id: str, live: str, attempt: int = 0
 ) -> str | None:
-    """Let the session at work hear words that were written down: its id, or None if nothing is at work; then nothing
-    is left behind. If nobody answers the words stand, and the conversation is told to look for them later."""
+    """Deliver a stored message to the running session and return that session's id.
+
+    If none is running, delete the message and return None. If the conversation does not answer, keep the message and
+    let the conversation read it later.
+    """
     steer = Steer(request_id=derive_id(message_id, attempt), thread=thread_id, message=message_id)
     try:
-        heard = await call.services.workflows.steer(call.tenant, conversation_id, steer)
+        steered = await call.services.workflows.steer(call.tenant, conversation_id, steer)
     except Unavailable:
-        call.services.retry_queue.add(f"the words {message_id}", lambda: _told(call, conversation_id, message_id))
+        call.services.retry_queue.add(
+            f"the message {message_id}", lambda: _deliver_later(call, conversation_id, message_id)
+        )
         return live
     except Refusal as error:
         await conversations.drop_message(call.pool, call.tenant, message_id)
@@ -47,10 +52,10 @@ async def tell(
             return None
         raise
     await conversations.told(call.pool, call.tenant, message_id)
-    return heard.session_id
+    return steered.session_id
 
 
-async def _told(call: Call, conversation_id: str, message_id: str) -> bool:
+async def _deliver_later(call: Call, conversation_id: str, message_id: str) -> bool:
     await call.services.workflows.reopen(call.tenant, conversation_id, look=True)
     await conversations.told(call.pool, call.tenant, message_id)
     return True

@@ -1,4 +1,4 @@
-"""What a caller is willing to read: the Accept header against what a route can say."""
+"""Content negotiation: the Accept header against the media types that a route offers."""
 
 import re
 
@@ -10,13 +10,15 @@ _WEIGHT = re.compile(r"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?")
 
 
 def chosen(request: Request, *offers: str) -> str:
-    """The offer the caller prefers; the first where it does not care. None of them is a 406."""
+    """The offer that the caller prefers, or the first without a preference. 406 if it accepts none of them."""
     header = request.headers.get("accept", "").strip() or "*/*"
     ranges = [_range(part) for part in header.split(",") if part.strip()]
     weighed = [(_weight(ranges, offer), offer) for offer in offers]
     best = max(weight for weight, _ in weighed)
     if best <= 0:
-        raise Unreadable(406, "not-acceptable", "This can be had in other media types.", allowed=list(offers))
+        raise Unreadable(
+            406, "not-acceptable", "The response is available in other media types only.", allowed=list(offers)
+        )
     return next(offer for weight, offer in weighed if weight == best)
 
 

@@ -1,16 +1,18 @@
-"""Request bodies: bounded while they are read, of the right media type, then checked against a model."""
+"""Request bodies: read within limits, parsed strictly, then validated against a model."""
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
-from fastapi import Request
+from fastapi import Depends, Request
 from pydantic import BaseModel, ValidationError
 
 from api.http import strict_json
 from api.http.problems import Unreadable, choices, finding
+from api.services import services_of
 from domain.errors import Invalid
+from settings import Settings
 
 BODY_SECONDS = 10.0
 M = TypeVar("M", bound=BaseModel)
@@ -18,13 +20,43 @@ M = TypeVar("M", bound=BaseModel)
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json", re.IGNORECASE)
 
 
+def json_body(
+    model: type[M],
+    *,
+    optional: bool = False,
+    check_value: Callable[[Any, Settings], None] | None = None,
+    check_model: Callable[[M], None] | None = None,
+) -> M:
+    """A dependency: the request's JSON body as a model. The checks raise their own refusals, `check_value` first."""
+
+    async def read(request: Request) -> M:
+        settings = services_of(request).settings
+        value, raw = await read_json(request, settings.max_body_bytes, optional=optional)
+        if check_value is not None:
+            check_value(value, settings)
+        body = validated(model, value, raw)
+        if check_model is not None:
+            check_model(body)
+        return body
+
+    dependency: M = Depends(read)
+    return dependency
+
+
+def check_input_length(value: Any, settings: Settings) -> None:
+    """A string in the field `input` has a limit of its own, with a problem type of its own."""
+    given, limit = value.get("input") if isinstance(value, dict) else None, settings.max_input_chars
+    if isinstance(given, str) and len(given) > limit:
+        raise Unreadable(413, "input-too-long", f"The input may have {limit} characters.", limit=limit)
+
+
 async def read(request: Request, limit: int, seconds: float | None = None) -> bytes:
-    """The whole body, or a refusal as soon as it is too large, too slow or encoded."""
+    """The whole body; refused as soon as it is too large, too slow or has a Content-Encoding."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
         raise Unreadable(415, "unsupported-encoding", "Send the body without a Content-Encoding.")
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared[:20]) > limit:
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced[:20]) > limit:
         raise _too_large(limit)
     chunks: list[bytes] = []
     size = 0
@@ -51,7 +83,7 @@ def media_type(request: Request) -> str:
 
 
 async def read_json(request: Request, limit: int, *, optional: bool = False) -> tuple[Any, bytes]:
-    """The value and its bytes; an optional body may be left out, and is an empty object then."""
+    """The parsed value and its bytes. An optional body that was left out is an empty object."""
     kind = media_type(request)
     if optional and not kind and not (raw := await read(request, limit)):
         return {}, b"{}"
@@ -63,14 +95,8 @@ async def read_json(request: Request, limit: int, *, optional: bool = False) -> 
     return strict_json.parse(raw), raw
 
 
-async def read_model(request: Request, model: type[M], limit: int, *, optional: bool = False) -> M:
-    """The body as a model, or a refusal with one finding for each field that is wrong."""
-    value, raw = await read_json(request, limit, optional=optional)
-    return check(model, value, raw)
-
-
-def check(model: type[M], value: Any, raw: bytes) -> M:
-    """The model made of a value that was parsed strictly; findings point into it and never repeat it."""
+def validated(model: type[M], value: Any, raw: bytes) -> M:
+    """The model of a strictly parsed value. Findings point into the value and never repeat what was sent."""
     try:
         return model.model_validate_json(raw, strict=True)
     except ValidationError as error:
@@ -81,7 +107,7 @@ def check(model: type[M], value: Any, raw: bytes) -> M:
 
 
 def _nearest(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Where a text or an object would do and the object is wrong inside, that it is no text helps nobody."""
+    """Where a string or an object is allowed and the object has an error inside, drop the finding "not a string"."""
     deeper = [entry["pointer"] for entry in found]
     return [
         entry
@@ -101,7 +127,7 @@ def _of_entry(model: type[BaseModel], value: Any, entry: Mapping[str, Any]) -> d
         pointer = strict_json.join(pointer, str(part))
     if entry["type"] == "extra_forbidden":
         return finding(pointer, "unknown_field", "there is no such field", _fields_at(model, path[:-1]))
-    if entry["type"] == "union_tag_invalid":  # pydantic's own words would repeat what was sent
+    if entry["type"] == "union_tag_invalid":  # pydantic's own message would repeat what was sent
         tags = str(entry["ctx"]["expected_tags"]).replace("'", "").split(", ")
         kind = str(entry["ctx"]["discriminator"]).strip("'")
         return finding(strict_json.join(pointer, kind), "enum", "there is no such kind", tags)
@@ -129,7 +155,7 @@ def _path(value: Any, entry: Mapping[str, Any]) -> list[str | int]:
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str] | None:
-    """None where several forms are possible."""
+    """The allowed field names at a path; None where several models are possible."""
     for part in path:
         if isinstance(part, str) and part in model.model_fields:
             annotation = model.model_fields[part].annotation

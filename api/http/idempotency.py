@@ -1,4 +1,4 @@
-"""Requests that may be repeated: what an Idempotency-Key stands for, and what it was answered."""
+"""Idempotency keys: a request repeated with its key gets the first response again."""
 
 import hashlib
 import json
@@ -14,16 +14,16 @@ from store import idempotency
 from store.accepting import IdempotencyRecord
 from store.database import Pool
 
-Key = Annotated[str | None, Header(description="1 to 255 printable ASCII characters; kept for a day at the least")]
+Key = Annotated[str | None, Header(description="1 to 255 printable ASCII characters; kept for at least a day")]
 
 
 def reused() -> Invalid:
-    return Invalid("This Idempotency-Key came with another request before.", type="idempotency-key-reused")
+    return Invalid("This Idempotency-Key was used for another request before.", type="idempotency-key-reused")
 
 
 @dataclass(frozen=True)
 class IdempotencyKey:
-    """A request by its key and by what it says."""
+    """The key of a request, and a digest of its route and body; the value is None if the caller sent no key."""
 
     value: str | None
     digest: str
@@ -34,7 +34,7 @@ class IdempotencyKey:
         return cls(check_key(key), hashlib.sha256(f"{route}\n{text}".encode()).hexdigest())
 
     async def answered(self, pool: Pool, tenant: str) -> str | None:
-        """What was accepted once is answered again, also if it would be refused today."""
+        """The stored response, even if the same request would be refused now; None if this is the first one."""
         known = await idempotency.find(pool, tenant, self.value) if self.value is not None else None
         if known is not None and known.digest != self.digest:
             raise reused()

@@ -1,4 +1,4 @@
-"""What a path or a body names; unknown, malformed and foreign ids look the same."""
+"""Find the session or conversation that a request names. Unknown, malformed and foreign ids look the same."""
 
 from api.auth import ANONYMOUS, Call, Caller
 from domain.errors import Conflict, Gone, NotAllowed, NotFound
@@ -17,11 +17,10 @@ async def session_of(call: Call, session_id: str) -> SessionRow:
 
 
 def check_kept(session: SessionRow) -> None:
-    """Its content is still there."""
+    """Refuse if the content was removed at the end of its retention."""
     if session.content_removed_at is not None:
         raise Gone(
-            "The content of this task was removed when it had been kept long enough; the task itself still says how it "
-            "ended.",
+            "The content of this task was removed at the end of its retention; its record still shows how it ended.",
             task_status=session.status,
             reason=session.reason,
             content_removed_at=session.content_removed_at.isoformat(),
@@ -29,21 +28,21 @@ def check_kept(session: SessionRow) -> None:
 
 
 async def own_session(call: Call, session_id: str) -> SessionRow:
-    """One that the caller may act on."""
+    """A session that the caller may act on."""
     session = await session_of(call, session_id)
     check_owner(call.caller, session)
     return session
 
 
 def check_owner(caller: Caller, session: SessionRow) -> None:
-    """What another key started is for supervisors; what was started without a key belongs to nobody."""
+    """A session that another key started needs the right supervise; one started without a key is open to everybody."""
     if session.created_by not in (caller.created_by, ANONYMOUS.created_by) and not caller.may(Right.SUPERVISE):
-        detail = "Another key started this; that needs a key with the right supervise."
+        detail = "Another key started this session: acting on it needs a key with the right supervise."
         raise NotAllowed(detail, needed=[Right.SUPERVISE])
 
 
 async def own_conversation(call: Call, conversation_id: str) -> ConversationRow:
-    """One that the caller may stop: its first session decides."""
+    """A conversation that the caller may stop: the owner of its first session may."""
     found = await conversation_of(call, conversation_id)
     check_owner(call.caller, await session_of(call, conversation_id))
     return found
@@ -57,7 +56,7 @@ async def conversation_of(call: Call, conversation_id: str) -> ConversationRow:
 
 
 async def open_conversation(call: Call, conversation_id: str) -> ConversationRow:
-    """One that still takes requests."""
+    """A conversation that was not terminated."""
     found = await conversation_of(call, conversation_id)
     if found.status == "terminated":
         raise terminated()

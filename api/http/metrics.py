@@ -1,4 +1,4 @@
-"""What an operator scrapes: requests, open streams, sessions by state. One registry per app, not the global one."""
+"""Prometheus metrics of the API: requests, open streams, sessions by status. Each app has its own registry."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -11,13 +11,15 @@ class Metrics:
         )
         self._seconds = Histogram(
             "errand_api_request_seconds",
-            "Seconds until an answer begins",
+            "Seconds until the response begins",
             ["method", "route"],
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
             registry=self._registry,
         )
         self.streams = Gauge("errand_api_open_streams", "Event streams open now", registry=self._registry)
-        self.listening = Gauge("errand_api_listening", "1 while woken by the database", registry=self._registry)
+        self.listening = Gauge(
+            "errand_api_listening", "1 while the process listens for database notifications", registry=self._registry
+        )
         self._sessions = Gauge("errand_sessions", "Sessions by status", ["status"], registry=self._registry)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:

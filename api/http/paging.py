@@ -1,4 +1,4 @@
-"""Cursors of lists: opaque, and good only for the query they came from."""
+"""Cursors of lists: opaque, and valid only for the query that they came from."""
 
 import base64
 import hashlib
@@ -14,7 +14,7 @@ def cursor(query: dict[str, Any], last_id: str) -> str:
 
 
 def position(query: dict[str, Any], given: str | None) -> str | None:
-    """The id that the cursor stands for."""
+    """The id that a cursor contains."""
     if given is None:
         return None
     try:

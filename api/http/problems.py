@@ -1,4 +1,4 @@
-"""Every refusal and failure as an RFC 9457 problem that never repeats what the caller sent.
+"""Refusals and failures as RFC 9457 problems, which never repeat what the caller sent.
 
 `type` is `urn:errand:problem:<code>`; the codes are in TITLES.
 """
@@ -26,7 +26,7 @@ TITLES = {
     "body-too-large": "The body is too large",
     "conflict": "Conflict",
     "content-removed": "The content was removed",
-    "conversation-busy": "The conversation is at work",
+    "conversation-busy": "The conversation is busy",
     "conversation-terminated": "The conversation was terminated",
     "credential-in-url": "A key must not be in the URL",
     "cursor-ahead": "The cursor is ahead of the log",
@@ -47,10 +47,10 @@ TITLES = {
     "invalid-encoding": "The body is not UTF-8",
     "invalid-filename": "The file name is not valid",
     "invalid-spec": "The definition is not valid",
-    "invalid-target": "The target cannot be told",
-    "invalid-text": "The text holds characters that are not allowed",
+    "invalid-target": "The target cannot be notified",
+    "invalid-text": "The text contains characters that are not allowed",
     "invalid-time": "The time is not valid",
-    "json-duplicate-key": "A key is there twice",
+    "json-duplicate-key": "A key appears twice",
     "json-non-finite": "A number is not finite",
     "json-too-complex": "The JSON is too complex",
     "live-tasks": "Too many live tasks",
@@ -58,7 +58,7 @@ TITLES = {
     "mailbox-empty": "The mailbox is empty",
     "malformed-json": "The JSON is malformed",
     "method-not-allowed": "The method is not allowed",
-    "request-settled": "The request is settled",
+    "request-settled": "The request was already settled",
     "unknown-step": "The task has no such step",
     "unknown-version": "The agent has no such version",
     "unknown-request": "There is no such request",
@@ -68,13 +68,13 @@ TITLES = {
     "not-acceptable": "Not acceptable",
     "not-available": "Not available yet",
     "not-blocking": "Nobody waits for this session",
-    "not-committed": "The session has nothing to go on from",
+    "not-committed": "The session has nothing to continue from",
     "not-found": "Not found",
-    "not-running": "Nothing is running there",
-    "not-started": "The session has not begun",
+    "not-running": "The task is not running",
+    "not-started": "The session has not started",
     "not-terminal": "The task has not ended",
     "rate-limited": "Too many requests",
-    "request-timeout": "The body came too slowly",
+    "request-timeout": "The body arrived too slowly",
     "subscription-disabled": "The subscription is switched off",
     "unauthenticated": "A valid key is needed",
     "unknown-agent": "There is no such agent",
@@ -125,12 +125,12 @@ def problem(
     }
     all_headers = {"Cache-Control": "no-store", **(headers or {})}
     if type in _CLOSING:
-        all_headers["Connection"] = "close"  # whatever follows on this connection cannot be trusted to be a request
+        all_headers["Connection"] = "close"  # the next bytes on this connection may belong to this request
     return JSONResponse(body, status, all_headers, media_type="application/problem+json")
 
 
 def respond(error: Exception, request_id: str) -> Response:
-    """The problem that any exception becomes; what nobody foresaw shows an opaque id and nothing else."""
+    """The problem for an exception. An unexpected one shows only an opaque id."""
     if isinstance(error, ErrandError):
         return _of_ours(error, request_id)
     if isinstance(error, RequestValidationError):
@@ -144,12 +144,12 @@ def respond(error: Exception, request_id: str) -> Response:
     if isinstance(error, TRANSIENT_ERRORS) and not isinstance(
         error, ValueError
     ):  # a value asyncpg cannot send is a bug
-        log.warning("%s: the database is away (%s)", request_id, type_name(error))
-        return _of_ours(Unavailable("The database is away or overloaded; try again shortly."), request_id)
-    # the message itself may hold what a caller sent, so only the place is logged
+        log.warning("%s: the database is unreachable (%s)", request_id, type_name(error))
+        return _of_ours(Unavailable("The database is unreachable or overloaded; try again shortly."), request_id)
+    # the message may contain what the caller sent, so only the place is logged
     place = "".join(traceback.format_tb(error.__traceback__)[-4:])
     log.error("%s: %s\n%s", request_id, type_name(error), place)
-    return problem(500, "internal", "Something went wrong here; the instance names this event in the log.", request_id)
+    return problem(500, "internal", "Something went wrong; the log has an entry with the id in `instance`.", request_id)
 
 
 def type_name(error: BaseException) -> str:
@@ -175,7 +175,7 @@ def _of_parameter(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def choices(entry: Mapping[str, Any]) -> list[str] | None:
-    """The values that an enumeration allows, out of pydantic's words."""
+    """The values that an enumeration allows, taken from pydantic's message."""
     if entry["type"] not in ("enum", "literal_error"):
         return None
     return str(entry["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")

@@ -1,4 +1,4 @@
-"""JSON read strictly: UTF-8 only, no repeated keys, only finite numbers, bounded depth and size, clean text."""
+"""A strict JSON parser: UTF-8, unique keys, finite numbers, bounded depth and size, no control characters."""
 
 import json
 import re
@@ -17,7 +17,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
 
 
 def parse(raw: bytes) -> Any:
-    """The value, or a refusal that says why not."""
+    """The parsed value, or a refusal that says what is wrong."""
     try:
         value = json.loads(
             decode(raw), object_pairs_hook=_object, parse_constant=_constant, parse_float=_float, parse_int=_integer
@@ -33,7 +33,7 @@ def parse(raw: bytes) -> Any:
 
 def decode(raw: bytes) -> str:
     """UTF-8 text without a byte order mark."""
-    if raw.startswith(b"\xef\xbb\xbf") or b"\x00" in raw[:4]:  # a mark, or the other encodings that JSON once had
+    if raw.startswith(b"\xef\xbb\xbf") or b"\x00" in raw[:4]:  # a byte order mark, UTF-16 or UTF-32
         raise Unreadable(400, "invalid-encoding", "The body must be UTF-8 without a byte order mark.")
     try:
         return raw.decode("utf-8")
@@ -42,10 +42,10 @@ def decode(raw: bytes) -> str:
 
 
 def clean(text: str, pointer: str) -> str:
-    """The text, or a refusal: the database can keep neither NUL nor half a surrogate pair."""
+    """The text, or a refusal: PostgreSQL stores neither NUL nor lone surrogates."""
     if _UNCLEAN.search(text):
         found = finding(pointer, "control_character", "no control characters but tab and line ends, no lone surrogates")
-        raise Invalid("The text holds characters that are not allowed.", type="invalid-text", errors=[found])
+        raise Invalid("The text contains characters that are not allowed.", type="invalid-text", errors=[found])
     return text
 
 
@@ -57,7 +57,7 @@ def _too_complex() -> Unreadable:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        raise Unreadable(400, "json-duplicate-key", "An object holds the same key twice.")
+        raise Unreadable(400, "json-duplicate-key", "An object contains the same key twice.")
     return value
 
 
@@ -85,7 +85,7 @@ def _integer(text: str) -> int:
 
 
 def _walk(root: Any) -> None:
-    """Depth, members, text and integers of the whole value, without recursion."""
+    """Check depth, members, text and integers of the whole value, without recursion."""
     members = 0
     todo: list[tuple[Any, str, int]] = [(root, "", 0)]
     while todo:
@@ -110,5 +110,5 @@ def _children(value: dict[str, Any] | list[Any], pointer: str) -> list[tuple[str
 
 
 def join(pointer: str, key: str) -> str:
-    """A pointer to the member, or to its parent where the key itself could be anything."""
+    """A JSON pointer to the member, or to its parent if the key is too unusual to be repeated."""
     return f"{pointer}/{key}" if _PLAIN_KEY.fullmatch(key) else pointer

@@ -8,10 +8,10 @@ from api.auth import Call
 from api.http.idempotency import IdempotencyKey
 from api.http.problems import finding
 from api.reruns import origin as rerun_beginning
-from api.reruns.body import RerunBody
+from api.schemas.reruns import RerunBody
 from api.services import Services
 from api.submission import accept as submit
-from api.submission import rule_names, rules
+from api.submission import rules
 from api.submission import start as starting
 from api.submission import tools_and_variables as declared
 from api.submission.accept import AcceptedResponse, Checked, Prepared, SessionPlace
@@ -94,7 +94,7 @@ async def _task(call: Call, source: SessionRow, body: RerunBody) -> Checked:
         rules.check_input(definition, body.input)
     # what the task itself named was checked when it was submitted
     added = spec.model_copy(update={"permissions": body.permissions, "boundary": None})
-    await rule_names.check(call.pool, added, definition)
+    await rules.check_tool_names(call.pool, added, definition)
     limits = _limits(call.services, source, body, definition)
     models = _models(call.services, source, body, definition)
     if not body.recorded:

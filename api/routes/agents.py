@@ -1,4 +1,4 @@
-"""/agents: the definitions, as JSON or as the Markdown files that people edit."""
+"""/agents: definitions, as JSON or as Markdown files."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ from api.http import body, strict_json
 from api.http.accept_header import accepts_json, chosen
 from api.http.problems import Unreadable, finding
 from api.openapi import BODY, problems, ref, request_body
-from api.schemas.tasks import AgentPage, AgentRecord, agent_record
+from api.schemas.agents import AgentPage, AgentRecord
 from api.services import ServicesDep
 from domain.agents.definition import AgentDefinition
 from domain.errors import Invalid, NotFound
@@ -22,7 +22,9 @@ from store import agents
 router = APIRouter(tags=["agents"])
 
 _MARKDOWN = "text/markdown"
-_EXAMPLE = "---\nname: greeter\ndescription: Greets.\ntools: [write_file]\n---\n\nYou greet whoever is named.\n"
+_EXAMPLE = (
+    "---\nname: greeter\ndescription: Greets.\ntools: [write_file]\n---\n\nYou greet the person that the task names.\n"
+)
 
 
 @router.get(
@@ -30,7 +32,7 @@ _EXAMPLE = "---\nname: greeter\ndescription: Greets.\ntools: [write_file]\n---\n
 )
 async def list_agents(call: Viewer) -> AgentPage:
     found = await agents.all_current(call.pool, call.tenant)
-    return AgentPage(items=[agent_record(ref, definition) for ref, definition in found])
+    return AgentPage(items=[AgentRecord.of(ref, definition) for ref, definition in found])
 
 
 @router.get(
@@ -40,14 +42,14 @@ async def list_agents(call: Viewer) -> AgentPage:
     summary="Show an agent",
 )
 async def show_agent(request: Request, call: Viewer, name: str) -> AgentRecord | Response:
-    """With `Accept: text/markdown`, the file that PUT takes."""
+    """With `Accept: text/markdown`, the response is the file that PUT takes."""
     form = chosen(request, "application/json", _MARKDOWN)
     found = await agents.current(call.pool, call.tenant, name) if _nameable(name) else None
     if found is None:
         raise NotFound()
     if form == _MARKDOWN:
         return Response(to_markdown(found[1]), media_type=_MARKDOWN)
-    return agent_record(*found)
+    return AgentRecord.of(*found)
 
 
 def _nameable(name: str) -> bool:
@@ -55,7 +57,7 @@ def _nameable(name: str) -> bool:
 
 
 async def _sent(request: Request, services: ServicesDep) -> str:
-    """The definition as the Markdown it was sent in, or that says the same as the JSON."""
+    """The definition as Markdown; a JSON body is converted to it."""
     kind = body.media_type(request)
     if kind == _MARKDOWN:
         return strict_json.clean(strict_json.decode(await body.read(request, services.settings.max_body_bytes)), "")
@@ -83,7 +85,7 @@ async def _sent(request: Request, services: ServicesDep) -> str:
     summary="Define an agent, or a new version of it",
 )
 async def put_agent(call: Admin, name: str, text: Annotated[str, Depends(_sent)], response: Response) -> AgentRecord:
-    """Running tasks keep the version they began with. The same definition again makes no new version."""
+    """Running tasks keep the version they started with. An unchanged definition creates no new version."""
     known = {ref.name: definition for ref, definition in await agents.all_current(call.pool, call.tenant)}
     catalogue, file = Catalogue(await agents.known_tools(call.pool)), f"{name}.md"
     try:
@@ -92,7 +94,7 @@ async def put_agent(call: Admin, name: str, text: Annotated[str, Depends(_sent)]
         raise _refusal(error.problems) from None
     ref = await agents.put(call.pool, call.tenant, definition, call.caller.created_by)
     response.status_code = 200 if name in known else 201
-    return agent_record(ref, definition)
+    return AgentRecord.of(ref, definition)
 
 
 def _refusal(found: list[FieldProblem]) -> Invalid:

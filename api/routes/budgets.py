@@ -1,4 +1,4 @@
-"""/tasks/{id}/budget: the limits of a task, of its subagents and of their whole tree, and what is left of each."""
+"""/tasks/{id}/budget: the limits of a task, of its subagents and of the whole conversation, and what is left."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -21,7 +21,7 @@ Kind = Annotated[str, Field(description="steps, tokens, cost_usd, tool_calls, tt
 
 
 class BudgetLine(BaseModel):
-    """One limit; without a limit there is no line."""
+    """One limit and its use; what is unlimited has no line."""
 
     budget: Kind
     limit: float
@@ -37,7 +37,7 @@ class SessionBudget(BaseModel):
 
 
 class ReservedRecord(BaseModel):
-    """What model calls under way may still use; it is given back as far as they do not."""
+    """What running model calls may still use; what they do not use is released."""
 
     calls: int
     tokens: int
@@ -52,11 +52,13 @@ class TreeBudgetRecord(BaseModel):
 
 
 class TaskBudget(SessionBudget):
-    children: list[SessionBudget] = Field(description="of the subagents it started, oldest first")
-    tree: TreeBudgetRecord | None = Field(description="shared by the whole conversation; null: there is none")
+    children: list[SessionBudget] = Field(description="its subagents, oldest first")
+    tree: TreeBudgetRecord | None = Field(
+        description="shared by the whole conversation; null: the conversation has no budget"
+    )
 
 
-@router.get("/tasks/{task_id}/budget", responses=problems(404), summary="What a task may still use")
+@router.get("/tasks/{task_id}/budget", responses=problems(404), summary="Show what a task may still use")
 async def show_budget(call: Reader, task_id: str) -> TaskBudget:
     session = await session_of(call, task_id)
     below = [

@@ -1,25 +1,41 @@
-"""/conversations: run a turn, list, look, read the turns, change what is noted of one."""
+"""/conversations: run a turn, list, show, read the turns, change, interrupt, terminate."""
 
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.auth import Reader, Submitter
+from api.auth import Reader, Stopper, Submitter
+from api.control import stop as stopping
+from api.control.stop import Stop
 from api.conversations import deferred, run
 from api.conversations.reply import answer, answers, check_accept
 from api.http import strict_json
 from api.http.accept_header import accepts_json
+from api.http.body import check_input_length, json_body
 from api.http.idempotency import IdempotencyKey, Key
-from api.http.lookup import conversation_of, session_of
+from api.http.lookup import conversation_of, own_conversation, session_of
 from api.http.paging import cursor, position
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
-from api.schemas.conversation_bodies import ConversationChange, MessageBody, Run, change_body, message_body, run_body
-from api.schemas.conversations import ConversationPage, ConversationRecord, ConversationSummary, TurnPage, TurnRecord
+from api.schemas.conversations import (
+    ConversationChange,
+    ConversationPage,
+    ConversationRecord,
+    ConversationSummary,
+    Interrupted,
+    MessageBody,
+    RunBody,
+    Terminated,
+    TurnPage,
+    TurnRecord,
+    check_message,
+    check_value,
+)
 from api.views.conversation import whole
 from api.views.messages import display_messages
 from domain.errors import Invalid, Refusal
+from domain.sessions.session import Reason
 from store import conversation_reads, conversations
 from store.conversations import ConversationRow
 
@@ -28,11 +44,11 @@ _json = [Depends(accepts_json)]
 
 _RUNS = {
     "root": {
-        "summary": "A new conversation, its events in the answer",
+        "summary": "A new conversation; the response is its event stream",
         "value": {"agent": "assistant", "input": "What is in the workspace?"},
     },
     "continuation": {
-        "summary": "A further turn; wait for the one at work",
+        "summary": "A further turn; wait until the running one ends",
         "value": {
             "conversation_id": "01m7h5pjrzy5zk03zj8xz0xsa9",
             "input": "And which file is the largest?",
@@ -56,21 +72,21 @@ _RUNS = {
     "/conversations/run",
     response_class=Response,
     responses=answers(404, 409, *BODY),
-    openapi_extra=request_body({"application/json": {"schema": ref(Run), "examples": _RUNS}}),
+    openapi_extra=request_body({"application/json": {"schema": ref(RunBody), "examples": _RUNS}}),
     summary="Run a turn: of a new conversation, of one that exists, or of a fork",
 )
 async def run_turn(
     request: Request,
     call: Submitter,
-    body: Annotated[Run, Depends(run_body)],
+    body: Annotated[RunBody, json_body(RunBody, check_value=check_value, check_model=check_message)],
     idempotency_key: Key = None,
 ) -> Response:
     """`transport=sse` answers with the session's events, `transport=stream` with a handle; nothing else differs, and a
-    reader who vanishes changes nothing. At most one session is at work on a conversation: see `if_busy`."""
+    reader may disconnect without consequences. A conversation runs at most one session at a time: see `if_busy`."""
     check_accept(request, body.transport)
     key = IdempotencyKey.of("POST /conversations/run", body, idempotency_key)
     if body.answers is not None and body.conversation_id is not None:
-        turn = await deferred.go_on(call, body.conversation_id, body, key)
+        turn = await deferred.answer(call, body.conversation_id, body, key)
     else:
         turn = await run.run(call, body, key)
     return answer(call, turn, body.transport)
@@ -83,26 +99,28 @@ async def run_turn(
     openapi_extra=request_body(
         {"application/json": {"schema": ref(MessageBody), "example": {"input": "And which file is the largest?"}}}
     ),
-    summary="Say something further; it waits if a session is at work",
+    summary="Send a further message; it waits while a session is running",
 )
 async def further_turn(
     request: Request,
     call: Submitter,
     conversation_id: str,
-    body: Annotated[MessageBody, Depends(message_body)],
+    body: Annotated[MessageBody, json_body(MessageBody, check_value=check_value, check_model=check_message)],
     idempotency_key: Key = None,
 ) -> Response:
     check_accept(request, body.transport)
     key = IdempotencyKey.of(f"POST /conversations/{conversation_id}/messages", body, idempotency_key)
-    go_on = run.further if body.answers is None else deferred.go_on
-    return answer(call, await go_on(call, conversation_id, body, key), body.transport)
+    continue_ = run.further if body.answers is None else deferred.answer
+    return answer(call, await continue_(call, conversation_id, body, key), body.transport)
 
 
 class ConversationQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    q: str | None = Field(default=None, max_length=200, description="words that all must occur in it")
-    metadata: str | None = Field(default=None, max_length=2_000, description='JSON it must contain: {"ticket": "4711"}')
+    q: str | None = Field(default=None, max_length=200, description="words that must all occur")
+    metadata: str | None = Field(
+        default=None, max_length=2_000, description='JSON that the metadata must contain: {"ticket": "4711"}'
+    )
     cursor: str | None = Field(default=None, max_length=200)
     limit: int = Field(default=50, ge=1, le=200)
 
@@ -111,7 +129,7 @@ class ConversationQuery(BaseModel):
     "/conversations", responses=problems(422), dependencies=_json, summary="List conversations, the newest first"
 )
 async def list_conversations(call: Reader, query: Annotated[ConversationQuery, Query()]) -> ConversationPage:
-    """A search looks at titles, inputs and final messages; `match_source` says where words were found."""
+    """A search covers titles, inputs and final messages; `match_source` says where it matched."""
     filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
     page = await conversations.find(
         call.pool,
@@ -139,7 +157,7 @@ def _summary(found: ConversationRow, **more: Any) -> ConversationSummary:
 def _text(given: str | None) -> str | None:
     if given is not None and "\x00" in given:
         problem = {**finding("/q", "nul", "a NUL cannot be searched for"), "in": "query"}
-        raise Invalid("The search holds a NUL.", type="invalid-text", errors=[problem])
+        raise Invalid("The search contains a NUL.", type="invalid-text", errors=[problem])
     return given
 
 
@@ -157,17 +175,17 @@ def _metadata(given: str | None) -> dict[str, Any] | None:
 
 
 @router.get(
-    "/conversations/{conversation_id}", responses=problems(404), dependencies=_json, summary="Look at a conversation"
+    "/conversations/{conversation_id}", responses=problems(404), dependencies=_json, summary="Show a conversation"
 )
 async def show_conversation(call: Reader, conversation_id: str) -> ConversationRecord:
-    """Its threads, its sessions as a tree, who is at work, what waits in the mailbox, what each model was used for."""
+    """Its threads, its sessions as a tree, running sessions, pending outcomes, and usage by model."""
     return await whole(call, await conversation_of(call, conversation_id))
 
 
 class TurnQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    full: bool = Field(default=False, description="with everything that was said and done in between")
+    full: bool = Field(default=False, description="with all messages and tool calls")
     cursor: str | None = Field(default=None, max_length=200)
     limit: int = Field(default=50, ge=1, le=200)
 
@@ -176,7 +194,7 @@ class TurnQuery(BaseModel):
     "/conversations/{conversation_id}/turns",
     responses=problems(404, 422),
     dependencies=_json,
-    summary="Read its turns: what was said, and the final answer",
+    summary="Read the turns: input and final message of each",
 )
 async def show_turns(call: Reader, conversation_id: str, query: Annotated[TurnQuery, Query()]) -> TurnPage:
     await conversation_of(call, conversation_id)
@@ -208,7 +226,7 @@ async def show_turns(call: Reader, conversation_id: str, query: Annotated[TurnQu
 async def change_conversation(
     call: Submitter,
     conversation_id: str,
-    body: Annotated[ConversationChange, Depends(change_body)],
+    body: Annotated[ConversationChange, json_body(ConversationChange, check_value=check_input_length)],
 ) -> ConversationRecord:
     await conversation_of(call, conversation_id)
     given: dict[str, str | None] = {}
@@ -219,3 +237,38 @@ async def change_conversation(
     changed = await conversations.change(call.pool, call.tenant, conversation_id, metadata=body.metadata, **given)
     assert changed is not None
     return await whole(call, changed)
+
+
+@router.post(
+    "/conversations/{conversation_id}/interrupt",
+    status_code=202,
+    dependencies=_json,
+    responses=problems(403, 404),
+    summary="Stop all running sessions of a conversation",
+)
+async def interrupt_conversation(call: Stopper, conversation_id: str) -> Interrupted:
+    """Subagents too. Each keeps what it has; the conversation continues with the next message."""
+    await own_conversation(call, conversation_id)
+    live = await conversation_reads.unfinished(call.pool, call.tenant, conversation_id)
+    await stopping.stop_all(call, live, Stop(Reason.INTERRUPTED))
+    return Interrupted(interrupted=len(live), session_ids=live)
+
+
+@router.post(
+    "/conversations/{conversation_id}/terminate",
+    status_code=202,
+    dependencies=_json,
+    responses=problems(403, 404),
+    summary="End a conversation for good",
+)
+async def terminate_conversation(call: Stopper, conversation_id: str) -> Terminated:
+    """It accepts nothing new, and all running and queued sessions are stopped. It can still be read."""
+    await own_conversation(call, conversation_id)
+    await conversations.terminate(call.pool, call.tenant, conversation_id, call.caller.created_by)
+    stopped = await conversation_reads.unfinished(call.pool, call.tenant, conversation_id, queued=True)
+    await stopping.stop_all(call, stopped, Stop(Reason.TERMINATED))
+    if not await call.services.workflows.tell_terminated(conversation_id):
+        call.services.retry_queue.add(
+            f"the end of {conversation_id}", lambda: call.services.workflows.tell_terminated(conversation_id)
+        )
+    return Terminated(conversation_id=conversation_id, status="terminated", stopped=len(stopped), session_ids=stopped)

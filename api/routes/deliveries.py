@@ -1,4 +1,4 @@
-"""/deliveries: what was told to whom, how often it was tried, and sending it again."""
+"""/deliveries: notices sent to subscriptions, their attempts, and sending one again."""
 
 from datetime import datetime
 from typing import Annotated
@@ -28,7 +28,7 @@ class DeliveryRecord(BaseModel):
     status: DeliveryStatus
     attempts: int
     last_error: str | None
-    next_at: datetime | None = Field(description="when it is tried again")
+    next_at: datetime | None = Field(description="time of the next attempt")
     created_at: datetime
     delivered_at: datetime | None
 
@@ -71,7 +71,7 @@ async def list_deliveries(call: Reader, query: Annotated[DeliveryQuery, Query()]
     )
 
 
-@router.get("/deliveries/{delivery_id}", responses=problems(404), summary="Look at a delivery")
+@router.get("/deliveries/{delivery_id}", responses=problems(404), summary="Show a delivery")
 async def show_delivery(call: Reader, delivery_id: str) -> DeliveryRecord:
     found = await deliveries.get(call.pool, call.tenant, delivery_id) if is_id(delivery_id) else None
     if found is None:
@@ -83,14 +83,14 @@ async def show_delivery(call: Reader, delivery_id: str) -> DeliveryRecord:
     "/deliveries/{delivery_id}/resend",
     status_code=202,
     responses=problems(403, 404, 409),
-    summary="Send it again, with the same id",
+    summary="Send a delivery again, with the same id",
 )
 async def resend(call: Annotated[Call, needs(Right.SUPERVISE)], delivery_id: str) -> DeliveryRecord:
-    """One that is waiting for its next attempt is tried at once."""
+    """A delivery that waits for its next attempt is sent immediately."""
     if not is_id(delivery_id) or await deliveries.get(call.pool, call.tenant, delivery_id) is None:
         raise NotFound()
     moved = await deliveries.again(call.pool, call.tenant, delivery_id)
     if moved is None:
-        why = "Its subscription is switched off or was removed, or its task's content was."
+        why = "Its subscription is disabled or was removed, or the content of its task was removed."
         raise Conflict(why, type="subscription-disabled")
     return delivery_record(moved)

@@ -1,4 +1,4 @@
-"""…/events: the log of a task or of a whole conversation, as a stream that resumes or page by page."""
+"""…/events: the events of a task or conversation, as a resumable stream or page by page."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from api.http.accept_header import chosen
 from api.http.lookup import check_kept, conversation_of, session_of
 from api.http.problems import Unreadable
 from api.openapi import problems, ref
-from api.schemas.tasks import EventPage
+from api.schemas.events import EventPage
 from api.services import Services
 from api.streams.feeds import Feed
 from api.streams.sse import streaming
@@ -29,7 +29,7 @@ _ANSWERS = {
     "application/json": {"schema": ref(EventPage)},
 }
 _ANSWER = {"description": "Server-sent events, or a page of them as JSON", "content": _ANSWERS}
-LastEventId = Annotated[str | None, Header(description="where a broken stream ended")]
+LastEventId = Annotated[str | None, Header(description="id of the last event that was received")]
 
 
 class EventQuery(BaseModel):
@@ -46,7 +46,7 @@ class EventQuery(BaseModel):
     responses={
         **problems(404, 409, 410, 422),
         200: _ANSWER,
-        204: {"description": "A finished task has nothing after the cursor: do not reconnect"},
+        204: {"description": "The task has ended and has no event after the cursor: do not reconnect"},
     },
     summary="Follow a task",
 )
@@ -57,9 +57,10 @@ async def task_events(
     query: Annotated[EventQuery, Query()],
     last_event_id: LastEventId = None,
 ) -> Response:
-    """From the start or from a cursor: what has happened, then what happens, the terminal event last.
+    """All events from the start or from a cursor, then new ones as they happen; the terminal event is the last.
 
-    `id:` is the event's number in its session, without gaps. Any number of viewers; none of them slows the task.
+    `id:` is the number of the event in its session, without gaps. Any number of readers may follow; none slows the
+    task.
     """
     head = await events.head_of_session(call.pool, call.tenant, task_id) if is_id(task_id) else None
     if head is None:
@@ -90,8 +91,9 @@ async def conversation_events(
     query: Annotated[EventQuery, Query()],
     last_event_id: LastEventId = None,
 ) -> Response:
-    """Subagents included: `session_id` says whose an event is. `id:` is its number over the whole conversation,
-    without gaps. `mailbox_updated` carries the count of outcomes that wait. The stream has no end of its own.
+    """The events of all its sessions, subagents included; `session_id` names the session. `id:` is the number of the
+    event in the conversation, without gaps. `mailbox_updated` has the number of pending outcomes. The stream does not
+    end.
     """
     await conversation_of(call, conversation_id)
     last = await events.head_of_conversation(call.pool, call.tenant, conversation_id)
@@ -109,7 +111,7 @@ def _position(given: str | None, last: int) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
         raise Unreadable(400, "cursor-invalid", "A cursor is the number of an event: 0 or more.")
     if int(text) > last:
-        raise Conflict("The cursor is ahead of the log; begin again without one.", type="cursor-ahead", last=last)
+        raise Conflict("The cursor is ahead of the log; start again without one.", type="cursor-ahead", last=last)
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""/files: bytes in, bytes out; what comes out is only ever a download."""
+"""/files: upload and download."""
 
 import re
 from typing import Annotated
@@ -12,8 +12,7 @@ from api.http import body
 from api.http.accept_header import accepts_json
 from api.http.problems import Unreadable, finding
 from api.openapi import BODY, problems, request_body
-from api.schemas.tasks import FileRecord, file_record
-from api.submission.file_names import check_name
+from api.schemas.files import FileRecord, check_file_name
 from domain.errors import Invalid, NotFound
 from domain.ids import is_id
 from store import files
@@ -28,7 +27,7 @@ _BINARY = {"schema": {"type": "string", "format": "binary"}}
 class FileQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(max_length=1_000, description="as the workspace will show it; no folders")
+    name: str = Field(max_length=1_000, description="name in the workspace; no folders")
     sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$", description="refused unless the bytes match")
 
 
@@ -42,7 +41,7 @@ class FileQuery(BaseModel):
 )
 async def upload(request: Request, call: Submitter, query: Annotated[FileQuery, Query()]) -> FileRecord:
     """The body is the file. Its id goes into a task's `context.files`."""
-    name = check_name(query.name)
+    name = check_file_name(query.name)
     kind = request.headers.get("content-type", "application/octet-stream").strip()
     if not _MEDIA_TYPE.fullmatch(kind):
         raise Unreadable(415, "unsupported-media-type", "The Content-Type must be a plain media type.")
@@ -51,7 +50,7 @@ async def upload(request: Request, call: Submitter, query: Annotated[FileQuery, 
     if query.sha256 not in (None, digest):
         problem = {**finding("/sha256", "digest_mismatch", "the bytes that arrived have another digest"), "in": "query"}
         raise Invalid("The content does not match its digest.", type="digest-mismatch", errors=[problem])
-    return file_record(await files.put(call.pool, call.tenant, name, kind, content, call.caller.created_by))
+    return FileRecord.of(await files.put(call.pool, call.tenant, name, kind, content, call.caller.created_by))
 
 
 @router.get(
@@ -66,8 +65,8 @@ async def download(call: Reader, file_id: str) -> Response:
         raise NotFound()
     name, media_type, content = found
     headers = {
-        "Content-Type": media_type,  # as it was declared: the framework would add a charset
-        # what an agent wrote is never run or shown by a browser in our name
+        "Content-Type": media_type,  # exactly as uploaded: the framework would add a charset
+        # a browser must not render or run, in our origin, what an agent wrote
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
         "Content-Security-Policy": "default-src 'none'; sandbox",
         "Cache-Control": "private, no-store",
@@ -85,4 +84,4 @@ async def describe(call: Reader, file_id: str) -> FileRecord:
     found = await files.get(call.pool, call.tenant, file_id) if is_id(file_id) else None
     if found is None:
         raise NotFound()
-    return file_record(found)
+    return FileRecord.of(found)

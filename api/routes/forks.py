@@ -2,18 +2,18 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from api.auth import Call, Submitter
 from api.conversations import run
 from api.conversations.reply import answer, answers, check_accept
 from api.conversations.run import NewTurn
+from api.http.body import json_body
 from api.http.idempotency import IdempotencyKey, Key, reused
 from api.http.lookup import conversation_of, session_of
 from api.http.problems import finding
 from api.openapi import BODY, ref, request_body
-from api.schemas.conversation_bodies import ForkBody, MessageBody, fork_body
-from api.schemas.conversations import Handle, handle
+from api.schemas.conversations import ForkBody, Handle, MessageBody, check_value, handle
 from api.submission import accept as submit
 from domain.errors import Conflict, Invalid
 from domain.events import TaskCompleted, TaskSubmitted
@@ -39,7 +39,7 @@ async def fork_conversation(
     request: Request,
     call: Submitter,
     conversation_id: str,
-    body: Annotated[ForkBody, Depends(fork_body)],
+    body: Annotated[ForkBody, json_body(ForkBody, optional=True, check_value=check_value)],
     idempotency_key: Key = None,
 ) -> Response:
     """The new conversation has a copy of the history and of the workspace. Without `execute` nothing runs: the next

@@ -1,18 +1,17 @@
-"""What waits for people: list it, look at it, answer it."""
+"""/input-requests: questions and approvals that wait for people, and their answers."""
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.auth import Answerer, Reader
 from api.control import answer as answering
 from api.http.accept_header import accepts_json
-from api.http.body import read_model
+from api.http.body import json_body
 from api.http.lookup import own_session, session_of
 from api.http.paging import cursor, position
 from api.openapi import BODY, problems, request_body
-from api.services import ServicesDep
 from domain.errors import Conflict
 from domain.sessions.input_request import InputRequest, RequestStatus
 from domain.task import Id, Strict
@@ -39,7 +38,7 @@ class RequestQuery(BaseModel):
 
 class AnswerBody(Strict):
     response_to: str = Field(min_length=1, max_length=200)
-    input: Any = Field(description="fits the request's answer_schema")
+    input: Any = Field(description="must fit the answer_schema of the request")
 
 
 class AnswerAccepted(BaseModel):
@@ -48,11 +47,7 @@ class AnswerAccepted(BaseModel):
     status: RequestStatus
 
 
-async def _answer_body(request: Request, services: ServicesDep) -> AnswerBody:
-    return await read_model(request, AnswerBody, services.settings.max_body_bytes)
-
-
-@router.get("/input-requests", responses=problems(422), summary="What waits for people, over all tasks")
+@router.get("/input-requests", responses=problems(422), summary="List input requests of all tasks")
 async def list_input_requests(call: Reader, query: Annotated[RequestQuery, Query()]) -> InputRequestPage:
     filters = {"status": query.status, "conversation_id": query.conversation_id}
     items = await input_requests.find(
@@ -68,7 +63,7 @@ async def list_input_requests(call: Reader, query: Annotated[RequestQuery, Query
     return InputRequestPage(items=shown, next_cursor=cursor(filters, shown[-1].id) if more else None)
 
 
-@router.get("/tasks/{task_id}/input-requests", responses=problems(404), summary="What a task asked people, ever")
+@router.get("/tasks/{task_id}/input-requests", responses=problems(404), summary="List all input requests of a task")
 async def list_task_requests(call: Reader, task_id: str) -> InputRequestPage:
     session = await session_of(call, task_id)
     items = await input_requests.find(call.pool, call.tenant, status=None, session_id=session.id, limit=200)
@@ -80,12 +75,12 @@ async def list_task_requests(call: Reader, task_id: str) -> InputRequestPage:
     status_code=202,
     responses=problems(403, 404, 409, *BODY),
     openapi_extra=request_body({"application/json": {"schema": AnswerBody.model_json_schema(), "example": _EXAMPLE}}),
-    summary="Answer what a task waits for",
+    summary="Answer an input request",
 )
 async def answer_task(
-    call: Answerer, task_id: str, answer: Annotated[AnswerBody, Depends(_answer_body)]
+    call: Answerer, task_id: str, answer: Annotated[AnswerBody, json_body(AnswerBody)]
 ) -> AnswerAccepted:
-    """One named request is answered, once; others of the task stay open."""
+    """Answers one request, once; other requests of the task stay open."""
     session = await own_session(call, task_id)
     if session.status.terminal:
         raise Conflict("The task has ended.", type="already-terminal", task_status=session.status)
@@ -93,8 +88,8 @@ async def answer_task(
     if request is None or request.session_id != session.id:
         raise answering.unknown(session)
     answering.check(call.caller, request, answer.input)
-    said = await input_requests.answer(call.pool, answering.document(call.caller, session, request, answer.input))
-    if "status" in said:
-        raise answering.settled(RequestStatus(said["status"]))
-    await answering.tell(call.services, session.id, request.id)
+    refused = await input_requests.answer(call.pool, answering.document(call.caller, session, request, answer.input))
+    if "status" in refused:
+        raise answering.settled(RequestStatus(refused["status"]))
+    await answering.signal(call.services, session.id, request.id)
     return AnswerAccepted(task_id=session.id, response_to=request.id, status=RequestStatus.ANSWERED)

@@ -1,4 +1,4 @@
-"""/conversations/{id}/mailbox and …/fire: what subagents left, and the turn that takes it up."""
+"""/conversations/{id}/mailbox and …/fire: pending outcomes of subagents, and the turn that consumes them."""
 
 from typing import Annotated
 
@@ -9,12 +9,12 @@ from api.auth import Reader, Submitter
 from api.conversations import fire
 from api.conversations.reply import answer, answers, check_accept
 from api.http.accept_header import accepts_json
+from api.http.body import json_body
 from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import conversation_of
 from api.http.paging import cursor, position
 from api.openapi import BODY, problems, ref, request_body
-from api.schemas.conversation_bodies import FireBody, fire_body
-from api.schemas.conversations import MailboxPage
+from api.schemas.conversations import FireBody, MailboxPage, check_value
 from store import mailbox
 
 router = APIRouter(tags=["conversations"])
@@ -23,7 +23,7 @@ router = APIRouter(tags=["conversations"])
 class MailboxQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    all: bool = Field(default=False, description="also what was delivered")
+    all: bool = Field(default=False, description="delivered outcomes too")
     live: bool = Field(default=False, description="as the running conversation sees it; needs a worker")
     cursor: str | None = Field(default=None, max_length=200)
     limit: int = Field(default=200, ge=1, le=1_000)
@@ -33,10 +33,10 @@ class MailboxQuery(BaseModel):
     "/conversations/{conversation_id}/mailbox",
     responses=problems(404, 422),
     dependencies=[Depends(accepts_json)],
-    summary="Look into the mailbox",
+    summary="Show the mailbox",
 )
 async def show_mailbox(call: Reader, conversation_id: str, query: Annotated[MailboxQuery, Query()]) -> MailboxPage:
-    """The outcomes that wait, in the order they came. Looking consumes nothing."""
+    """The pending outcomes in the order of their arrival. Reading consumes nothing."""
     await conversation_of(call, conversation_id)
     pool, tenant = call.pool, call.tenant
     if query.live:
@@ -74,11 +74,12 @@ async def fire_mailbox(
     request: Request,
     call: Submitter,
     conversation_id: str,
-    body: Annotated[FireBody, Depends(fire_body)],
+    body: Annotated[FireBody, json_body(FireBody, optional=True, check_value=check_value)],
     idempotency_key: Key = None,
 ) -> Response:
-    """All pending outcomes and your own words become one session, which goes on from the latest that committed. An
-    empty mailbox is 422 and nothing is created. A session that ends without a commit gives its messages back."""
+    """All pending outcomes and your own message become one session, which continues the latest that committed a step.
+    An empty mailbox is 422 and nothing is created. If the session ends without a commit, the outcomes are pending
+    again."""
     check_accept(request, body.transport)
     key = IdempotencyKey.of(f"POST /conversations/{conversation_id}/fire", body, idempotency_key)
     turn = await fire.fire(call, conversation_id, body, key)

@@ -1,4 +1,4 @@
-"""/notifications: one resumable feed over all that a tenant does, as server-sent events, pages or a WebSocket."""
+"""/notifications: one resumable feed of all sessions of a tenant, as server-sent events, pages or a WebSocket."""
 
 import asyncio
 import contextlib
@@ -14,10 +14,9 @@ from api.auth import Call, Reader
 from api.http.accept_header import chosen
 from api.openapi import problems, ref
 from api.routes.events import LastEventId
-from api.schemas.tasks import EventPage
-from api.streams.feeds import LOOK_SECONDS
+from api.schemas.events import EventPage
+from api.streams.feeds import LOOK_SECONDS, TenantFeed, public_notice, tenant_position
 from api.streams.sse import still_allowed, streaming
-from api.streams.tenant_feed import TenantFeed, feed_of, position, show
 from domain.errors import NotAllowed
 from store.database import TRANSIENT_ERRORS
 from store.keys import Right
@@ -40,9 +39,11 @@ class FeedQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     after: str | None = Field(
-        default=None, max_length=100, description="only what has a higher number; 0: all that is kept; none: from now"
+        default=None,
+        max_length=100,
+        description="only notices with a higher number; 0: all that are kept; default: only new ones",
     )
-    mine: bool = Field(default=False, description="only what is about sessions that this key started")
+    mine: bool = Field(default=False, description="only notices about sessions that this key started")
     limit: int = Field(default=200, ge=1, le=1_000, description="of a page; a stream has no limit")
 
 
@@ -50,7 +51,7 @@ class FeedQuery(BaseModel):
     "/notifications",
     response_class=Response,
     responses={**problems(409, 410, 422), 200: _ANSWER},
-    summary="What happens, over all sessions",
+    summary="Follow all sessions",
 )
 async def notifications(
     request: Request,
@@ -58,28 +59,35 @@ async def notifications(
     query: Annotated[FeedQuery, Query()],
     last_event_id: LastEventId = None,
 ) -> Response:
-    """Beginnings and endings, what waits for people, low budgets, the mailbox's count, changed conversations. `id:` is
-    the number of a notice in the tenant's feed; `Last-Event-ID` or `after` goes on behind it. Kept for 30 days."""
-    after = await position(call, last_event_id if last_event_id is not None else query.after)
-    feed = feed_of(call, query.mine)
+    """Sessions that start and end, input requests, low budgets, mailbox counts, changed conversations. `id:` is the
+    number of a notice in the tenant's feed; `Last-Event-ID` or `after` continues after it. Notices are kept for 30
+    days."""
+    after = await tenant_position(call.pool, call.tenant, last_event_id if last_event_id is not None else query.after)
+    feed = _feed(call, query.mine)
     if chosen(request, "text/event-stream", "application/json") == "application/json":
         found = await feed.read(call.pool, after, query.limit)
         page = EventPage(
-            items=[show(notice) for notice in found], next_after=found[-1].number if found else after, closed=False
+            items=[public_notice(notice) for notice in found],
+            next_after=found[-1].number if found else after,
+            closed=False,
         )
         return JSONResponse(page.model_dump(mode="json"))
     return streaming(call, feed, after)
 
 
+def _feed(call: Call, mine: bool) -> TenantFeed:
+    return TenantFeed(call.tenant, call.caller.created_by if mine else None)
+
+
 @router.websocket("/notifications")
 async def notifications_socket(websocket: WebSocket) -> None:
-    """The same feed, one JSON text per notice; `after` and `mine` as above. What the reader sends is not looked at."""
+    """The same feed, one JSON text per notice; `after` and `mine` as above. Messages from the client are ignored."""
     call = Call(websocket.app.state.services, websocket.state.caller)
     if not call.caller.may(Right.READ):
         raise NotAllowed("This needs a key with the right read.", needed=[Right.READ])
-    after = await position(call, websocket.query_params.get("after"))
+    after = await tenant_position(call.pool, call.tenant, websocket.query_params.get("after"))
     await websocket.accept()
-    feed = feed_of(call, websocket.query_params.get("mine") == "true")
+    feed = _feed(call, websocket.query_params.get("mine") == "true")
     with call.services.metrics.streams.track_inprogress():
         sending = asyncio.create_task(_send(websocket, call, feed, after))
         gone = asyncio.create_task(_until_gone(websocket))
@@ -96,16 +104,16 @@ async def _until_gone(websocket: WebSocket) -> None:
 
 
 async def _send(websocket: WebSocket, call: Call, feed: TenantFeed, after: int) -> None:
-    with call.services.listener.watching(feed.tenant, feed.id) as bell:
+    with call.services.listener.watching(feed.tenant, feed.id) as news:
         while not call.services.listener.draining:
-            bell.clear()  # before the read, so that news during it rings again
+            news.clear()  # before the read, so that a notice during the read sets it again
             with contextlib.suppress(*TRANSIENT_ERRORS):
                 while found := await feed.read(call.pool, after):
                     for notice in found:
-                        await websocket.send_text(json.dumps(show(notice)))
+                        await websocket.send_text(json.dumps(public_notice(notice)))
                         after = notice.number
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(bell.wait(), LOOK_SECONDS)
+                await asyncio.wait_for(news.wait(), LOOK_SECONDS)
                 continue
             with contextlib.suppress(*TRANSIENT_ERRORS):
                 if not await still_allowed(call):

@@ -1,4 +1,4 @@
-"""/healthz, /readyz, /metrics: for whoever keeps this running."""
+"""/healthz, /readyz, /metrics: for operators."""
 
 import asyncio
 
@@ -26,15 +26,15 @@ class Readiness(BaseModel):
     workers: dict[str, str]  # worker -> its sandbox
 
 
-@router.get("/healthz", summary="This process is up")
+@router.get("/healthz", summary="Check that this process is running")
 async def healthz() -> Health:
     return Health()
 
 
 @router.get(
     "/readyz",
-    responses={**problems(), 503: {"description": "Some part is away", "model": Readiness}},
-    summary="Every part is up",
+    responses={**problems(), 503: {"description": "A dependency is unreachable", "model": Readiness}},
+    summary="Check that all dependencies are reachable",
 )
 async def readyz(services: ServicesDep, response: Response) -> Readiness:
     seen, temporal = await asyncio.gather(_workers(services), _temporal(services))
@@ -46,7 +46,7 @@ async def readyz(services: ServicesDep, response: Response) -> Readiness:
 async def _workers(services: Services) -> dict[str, str] | None:
     try:
         return {name: sandbox for name, (sandbox, _) in (await workers.fresh(services.pool)).items()}
-    except Exception:  # whatever it is: not ready
+    except Exception:  # any error means: not ready
         return None
 
 

@@ -1,4 +1,4 @@
-"""The record of a task: what it did, and the audit log, whose chains anybody with the right can have verified."""
+"""The record of a task: its effects, and the audit log, whose hash chains can be verified."""
 
 from typing import Annotated
 
@@ -19,11 +19,11 @@ router = APIRouter(tags=["record"], dependencies=[Depends(accepts_json)])
 
 
 class AuditPosition(BaseModel):
-    """Unknown names are refused: whoever misspelt `head` would believe that it was looked for."""
+    """Unknown parameters are refused: a misspelt one must not seem to have been applied."""
 
     model_config = ConfigDict(extra="forbid")
 
-    before: int | None = Field(default=None, ge=1, le=2**62, description="of the entry whose predecessors are wanted")
+    before: int | None = Field(default=None, ge=1, le=2**62, description="only entries before the one with this number")
     limit: int = Field(default=200, ge=1, le=1_000)
 
 
@@ -35,40 +35,42 @@ class VerifyQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     head: str | None = Field(
-        default=None, max_length=64, description="of an earlier verification; it must still be there"
+        default=None, max_length=64, description="head of an earlier verification, which must still be in the log"
     )
 
 
 class AuditPage(BaseModel):
     items: list[Listed]
-    next_before: int | None = Field(description="give it as `before` for older entries; null on the last page")
+    next_before: int | None = Field(description="pass it as `before` to get older entries; null on the last page")
 
 
 class Verification(BaseModel):
     intact: bool
     chains: int
     entries: int
-    broken: Break | None = Field(description="the first place that does not hold")
-    head: str = Field(description="keep it elsewhere: a later log that is intact and still has it lost nothing before")
+    broken: Break | None = Field(description="the first entry that does not match")
+    head: str = Field(description="keep it outside: a later verification with it shows that nothing before was removed")
 
 
-@router.get("/tasks/{task_id}/effects", responses=problems(404), summary="What a task has done so far")
+@router.get("/tasks/{task_id}/effects", responses=problems(404), summary="List the effects of a task so far")
 async def list_effects(call: Reader, task_id: str) -> Ledger:
-    """Its subagents' too. In a dry run, what would have been done."""
+    """Effects of its subagents too. In a dry run, what would have been done."""
     session = await session_of(call, task_id)
     return await effects.ledger(call.pool, call.tenant, session.id)
 
 
-@router.get("/tasks/{task_id}/audit", responses=problems(404, 422), summary="The audit log of a task, newest first")
+@router.get(
+    "/tasks/{task_id}/audit", responses=problems(404, 422), summary="List the audit log of a task, newest first"
+)
 async def list_task_audit(call: Reader, task_id: str, query: Annotated[AuditPosition, Query()]) -> AuditPage:
     session = await session_of(call, task_id)
     found = await audit.find(call.pool, call.tenant, session_id=session.id, before=query.before, limit=query.limit + 1)
     return _page(found, query.limit)
 
 
-@router.get("/audit", responses=problems(422), summary="The audit log, newest first")
+@router.get("/audit", responses=problems(422), summary="List the audit log, newest first")
 async def list_audit(call: Auditor, query: Annotated[AuditQuery, Query()]) -> AuditPage:
-    """Over all tasks, with what concerns keys and agents; or of one conversation, which is one chain."""
+    """Entries of all tasks, keys and agents; or of one conversation, which is one chain."""
     found = await audit.find(
         call.pool, call.tenant, chain=query.conversation_id, before=query.before, limit=query.limit + 1
     )

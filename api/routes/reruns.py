@@ -1,4 +1,4 @@
-"""/tasks/{id}/rerun: a task once more, from one of its steps and with something changed."""
+"""/tasks/{id}/rerun: run a task again from one of its steps, with changes."""
 
 from typing import Annotated
 
@@ -6,11 +6,12 @@ from fastapi import APIRouter, Depends, Response
 
 from api.auth import Submitter
 from api.http.accept_header import accepts_json
+from api.http.body import check_input_length, json_body
 from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import check_kept, session_of
 from api.openapi import BODY, problems, ref, request_body
 from api.reruns import accept as rerun
-from api.reruns.body import RerunBody, rerun_body
+from api.schemas.reruns import RerunBody
 from api.schemas.tasks import TaskAccepted
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
@@ -42,11 +43,11 @@ _EXAMPLES = {
 async def rerun_task(
     call: Submitter,
     task_id: str,
-    body: Annotated[RerunBody, Depends(rerun_body)],
+    body: Annotated[RerunBody, json_body(RerunBody, optional=True, check_value=check_input_length)],
     idempotency_key: Key = None,
 ) -> Response:
-    """A new task in a conversation of its own, with the messages and files that the original had before that step. The
-    original stays as it is. With `recorded` nothing is asked and nothing is done: answers and results are the
+    """Creates a task in its own conversation, with the messages and files that the original had before that step. The
+    original does not change. With `recorded` no model is called and no tool runs: responses and results are the
     original's, and only rules and limits are new."""
     source = await session_of(call, task_id)
     check_kept(source)

@@ -1,4 +1,4 @@
-"""/sessions/{id}: a task with all that its conversation knows of it."""
+"""/sessions/{id}: a task, its messages and its place in the conversation."""
 
 from fastapi import APIRouter, Depends
 
@@ -15,16 +15,16 @@ from store import children, mailbox
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 
 
-@router.get("/sessions/{session_id}", responses=problems(404), summary="Look at a session: the task, and what was said")
+@router.get("/sessions/{session_id}", responses=problems(404), summary="Show a session: the task and its messages")
 async def show_session(call: Reader, session_id: str) -> SessionRecord:
-    """The record of the task, its messages as people read them, its subagents, and who consumed its outcome."""
+    """The task with its messages as people read them, its subagents, and the session that consumed its outcome."""
     session = await session_of(call, session_id)
     transport = session.spec.get("transport", "stream")
     outcome = await mailbox.of_source(call.pool, call.tenant, session_id)
     spawned = await children.of_session(call.pool, call.tenant, session_id)
-    waits = await deferred.shown(call, [session])
+    waiting = await deferred.shown(call, [session])
     return SessionRecord(
-        **task_record(session, call.settings.poll_interval_ms, waits.get(session.id)).model_dump(),
+        **task_record(session, call.settings.poll_interval_ms, waiting.get(session.id)).model_dump(),
         session_id=session.id,
         thread_id=session.thread_id,
         session_type=session.session_type,

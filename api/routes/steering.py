@@ -1,23 +1,22 @@
-"""/tasks/{id}/…: what can be said to a task at work: steer, interrupt, cancel, let go into the background."""
+"""/tasks/{id}/…: control of a running task: steer, interrupt, cancel, promote to the background."""
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
 from api.auth import Call, Stopper
 from api.control import stop as stopping
 from api.control.stop import Stop
-from api.conversations import steer as words
+from api.conversations import steer
 from api.http.accept_header import accepts_json
-from api.http.body import read_model
+from api.http.body import json_body
 from api.http.idempotency import Key, check_key
 from api.http.lookup import open_conversation, own_session, session_of
 from api.http.problems import finding
 from api.openapi import BODY, problems, request_body
 from api.schemas.conversations import stream_key
 from api.schemas.tasks import TaskRecord, task_record
-from api.services import ServicesDep
 from domain.conversations.requests import Promote
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import derive_id, new_id
@@ -28,18 +27,21 @@ from store.sessions import SessionRow
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 
-_ENDED = {"description": "It had ended; nothing changed", "model": TaskRecord}
+_ENDED = {"description": "The task had already ended; nothing changed", "model": TaskRecord}
 
 
 class SteerBody(Strict):
     message: str = Field(max_length=200_000)
     message_id: str | None = Field(
-        default=None, min_length=1, max_length=100, description="of your own; the same one is heard once"
+        default=None,
+        min_length=1,
+        max_length=100,
+        description="your own id; a message with the same id is delivered once",
     )
 
 
 class Steering(BaseModel):
-    session_id: str = Field(description="the session that hears it")
+    session_id: str = Field(description="the session that receives the message")
     message_id: str
     stream_key: str
 
@@ -49,35 +51,29 @@ class StopBody(Strict):
 
 
 class CancelBody(StopBody):
-    scope: Literal["session", "tree"] = Field(default="session", description="tree: its subagents too, however deep")
+    scope: Literal["session", "tree"] = Field(default="session", description="tree: its subagents too, at any depth")
     mode: Literal["hard", "graceful"] = Field(
-        default="hard", description="graceful: the tools that run may finish; hard: they are stopped"
+        default="hard", description="graceful: running tools may finish; hard: they are stopped"
     )
-    grace: int = Field(default=60_000, ge=1, le=600_000, description="of a graceful one, in milliseconds; then hard")
+    grace: int = Field(
+        default=60_000, ge=1, le=600_000, description="milliseconds that a graceful cancel waits before it becomes hard"
+    )
 
     @property
     def grace_ms(self) -> int:
         return self.grace if self.mode == "graceful" else 0
 
 
-async def _steer_body(request: Request, services: ServicesDep) -> SteerBody:
-    body = await read_model(request, SteerBody, services.settings.max_body_bytes)
+def _check_steer(body: SteerBody) -> None:
     if not body.message.strip():
-        problem = finding("/message", "empty", "there is nothing in it")
+        problem = finding("/message", "empty", "must not be empty")
         raise Invalid("The message is empty.", type="empty-message", errors=[problem])
-    return body
 
 
-async def _stop_body(request: Request, services: ServicesDep) -> StopBody:
-    return await read_model(request, StopBody, services.settings.max_body_bytes, optional=True)
-
-
-async def _cancel_body(request: Request, services: ServicesDep) -> CancelBody:
-    body = await read_model(request, CancelBody, services.settings.max_body_bytes, optional=True)
+def _check_cancel(body: CancelBody) -> None:
     if "grace" in body.model_fields_set and body.mode == "hard":
-        problem = finding("/grace", "excluded", "only a graceful cancel has one", [])
+        problem = finding("/grace", "excluded", "only a graceful cancel has a grace", [])
         raise Invalid("A hard cancel does not wait.", errors=[problem])
-    return body
 
 
 @router.post(
@@ -87,15 +83,15 @@ async def _cancel_body(request: Request, services: ServicesDep) -> CancelBody:
     openapi_extra=request_body(
         {"application/json": {"schema": SteerBody.model_json_schema(), "example": {"message": "Leave out the tests."}}}
     ),
-    summary="Say something to a task at work",
+    summary="Send a message to a running task",
 )
 async def steer_task(
     call: Stopper,
     task_id: str,
-    body: Annotated[SteerBody, Depends(_steer_body)],
+    body: Annotated[SteerBody, json_body(SteerBody, check_model=_check_steer)],
     idempotency_key: Key = None,
 ) -> Steering:
-    """It is read before the next step, and the task does not end with it unread. One that has ended is 404."""
+    """The task reads it before its next step, and does not end with it unread. A task that has ended is 404."""
     session = await own_session(call, task_id)
     key = body.message_id or check_key(idempotency_key) or new_id()
     message_id = derive_id(session.id, "steer", key)
@@ -104,13 +100,13 @@ async def steer_task(
         _check_running(session)
         await open_conversation(call, session.conversation_id)
         await conversations.add_message(pool, tenant, *where, body.message, author=call.caller.name, untold=True)
-    heard: str | None = session.id
+    receiver: str | None = session.id
     if await conversations.untaken(pool, tenant, [message_id]):
-        heard = await words.tell(call, *where, session.id)
-    if heard is None:
+        receiver = await steer.deliver(call, *where, session.id)
+    if receiver is None:
         _check_running(await session_of(call, task_id))
-        raise _not_yet()  # the row says that it runs, its conversation does not know it yet
-    return Steering(session_id=heard, message_id=key, stream_key=stream_key(heard))
+        raise _not_yet()  # the row is live, but the conversation has not started the session yet
+    return Steering(session_id=receiver, message_id=key, stream_key=stream_key(receiver))
 
 
 def _check_running(session: SessionRow) -> None:
@@ -121,7 +117,7 @@ def _check_running(session: SessionRow) -> None:
 
 
 def _not_yet() -> Conflict:
-    return Conflict("The task has yet to begin; try again once it has.", type="not-started")
+    return Conflict("The task has not started yet; try again when it has.", type="not-started")
 
 
 def _ended(session: SessionRow) -> Conflict:
@@ -147,11 +143,11 @@ def _ended(session: SessionRow) -> Conflict:
 async def cancel_task(
     call: Stopper,
     task_id: str,
-    body: Annotated[CancelBody, Depends(_cancel_body)],
+    body: Annotated[CancelBody, json_body(CancelBody, optional=True, check_model=_check_cancel)],
     response: Response,
     idempotency_key: Key = None,
 ) -> TaskRecord:
-    """Accepted at once; the task then ends `cancelled`, with what it had so far. Asking again changes nothing."""
+    """Accepted immediately; then the task ends as `cancelled` and keeps what it has. A repeat changes nothing."""
     session = await own_session(call, task_id)
     stop = Stop(Reason.CALLER_CANCEL, body.reason, body.grace_ms, tree=body.scope == "tree")
     record = await _stop(call, session, stop, idempotency_key, response)
@@ -174,12 +170,12 @@ async def cancel_task(
 async def interrupt_task(
     call: Stopper,
     task_id: str,
-    body: Annotated[StopBody, Depends(_stop_body)],
+    body: Annotated[StopBody, json_body(StopBody, optional=True)],
     response: Response,
     idempotency_key: Key = None,
 ) -> TaskRecord:
-    """It stops now and keeps what it has; its conversation goes on. Subagents in the background are left alone. One
-    that has ended is 404, except to whoever repeats the request that ended it."""
+    """The task stops now and keeps what it has; its conversation continues. Subagents in the background keep running. A
+    task that has ended is 404, except for a repeat of the request that ended it."""
     session = await own_session(call, task_id)
     ours = (session.cancel_requested or {}).get("request_id")
     if ours is None or ours != idempotency_key:
@@ -205,12 +201,12 @@ async def _stop(call: Call, session: SessionRow, stop: Stop, key: str | None, re
     response_model=TaskRecord,
     responses={
         **problems(403, 404, 409),
-        200: {"description": "It was in the background already", "model": TaskRecord},
+        200: {"description": "It was already in the background", "model": TaskRecord},
     },
-    summary="Let a subagent that is waited for go on in the background",
+    summary="Let a subagent that its parent waits for continue in the background",
 )
 async def promote_task(call: Stopper, task_id: str, response: Response) -> TaskRecord:
-    """Its parent goes on at once; the outcome goes to the mailbox."""
+    """The parent continues immediately; the outcome goes to the mailbox."""
     session = await own_session(call, task_id)
     if session.status.terminal:
         raise _ended(session)

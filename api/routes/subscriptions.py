@@ -1,21 +1,19 @@
-"""/subscriptions: who is told of what, by which channel. To be told of everybody's tasks is a supervisor's right."""
+"""/subscriptions: which events are sent where, by which channel. Changing them needs the right supervise."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
 from api.auth import Call, Reader, needs
 from api.http.accept_header import accepts_json
-from api.http.body import read_model
+from api.http.body import json_body
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
 from api.routes.deliveries import DeliveryRecord, delivery_record
-from api.schemas.subscriptions import NewSubscription
-from api.services import ServicesDep
-from api.submission.notification_rules import check_target
+from api.schemas.subscriptions import NewSubscription, check_target
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import is_id
 from domain.notification import TEST, ChannelName, Notice, Subscription, SubscriptionStatus, new_secret
@@ -25,7 +23,7 @@ from store.keys import Right
 router = APIRouter(tags=["notifications"], dependencies=[Depends(accepts_json)])
 
 Supervisor = Annotated[Call, needs(Right.SUPERVISE)]
-MOST = 100  # of one tenant: each of them may be a delivery for every event
+MOST = 100  # per tenant: each subscription may cause a delivery for every event
 _EXAMPLE = {"name": "ops", "channel": "webhook", "target": "https://hooks.example.org/errand"}
 
 
@@ -33,28 +31,26 @@ class SubscriptionRecord(BaseModel):
     id: str
     name: str
     channel: ChannelName
-    target: str = Field(description="of a URL only the host: the rest may be a secret")
+    target: str = Field(description="an e-mail address; of a URL only the host, because the rest may be secret")
     events: list[str]
     every_task: bool
     subagents: bool
     status: SubscriptionStatus
-    failing_since: datetime | None = Field(description="since when nothing has got through")
+    failing_since: datetime | None = Field(description="since when every delivery has failed")
     last_error: str | None
-    old_secret_until: datetime | None = Field(description="until then the secret before the last rotation signs too")
+    old_secret_until: datetime | None = Field(
+        description="until then deliveries are also signed with the previous secret"
+    )
     created_by: str
     created_at: datetime
 
 
 class CreatedSubscription(SubscriptionRecord):
-    secret: str | None = Field(description="of a webhook: checks its signatures. It is not shown again")
+    secret: str | None = Field(description="of a webhook: verifies its signatures. It is shown only once")
 
 
 class SubscriptionPage(BaseModel):
     items: list[SubscriptionRecord]
-
-
-async def _body(request: Request, services: ServicesDep) -> NewSubscription:
-    return await read_model(request, NewSubscription, services.settings.max_body_bytes)
 
 
 @router.post(
@@ -62,16 +58,18 @@ async def _body(request: Request, services: ServicesDep) -> NewSubscription:
     status_code=201,
     responses=problems(403, 409, *BODY),
     openapi_extra=request_body({"application/json": {"schema": ref(NewSubscription), "example": _EXAMPLE}}),
-    summary="Subscribe to what happens",
+    summary="Create a subscription",
 )
-async def subscribe(call: Supervisor, body: Annotated[NewSubscription, Depends(_body)]) -> CreatedSubscription:
+async def subscribe(
+    call: Supervisor, body: Annotated[NewSubscription, json_body(NewSubscription)]
+) -> CreatedSubscription:
     check_target(body.channel, body.target, call.settings)
     known = await subscriptions.listing(call.pool, call.tenant)
     if body.name in list(ChannelName):
-        taken = finding("/name", "reserved", "this means all subscriptions of that channel")
+        taken = finding("/name", "reserved", "this name means all subscriptions of that channel")
         raise Invalid("This name means all subscriptions of that channel; choose another.", errors=[taken])
     if len(known) >= MOST:
-        raise Conflict(f"There are {MOST} subscriptions, as many as there may be.")
+        raise Conflict(f"There may be at most {MOST} subscriptions.")
     secret = new_secret() if body.channel is ChannelName.WEBHOOK else None
     made = await subscriptions.create(call.pool, call.tenant, body.model_dump(), secret, call.caller.created_by)
     if made is None:
@@ -84,7 +82,7 @@ async def list_subscriptions(call: Reader) -> SubscriptionPage:
     return SubscriptionPage(items=[_record(one) for one in await subscriptions.listing(call.pool, call.tenant)])
 
 
-@router.get("/subscriptions/{subscription_id}", responses=problems(404), summary="Look at a subscription")
+@router.get("/subscriptions/{subscription_id}", responses=problems(404), summary="Show a subscription")
 async def show_subscription(call: Reader, subscription_id: str) -> SubscriptionRecord:
     return _record(await _found(call, subscription_id))
 
@@ -93,7 +91,7 @@ async def show_subscription(call: Reader, subscription_id: str) -> SubscriptionR
     "/subscriptions/{subscription_id}", status_code=204, responses=problems(403, 404), summary="End a subscription"
 )
 async def unsubscribe(call: Supervisor, subscription_id: str) -> Response:
-    """What is still on its way to it is given up."""
+    """Its pending deliveries are given up."""
     await _found(call, subscription_id)
     await subscriptions.remove(call.pool, call.tenant, subscription_id, call.caller.created_by)
     return Response(status_code=204)
@@ -105,7 +103,7 @@ async def unsubscribe(call: Supervisor, subscription_id: str) -> Response:
     summary="Give a webhook a new secret",
 )
 async def rotate_secret(call: Supervisor, subscription_id: str) -> CreatedSubscription:
-    """For a day both secrets sign, so that a receiver can change over without missing anything."""
+    """For a day both secrets sign, so that the receiver can switch without missing anything."""
     await _found(call, subscription_id)
     secret = new_secret()
     made = await subscriptions.rotate(call.pool, call.tenant, subscription_id, secret, call.caller.created_by)
@@ -117,10 +115,10 @@ async def rotate_secret(call: Supervisor, subscription_id: str) -> CreatedSubscr
 @router.post(
     "/subscriptions/{subscription_id}/enable",
     responses=problems(403, 404),
-    summary="Switch a subscription on again",
+    summary="Enable a subscription again",
 )
 async def enable_subscription(call: Supervisor, subscription_id: str) -> SubscriptionRecord:
-    """One is switched off when nothing got through for long. What was given up meanwhile can be sent again."""
+    """A subscription is disabled when its deliveries have failed for long. Those given up can be sent again."""
     await _found(call, subscription_id)
     made = await subscriptions.enable(call.pool, call.tenant, subscription_id, call.caller.created_by)
     if made is None:
@@ -132,7 +130,7 @@ async def enable_subscription(call: Supervisor, subscription_id: str) -> Subscri
     "/subscriptions/{subscription_id}/test",
     status_code=202,
     responses=problems(403, 404),
-    summary="Send a notice to see that it arrives",
+    summary="Send a test notice",
 )
 async def send_test(call: Supervisor, subscription_id: str) -> DeliveryRecord:
     found = await _found(call, subscription_id)

@@ -1,26 +1,24 @@
-"""/tasks: submit, list, look, fetch the result."""
+"""/tasks: submit, list, show, fetch the result."""
 
 import logging
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Response
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from api.auth import Reader, Submitter
 from api.conversations import deferred
-from api.http import body
 from api.http.accept_header import accepts_json
+from api.http.body import check_input_length, json_body
 from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import check_kept, session_of
 from api.http.paging import cursor, position
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
 from api.schemas.tasks import TaskAccepted, TaskPage, TaskRecord, task_record
-from api.services import ServicesDep
 from api.streams.feeds import public
 from api.submission import accept as submit
-from api.submission import rules as submission_rules
 from api.views.results import BasedOn, TaskResult, task_result
 from domain.agents.definition import AgentName
 from domain.errors import Conflict, Invalid
@@ -52,12 +50,6 @@ _EXAMPLES = {
 }
 
 
-async def _spec(request: Request, services: ServicesDep) -> TaskSpec:
-    value, raw = await body.read_json(request, services.settings.max_body_bytes)
-    submission_rules.check_length(value, services.settings.max_input_chars)
-    return body.check(TaskSpec, value, raw)
-
-
 @router.post(
     "/tasks",
     status_code=202,
@@ -68,10 +60,10 @@ async def _spec(request: Request, services: ServicesDep) -> TaskSpec:
 )
 async def submit_task(
     call: Submitter,
-    spec: Annotated[TaskSpec, Depends(_spec)],
+    spec: Annotated[TaskSpec, json_body(TaskSpec, check_value=check_input_length)],
     idempotency_key: Key = None,
 ) -> Response:
-    """Answers as soon as the task is durable: a GET on the handle already works, also while Temporal is away."""
+    """Answers when the task is durable: a GET on it works from then on, even while Temporal is unreachable."""
     answer = await submit.submit(call, spec, IdempotencyKey.of("POST /tasks", spec, idempotency_key))
     headers = {"Idempotent-Replayed": "true"} if answer.replayed else {}
     return Response(answer.body, 202, headers, media_type="application/json")
@@ -80,7 +72,7 @@ async def submit_task(
 class TaskQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    status: list[Status] = Field(default_factory=list, max_length=6, description="repeat it for several")
+    status: list[Status] = Field(default_factory=list, max_length=6, description="repeat the parameter for several")
     agent: AgentName | None = None
     conversation_id: Id | None = None
     created_after: AwareDatetime | None = Field(default=None, description="inclusive, with a time zone")
@@ -105,9 +97,9 @@ async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> Task
         limit=query.limit + 1,
     )
     shown = page[: query.limit]
-    waits = await deferred.shown(call, shown)
+    waiting = await deferred.shown(call, shown)
     return TaskPage(
-        items=[task_record(session, call.settings.poll_interval_ms, waits.get(session.id)) for session in shown],
+        items=[task_record(session, call.settings.poll_interval_ms, waiting.get(session.id)) for session in shown],
         next_cursor=cursor(filters, shown[-1].id) if len(page) > query.limit else None,
     )
 
@@ -119,19 +111,19 @@ def _moment(value: datetime | None, name: str) -> datetime | None:
     return value
 
 
-@router.get("/tasks/{task_id}", responses=problems(404), summary="Look at a task")
+@router.get("/tasks/{task_id}", responses=problems(404), summary="Show a task")
 async def show_task(call: Reader, task_id: str) -> TaskRecord:
-    """Reads the projection; no worker is asked."""
+    """Reads the database only; no worker is needed."""
     session = await session_of(call, task_id)
-    waits = await deferred.shown(call, [session])
-    return task_record(session, call.settings.poll_interval_ms, waits.get(session.id))
+    waiting = await deferred.shown(call, [session])
+    return task_record(session, call.settings.poll_interval_ms, waiting.get(session.id))
 
 
-@router.get("/tasks/{task_id}/result", responses=problems(404, 409, 410), summary="Fetch what a task came to")
+@router.get("/tasks/{task_id}/result", responses=problems(404, 409, 410), summary="Fetch the result of a task")
 async def show_result(call: Reader, task_id: str) -> TaskResult:
     session = await session_of(call, task_id)
     if not session.status.terminal:
-        hint = "The task has not ended; look again after poll_interval milliseconds, or follow its events."
+        hint = "The task has not ended; ask again after poll_interval milliseconds, or follow its events."
         raise Conflict(
             hint, type="not-terminal", task_status=session.status, poll_interval=call.settings.poll_interval_ms
         )

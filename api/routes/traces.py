@@ -1,4 +1,4 @@
-"""/tasks/{id}/trace: what a task thought, did and saw, its subagents inside; /tasks/{id}/agent: as whom."""
+"""/tasks/{id}/trace: the steps of a task and of its subagents; /tasks/{id}/agent: the definition it uses."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from api.auth import Reader
 from api.http.accept_header import accepts_json
 from api.http.lookup import check_kept, session_of
 from api.openapi import problems
-from api.schemas.tasks import AgentRecord, agent_record
+from api.schemas.agents import AgentRecord
 from api.views.trace import Tracer
 from domain.sessions.trace import Trace
 from store import agents
@@ -20,20 +20,20 @@ router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 class TraceQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    chars: int = Field(default=2_000, ge=1, le=200_000, description="characters of each text at the most")
+    chars: int = Field(default=2_000, ge=1, le=200_000, description="maximum number of characters of each text")
 
 
 @router.get("/tasks/{task_id}/trace", responses=problems(404, 410, 422), summary="Trace a task step by step")
 async def show_trace(call: Reader, task_id: str, query: Annotated[TraceQuery, Query()]) -> Trace:
-    """Each step with its model and tool calls, their times, tokens and cost; also of a task that is still at work."""
+    """Each step with its model and tool calls, their times, tokens and cost; also while the task is running."""
     session = await session_of(call, task_id)
     check_kept(session)
     return await Tracer(call.pool, call.tenant, query.chars).trace(session)
 
 
-@router.get("/tasks/{task_id}/agent", responses=problems(404), summary="Look at the definition that a task works with")
+@router.get("/tasks/{task_id}/agent", responses=problems(404), summary="Show the agent definition of a task")
 async def show_task_agent(call: Reader, task_id: str) -> AgentRecord:
-    """The very version, also if there is a newer one; of a rerun with another prompt, with that prompt."""
+    """The version that the task uses, even if a newer one exists; for a rerun with another prompt, with that prompt."""
     session = await session_of(call, task_id)
     ref = session.agent_ref
-    return agent_record(ref, await agents.load(call.pool, ref))
+    return AgentRecord.of(ref, await agents.load(call.pool, ref))

@@ -1,4 +1,7 @@
-"""Server-sent events: replay from the log, then live, the terminal event last; read at the reader's own pace."""
+"""Event feeds of a session, a conversation or a tenant: first the stored events, then new ones as they happen.
+
+Each reader reads the log at its own pace, so a slow one holds nothing up.
+"""
 
 import asyncio
 import json
@@ -8,16 +11,25 @@ from typing import Any, Protocol
 
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
+from api.http.problems import Unreadable
 from api.streams.listener import EventListener
+from domain.errors import Conflict
 from domain.events import ENDED, Recorded
-from store import events
+from store import events, notices
 from store.database import TRANSIENT_ERRORS, Pool
+from store.notices import Told
 
 PAGE = 200
-LOOK_SECONDS = 5.0  # re-read without being woken, and see whether the key still holds
+LOOK_SECONDS = 5.0  # read again without a notification, and check whether the key is still valid
 KEEPALIVE_SECONDS = 15.0
 RETRY = b"retry: 1000\n\n"
 _LAST = frozenset(event.type for event in ENDED.values())
+_NOTICE_TYPES = {
+    "task_started": "session_started",
+    "task_completed": "session_completed",
+    "task_failed": "session_failed",
+    "task_cancelled": "session_cancelled",
+}
 
 
 def public(event: Recorded) -> dict[str, Any]:
@@ -27,13 +39,13 @@ def public(event: Recorded) -> dict[str, Any]:
 
 
 def public_in_conversation(event: Recorded) -> dict[str, Any]:
-    """The same with its number over all sessions; `session_id` says whose it is."""
+    """The same with its number in the conversation; `session_id` names the session."""
     return {**public(event), "conv_seq": event.conv_seq}
 
 
 @dataclass(frozen=True)
 class Feed:
-    """Whose events: of one session until its terminal one, or of a whole conversation without an end."""
+    """The events of one session, up to its terminal event, or of a whole conversation, without an end."""
 
     tenant: str
     id: str
@@ -73,8 +85,62 @@ class Page:
     ended: bool
 
 
+@dataclass(frozen=True)
+class TenantFeed:
+    """The notices of a tenant over all its sessions; with `created_by`, only those about sessions of that key."""
+
+    tenant: str
+    created_by: str | None = None
+    id: str = "*"
+
+    async def read(self, pool: Pool, after: int, limit: int = PAGE) -> list[Told]:
+        return await notices.after(pool, self.tenant, after, limit, self.created_by)
+
+    def opening(self, after: int) -> bytes:
+        return (
+            f"retry: 1000\nid: {after}\n\n".encode()
+        )  # so a reader without any event also has a position to resume from
+
+    async def page(self, pool: Pool, after: int) -> Page:
+        found = await self.read(pool, after)
+        last = found[-1].number if found else after
+        return Page(b"".join(map(_notice_frame, found)), last, full=len(found) == PAGE, ended=False)
+
+
+def public_notice(notice: Told) -> dict[str, Any]:
+    """A notice as callers see it."""
+    known = {"session_id": notice.session_id, "conversation_id": notice.conversation_id}
+    return {
+        "type": _NOTICE_TYPES.get(notice.type, notice.type),
+        "number": notice.number,
+        **{name: value for name, value in known.items() if value is not None},
+        "at": notice.at.isoformat(),
+        **notice.data,
+    }
+
+
+def _notice_frame(notice: Told) -> bytes:
+    shown = public_notice(notice)
+    return format_sse_event(data_str=json.dumps(shown), event=shown["type"], id=str(notice.number))
+
+
+async def tenant_position(pool: Pool, tenant: str, given: str | None) -> int:
+    """The number after which a reader continues; without a cursor, the newest."""
+    first, last = await notices.ends(pool, tenant)
+    text = (given or "").strip()
+    if not text:
+        return last
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+        raise Unreadable(400, "cursor-invalid", "A cursor is the number of a notice: 0 or more.")
+    if int(text) > last:
+        raise Conflict("The cursor is ahead of the feed; start again without one.", type="cursor-ahead", last=last)
+    if 0 < int(text) < first:
+        raise Unreadable(410, "cursor-expired", "The next notices were removed; start again with 0.", first=first)
+    return int(text)
+
+
 class Readable(Protocol):
-    """What can be followed; equal ones share their reads."""
+    """A feed that can be followed. Equal feeds share their reads."""
 
     @property
     def tenant(self) -> str: ...
@@ -88,7 +154,7 @@ class Readable(Protocol):
 
 
 class Pages:
-    """Pages of the log as frames; viewers who stand at the same place share one read."""
+    """Pages of the log as frames; readers at the same position share one read."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -100,41 +166,41 @@ class Pages:
         if task is None:
             task = self._reading[key] = asyncio.create_task(feed.page(self._pool, seq))
             task.add_done_callback(lambda _: self._reading.pop(key, None))
-        return await asyncio.shield(task)  # a viewer who leaves must not take the read from the others
+        return await asyncio.shield(task)  # a reader who disconnects must not cancel the read for the others
 
 
 async def follow(
-    pages: Pages, wake: EventListener, feed: Readable, seq: int, still_allowed: Callable[[], Awaitable[bool]]
+    pages: Pages, listener: EventListener, feed: Readable, seq: int, still_allowed: Callable[[], Awaitable[bool]]
 ) -> AsyncIterator[bytes]:
-    """Everything after `seq`, until the terminal event, the end of this process or of the key."""
+    """Everything after `seq`, until the terminal event, the end of this process, or the key is no longer valid."""
     loop = asyncio.get_running_loop()
     yield feed.opening(seq)
-    spoke = loop.time()
-    with wake.watching(feed.tenant, feed.id) as bell:
-        while not wake.draining:
-            bell.clear()  # before the read, so that news during it rings again
+    sent_at = loop.time()
+    with listener.watching(feed.tenant, feed.id) as news:
+        while not listener.draining:
+            news.clear()  # before the read, so that an event during the read sets it again
             try:
                 page = await pages.after(feed, seq)
             except TRANSIENT_ERRORS:
                 page = Page(b"", seq, False, False)
             if page.frames:
                 yield page.frames
-                seq, spoke = page.last, loop.time()
+                seq, sent_at = page.last, loop.time()
             if page.ended:
                 return
-            if page.full or await _rung(bell):
+            if page.full or await _came(news):
                 continue
             if not await _allowed(still_allowed):
                 return
-            if loop.time() - spoke >= KEEPALIVE_SECONDS:
+            if loop.time() - sent_at >= KEEPALIVE_SECONDS:
                 yield KEEPALIVE_COMMENT
-                spoke = loop.time()
+                sent_at = loop.time()
 
 
-async def _rung(bell: asyncio.Event) -> bool:
+async def _came(news: asyncio.Event) -> bool:
     try:
         async with asyncio.timeout(LOOK_SECONDS):
-            await bell.wait()
+            await news.wait()
     except TimeoutError:
         return False
     return True
@@ -144,4 +210,4 @@ async def _allowed(still_allowed: Callable[[], Awaitable[bool]]) -> bool:
     try:
         return await still_allowed()
     except TRANSIENT_ERRORS:
-        return True  # the database will say when it is back
+        return True  # ask again when the database is back

@@ -1,4 +1,4 @@
-"""One LISTEN connection per process: it wakes whoever waits for news of a session or a conversation."""
+"""One LISTEN connection per process: it wakes the streams that wait for events of a session or conversation."""
 
 import asyncio
 import logging
@@ -15,55 +15,55 @@ RECONNECT_SECONDS = 1.0
 
 
 class EventListener:
-    """A wake-up is only a hint: readers re-read PostgreSQL on it, and now and then without it."""
+    """A notification is only a hint: readers then read PostgreSQL again, and every few seconds without a hint too."""
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._bells: defaultdict[tuple[str, str], set[asyncio.Event]] = defaultdict(set)
+        self._watchers: defaultdict[tuple[str, str], set[asyncio.Event]] = defaultdict(set)
         self.draining = False
         self.listening = False
 
     async def run(self) -> None:
-        """Listen for ever, reconnecting whenever the database was away."""
+        """Listen until cancelled; reconnect when the connection is lost."""
         while True:
             try:
                 await events.listen(self._url, self._connected, self._notice)
                 log.warning("lost the connection that listens for events; reconnecting")
             except TRANSIENT_ERRORS:
                 pass
-            except Exception:  # whatever it is, readers need somebody who listens
+            except Exception:  # any error: the streams still need a listener
                 log.exception("cannot listen for events")
             self.listening = False
             await asyncio.sleep(RECONNECT_SECONDS)
 
     @contextmanager
     def watching(self, tenant: str, id: str) -> Iterator[asyncio.Event]:
-        """A bell that rings when the session or conversation has news, or for the id `*` the tenant's feed."""
-        bell = asyncio.Event()
-        bells = self._bells[tenant, id]
-        bells.add(bell)
+        """An event that is set when the session or conversation has news; the id `*` means the tenant's feed."""
+        news = asyncio.Event()
+        watchers = self._watchers[tenant, id]
+        watchers.add(news)
         try:
-            yield bell
+            yield news
         finally:
-            bells.discard(bell)
-            if not bells:
-                self._bells.pop((tenant, id), None)
+            watchers.discard(news)
+            if not watchers:
+                self._watchers.pop((tenant, id), None)
 
     def drain(self) -> None:
-        """This process is about to end: open streams end too, and their readers resume elsewhere."""
+        """End all open streams, because this process is about to stop; their readers resume elsewhere."""
         self.draining = True
-        self._ring_all()
+        self._wake_all()
 
     def _connected(self) -> None:
         self.listening = True
-        self._ring_all()  # whatever was said while nobody listened
+        self._wake_all()  # events may have been written while the connection was lost
 
-    def _ring_all(self) -> None:
-        for bells in self._bells.values():
-            for bell in bells:
-                bell.set()
+    def _wake_all(self) -> None:
+        for watchers in self._watchers.values():
+            for news in watchers:
+                news.set()
 
     def _notice(self, tenant: str, conversation_id: str, session_id: str) -> None:
         for id in {conversation_id, session_id}:
-            for bell in self._bells.get((tenant, id), ()):
-                bell.set()
+            for news in self._watchers.get((tenant, id), ()):
+                news.set()

@@ -1,4 +1,4 @@
-"""A feed as a response: the reader may vanish at any time, and nothing changes."""
+"""A feed as a response of server-sent events. A reader may disconnect at any time without consequences."""
 
 from collections.abc import AsyncIterator, Mapping
 from functools import partial

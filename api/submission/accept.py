@@ -12,7 +12,7 @@ from api.http.idempotency import IdempotencyKey, reused
 from api.schemas.tasks import TaskAccepted
 from api.services import Services
 from api.submission import budgets as tree_rules
-from api.submission import notification_rules, rule_names, rules
+from api.submission import rules
 from api.submission import start as starting
 from api.submission import tools_and_variables as declared
 from domain.agents.definition import AgentDefinition
@@ -87,10 +87,10 @@ async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: d
     models = rules.models(spec, definition, settings)
     limits = rules.limits(spec, definition, settings)
     rules.check_plan(spec, definition)
-    await rule_names.check(pool, spec, definition)
+    await rules.check_tool_names(pool, spec, definition)
     rules.check_prices(limits, spec.config.tree, models, call.services.prices, call.settings)
     await rules.check_sandbox(pool, spec)
-    await notification_rules.check_notify(pool, tenant, spec.config, limits.ttl_ms)
+    await rules.check_notify(pool, tenant, spec.config, limits.ttl_ms)
     retention = spec.config.retention or settings.retention_ms
     files = await rules.manifest(pool, tenant, spec)
     columns = await declared.columns(pool, spec, definition, variables or {})

@@ -1,36 +1,30 @@
-"""What a submitted task must satisfy, one rule per function; each refusal says what would be allowed."""
+"""The rules for a submitted task, one function each. A refusal names what is allowed."""
 
 import json
 from typing import Any
 
 from jsonschema.exceptions import ValidationError, best_match
 
-from api.http.problems import Unreadable, finding
+from api.http.problems import finding
 from api.http.strict_json import join
+from api.schemas.files import check_file_name
 from api.submission import budgets as tree_rules
-from api.submission.file_names import check_name
 from domain.agents.definition import AgentDefinition, Mode
 from domain.agents.prices import PriceTable
 from domain.errors import Invalid
 from domain.json_schema import COMPLEXITY, MAX_ERRORS, errors
-from domain.policy.rules import Action
+from domain.notification import SubscriptionStatus
+from domain.policy.rules import Action, names_a_tool
 from domain.sessions.input_request import OnExpiry
 from domain.sessions.session import AgentRef, Limits, SandboxMode
-from domain.task import TaskSpec, TreeConfig
+from domain.task import TaskConfig, TaskSpec, TreeConfig
 from settings import Settings
-from store import agents, files, sessions, workers
+from store import agents, files, sessions, subscriptions, workers
 from store.database import Pool
 from store.sessions import SessionRow
 from store.workspaces import Manifest
 
 FILE_MODE = 0o644
-
-
-def check_length(body: Any, limit: int) -> None:
-    """The input may be shorter than the body allows; this is told apart from fields that are wrong."""
-    value = body.get("input") if isinstance(body, dict) else None
-    if isinstance(value, str) and len(value) > limit:
-        raise Unreadable(413, "input-too-long", f"The input may have {limit} characters.", limit=limit)
 
 
 def supervision(spec: TaskSpec, definition: AgentDefinition) -> dict[str, Any]:
@@ -51,14 +45,14 @@ async def agent(pool: Pool, tenant: str, name: str) -> tuple[AgentRef, AgentDefi
         return found
     startable = [ref.name for ref, one in await agents.all_current(pool, tenant) if one.mode is not Mode.SUBAGENT]
     if found is not None:
-        problem = finding("/agent", "subagent_only", "only other agents start this one", startable)
+        problem = finding("/agent", "subagent_only", "only other agents can start this one", startable)
         raise Invalid("This agent cannot be started by a caller.", type="invalid-spec", errors=[problem])
     problem = finding("/agent", "unknown_agent", "there is no such agent", startable)
     raise Invalid("There is no such agent.", type="unknown-agent", errors=[problem])
 
 
 def check_input(definition: AgentDefinition, value: object) -> None:
-    """The input against the agent's schema; messages quote the schema, never the input."""
+    """Check the input against the agent's schema; findings quote the schema, never the input."""
     schema = definition.input_schema
     if schema is None:
         return
@@ -69,10 +63,6 @@ def check_input(definition: AgentDefinition, value: object) -> None:
 def check_answer(schema: dict[str, Any], value: object) -> None:
     if found := _misfits(schema, value):
         raise Invalid("The answer does not fit the request's answer schema.", errors=found)
-
-
-def as_json(value: object) -> str:
-    return json.dumps(value)
 
 
 def _misfits(schema: dict[str, Any], value: object) -> list[dict[str, Any]]:
@@ -90,8 +80,8 @@ def _of_schema(error: ValidationError) -> list[dict[str, Any]]:
     given: Any = error.instance
     if keyword == COMPLEXITY:
         return [finding(pointer, keyword, "the input takes too much work to check against the schema")]
-    if keyword == "not" and rule == {}:  # a field that the schema forbids in this place
-        return [finding(pointer, "excluded", "this does not go together with the rest")]
+    if keyword == "not" and rule == {}:  # the schema forbids this field here
+        return [finding(pointer, "excluded", "this field cannot be combined with the others")]
     if keyword == "required":
         return [finding(join(pointer, name), keyword, "this field is required") for name in rule if name not in given]
     if keyword == "additionalProperties":
@@ -113,7 +103,7 @@ def models(spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> l
 
 
 def limits(spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> Limits:
-    """What the task asks for, else what the agent has, else the defaults; never beyond the platform's ceilings."""
+    """The task's limits, else the agent's, else the defaults; never beyond the platform's ceilings."""
     wanted, own, default = spec.config, definition.limits, Limits()
     over = [
         finding(f"/config/{name}", "out_of_range", "beyond what this platform allows", [f"{low}..{ceiling}"])
@@ -144,7 +134,7 @@ def limits(spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> L
 
 
 def check_waiting(spec: TaskSpec, ttl_ms: int) -> None:
-    """What is to happen when nobody answers must have a moment at which it can happen."""
+    """A timeout of questions must be shorter than the task; an action on timeout needs a timeout."""
     wanted, then = spec.config.input_timeout, spec.config.on_input_timeout
     if wanted is not None and wanted > ttl_ms:
         problem = finding("/config/input_timeout", "out_of_range", "longer than the task lives", [f"1000..{ttl_ms}"])
@@ -155,7 +145,7 @@ def check_waiting(spec: TaskSpec, ttl_ms: int) -> None:
 
 
 def check_plan(spec: TaskSpec, definition: AgentDefinition) -> None:
-    """Whoever wants to approve a plan needs an agent that can submit one."""
+    """Plan approval needs an agent that can submit a plan."""
     if spec.config.approval_required and "update_plan" not in definition.tools:
         problem = finding("/config/approval_required", "unavailable", "this agent has no update_plan", [False])
         raise Invalid("This agent cannot submit a plan.", errors=[problem])
@@ -164,7 +154,7 @@ def check_plan(spec: TaskSpec, definition: AgentDefinition) -> None:
 def check_prices(
     limits: Limits, tree: TreeConfig | None, models: list[str], prices: PriceTable, settings: Settings
 ) -> None:
-    """A budget in money holds only where every model that may be asked has a price."""
+    """A cost budget works only if every model that may be called has a price."""
     shared = settings.max_tree_cost_usd is not None or (tree is not None and tree.max_cost_usd is not None)
     if (limits.cost_usd is not None or shared) and any(prices.price(model) is None for model in models):
         detail = "A cost budget needs a price for the model and for each of its fallbacks."
@@ -179,14 +169,14 @@ async def check_sandbox(pool: Pool, spec: TaskSpec) -> None:
     seen = await workers.fresh(pool)
     if any(sandbox != "none" for sandbox, _ in seen.values()):
         return
-    why = "no worker on this platform has a sandbox" if seen else "no worker is up that could say which sandbox it has"
+    why = "no worker on this platform has a sandbox" if seen else "no worker is running, so no sandbox is known"
     problem = finding("/config/sandbox", "unavailable", why, [])
     modes = ", ".join(SandboxMode)
     raise Invalid(f"The sandbox ({modes}) is not available: {why}.", type="not-available", errors=[problem])
 
 
 async def manifest(pool: Pool, tenant: str, spec: TaskSpec) -> Manifest:
-    """The files of the context as the workspace will hold them."""
+    """The files of the context, as entries of the workspace."""
     found = await files.find(pool, tenant, spec.context.files) if spec.context.files else {}
     result: Manifest = {}
     for place, file_id in enumerate(spec.context.files):
@@ -196,13 +186,13 @@ async def manifest(pool: Pool, tenant: str, spec: TaskSpec) -> Manifest:
             raise Invalid("A file does not exist.", errors=[finding(pointer, "not_found", "there is no such file")])
         if file.name in result:
             raise Invalid("Two files have one name.", errors=[finding(pointer, "duplicate_name", "names must differ")])
-        check_name(file.name, pointer)
+        check_file_name(file.name, pointer)
         result[file.name] = {"sha256": file.sha256, "size": file.size, "mode": FILE_MODE}
     return result
 
 
 async def previous(pool: Pool, tenant: str, spec: TaskSpec) -> SessionRow | None:
-    """The finished session whose knowledge this one continues from."""
+    """The ended session whose history this task continues."""
     wanted = spec.context.history_session
     if wanted is None:
         return None
@@ -214,3 +204,61 @@ async def previous(pool: Pool, tenant: str, spec: TaskSpec) -> SessionRow | None
         problem = finding(pointer, "not_terminal", "only a session that has ended can be continued from")
         raise Invalid("A session has not ended.", errors=[problem])
     return found
+
+
+async def check_tool_names(pool: Pool, spec: TaskSpec, definition: AgentDefinition) -> None:
+    """Permissions and boundaries must name existing tools: a misspelt name would restrict nothing, unnoticed."""
+    named = [(f"/permissions/{place}/permission", rule.permission) for place, rule in enumerate(spec.permissions)]
+    if spec.boundary and spec.boundary.tools:
+        named += [(f"/boundary/tools/{place}", name) for place, name in enumerate(spec.boundary.tools)]
+    tools = await workers.tools(pool) if named else set()
+    if not tools:  # no worker is running, so no names are known: the task is accepted anyway
+        return
+    tools |= {tool.name for tool in (*definition.external_tools, *spec.config.external_tools)}
+    found = [
+        finding(pointer, "unknown_tool", "no tool has this name", sorted(tools))
+        for pointer, name in named
+        if not names_a_tool(name, tools)
+    ]
+    if found:
+        raise Invalid("A rule names a tool that does not exist.", type="invalid-spec", errors=found[:20])
+
+
+async def check_notify(pool: Pool, tenant: str, config: TaskConfig, ttl_ms: int) -> None:
+    """Reminders and escalations must happen before the question expires, and name existing subscriptions."""
+    bound = config.input_timeout or min(ttl_ms, (config.tree and config.tree.ttl) or ttl_ms)
+    for name in ("reminder_after", "escalate_after"):
+        after = getattr(config, name)
+        if after is not None and after >= bound:
+            late = finding(f"/config/{name}", "out_of_range", "the question will have expired", [f"1000..{bound - 1}"])
+            raise Invalid("A reminder would come too late.", errors=[late])
+    if bool(config.escalate_to) is (config.escalate_after is None):
+        pair = ["escalate_to", "escalate_after"]
+        half = finding(f"/config/{pair[not config.escalate_to]}", "needs", "one needs the other", pair)
+        raise Invalid("An escalation needs a time and a subscription.", errors=[half])
+    if config.notify or config.routes or config.escalate_to:
+        await _check_subscriptions(pool, tenant, config)
+
+
+async def _check_subscriptions(pool: Pool, tenant: str, config: TaskConfig) -> None:
+    active = [one for one in await subscriptions.listing(pool, tenant) if one.status is SubscriptionStatus.ACTIVE]
+    names = sorted(one.name for one in active)
+    known = [*names, *sorted({one.channel.value for one in active})]
+    errors = [
+        finding(f"/config/notify/{place}", "unknown_channel", "there is no such subscription or channel", known)
+        for place, wanted in enumerate(config.notify)
+        if wanted not in known
+    ]
+    errors += [
+        finding(f"/config/routes/{kind}", "unknown_channel", "there is no such subscription or channel", known)
+        for kind, wanted in config.routes.items()
+        if wanted not in known
+    ]
+    second = config.escalate_to or {}
+    errors += [
+        finding(f"/config/escalate_to{place}", "unknown_channel", "there is no such subscription", names)
+        for place, wanted in ([("", second)] if isinstance(second, str) else ((f"/{k}", v) for k, v in second.items()))
+        if wanted not in names
+    ]
+    if errors:
+        raise Invalid("The task names a subscription or channel that does not exist.", errors=errors)

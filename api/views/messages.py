@@ -17,7 +17,7 @@ async def display_messages(pool: Pool, session: SessionRow) -> DisplayMessages:
 
 
 async def own_nodes(pool: Pool, session: SessionRow) -> list[Node]:
-    """The nodes that a session added to the tree; a rerun also has those it began with, up to its base."""
+    """The nodes that a session added to the history; for a rerun, also those copied at its start."""
     known = None if session.rerun else session.base_head
     nodes = await messages.path(pool, session.tenant, session.head, known)
     return [node for node in nodes if node.session_id == session.id]

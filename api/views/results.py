@@ -1,4 +1,4 @@
-"""What GET /tasks/{id}/result answers: what came of a task, what it did, and what it rests on."""
+"""The result of a task: its output, its effects, and the sources it is based on."""
 
 import json
 from typing import Any
@@ -28,7 +28,7 @@ class ResultUsage(BaseModel):
     llm_calls: int
     tool_invocations: int
     tokens_consumed: int
-    cost_usd: float | None = Field(description="null: unknown, because some model has no price")
+    cost_usd: float | None = Field(description="null: unknown, because a model has no price")
     input_tokens: int
     output_tokens: int
     cache_read_tokens: int
@@ -36,11 +36,11 @@ class ResultUsage(BaseModel):
 
 
 class BasedOn(BaseModel):
-    """What a result rests on, and when each of it was read: so that it can be seen whether it is out of date."""
+    """What a result is based on, and when each source was read, so that a reader can judge whether it is outdated."""
 
     agent: str
     agent_version: int
-    models: list[str] = Field(description="those that really answered")
+    models: list[str] = Field(description="the models that responded")
     sources: list[Source]
 
 
@@ -52,14 +52,14 @@ class TaskResult(BaseModel):
     output: Any = Field(description="text; JSON if the agent has an output schema and the task completed")
     error: TaskError | None
     acceptance: list[CriterionVerdict] | None = Field(
-        default=None, description="the newest verdict on each criterion; null: none was checked"
+        default=None, description="the newest verdict on each criterion; null: no check was made"
     )
     artifacts: list[ArtifactRecord]
-    effects: list[EffectRecord] = Field(description="what was really done; in a dry run, what would have been")
-    effects_complete: bool = Field(description="false: there are more of them")
+    effects: list[EffectRecord] = Field(description="what the task did; in a dry run, what it would have done")
+    effects_complete: bool = Field(description="false: there are more effects")
     based_on: BasedOn
     audit_log: list[dict[str, Any]]
-    audit_log_complete: bool = Field(description="false: the log is longer; GET …/events has all of it")
+    audit_log_complete: bool = Field(description="false: the log is longer; GET …/events returns all of it")
     usage: ResultUsage
 
 

@@ -1,4 +1,4 @@
-"""Traces: put together from a session's events, replies and tool calls, without asking a worker."""
+"""Traces: built from a session's stored events, model responses and tool calls, without a worker."""
 
 import json
 from collections import defaultdict
@@ -17,7 +17,7 @@ from store.traces import CallRow, ReplyRow
 MOST_SESSIONS = 200
 MOST_EVENTS = 20_000
 NOT_RUN = "not_run"
-MARKS: dict[str, str] = {  # an event that is shown as a mark -> the field with its words
+MARKS: dict[str, str] = {  # an event that is shown as a mark -> the field with its text
     "replanning": "reason",
     "progress": "message",
     "model_retry": "reason",
@@ -40,7 +40,7 @@ MARKS: dict[str, str] = {  # an event that is shown as a mark -> the field with 
 
 
 class Tracer:
-    """One trace, with the traces of all subagents below it, as far as there is room for them."""
+    """Builds one trace, with the traces of the subagents inside it, up to MOST_SESSIONS."""
 
     def __init__(self, pool: Pool, tenant: str, chars: int) -> None:
         self._pool = pool
@@ -80,7 +80,7 @@ class Tracer:
         return found, True
 
     def _steps(self, log: list[Recorded], began: datetime) -> dict[int, StepTrace]:
-        """The steps with their model calls: each call ends with the event that says what it used."""
+        """The steps with their model calls: each call ends with its usage event."""
         steps: dict[int, StepTrace] = {}
         said: dict[int, dict[str, Any]] = defaultdict(dict)
         for event in log:
@@ -142,8 +142,8 @@ class Tracer:
 
     def _mark(self, event: Recorded) -> Mark | None:
         if event.type == "plan_updated":
-            words = "; ".join(f"{step['title']} ({step['status']})" for step in event.data["steps"])
-            return Mark(at=event.at, type=event.type, text=self._short(words))
+            plan = "; ".join(f"{step['title']} ({step['status']})" for step in event.data["steps"])
+            return Mark(at=event.at, type=event.type, text=self._short(plan))
         if event.type not in MARKS:
             return None
         return Mark(at=event.at, type=event.type, text=self._short(str(event.data.get(MARKS[event.type], ""))))
@@ -154,14 +154,14 @@ class Tracer:
 
 
 def _begin_after_tools(step: StepTrace) -> None:
-    """A further model call of a step, for instance a farewell, begins when the tools before it have ended."""
+    """A further model call of a step, such as the final summary, starts when the tools before it have ended."""
     for span in step.models[1:]:
         ends = [tool.ended_at for tool in step.tools if tool.ended_at and tool.ended_at <= span.ended_at]
         span.started_at = max([span.started_at, *ends])
 
 
 def _nested(steps: dict[int, StepTrace], lines: dict[int, str]) -> list[StepTrace]:
-    """The steps of an inline line, `main/3.0`, stand inside the call that began it: the first of step 3."""
+    """The steps of an inline subagent, `main/3.0`, are shown inside the call that started it: call 0 of step 3."""
     top: list[StepTrace] = []
     for number, step in steps.items():
         above, _, place = lines.get(number, "main").rpartition("/")

@@ -14,13 +14,16 @@ from pathlib import Path
 from types import FrameType
 
 import httpx2
+from fastapi import FastAPI
 
 import worker
 from activities.runtime.event_writer import EventWriter
 from activities.sandbox import choose
 from api.app import create_app
+from api.services import Services
 from settings import ROOT, Settings
 from store import database
+from tests.support.stack import eventually
 from workflows import client
 
 _STARTS_A_WORKFLOW = frozenset({"start_workflow", "execute_update_with_start_workflow"})
@@ -80,18 +83,27 @@ async def files_of(settings: Settings, prompt: str) -> FilesRun:
         httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://127.0.0.1") as http,
     ):
         built, _ = await worker.build(settings, pool, temporal, events, await choose("none"))
+        await eventually(lambda: _is_listening(app), what="the API listens")
         with recorded() as files:
             async with built:
                 task = (await http.post("/tasks", json={"agent": "assistant", "input": prompt})).json()
-                while (await http.get(f"/tasks/{task['task_id']}/result")).status_code == 409:
-                    await asyncio.sleep(0.2)
+                await eventually(lambda: _has_result(http, task["task_id"]), what="the task has a result")
         return files
+
+
+async def _is_listening(app: FastAPI) -> bool:
+    services: Services = app.state.services
+    return services.listener.listening
+
+
+async def _has_result(http: httpx2.AsyncClient, task_id: str) -> bool:
+    return (await http.get(f"/tasks/{task_id}/result")).status_code == 200
 
 
 async def main() -> None:
     settings = replace(Settings.from_env(), task_queue="files-run")
     files = await files_of(settings, "[[script:count n=1]] list the files")
-    print(json.dumps({"before_temporal": files.before_temporal, "after": files.after}))
+    sys.stdout.write(json.dumps({"before_temporal": files.before_temporal, "after": files.after}))
 
 
 if __name__ == "__main__":

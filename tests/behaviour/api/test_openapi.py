@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from api.app import create_app
-from api.schemas.conversation_bodies import Run
+from api.schemas.conversations import RunBody
 from domain.task import TaskSpec
 
 
@@ -53,7 +53,7 @@ def test_refusals_are_documented_as_problems(document: dict[str, Any]) -> None:
 
 
 def test_examples_are_valid(document: dict[str, Any]) -> None:
-    models: dict[str, type[BaseModel]] = {"/tasks": TaskSpec, "/conversations/run": Run}
+    models: dict[str, type[BaseModel]] = {"/tasks": TaskSpec, "/conversations/run": RunBody}
     for path, model in models.items():
         content = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
         for example in content["examples"].values():

@@ -14,7 +14,7 @@ from temporalio.client import WorkflowExecutionStatus
 from api.auth import ANONYMOUS, Call
 from api.conversations.fire import fire as fire_now
 from api.http.idempotency import IdempotencyKey
-from api.schemas.conversation_bodies import FireBody
+from api.schemas.conversations import FireBody
 from api.services import Services
 from domain.conversations.requests import Fire, Fired
 from domain.errors import TooMany, Unavailable

@@ -1,16 +1,43 @@
-"""Which file names are safe: in a workspace, in a header and on somebody's screen."""
+"""The response for a file, and the check of its name."""
 
 import re
+from datetime import datetime
+
+from pydantic import BaseModel
 
 from api.http.problems import finding
 from domain.errors import Invalid
+from store.files import File
 
 MAX_BYTES = 255
-# control characters, path separators, half surrogates, undecodable bytes, and marks that turn the reading direction
+# control characters, path separators, lone surrogates, undecodable bytes, marks that change the reading direction
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f/\\\\\ud800-\udfff\ufffd\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-def check_name(name: str, pointer: str = "/name") -> str:
+class FileRecord(BaseModel):
+    file_id: str
+    name: str
+    size: int
+    sha256: str
+    media_type: str
+    url: str
+    created_at: datetime
+
+    @classmethod
+    def of(cls, file: File) -> "FileRecord":
+        return cls(
+            file_id=file.id,
+            name=file.name,
+            size=file.size,
+            sha256=file.sha256,
+            media_type=file.media_type,
+            url=f"/files/{file.id}",
+            created_at=file.created_at,
+        )
+
+
+def check_file_name(name: str, pointer: str = "/name") -> str:
+    """The name, if it is safe in a workspace, in a header and on a screen."""
     problem = _problem(name)
     if problem:
         found = finding(pointer, "file_name", problem)

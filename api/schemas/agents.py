@@ -1,0 +1,19 @@
+"""Responses of /agents."""
+
+from pydantic import BaseModel, Field
+
+from domain.agents.definition import AgentDefinition
+from domain.sessions.session import AgentRef
+
+
+class AgentRecord(AgentDefinition):
+    version: int
+    shipped: bool = Field(description="true: the agent was shipped as a file; false: a tenant defined it")
+
+    @classmethod
+    def of(cls, ref: AgentRef, definition: AgentDefinition) -> "AgentRecord":
+        return cls(**definition.model_dump(), version=ref.version, shipped=ref.owner == "*")
+
+
+class AgentPage(BaseModel):
+    items: list[AgentRecord]
