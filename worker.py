@@ -52,7 +52,8 @@ from domain.limits.anomalies import Thresholds
 from settings import MISCONFIGURED, Settings, SettingsError
 from store import agents, workers
 from store.database import TRANSIENT_ERRORS, Pool, connect, patiently
-from workflows import client as door
+from workflows.client import WorkflowClient
+from workflows.client import connect as connect_temporal
 from workflows.registry import WORKFLOWS, workflow_runner
 from workflows.schedules import ensure_swept
 
@@ -78,7 +79,7 @@ async def build(
     bounds = Bounds(pool, model, settings.budget_low_percent, thresholds)
     attempts = settings.attempts_before_fallback
     call_model = CallModel(pool, model, events, contexts, definitions, toolbox, bounds, attempts)
-    conversations = door.WorkflowClient(client, settings.task_queue)
+    conversations = WorkflowClient(client, settings.task_queue)
     subagents, rulebook = Subagents(pool, conversations), Rulebook(pool, definitions)
     caps = WorkspaceCaps(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes)
     workspaces = Workspaces(pool, settings.workspaces_dir, caps, settings.tenant_workspace_bytes)
@@ -140,7 +141,7 @@ def _dispatcher(settings: Settings, pool: Pool, client: Client) -> Dispatcher:
 
 
 def _notifier(settings: Settings) -> Fetcher:
-    """Notifications have a list of their own: where a model may look is not where users may be told."""
+    """Notifications have their own list of private hosts: it is independent of what a model may fetch."""
     hosts = settings.notify_private_hosts
     return Fetcher(hosts, setting="ERRAND_NOTIFY_PRIVATE_HOSTS", max_bytes=10_000, timeout_s=20.0)
 
@@ -167,7 +168,7 @@ async def run(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     pool = await patiently(lambda: connect(url, max_size=20), seconds=60)
-    client = await door.connect(identity=name, telemetry=settings.otel_exporter_otlp_endpoint)
+    client = await connect_temporal(identity=name, telemetry=settings.otel_exporter_otlp_endpoint)
     sandbox = await choose(settings.sandbox)
     log.info("sandbox: %s", sandbox.name)
     async with pool, EventWriter(pool) as events:

@@ -59,7 +59,7 @@ QUICK = Sizes(
 
 
 async def measure(lab: Lab, rounds: int, sizes: Sizes, say: Callable[[str], None]) -> list[Row]:
-    say("memory")  # first: what the others have used and given back would be used again
+    say("memory")  # first: memory that other measurements released would be used again
     held = await memory.measure(lab, sizes.waiting)
     say("steps")
     rows = await steps.measure(lab, rounds, sizes.steps)

@@ -17,7 +17,7 @@ from bench.ours import AGENT, counting
 from domain.agents.system_prompt import system_prompt
 from domain.messages import mark_cacheable
 from settings import Settings
-from workflows import client as door
+from workflows.client import connect
 from workflows.registry import workflow_runner
 
 RESULT = "The workspace is empty."
@@ -77,7 +77,7 @@ async def run(settings: Settings) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    client = await door.connect()
+    client = await connect()
     beat = timedelta(seconds=settings.cancel_heartbeat_seconds)
     async with Worker(
         client,

@@ -6,13 +6,13 @@ import time
 from bench.lab import Lab
 from bench.table import Row
 
-WORDS, DELAY = 12, 0.5  # a subagent waits some seconds for its model, which costs the machine nothing
+REPLY_LENGTH, DELAY = 12, 0.5  # a subagent waits some seconds for its model, which costs the machine nothing
 PATIENCE = 300  # seconds for one gather
 
 
 def fan_out(children: int) -> str:
     """A task of two steps: all parts in one reply, then one gather."""
-    part = f"[[script:say words={WORDS} delay={DELAY}]]"
+    part = f"[[script:say words={REPLY_LENGTH} delay={DELAY}]]"
     given = {"agent": "researcher", "prompt": part, "description": "one part"}
     launches = [{"name": "async_task", "input": given} for _ in range(children)]
     ids = [f"${number}" for number in range(children)]

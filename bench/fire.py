@@ -102,4 +102,4 @@ async def _until(lab: Lab, path: str, holds: Callable[[Any], bool]) -> None:
         if holds((await lab.api.get(path)).raise_for_status().json()):
             return
         await asyncio.sleep(PAUSE)
-    raise RuntimeError(f"{path} did not come to rest in {PATIENCE:.0f} s")
+    raise RuntimeError(f"{path} did not settle within {PATIENCE:.0f} s")

@@ -85,10 +85,10 @@ async def _stack(settings: Settings, folder: Path) -> AsyncIterator[StackInfo]:
 
 @asynccontextmanager
 async def _bare_worker(settings: Settings, info: StackInfo, folder: Path) -> AsyncIterator[Process]:
-    told = replace(
+    settings = replace(
         settings, temporal_address=info.temporal_address, anthropic_base_url=_model(info), anthropic_api_key=OFFLINE_KEY
     )
-    async with _process("bare", "bench.bare_worker", variables(told), folder) as bare:
+    async with _process("bare", "bench.bare_worker", variables(settings), folder) as bare:
         yield bare
 
 

@@ -29,15 +29,15 @@ async def measure(lab: Lab, messages: int) -> list[Row]:
 
 async def _row(lab: Lab, name: str, text: str, messages: int) -> Row:
     """The conversation closes between messages, so each is a run of its own; the first message needs none."""
-    words: dict[str, Any] = {"agent": AGENT, "input": ALONE, "transport": "stream"}
+    body: dict[str, Any] = {"agent": AGENT, "input": ALONE, "transport": "stream"}
     sizes = []
     for number in range(messages):
-        answer = (await lab.api.post("/conversations/run", json=words)).raise_for_status().json()
+        answer = (await lab.api.post("/conversations/run", json=body)).raise_for_status().json()
         await lab.ours.closed(answer["session_id"])
         if number:
             conversation = conversation_workflow_id(answer["conversation_id"])
             await lab.temporal.get_workflow_handle(conversation).result()
             sizes.append(await size(lab.temporal, conversation))
-        words |= {"conversation_id": answer["conversation_id"], "input": text}
+        body |= {"conversation_id": answer["conversation_id"], "input": text}
     aim = Aim(high=1.05, of_value=True)
     return Row(f"{name}, N={messages} to N=2", "ratio", [sizes[-1] / sizes[0]], aim=aim)

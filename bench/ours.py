@@ -38,7 +38,7 @@ class Ours:
             if (status is None or record["status"] == status) and (record["progress"]["step"] or 0) >= step:
                 return
             await asyncio.sleep(0.02)
-        raise RuntimeError(f"task {task_id} did not come to {status or step}")
+        raise RuntimeError(f"task {task_id} did not reach {status or step}")
 
     async def closed(self, task_id: str) -> None:
         """Waits as the bare loop is waited for: on the workflow's result."""

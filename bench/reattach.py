@@ -10,7 +10,7 @@ from bench.table import Row
 
 
 async def measure(lab: Lab, rounds: int, steps: int) -> list[Row]:
-    """An ended task, so that all is there: halfway is where the reader had come to."""
+    """An ended task, so that all is there: halfway is where the reader was."""
     task_id = await lab.ours.submit(counting(steps), steps + 2)
     await lab.ours.closed(task_id)
     whole = await _read(lab, task_id, 0)

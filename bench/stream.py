@@ -21,7 +21,7 @@ async def measure(lab: Lab, rounds: int, readers: int, replies: int) -> list[Row
         cuts = quantiles([latency for one in seen for latency in one], n=100, method="inclusive")
         half.append(cuts[49])
         worst.append(cuts[98])
-    wait = [INTERVAL * 1_000] * rounds  # no loop to compare with: the writer's interval stands in for it
+    wait = [INTERVAL * 1_000] * rounds  # no loop to compare with: the writer's interval is used instead
     name = f"model delta to SSE reader, {readers} at once"
     return [Row(f"{name}, p50", "ms", half, wait), Row(f"{name}, p99", "ms", worst, wait)]
 

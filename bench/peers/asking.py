@@ -26,7 +26,7 @@ def call_of(blocks: Blocks) -> dict[str, Any] | None:
     return next((block for block in blocks if block["type"] == "tool_use"), None)
 
 
-def words_of(blocks: Blocks) -> str:
+def text_of(blocks: Blocks) -> str:
     return "".join(block["text"] for block in blocks if block["type"] == "text")
 
 

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
-from bench.peers.asking import ask, call_of, tool_result, words_of
+from bench.peers.asking import ask, call_of, text_of, tool_result
 from bench.peers.script import Done, counted, prompt, result
 
 
@@ -53,6 +53,6 @@ async def contestant(temporal: str, database: str) -> AsyncIterator[Callable[[in
             config = {"configurable": {"thread_id": str(uuid.uuid4())}, "recursion_limit": 2 * steps + 10}
             opening = {"messages": [HumanMessage(prompt(steps))]}
             ended = await compiled.ainvoke(opening, config, durability="sync")
-            return Done(counted(words_of(ended["messages"][-1].content)))
+            return Done(counted(text_of(ended["messages"][-1].content)))
 
         yield run

@@ -15,12 +15,12 @@ from pathlib import Path
 from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 
-from bench.peers.asking import words_of
+from bench.peers.asking import text_of
 from bench.peers.script import Done, counted, prompt
 
 SERVER = Path(__file__).with_name("langgraph_serve.py")
 STARTS_WITHIN = 90.0
-DATABASE = Path("langgraph-database")  # tells the server its address, which has a password, in our own folder
+DATABASE = Path("langgraph-database")  # a file in our own folder with the database's address, which has a password
 
 
 @asynccontextmanager
@@ -43,7 +43,7 @@ async def contestant(temporal: str, database: str) -> AsyncIterator[Callable[[in
                 config={"recursion_limit": 2 * steps + 10},
                 durability="sync",
             )
-            return Done(counted(words_of(ended["messages"][-1]["content"])))
+            return Done(counted(text_of(ended["messages"][-1]["content"])))
 
         yield run
     finally:

@@ -16,7 +16,7 @@ from temporalio.worker import Worker
 from typing_extensions import TypedDict
 
 with workflow.unsafe.imports_passed_through():
-    from bench.peers.asking import ask, call_of, tool_result, words_of
+    from bench.peers.asking import ask, call_of, text_of, tool_result
     from bench.peers.script import Done, counted, prompt, result
 
 QUEUE = "peer-langgraph"
@@ -59,7 +59,7 @@ class LangGraphLoop:
     async def run(self, steps: int) -> int:
         opening = {"messages": [{"role": "user", "content": prompt(steps)}]}
         ended = await graph_of("loop").compile().ainvoke(opening, {"recursion_limit": 2 * steps + 10})
-        return counted(words_of(ended["messages"][-1]["content"]))
+        return counted(text_of(ended["messages"][-1]["content"]))
 
 
 @asynccontextmanager

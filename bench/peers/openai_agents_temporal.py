@@ -17,7 +17,7 @@ from temporalio.worker import Worker
 from agents import Agent, Model, ModelResponse, RunConfig, Runner
 
 with workflow.unsafe.imports_passed_through():
-    from bench.peers.asking import ask, call_of, tool_result, words_of
+    from bench.peers.asking import ask, call_of, text_of, tool_result
 from bench.peers.script import Done, counted, prompt, result
 
 QUEUE = "peer-openai-agents"
@@ -32,7 +32,7 @@ class Asked(Model):
         blocks = await ask([as_sent(item) for item in items])
         if call := call_of(blocks):
             return ResponseBuilders.tool_call(json.dumps(call["input"]), call["name"], call_id=call["id"])
-        return ResponseBuilders.output_message(words_of(blocks))
+        return ResponseBuilders.output_message(text_of(blocks))
 
     def stream_response(self, *args: Any, **more: Any) -> Any:
         raise RuntimeError("the loop asks for whole answers")  # the interface has it, the runner never calls it

@@ -67,7 +67,7 @@ PEERS = (
 
 
 class PeerFailed(Exception):
-    """The peer did not come to the end of the loop; the message says why."""
+    """The peer did not reach the end of the loop; the message says why."""
 
 
 class Stage:
@@ -87,12 +87,12 @@ class Stage:
             raise PeerFailed(f"ended after {done.steps} of {steps} steps")
         return done
 
-    async def ask(self, words: object, seconds: float) -> dict[str, Any]:
+    async def ask(self, request: object, seconds: float) -> dict[str, Any]:
         """One line there, one line back."""
         assert self._process.stdin and self._process.stdout
         try:
             async with asyncio.timeout(seconds):
-                self._process.stdin.write(json.dumps(words).encode() + b"\n")
+                self._process.stdin.write(json.dumps(request).encode() + b"\n")
                 await self._process.stdin.drain()
                 line = await self._process.stdout.readline()
         except TimeoutError:

@@ -17,7 +17,7 @@ class Done(NamedTuple):
 
 
 def prompt(steps: int) -> str:
-    """Tells the offline model what to answer."""
+    """The script that the offline model follows."""
     return PROMPT.format(steps)
 
 

@@ -1,4 +1,4 @@
-"""A contestant's process: told on stdin how many steps to take, it answers each line with one line of JSON."""
+"""A contestant's process: it reads from stdin how many steps to take, and answers each line with one line of JSON."""
 
 import asyncio
 import importlib
@@ -10,8 +10,8 @@ from typing import Any, TextIO
 
 
 async def serve(module: str, answers: TextIO) -> None:
-    def say(**words: Any) -> None:
-        answers.write(json.dumps(words) + "\n")
+    def say(**fields: Any) -> None:
+        answers.write(json.dumps(fields) + "\n")
         answers.flush()
 
     where = json.loads(sys.stdin.readline())  # on stdin and not in argv: the database's address has a password
