@@ -1,4 +1,4 @@
-"""A database of their own and real servers for the API's tests; Temporal is away on purpose: nothing here needs it."""
+"""A database of their own and real servers for the API's tests; Temporal is not running on purpose: nothing here needs it."""
 
 import asyncio
 import contextlib
@@ -126,10 +126,10 @@ async def submitted(client: httpx2.AsyncClient, headers: dict[str, str] | None =
     return task_id
 
 
-async def run(client: httpx2.AsyncClient, headers: dict[str, str] | None = None, **wish: Any) -> dict[str, Any]:
-    """A turn with a handle: of a new conversation, unless the wish names one."""
-    new = {} if {"conversation_id", "fork_from"} & set(wish) else {"agent": "assistant"}
-    body = {**new, "input": "Say hi.", "transport": "stream", **wish}
+async def run(client: httpx2.AsyncClient, headers: dict[str, str] | None = None, **fields: Any) -> dict[str, Any]:
+    """A turn with a handle: of a new conversation, unless the body names one."""
+    new = {} if {"conversation_id", "fork_from"} & set(fields) else {"agent": "assistant"}
+    body = {**new, "input": "Say hi.", "transport": "stream", **fields}
     answer = await client.post("/conversations/run", json=body, headers=headers)
     assert answer.status_code == 202, answer.text
     handle: dict[str, Any] = answer.json()
@@ -155,9 +155,9 @@ async def spawned(
         **{"spec": "{}", "limits": "{}", "deadline": parent.deadline.isoformat(), "created_by": parent.created_by},
         **{"blocking": blocking, "subagent_name": name, "depth": parent.depth + 1},
     }
-    told = TaskSubmitted(agent="helper", agent_version=1, title="Help")
+    submitted = TaskSubmitted(agent="helper", agent_version=1, title="Help")
     whose = ref(child_id, tenant, parent.conversation_id)
-    assert await accepting.accept(pool, tenant, document, [], [events.to_row(whose, told)]) == accepting.Accepted()
+    assert await accepting.accept(pool, tenant, document, [], [events.to_row(whose, submitted)]) == accepting.Accepted()
     return child_id
 
 

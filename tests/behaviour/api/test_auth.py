@@ -127,7 +127,7 @@ async def test_live_tasks_are_limited_per_key(settings: Settings, pool: Pool) ->
         assert await submitted(client, await key_for(pool, "quota"))  # another key has its own
 
 
-async def test_no_secret_is_kept(pool: Pool) -> None:
+async def test_database_keeps_no_secret_of_a_key(pool: Pool) -> None:
     _, secret = await keys.create(pool, "kept", "k", [Right.READ])
     row = await pool.fetchrow("SELECT * FROM api_keys WHERE tenant = 'kept'")
     assert row and secret.split("_", 2)[2] not in str(dict(row))
@@ -139,5 +139,5 @@ async def test_no_secret_is_kept(pool: Pool) -> None:
      ("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("localhost.evil.example", False),
      ("127.0.0.1.nip.io", False)],
 )  # fmt: skip
-def test_loopback(host: str, open: bool) -> None:
+def test_loopback_needs_no_key_but_refuses_other_sites(host: str, open: bool) -> None:
     assert is_loopback(host) is open

@@ -201,7 +201,7 @@ async def test_body_limit_holds_while_reading(api: httpx2.AsyncClient) -> None:
         ({**JSON, "Authorization": "Basic YTpi"}, 401, "unauthenticated"),
     ],
 )
-async def test_bad_headers(
+async def test_requests_with_bad_headers_are_refused(
     api: httpx2.AsyncClient, pool: Pool, headers: dict[str, str], status: int, type: str
 ) -> None:
     before = await rows(pool)
@@ -242,7 +242,9 @@ async def test_other_spellings_of_json_are_fine(api: httpx2.AsyncClient, content
         ("POST", "/files", 422, "validation"),
     ],
 )
-async def test_bad_urls(api: httpx2.AsyncClient, method: str, path: str, status: int, type: str) -> None:
+async def test_requests_with_bad_urls_are_refused(
+    api: httpx2.AsyncClient, method: str, path: str, status: int, type: str
+) -> None:
     answer = await api.request(method, path)
     problem(answer, status, type)
     assert CANARY not in answer.text

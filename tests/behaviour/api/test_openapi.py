@@ -60,12 +60,12 @@ def test_examples_are_valid(document: dict[str, Any]) -> None:
             model.model_validate_json(json.dumps(example["value"]))
 
 
-async def test_it_is_served(api: httpx2.AsyncClient) -> None:
+async def test_openapi_document_is_served(api: httpx2.AsyncClient) -> None:
     assert (await api.get("/openapi.json")).json()["info"]["title"] == "Errand"
 
 
 @pytest.mark.parametrize("page", ["/docs", "/redoc"])
-async def test_its_pages_need_nothing_from_elsewhere(api: httpx2.AsyncClient, page: str) -> None:
+async def test_documentation_pages_load_nothing_from_other_hosts(api: httpx2.AsyncClient, page: str) -> None:
     shown = (await api.get(page)).text
     used = re.findall(r'<(?:script|link)[^>]* (?:src|href)="([^"]+)"', shown)
     assert any(name.endswith(".js") for name in used)

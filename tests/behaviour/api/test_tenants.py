@@ -123,7 +123,7 @@ async def _send(
 
 
 @pytest.mark.proves("F-10")
-async def test_lists_references_and_keys_are_apart(keyed_url: str, pool: Pool) -> None:
+async def test_lists_references_and_keys_show_one_tenant_only(keyed_url: str, pool: Pool) -> None:
     mine, theirs = await key_for(pool, "left"), await key_for(pool, "right")
     async with httpx2.AsyncClient(base_url=keyed_url) as client:
         key = {"Idempotency-Key": "the same"}

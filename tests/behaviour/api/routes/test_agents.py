@@ -33,7 +33,7 @@ async def test_put_makes_versions_and_running_tasks_keep_theirs(api: httpx2.Asyn
     assert (await api.get(f"/tasks/{task_id}")).json()["agent_version"] == 1
 
 
-async def test_markdown_goes_round(api: httpx2.AsyncClient) -> None:
+async def test_agent_as_markdown_can_be_put_back(api: httpx2.AsyncClient) -> None:
     text = (await api.get("/agents/code-reviewer", headers={"Accept": "text/markdown"})).text
     assert text.startswith("---\nname: code-reviewer\n")
     again = await api.put("/agents/code-reviewer", content=text, headers=MARKDOWN)
@@ -64,7 +64,7 @@ async def test_a_workers_own_tool_can_be_named(api: httpx2.AsyncClient, pool: Po
         (GREETER.replace("Greets.", 'Greets.\ninput_schema: {"pattern": "(?=a)"}'), "/input_schema/pattern"),
     ],
 )
-async def test_bad_definitions(api: httpx2.AsyncClient, text: str, pointer: str) -> None:
+async def test_invalid_definitions_are_refused(api: httpx2.AsyncClient, text: str, pointer: str) -> None:
     answer = await api.put("/agents/greeter-2", content=text.replace("greeter", "greeter-2"), headers=MARKDOWN)
     assert pointer in [entry["pointer"] for entry in problem(answer, 422, "invalid-spec")["errors"]]
 
@@ -81,7 +81,7 @@ async def test_pattern_of_an_agent_does_not_hold_up_the_api(api: httpx2.AsyncCli
     )  # a backtracking engine takes half a minute, and twice that for each letter more
 
 
-async def test_bad_bodies(api: httpx2.AsyncClient) -> None:
+async def test_definitions_in_unreadable_bodies_are_refused(api: httpx2.AsyncClient) -> None:
     path = "/agents/greeter"
     problem(await api.put(path, content=b"\xff", headers=MARKDOWN), 400, "invalid-encoding")
     problem(await api.put(path, content=b"-----\x00", headers=MARKDOWN), 422, "invalid-text")

@@ -19,7 +19,7 @@ async def page(api: httpx2.AsyncClient, conversation_id: str, **query: Any) -> d
 
 
 @pytest.mark.proves("S0-B16", "S0-B10")
-async def test_one_feed_over_all_sessions(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_conversation_feed_has_the_events_of_all_sessions(api: httpx2.AsyncClient, pool: Pool) -> None:
     root = (await run(api))["session_id"]
     await record(pool, root, Progress(message="begun"))
     child = await spawned(pool, root)
@@ -39,7 +39,7 @@ async def test_one_feed_over_all_sessions(api: httpx2.AsyncClient, pool: Pool) -
 
 
 @pytest.mark.proves("S0-B10")
-async def test_it_is_followed_and_resumed(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_conversation_feed_can_be_followed_and_resumed(api: httpx2.AsyncClient, pool: Pool) -> None:
     root = (await run(api))["session_id"]
     await end(pool, root, head="node-1")
     url = f"/conversations/{root}/events"

@@ -33,7 +33,7 @@ async def refused(api: httpx2.AsyncClient, status: int, type: str, **body: Any) 
 
 
 @pytest.mark.proves("S0-15", "S0-B03")
-async def test_root(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_run_starts_a_new_conversation(api: httpx2.AsyncClient, pool: Pool) -> None:
     handle = await run(api, metadata={"ticket": "1"}, delivery="wake")
     made = await row(pool, handle["session_id"])
     assert (made.parent_session_id, made.session_type, made.spawned_by) == (None, "agent", None)
@@ -47,7 +47,7 @@ async def test_root(api: httpx2.AsyncClient, pool: Pool) -> None:
 
 
 @pytest.mark.proves("S0-16")
-async def test_continuation(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_run_continues_a_conversation(api: httpx2.AsyncClient, pool: Pool) -> None:
     first = (await run(api))["session_id"]
     await end(pool, first, head="node-1")
     failed = (await run(api, conversation_id=first))["session_id"]
@@ -60,7 +60,7 @@ async def test_continuation(api: httpx2.AsyncClient, pool: Pool) -> None:
 
 
 @pytest.mark.proves("S0-17", "D9")
-async def test_fork(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_run_forks_a_session(api: httpx2.AsyncClient, pool: Pool) -> None:
     first = (await run(api))["session_id"]
     await workspaces.update(
         pool, "default", first, lambda _: {"a.txt": {"sha256": files.digest_of(b"a"), "size": 1, "mode": 420}}
@@ -117,7 +117,7 @@ async def test_refusals_create_nothing(api: httpx2.AsyncClient, pool: Pool) -> N
 
 
 @pytest.mark.proves("S0-B01", "D6")
-async def test_one_session_at_work(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_conversation_runs_one_session_at_a_time(api: httpx2.AsyncClient, pool: Pool) -> None:
     first = (await run(api))["session_id"]
     await spawned(pool, first)
     await end(pool, first, head="node-1")  # the subagent goes on, and does not count
@@ -143,7 +143,7 @@ async def test_queue_is_the_default_of_messages(api: httpx2.AsyncClient, pool: P
     waits = await row(pool, answer.json()["session_id"])
     assert (waits.live, waits.status, waits.thread_id) == (False, "submitted", first)
     assert (await api.get(f"/conversations/{first}")).json()["live_sessions"] == [first]
-    # with Temporal away nobody can be told of the words, which stand until somebody is
+    # without Temporal the message cannot be delivered: it stays in the inbox
     wish = {"conversation_id": first, "input": "Now.", "if_busy": "steer", "transport": "stream"}
     steered = (await api.post("/conversations/run", json=wish)).json()
     assert (steered["session_id"], steered["steered"]) == (first, True)
@@ -151,7 +151,7 @@ async def test_queue_is_the_default_of_messages(api: httpx2.AsyncClient, pool: P
     assert await pool.fetchval(untold, first) == 1
 
 
-async def test_files_come_with_the_message_that_speaks_of_them(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_files_of_a_steered_message_are_in_the_workspace(api: httpx2.AsyncClient, pool: Pool) -> None:
     first = (await run(api))["session_id"]
     made = [await api.post(f"/files?name={name}.txt", content=b"x") for name in "abc"]
     ids = [answer.json()["file_id"] for answer in made]
@@ -174,7 +174,7 @@ async def test_answers_to_nothing_are_refused(api: httpx2.AsyncClient, pool: Poo
     problem(await api.post(f"/conversations/{live}/messages", json=body), 422, "validation")
 
 
-async def test_repeats(api: httpx2.AsyncClient) -> None:
+async def test_repeated_run_returns_the_same_session(api: httpx2.AsyncClient) -> None:
     key = {"Idempotency-Key": "a run"}
     one, two = await run(api, key, input="Once."), await run(api, key, input="Once.")
     assert one == two
@@ -185,7 +185,7 @@ async def test_repeats(api: httpx2.AsyncClient) -> None:
 
 
 @pytest.mark.proves("S0-02", "S0-01", "S0-B11")
-async def test_the_answer_is_the_stream(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_response_with_sse_is_the_event_stream(api: httpx2.AsyncClient, pool: Pool) -> None:
     body = {"agent": "assistant", "input": "Say hi."}
     async with api.stream("POST", "/conversations/run", json=body) as answer:
         assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/event-stream")
@@ -237,7 +237,7 @@ async def test_a_conversation_as_a_whole(api: httpx2.AsyncClient, pool: Pool) ->
 
 
 @pytest.mark.proves("S0-B15")
-async def test_turns(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_turns_list_inputs_and_outputs(api: httpx2.AsyncClient, pool: Pool) -> None:
     first = (await run(api, input={"path": "."}))["session_id"]
     await end(pool, first, output="One.", head="node-1")
     second = (await run(api, conversation_id=first, input="And?"))["session_id"]
@@ -254,7 +254,7 @@ async def test_turns(api: httpx2.AsyncClient, pool: Pool) -> None:
 
 
 @pytest.mark.proves("S0-B15")
-async def test_changes(api: httpx2.AsyncClient) -> None:
+async def test_conversation_can_be_changed(api: httpx2.AsyncClient) -> None:
     first = (await run(api, metadata={"a": 1, "b": {"deep": None}}))["session_id"]
     url = f"/conversations/{first}"
     changed = (await api.patch(url, json={"metadata": {"a": None, "c": 3}, "title": "New", "delivery": "hold"})).json()
@@ -268,7 +268,7 @@ async def test_changes(api: httpx2.AsyncClient) -> None:
     assert (await api.patch(url, json={"title": " Named "})).json()["title"] == "Named"
 
 
-async def test_search(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_conversations_are_found_by_text_and_metadata(api: httpx2.AsyncClient, pool: Pool) -> None:
     first = (await run(api, input="Find the zebra 100%_sure.", title="Animals", metadata={"zoo": {"n": 1}}))[
         "session_id"
     ]
@@ -283,7 +283,7 @@ async def test_search(api: httpx2.AsyncClient, pool: Pool) -> None:
     assert (await found(q="animals"))[0]["match_source"] == ["title"]
     assert [one["conversation_id"] for one in await found(q="100%_sure")] == [first]
     assert await found(q="zebra elephant") == [] and await found(q="z%bra") == []
-    assert await found(q="acceptance_criteria") == []  # the words of the form are nobody's words
+    assert await found(q="acceptance_criteria") == []  # field names are not searched
     [hit] = await found(metadata=json.dumps({"zoo": {"n": 1}}))
     assert (hit["conversation_id"], hit["match_source"]) == (first, None)
     assert await found(metadata=json.dumps({"zoo": {"n": 2}})) == []

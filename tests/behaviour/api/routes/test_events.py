@@ -69,7 +69,9 @@ async def test_a_live_event_arrives_at_once(api: httpx2.AsyncClient, pool: Pool)
         await end(pool, task_id)
 
 
-async def test_an_idle_stream_rests(api: httpx2.AsyncClient, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_stream_does_not_poll_the_database(
+    api: httpx2.AsyncClient, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reads: list[int] = []
     read = events.of_session
 
@@ -121,7 +123,7 @@ async def test_many_viewers_each_see_everything_once(api: httpx2.AsyncClient, po
 
 
 @pytest.mark.proves("S0-B11", "S1-06")
-async def test_slow_and_vanished_viewers_change_nothing(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_slow_and_disconnected_readers_change_nothing(api: httpx2.AsyncClient, pool: Pool) -> None:
     task_id = await submitted(api)
     reader = api.stream("GET", f"/tasks/{task_id}/events")
     slow = frames(await reader.__aenter__())  # reads one event, then stops reading
@@ -139,7 +141,9 @@ async def test_slow_and_vanished_viewers_change_nothing(api: httpx2.AsyncClient,
     await reader.__aexit__(None, None, None)
 
 
-async def test_keepalives(open_url: str, api: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch, pool: Pool) -> None:
+async def test_idle_stream_sends_keepalives(
+    open_url: str, api: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch, pool: Pool
+) -> None:
     monkeypatch.setattr(stream, "KEEPALIVE_SECONDS", 0.1)
     monkeypatch.setattr(stream, "LOOK_SECONDS", 0.05)
     task_id = await submitted(api)
@@ -150,7 +154,7 @@ async def test_keepalives(open_url: str, api: httpx2.AsyncClient, monkeypatch: p
     await end(pool, task_id)
 
 
-async def test_events_arrive_without_being_woken(settings: Any, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_events_arrive_without_notifications(settings: Any, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     """NOTIFY is only a hint: with no listener the slow look still finds everything."""
     monkeypatch.setattr(stream, "LOOK_SECONDS", 0.1)
     monkeypatch.setattr("store.events.listen", _never)
@@ -168,7 +172,7 @@ async def _never(*_: object) -> None:
     await asyncio.Event().wait()
 
 
-async def test_listener_comes_back_after_its_connection_died(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_listener_reconnects_after_its_connection_died(api: httpx2.AsyncClient, pool: Pool) -> None:
     task_id = await submitted(api)
     killed = await pool.fetchval(
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
@@ -196,7 +200,7 @@ async def test_revoked_key_ends_its_streams(keyed_url: str, pool: Pool, monkeypa
             assert await viewer == [1]
 
 
-async def test_json_page(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_events_can_be_read_page_by_page(api: httpx2.AsyncClient, pool: Pool) -> None:
     task_id = await submitted(api)
     await record(pool, task_id, *(Progress(message=str(n)) for n in range(4)))
     path, headers = f"/tasks/{task_id}/events", {"Accept": "application/json"}

@@ -36,11 +36,11 @@ async def test_same_bytes_twice_are_two_files_and_one_blob(api: httpx2.AsyncClie
     ["", " ", ".", "..", "a/b", "a\\b", "../x", "a\x00b", "a\nb", "-rf", "x" * 256, "ä" * 128, "a\u202egpj.exe", " a",
      "a\u2066b", "a\x7f", "\ufffd"],
 )  # fmt: skip
-async def test_bad_names(api: httpx2.AsyncClient, name: str) -> None:
+async def test_unsafe_file_names_are_refused(api: httpx2.AsyncClient, name: str) -> None:
     problem(await api.post("/files", params={"name": name}, content=b"x"), 422, "invalid-filename")
 
 
-async def test_other_refusals(api: httpx2.AsyncClient) -> None:
+async def test_uploads_with_a_wrong_digest_or_type_are_refused(api: httpx2.AsyncClient) -> None:
     wrong = await api.post(f"/files?name=a&sha256={'0' * 64}", content=b"hello")
     problem(wrong, 422, "digest-mismatch")
     header = {"Content-Type": "text/html\t<script>"}
@@ -49,7 +49,7 @@ async def test_other_refusals(api: httpx2.AsyncClient) -> None:
     problem(await api.post("/files?name=a", content=b"x", headers=zipped), 415, "unsupported-encoding")
 
 
-async def test_file_limit(settings: Settings, pool: Pool) -> None:
+async def test_uploads_beyond_the_limit_are_refused(settings: Settings, pool: Pool) -> None:
     async with serving(replace(settings, max_file_bytes=1_000)) as url, httpx2.AsyncClient(base_url=url) as client:
         assert (await client.post("/files?name=a", content=b"x" * 1_000)).status_code == 201
         problem(await client.post("/files?name=a", content=b"x" * 1_001), 413, "body-too-large")

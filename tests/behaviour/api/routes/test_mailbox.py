@@ -29,7 +29,7 @@ async def conversation(api: httpx2.AsyncClient, pool: Pool) -> AsyncIterator[str
 
 
 @pytest.mark.proves("S0-21", "S0-22", "S0-42")
-async def test_what_waits(api: httpx2.AsyncClient, pool: Pool, conversation: str) -> None:
+async def test_mailbox_lists_pending_outcomes(api: httpx2.AsyncClient, pool: Pool, conversation: str) -> None:
     url = f"/conversations/{conversation}/mailbox"
     page = (await api.get(url)).json()
     assert [(item["subagent_name"], item["source_type"]) for item in page["items"]] == [
@@ -65,7 +65,9 @@ async def test_an_empty_mailbox_fires_nothing(api: httpx2.AsyncClient, pool: Poo
     assert await pool.fetchval("SELECT count(*) FROM idempotency WHERE key = $1", key["Idempotency-Key"]) == 0
 
 
-async def test_fire_refuses(api: httpx2.AsyncClient, pool: Pool, conversation: str) -> None:
+async def test_fire_of_unknown_or_terminated_conversations_is_refused(
+    api: httpx2.AsyncClient, pool: Pool, conversation: str
+) -> None:
     url = f"/conversations/{conversation}/fire"
     problem(await api.post(url, json={"transport": "pigeon"}), 422, "unknown-transport")
     problem(await api.post(url, json={"if_busy": "steer"}), 422, "validation")

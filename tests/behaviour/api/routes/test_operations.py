@@ -30,7 +30,7 @@ async def test_health_and_readiness(api: httpx2.AsyncClient, pool: Pool) -> None
     await workers.leave(pool, "seen")
 
 
-async def test_metrics(api: httpx2.AsyncClient) -> None:
+async def test_metrics_count_requests_and_sessions(api: httpx2.AsyncClient) -> None:
     await submitted(api)
     text = (await api.get("/metrics")).text
     assert 'errand_api_requests_total{method="POST",route="/tasks",status="202"}' in text
@@ -38,7 +38,7 @@ async def test_metrics(api: httpx2.AsyncClient) -> None:
     assert "errand_api_open_streams 0.0" in text
 
 
-async def test_starts_and_answers_503_while_the_database_is_away(settings: Settings) -> None:
+async def test_api_starts_and_answers_503_while_the_database_is_unreachable(settings: Settings) -> None:
     away = replace(settings, database_url=f"postgresql://app@127.0.0.1:{free_port()}/postgres")
     async with serving(away) as url, httpx2.AsyncClient(base_url=url) as client:
         assert (await client.get("/healthz")).status_code == 200

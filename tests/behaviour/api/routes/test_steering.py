@@ -21,7 +21,7 @@ async def inbox(pool: Pool, conversation_id: str) -> int:
 
 
 @pytest.mark.proves("S0-B09")
-async def test_steering_is_refused(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_steering_a_task_that_is_not_running_is_refused(api: httpx2.AsyncClient, pool: Pool) -> None:
     task_id = await submitted(api)
     url = f"/tasks/{task_id}/steer"
     for empty in ("", "  \n"):
@@ -37,7 +37,7 @@ async def test_steering_is_refused(api: httpx2.AsyncClient, pool: Pool) -> None:
 
 
 @pytest.mark.proves("S0-B09", "S0-B50")
-async def test_words_that_nobody_could_be_told_of_stand(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_message_that_cannot_be_delivered_is_kept(api: httpx2.AsyncClient, pool: Pool) -> None:
     task_id = await submitted(api)
     body = {"message": "Mind the gap.", "message_id": "mine"}
     for _ in range(2):
@@ -48,7 +48,7 @@ async def test_words_that_nobody_could_be_told_of_stand(api: httpx2.AsyncClient,
 
 
 @pytest.mark.proves("S0-B08", "S0-B50")
-async def test_interrupt_is_noted_once(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_interrupt_is_recorded_once(api: httpx2.AsyncClient, pool: Pool) -> None:
     task_id = await submitted(api)
     child = await spawned(pool, task_id)
     url = f"/tasks/{task_id}/interrupt"
@@ -58,8 +58,8 @@ async def test_interrupt_is_noted_once(api: httpx2.AsyncClient, pool: Pool) -> N
     assert (wish["note"], wish["request_id"]) == ("enough", "one stop")
     again = await api.post(f"/tasks/{task_id}/cancel", json={"reason": "other"})
     assert again.status_code == 202 and again.json()["cancel_requested"] == wish
-    told = (await api.get(f"/tasks/{task_id}/events", headers={"Accept": "application/json"})).json()["items"]
-    assert [event["reason"] for event in told if event["type"] == "cancel_requested"] == ["interrupted"]
+    events = (await api.get(f"/tasks/{task_id}/events", headers={"Accept": "application/json"})).json()["items"]
+    assert [event["reason"] for event in events if event["type"] == "cancel_requested"] == ["interrupted"]
     assert (await shown(api, child))["cancel_requested"] is None  # no cascade
     await end(pool, task_id, reason=Reason.INTERRUPTED)
     again = await api.post(url, headers={"Idempotency-Key": "one stop"})
@@ -88,7 +88,7 @@ async def test_a_tree_is_cancelled_on_request(api: httpx2.AsyncClient, pool: Poo
     problem(await api.post(f"/tasks/{root}/cancel", json={"scope": "world"}), 422, "validation")
 
 
-async def test_a_task_that_waits_ends_at_once(api: httpx2.AsyncClient) -> None:
+async def test_queued_task_that_is_cancelled_ends_immediately(api: httpx2.AsyncClient) -> None:
     first = (await run(api))["session_id"]
     waits = (await api.post(f"/conversations/{first}/messages", json={"input": "Then."})).json()["session_id"]
     problem(await api.post(f"/tasks/{waits}/interrupt"), 409, "not-started")
@@ -99,7 +99,7 @@ async def test_a_task_that_waits_ends_at_once(api: httpx2.AsyncClient) -> None:
     assert (await shown(api, first))["status"] == "submitted"
 
 
-async def test_promote_is_refused(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_promote_of_other_than_a_waiting_subagent_is_refused(api: httpx2.AsyncClient, pool: Pool) -> None:
     root = await submitted(api)
     problem(await api.post(f"/tasks/{root}/promote"), 409, "not-blocking")
     free, bound = await spawned(pool, root), await spawned(pool, root, blocking=True)

@@ -31,7 +31,7 @@ async def test_submit_answers_a_handle_that_works_at_once(api: httpx2.AsyncClien
 
 
 @pytest.mark.proves("S1-41")
-async def test_record(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_task_record_shows_progress_and_limits(api: httpx2.AsyncClient, pool: Pool) -> None:
     task_id = await submitted(api, title="A title")
     task = (await api.get(f"/tasks/{task_id}")).json()
     assert {"task_id", "status", "progress", "started_at", "updated_at"} <= set(task)
@@ -53,7 +53,7 @@ async def test_record(api: httpx2.AsyncClient, pool: Pool) -> None:
 
 
 @pytest.mark.proves("S1-43")
-async def test_result(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_task_result_shows_output_usage_and_log(api: httpx2.AsyncClient, pool: Pool) -> None:
     task_id = await submitted(api)
     await record(pool, task_id, StepStarted(step=1, description="Look"), MessageDelta(step=1, text="He"))
     [digest] = await files.put_blobs(pool, "default", [b"# Report"])
@@ -115,9 +115,9 @@ async def test_spec_becomes_messages_workspace_and_limits(api: httpx2.AsyncClien
     rows = await pool.fetch("SELECT id, kind, parts FROM inbox WHERE thread_id = $1", task_id)
     kept = {row["id"]: row for row in rows}
     assert [kept[id]["kind"] for id in session.inbox] == ["user", "assistant", "user"]
-    words = json.loads(kept[session.inbox[-1]]["parts"])[0]["text"]
+    text = json.loads(kept[session.inbox[-1]]["parts"])[0]["text"]
     for part in ('"path": "."', "findings have lines", "no edits", "be kind", "notes.txt", "os: linux"):
-        assert part in words
+        assert part in text
     workspace = await pool.fetchrow("SELECT version, manifest FROM workspaces WHERE id = $1", task_id)
     assert workspace and workspace["version"] == 1
     expected = {"notes.txt": {"sha256": file["sha256"], "size": 5, "mode": 0o644}}
@@ -170,7 +170,7 @@ async def test_refused_request_does_not_use_up_its_key(api: httpx2.AsyncClient) 
 
 
 @pytest.mark.proves("S1-44", "F-14")
-async def test_cancel(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_cancel_is_recorded_once(api: httpx2.AsyncClient, pool: Pool) -> None:
     task_id = await submitted(api)
     answer = await api.post(f"/tasks/{task_id}/cancel", json={"reason": "not needed"})
     assert answer.status_code == 202

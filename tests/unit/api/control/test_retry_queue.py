@@ -1,11 +1,11 @@
-"""What nobody could be told is told again until it is heard, and nobody waits for somebody else's."""
+"""Operations that failed are retried until they succeed, and do not wait for each other."""
 
 import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
-from api.control import retry_queue as later
+from api.control import retry_queue
 from api.control.retry_queue import RetryQueue
 from tests.support.stack import eventually
 
@@ -19,54 +19,54 @@ async def waiting() -> AsyncIterator[RetryQueue]:
     await asyncio.gather(running, return_exceptions=True)
 
 
-class Deaf:
-    """Hears at the n-th time; never, if that is 0."""
+class Failing:
+    """Succeeds at the n-th call; never, if that is 0."""
 
-    def __init__(self, hears_at: int = 0) -> None:
-        self.hears_at = hears_at
-        self.asked = 0
+    def __init__(self, succeeds_at: int = 0) -> None:
+        self.succeeds_at = succeeds_at
+        self.calls = 0
 
     async def __call__(self) -> bool:
-        self.asked += 1
-        return self.asked == self.hears_at
+        self.calls += 1
+        return self.calls == self.succeeds_at
 
 
 async def empty(waiting: RetryQueue) -> None:
     async def look() -> bool:
         return not len(waiting)
 
-    await eventually(look, seconds=10, pause=0.01, what="all was heard")
+    await eventually(look, seconds=10, pause=0.01, what="all succeeded")
 
 
-async def test_it_is_tried_until_it_is_heard_and_no_longer(waiting: RetryQueue) -> None:
-    deed, second = Deaf(3), Deaf(1)
-    waiting.add("a start", deed)
+async def test_operation_is_retried_until_it_succeeds(waiting: RetryQueue) -> None:
+    first, second = Failing(3), Failing(1)
+    waiting.add("a start", first)
     await empty(waiting)
     waiting.add("another", second)
     await empty(waiting)
-    assert (deed.asked, second.asked) == (3, 1)
+    assert (first.calls, second.calls) == (3, 1)
 
 
-async def test_those_that_nobody_answers_hold_up_nobody(waiting: RetryQueue) -> None:
-    for number in range(3 * later.AT_ONCE):
-        waiting.add(f"deaf {number}", Deaf())
+async def test_failing_operations_do_not_hold_up_others(waiting: RetryQueue) -> None:
+    for number in range(3 * retry_queue.AT_ONCE):
+        waiting.add(f"failing {number}", Failing())
 
     async def breaks() -> bool:
         raise RuntimeError("not today")
 
     waiting.add("broken", breaks)
-    good = Deaf(1)
+    good = Failing(1)
     waiting.add("good", good)
 
-    async def heard() -> bool:
-        return good.asked == 1
+    async def succeeded() -> bool:
+        return good.calls == 1
 
-    await eventually(heard, seconds=10, pause=0.01, what="the last in line was heard")
-    assert len(waiting) == 3 * later.AT_ONCE + 1  # the others wait on, the broken one too
+    await eventually(succeeded, seconds=10, pause=0.01, what="the last operation succeeded")
+    assert len(waiting) == 3 * retry_queue.AT_ONCE + 1  # the others wait on, the broken one too
 
 
-async def test_only_so_many_are_remembered(waiting: RetryQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(later, "MOST", 2)
+async def test_queue_is_bounded(waiting: RetryQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry_queue, "MOST", 2)
     for name in ("a", "b", "c", "a"):
-        waiting.add(name, Deaf())
+        waiting.add(name, Failing())
     assert len(waiting) == 2

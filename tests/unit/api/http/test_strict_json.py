@@ -18,7 +18,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=50)
 @given(VALUES)
-def test_reads_what_json_writes(value: object) -> None:
+def test_parser_reads_what_json_writes(value: object) -> None:
     assert strict_json.parse(json.dumps(value).encode()) == value
     assert strict_json.parse(json.dumps(value, ensure_ascii=False).encode()) == value
 

@@ -48,7 +48,7 @@ async def test_declared_length_is_refused_before_reading(open_url: str) -> None:
     assert (status, kind(content)) == (413, "body-too-large")
 
 
-async def test_two_ways_to_say_the_length(open_url: str) -> None:
+async def test_content_length_with_transfer_encoding_is_refused(open_url: str) -> None:
     sent = HEAD + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n2a\r\n" + BODY + b"\r\n0\r\n\r\n"
     status, content = await exchange(open_url, sent)
     assert (status, kind(content)) == (400, "bad-request")
@@ -64,7 +64,7 @@ async def test_two_ways_to_say_the_length(open_url: str) -> None:
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
     ],
 )
-async def test_broken_heads_are_400(open_url: str, head: bytes) -> None:
+async def test_broken_request_heads_are_400(open_url: str, head: bytes) -> None:
     status, _ = await exchange(open_url, head)
     assert status == 400
 
@@ -75,12 +75,12 @@ async def test_very_large_headers_never_reach_a_route(open_url: str) -> None:
     assert status in (400, 431)
 
 
-async def test_states_are_not_cached(api: httpx2.AsyncClient) -> None:
+async def test_responses_are_not_cached(api: httpx2.AsyncClient) -> None:
     answer = await api.get(f"/tasks/{await submitted(api)}")
     assert answer.headers["cache-control"] == "no-store"
 
 
-async def test_request_id(api: httpx2.AsyncClient) -> None:
+async def test_request_id_of_the_caller_is_repeated(api: httpx2.AsyncClient) -> None:
     assert (await api.get("/healthz", headers={"X-Request-Id": "my-id.1"})).headers["x-request-id"] == "my-id.1"
     assert (await api.get("/healthz", headers={"X-Request-Id": "a b<>"})).headers["x-request-id"] != "a b<>"
     assert len((await api.get("/healthz")).headers["x-request-id"]) == 26
@@ -97,7 +97,7 @@ async def test_log_has_neither_query_nor_secret(api: httpx2.AsyncClient, caplog:
     assert "secret" not in text
 
 
-async def test_unforeseen_errors_show_only_an_id(
+async def test_unexpected_errors_show_only_an_id(
     api: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(*_: object) -> None:
