@@ -1,4 +1,4 @@
-"""A database of their own and real servers for the API's tests; Temporal is not running on purpose: nothing here needs it."""
+"""A database and real servers for the tests of the API. Temporal is not running on purpose: nothing here needs it."""
 
 import asyncio
 import contextlib
