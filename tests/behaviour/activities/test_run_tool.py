@@ -9,7 +9,7 @@ import pytest
 from tests.support.stack import Stack, calls, of_type, steps
 
 
-@pytest.mark.proves("S1-24", "S4-B01")
+@pytest.mark.proves("S1-24")
 async def test_calls_of_one_reply_run_side_by_side(stack: Stack, tmp_path: Path) -> None:
     slow = {"path": str(tmp_path / "ledger"), "seconds": 1.5}
     record = await stack.run(calls(("ledger_again", slow), ("ledger_again", slow), ("list_files", {"path": "."})))
@@ -59,7 +59,7 @@ async def test_a_large_output_becomes_a_file_with_a_preview(stack: Stack) -> Non
     assert len(history.to_json()) < 60_000
 
 
-@pytest.mark.proves("S1-04", "S1-23", "S1-45")
+@pytest.mark.proves("S1-23", "S1-45")
 async def test_plans_are_followed_and_changed(stack: Stack) -> None:
     first = [{"title": "look", "status": "in_progress"}, {"title": "build", "status": "pending"}]
     second = [

@@ -180,7 +180,6 @@ async def dead_on_arrival(stack: Stack) -> tuple[Talk, list[str]]:
     return talk, await talk.results()
 
 
-@pytest.mark.proves("S3-18")
 async def test_refused_credentials_are_the_launchs_own_error(team: Stack) -> None:
     talk, texts = await dead_on_arrival(team)
     assert texts == ["The launch failed: authentication_error."] * 2
@@ -374,7 +373,7 @@ async def gated(stack: Stack) -> tuple[list[str], list[str], list[str]]:
     return await strict.results(), await shallow.results(), await crowd.results()
 
 
-@pytest.mark.proves("S3-33", "S3-19")
+@pytest.mark.proves("S3-33")
 async def test_delegation_is_permitted_by_the_name_of_its_target(team: Stack) -> None:
     strict, _, _ = await gated(team)
     refused = "There is no subagent 'scribe' for you. Available: helper. Nothing was started."

@@ -15,6 +15,7 @@ from tests.behaviour.conversations.talk import (
     Gate,
     Scenes,
     Talk,
+    async_delegate,
     async_task,
     chain,
     gather,
@@ -253,7 +254,6 @@ async def test_interrupting_a_conversation_reaches_every_live_session(team: Stac
     assert len(await talk.mail(pending_only=True)) == 2  # the blocking one was its parent's alone
 
 
-@pytest.mark.proves("D8")
 async def test_nothing_is_posted_before_the_end(team: Stack) -> None:
     gate = Gate()
     talk = await Talk.done(team, chain([async_task(chain([gate.call], text="So far.", last="All."))], last="Off."))
@@ -265,7 +265,49 @@ async def test_nothing_is_posted_before_the_end(team: Stack) -> None:
     assert message.source_type == "subagent_result"
 
 
-@pytest.mark.proves("S0-B49", "D17")
+@scene
+async def waiting_for_a_person(stack: Stack) -> tuple[Talk, SessionRow, list[str], dict[str, Any]]:
+    """A subagent asks a question in the background. Meanwhile it is given another task, and its mailbox is fired."""
+    ask: Call = ("ask_user", {"question": "Which port?"})
+    talk = await Talk.done(stack, chain([async_delegate("curious", chain([ask]))], last="Off."), "patron")
+    child = await talk.child()
+    await stack.seen(child.id, "input_required")
+    assert await talk.mail() == [] and (await talk.try_fire()).status_code == 422
+    texts = await talk.results(await talk.say(chain([async_delegate("curious", "Do something else.")])))
+    waiting = await talk.session(child.id)
+    open_ones = await stack.http.get("/input-requests", params={"conversation_id": talk.id})
+    [request] = open_ones.json()["items"]
+    assert request["task_id"] == child.id and await talk.mail() == []
+    answer = {"response_to": request["id"], "input": "8080"}
+    assert (await stack.http.post(f"/tasks/{child.id}/input", json=answer)).status_code == 202
+    await talk.posted(1)
+    return talk, waiting, texts, request
+
+
+@pytest.mark.proves("D8")
+async def test_subagent_that_waits_for_a_person_is_not_posted_as_finished(team: Stack) -> None:
+    talk, waiting, _, request = await waiting_for_a_person(team)
+    assert waiting.status is Status.INPUT_REQUIRED and request["question"] == "Which port?"
+    [message] = await talk.mail()
+    child = await talk.session(waiting.id)
+    assert (message.source_session_id, message.source_type) == (child.id, "subagent_result")
+    assert child.status is Status.COMPLETED and child.output is not None and "8080" in child.output
+
+
+@pytest.mark.proves("S0-B41")
+async def test_waiting_subagent_keeps_its_place_and_its_id(team: Stack) -> None:
+    """One unfinished attempt at a time: a second dispatch conflicts, also while the first waits for a person; the
+    answer continues the same attempt."""
+    talk, waiting, texts, _ = await waiting_for_a_person(team)
+    assert texts == [
+        f"'curious' is still running (session: {waiting.id}). "
+        "Wait for its outcome, or send it a message with steer_subagent."
+    ]
+    [child] = await talk.children()
+    assert child.id == waiting.id and child.status is Status.COMPLETED
+
+
+@pytest.mark.proves("S0-B49")
 async def test_a_large_result_is_previewed_with_a_link(team: Stack) -> None:
     talk = await Talk.done(team, chain([async_task("[[script:say words=1500]]")], last="Off."))
     await talk.posted(1)

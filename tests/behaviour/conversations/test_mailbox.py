@@ -210,7 +210,7 @@ async def test_subagent_cannot_speak_for_the_caller(team: Stack) -> None:
 
 @scene
 async def orphaned(stack: Stack) -> tuple[Talk, SessionRow, SessionRow, SessionRow]:
-    """The main agent fails after it dispatched, and is interrupted another time; its subagents go on."""
+    """The main agent is interrupted after it dispatched; its subagent continues."""
     gate = Gate()
     talk = await Talk.begin(stack, chain([async_task(gate.then())], [("wait_for", {"path": str(gate.path)})]))
     child = await talk.child()
@@ -224,7 +224,33 @@ async def orphaned(stack: Stack) -> tuple[Talk, SessionRow, SessionRow, SessionR
     return talk, parent, meanwhile, await talk.session(child.id)
 
 
-@pytest.mark.proves("S0-41", "S0-43", "S3-22")
+@scene
+async def orphaned_by_a_failure(stack: Stack) -> tuple[Talk, SessionRow, SessionRow]:
+    """The main agent dispatches, and its next model call fails for good."""
+    gate = Gate()
+    failing = f"{chain([async_task(gate.then('Found it.'))])} [[fault:400 at=2]]"
+    talk = await Talk.done(stack, failing)
+    child = await talk.child()
+    await stack.seen(child.id, "tool_called")
+    meanwhile = await talk.session(child.id)
+    gate.open()
+    await talk.posted(1)
+    return talk, meanwhile, await talk.session(child.id)
+
+
+@pytest.mark.proves("S0-41")
+async def test_subagents_of_a_failed_session_continue_and_their_results_arrive(team: Stack) -> None:
+    talk, meanwhile, child = await orphaned_by_a_failure(team)
+    parent = await talk.session(talk.id)
+    assert (parent.status, parent.reason) == (Status.FAILED, "error")
+    assert (meanwhile.status, child.status) == (Status.WORKING, Status.COMPLETED)
+    [message] = await talk.mail()
+    assert (message.source_session_id, message.source_type) == (child.id, "subagent_result")
+    fired = await talk.fire()
+    assert fired.status is Status.COMPLETED and "Found it." in (await talk.prompts(fired.id))[0]
+
+
+@pytest.mark.proves("S0-43", "S3-22")
 async def test_the_end_of_the_parent_stops_no_background_child(team: Stack) -> None:
     talk, parent, meanwhile, child = await orphaned(team)
     assert (parent.status, meanwhile.status, child.status) == (Status.CANCELLED, Status.WORKING, Status.COMPLETED)

@@ -34,7 +34,6 @@ async def test_an_end_is_told_signed_and_once(told: Told, receiver: Receiver) ->
     await eventually(delivered, what="both are delivered")
 
 
-@pytest.mark.proves("S1-47")
 async def test_a_task_names_who_is_told(told: Told, receiver: Receiver) -> None:
     named = await told.subscribe(f"{receiver.url}/named", every_task=False)
     kind = await told.subscribe(f"{receiver.url}/kind", "push", every_task=False)

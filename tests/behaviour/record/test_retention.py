@@ -32,7 +32,6 @@ async def tables_with(stack: Stack, words: str) -> list[str]:
     return sorted(found)
 
 
-@pytest.mark.proves("S1-71")
 async def test_content_goes_and_the_outcome_stays(recorded: Stack) -> None:
     shared, own = await upload(recorded), await upload(recorded)
     living = await recorded.submit("Keep.", context={"files": [shared]}, config={"retention": 3_600_000})

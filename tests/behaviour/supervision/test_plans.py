@@ -36,7 +36,7 @@ async def test_nothing_with_an_effect_runs_before_the_plan_is_approved(people: S
     assert "approved" in str(second["body"]["messages"][-1]) and "mind the gap" in str(second["body"]["messages"][-1])
 
 
-@pytest.mark.proves("S1-46", "S1-42", "S1-31")
+@pytest.mark.proves("S1-46", "S1-42")
 async def test_a_rejection_leads_to_another_plan_and_an_edit_changes_it(people: Stack) -> None:
     text = steps([plan("burn it")], [bash("touch burnt"), plan("tidy it")], [bash("touch tidied")])
     task_id = await people.submit(text, "tester", config=APPROVAL)  # also for an agent that asks nothing itself

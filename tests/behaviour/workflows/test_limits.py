@@ -17,7 +17,7 @@ from tests.support.stack import Stack, of_type
         ({"ttl": 3_000}, "ttl", None),
     ],
 )
-@pytest.mark.proves("S1-60", "D10", "S1-30")
+@pytest.mark.proves("S1-60", "D10")
 async def test_a_limit_ends_with_a_summary(
     stack: Stack, config: dict[str, float], reason: str, calls: int | None
 ) -> None:

@@ -74,7 +74,6 @@ def test_several_outcomes() -> None:
     )
 
 
-@pytest.mark.proves("S0-B49")
 def test_a_long_result_is_cut_with_a_link() -> None:
     text = render([DONE.model_copy(update={"output": "x" * (MAX_RESULT + 5)})])
     assert text.endswith(f"{'x' * MAX_RESULT}\n[… 5 more characters: {rest('s1', MAX_RESULT)}]")

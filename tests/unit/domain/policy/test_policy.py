@@ -10,7 +10,6 @@ DELEGATION_TOOLS = [name for name, tool in TOOLS.items() if tool.delegates]
 ALLOW = Rule(permission=DELEGATION, action=Action.ALLOW)
 
 
-@pytest.mark.proves("S3-19")
 def test_the_last_matching_rule_decides() -> None:
     rules = [
         Rule(permission="*", action=Action.DENY),

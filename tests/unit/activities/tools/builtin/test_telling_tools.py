@@ -32,7 +32,6 @@ async def test_ticking_off_is_no_replanning(make_context: MakeContext) -> None:
     assert result.plan is not None and result.plan.steps[0].status is StepState.DONE
 
 
-@pytest.mark.proves("S1-04")
 @pytest.mark.parametrize("reason", [None, "", "the test failed"])
 async def test_other_steps_are_replanning_with_a_reason(make_context: MakeContext, reason: str | None) -> None:
     events = await update(make_context(plan=PLAN), ["read", "ask", "write"], reason)
