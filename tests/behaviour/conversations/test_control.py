@@ -277,7 +277,7 @@ async def waiting_for_a_person(stack: Stack) -> tuple[Talk, SessionRow, list[str
     waiting = await talk.session(child.id)
     open_ones = await stack.http.get("/input-requests", params={"conversation_id": talk.id})
     [request] = open_ones.json()["items"]
-    assert request["task_id"] == child.id and await talk.mail() == []
+    assert request["session_id"] == child.id and await talk.mail() == []
     answer = {"response_to": request["id"], "input": "8080"}
     assert (await stack.http.post(f"/tasks/{child.id}/input", json=answer)).status_code == 202
     await talk.posted(1)
