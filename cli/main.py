@@ -39,6 +39,7 @@ COMMANDS = {
     "diff": "cli.commands.diff",
     "replay": "cli.commands.replay",
     "export": "cli.commands.export",
+    "files": "cli.commands.files",
     "subscriptions": "cli.commands.subscriptions",
     "deliveries": "cli.commands.deliveries",
     "agents": "cli.commands.agents",

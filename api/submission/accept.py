@@ -12,7 +12,7 @@ from api.http.idempotency import IdempotencyKey, reused
 from api.schemas.tasks import TaskAccepted
 from api.services import Services
 from api.submission import budgets as tree_rules
-from api.submission import rules
+from api.submission import quotas, rules
 from api.submission import start as starting
 from api.submission import tools_and_variables as declared
 from domain.agents.definition import AgentDefinition
@@ -93,6 +93,7 @@ async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: d
     await rules.check_notify(pool, tenant, spec.config, limits.ttl_ms)
     retention = spec.config.retention or settings.retention_ms
     files = await rules.manifest(pool, tenant, spec)
+    await quotas.check_workspaces(call, files)
     columns = await declared.columns(pool, spec, definition, variables or {})
     return Checked(spec, agent, definition, models, limits, files, retention, columns)
 

@@ -67,6 +67,7 @@ RIGHTS: list[tuple[str, str, dict[str, Any], set[Right]]] = [
     ("POST", "/files?name=x", {"content": b"x"}, {Right.SUBMIT}),
     ("GET", "/files/{file}", {}, {Right.READ}),
     ("GET", "/files/{file}/meta", {}, {Right.READ}),
+    ("DELETE", "/files/{file}", {}, {Right.SUBMIT, Right.SUPERVISE}),
     ("GET", "/metrics", {}, {Right.READ}),
 ]
 

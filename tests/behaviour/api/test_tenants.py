@@ -33,6 +33,7 @@ FOREIGN: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/tasks/{task_id}/promote", {}),
     ("GET", "/files/{file_id}", {}),
     ("GET", "/files/{file_id}/meta", {}),
+    ("DELETE", "/files/{file_id}", {}),
     ("GET", "/agents/{name}", {}),
     ("GET", "/subscriptions/{subscription_id}", {}),
     ("DELETE", "/subscriptions/{subscription_id}", {}),

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pwd
 import signal
 import socket
 import stat
@@ -200,5 +201,19 @@ def test_failed_detached_start_shows_why(home: Path) -> None:
 def test_data_folder_closed_to_postgres_account_is_refused(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
-    with pytest.raises(StackError, match="(?s)nobody, cannot reach .*ERRAND_DATA_DIR"):
+    with pytest.raises(StackError, match="(?s)errand-postgres, cannot reach .*ERRAND_DATA_DIR"):
         data_dir.create_data_dir(closed / "data", data_dir.postgres_account())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is dropped to another account")
+def test_postgres_has_an_account_of_its_own_and_takes_over_a_folder_of_nobody(home: Path) -> None:
+    with running(home):
+        pass
+    data = home / "postgres"
+    for path in (data, *data.rglob("*")):  # as an earlier version left it
+        os.chown(path, 65_534, 65_534, follow_symlinks=False)
+    with running(home) as stack:
+        [pid] = [part.pid for part in stack.healthy().parts if part.name == "postgres"]
+        uid = Path(f"/proc/{pid}").stat().st_uid
+        assert pwd.getpwuid(uid).pw_name == "errand-postgres" and uid not in (0, 65_534)
+        assert {path.lstat().st_uid for path in (data, *data.rglob("*"))} == {uid}

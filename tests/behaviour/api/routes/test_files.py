@@ -1,12 +1,16 @@
+import asyncio
 import hashlib
 from dataclasses import replace
 
 import httpx2
 import pytest
 
+from domain.ids import new_id
 from settings import Settings
+from store import retention
 from store.database import Pool
-from tests.behaviour.api.conftest import problem, serving
+from store.keys import Right
+from tests.behaviour.api.conftest import end, key_for, problem, serving, submitted
 
 DIGEST = hashlib.sha256(b"hello").hexdigest()
 
@@ -53,3 +57,85 @@ async def test_uploads_beyond_the_limit_are_refused(settings: Settings, pool: Po
     async with serving(replace(settings, max_file_bytes=1_000)) as url, httpx2.AsyncClient(base_url=url) as client:
         assert (await client.post("/files?name=a", content=b"x" * 1_000)).status_code == 201
         problem(await client.post("/files?name=a", content=b"x" * 1_001), 413, "body-too-large")
+
+
+async def test_a_deleted_file_is_gone_and_its_bytes_follow_when_nobody_else_has_them(
+    api: httpx2.AsyncClient, pool: Pool
+) -> None:
+    one, two = [(await api.post("/files?name=same", content=b"deleted bytes")).json() for _ in range(2)]
+    assert (await api.delete(one["url"])).status_code == 204
+    problem(await api.delete(one["url"]), 404, "not-found")
+    problem(await api.get(one["url"]), 404, "not-found")
+    await _sweep(pool, one["sha256"])
+    assert (await api.get(two["url"])).content == b"deleted bytes"  # the other file has the same content
+    assert (await api.delete(two["url"])).status_code == 204
+    await _sweep(pool, one["sha256"])
+    assert await pool.fetchval("SELECT count(*) FROM blobs WHERE sha256 = $1", one["sha256"]) == 0
+    audited = "SELECT actor, digest FROM audit WHERE action = 'delete_file' AND subject = $1"
+    entries = await pool.fetch(audited, two["file_id"])
+    assert [entry["actor"] for entry in entries] == ["anonymous"] and entries[0]["digest"]
+    assert (await api.get("/audit/verify")).json()["intact"]
+
+
+async def _sweep(pool: Pool, digest: str) -> None:
+    await pool.execute("UPDATE blobs SET put_at = now() - interval '2 days' WHERE sha256 = $1", digest)
+    await retention.drop_loose_bytes(pool)
+
+
+async def test_a_file_of_an_unfinished_task_is_in_use(api: httpx2.AsyncClient, pool: Pool) -> None:
+    file = (await api.post("/files?name=used", content=b"in use")).json()
+    task_id = await submitted(api, {}, context={"files": [file["file_id"]]})
+    body = problem(await api.delete(file["url"]), 409, "file-in-use")
+    assert body["task_id"] == task_id
+    await end(pool, task_id)
+    assert (await api.delete(file["url"])).status_code == 204
+    await _sweep(pool, file["sha256"])
+    # the workspace of the task still has it
+    assert await pool.fetchval("SELECT count(*) FROM blobs WHERE sha256 = $1", file["sha256"]) == 1
+
+
+async def test_an_artifact_is_deleted_with_its_task_only(api: httpx2.AsyncClient, pool: Pool) -> None:
+    file = (await api.post("/files?name=report", content=b"an artifact")).json()
+    await pool.execute("UPDATE files SET session_id = 'some-task' WHERE id = $1", file["file_id"])
+    problem(await api.delete(file["url"]), 409, "file-in-use")
+    assert (await api.get(file["url"])).status_code == 200
+
+
+async def test_another_key_needs_supervise_to_delete_a_file(keyed_url: str, pool: Pool) -> None:
+    tenant = new_id()
+    mine, other = await key_for(pool, tenant, Right.SUBMIT), await key_for(pool, tenant, Right.SUBMIT)
+    boss = await key_for(pool, tenant, Right.SUPERVISE)
+    async with httpx2.AsyncClient(base_url=keyed_url) as client:
+        files = [(await client.post("/files?name=a", content=b"x", headers=mine)).json() for _ in range(2)]
+        problem(await client.delete(files[0]["url"], headers=other), 403, "insufficient-scope")
+        assert (await client.delete(files[0]["url"], headers=mine)).status_code == 204
+        assert (await client.delete(files[1]["url"], headers=boss)).status_code == 204
+
+
+async def test_a_tenant_has_a_quota_of_uploads(settings: Settings, pool: Pool) -> None:
+    limited = replace(settings, host="0.0.0.0", tenant_upload_bytes=1_000)
+    mine, other = [await key_for(pool, new_id(), Right.SUBMIT) for _ in range(2)]
+    async with serving(limited) as url, httpx2.AsyncClient(base_url=url) as client:
+        first = (await client.post("/files?name=a", content=b"a" * 600, headers=mine)).json()
+        body = problem(await client.post("/files?name=b", content=b"b" * 401, headers=mine), 409, "quota-exceeded")
+        assert body["limit"] == "ERRAND_TENANT_UPLOAD_BYTES" and "600" in body["detail"]
+        assert (body["limit_bytes"], body["used_bytes"], body["added_bytes"]) == (1_000, 600, 401)
+        assert await pool.fetchval("SELECT count(*) FROM blobs WHERE content = $1", b"b" * 401) == 0
+        both = [client.post("/files?name=c", content=bytes([65 + n]) * 300, headers=mine) for n in range(2)]
+        assert sorted(answer.status_code for answer in await asyncio.gather(*both)) == [201, 409]
+        assert (await client.post("/files?name=a", content=b"a" * 1_000, headers=other)).status_code == 201
+        assert (await client.delete(first["url"], headers=mine)).status_code == 204
+        assert (await client.post("/files?name=b", content=b"b" * 401, headers=mine)).status_code == 201
+
+
+async def test_a_task_whose_files_no_longer_fit_into_the_workspaces_is_refused(settings: Settings, pool: Pool) -> None:
+    limited = replace(settings, host="0.0.0.0", tenant_workspace_bytes=1_000)
+    mine = await key_for(pool, new_id(), Right.SUBMIT)
+    async with serving(limited) as url, httpx2.AsyncClient(base_url=url) as client:
+        file = (await client.post("/files?name=a", content=b"a" * 600, headers=mine)).json()
+        task = {"agent": "assistant", "input": "Hello.", "context": {"files": [file["file_id"]]}}
+        assert (await client.post("/tasks", json=task, headers=mine)).status_code == 202
+        body = problem(await client.post("/tasks", json=task, headers=mine), 409, "quota-exceeded")
+        assert (body["limit"], body["used_bytes"]) == ("ERRAND_TENANT_WORKSPACE_BYTES", 600)
+        task["context"] = {}
+        assert (await client.post("/tasks", json=task, headers=mine)).status_code == 202
