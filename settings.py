@@ -91,7 +91,12 @@ class Settings:
     workspace_bytes: int = 1_073_741_824  # of one workspace that are kept; 0: no limit
     tenant_workspace_bytes: int = 21_474_836_480  # of all workspaces of a tenant, with earlier versions; 0: no limit
     sandbox: str = "auto"  # auto | bwrap | sandlock | seatbelt | virtual | none
-    allow_private_hosts: tuple[str, ...] = ()  # hosts that fetch_url may reach although their addresses are private
+    sandbox_network: str = "off"  # off | on: may commands of agents with `network: true` reach public hosts
+    sandbox_memory_bytes: int = 4 * 1024**3  # of all processes of one command together, as the next two
+    sandbox_processes: int = 256  # and threads
+    sandbox_disk_bytes: int = 4 * 1024**3
+    allow_private_hosts: tuple[str, ...] = ()  # hosts that may be reached although their addresses are private
+    allow_ports: tuple[str, ...] = ("80", "443")  # of public hosts, for fetch_url and commands
     cancel_heartbeat_seconds: float = 1.0
 
     @classmethod
@@ -105,6 +110,12 @@ class Settings:
         settings = cls(**values)  # type: ignore[arg-type]
         if settings.sandbox not in SANDBOXES:
             raise SettingsError(f"ERRAND_SANDBOX: {settings.sandbox!r} is not one of {', '.join(SANDBOXES)}")
+        if settings.sandbox_network not in SANDBOX_NETWORKS:
+            raise SettingsError(
+                f"ERRAND_SANDBOX_NETWORK: {settings.sandbox_network!r} is not one of {', '.join(SANDBOX_NETWORKS)}"
+            )
+        if not all(port.isdecimal() for port in settings.allow_ports):
+            raise SettingsError("ERRAND_ALLOW_PORTS: must be numbers, separated by commas")
         if not 1 <= settings.max_children <= MOST_CHILDREN:
             raise SettingsError(f"ERRAND_MAX_CHILDREN: must be from 1 to {MOST_CHILDREN}")
         if not 1 <= settings.workspace_file_bytes <= MOST_FILE_BYTES:
@@ -121,6 +132,7 @@ class Settings:
 MOST_CHILDREN = 500  # with more, a conversation's history grows too fast
 MOST_FILE_BYTES = 268_435_456  # a file is in memory as a whole while it is kept, and one value in the database
 SMTP_TLS = ("starttls", "tls", "none")
+SANDBOX_NETWORKS = ("off", "on")
 SANDBOXES = ("auto", "bwrap", "sandlock", "seatbelt", "virtual", "none")
 
 VARIABLES: dict[str, type] = {
@@ -187,7 +199,12 @@ VARIABLES: dict[str, type] = {
     "ERRAND_WORKSPACE_BYTES": int,
     "ERRAND_TENANT_WORKSPACE_BYTES": int,
     "ERRAND_SANDBOX": str,
+    "ERRAND_SANDBOX_NETWORK": str,
+    "ERRAND_SANDBOX_MEMORY_BYTES": int,
+    "ERRAND_SANDBOX_PROCESSES": int,
+    "ERRAND_SANDBOX_DISK_BYTES": int,
     "ERRAND_ALLOW_PRIVATE_HOSTS": tuple,
+    "ERRAND_ALLOW_PORTS": tuple,
     "ERRAND_CANCEL_HEARTBEAT_SECONDS": float,
 }
 

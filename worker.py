@@ -33,7 +33,7 @@ from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.workspace_scan import WorkspaceCaps
 from activities.runtime.workspaces import Workspaces
-from activities.sandbox import Sandbox, choose
+from activities.sandbox import Commands, Sandbox, SandboxLimits, choose
 from activities.sandbox.orphans import bury_orphans
 from activities.sessions.acceptance import AcceptanceChecks
 from activities.sessions.conversations import ConversationRecords
@@ -44,7 +44,7 @@ from activities.tools.offered import Toolbox
 from activities.tools.registry import ToolsError, load_tools
 from activities.tools.rules import Rulebook
 from activities.tools.run_tool import RunTool
-from activities.tools.support.egress import Fetcher
+from activities.tools.support.egress import Fetcher, Guard
 from agents.catalogue import Catalogue
 from agents.loader import check_agents, load_prices
 from agents.problems import AgentFileError
@@ -83,13 +83,14 @@ async def build(
     subagents, rulebook = Subagents(pool, conversations), Rulebook(pool, definitions)
     caps = WorkspaceCaps(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes)
     workspaces = Workspaces(pool, settings.workspaces_dir, caps, settings.tenant_workspace_bytes)
+    commands = _commands(settings, sandbox)
     run_tool = RunTool(
         pool,
         tools,
         definitions,
         workspaces,
-        sandbox,
-        Fetcher(settings.allow_private_hosts),
+        commands,
+        Fetcher(settings.allow_private_hosts, ports=_ports(settings)),
         subagents,
         rulebook,
         events,
@@ -100,7 +101,7 @@ async def build(
     opening = OpenSessions(pool)
     records = ConversationRecords(pool)
     people = InputRequests(pool, tools, rulebook, settings.max_questions)
-    checks = AcceptanceChecks(pool, model, contexts, definitions, workspaces, sandbox, settings.acceptance_rounds)
+    checks = AcceptanceChecks(pool, model, contexts, definitions, workspaces, commands, settings.acceptance_rounds)
     finish = FinishSession(pool, conversations, definitions, events, contexts)
     sweep = Sweep(pool, client, conversations, finish, workspaces, _dispatcher(settings, pool, client))
     deliver = Deliver(pool, channels(_notifier(settings), _mail_server(settings)))
@@ -136,6 +137,21 @@ async def build(
     return worker, sweep
 
 
+def _commands(settings: Settings, sandbox: Sandbox) -> Commands:
+    limits = SandboxLimits(
+        memory_bytes=settings.sandbox_memory_bytes,
+        processes=settings.sandbox_processes,
+        disk_bytes=settings.sandbox_disk_bytes,
+    )
+    networked = settings.sandbox_network == "on"
+    guard = Guard(settings.allow_private_hosts, ports=_ports(settings)) if networked else None
+    return Commands(sandbox, limits, guard)
+
+
+def _ports(settings: Settings) -> frozenset[int]:
+    return frozenset(map(int, settings.allow_ports))
+
+
 def _dispatcher(settings: Settings, pool: Pool, client: Client) -> Dispatcher:
     return Dispatcher(pool, client, settings.task_queue, settings.delivery_hours * 3_600)
 
@@ -143,7 +159,7 @@ def _dispatcher(settings: Settings, pool: Pool, client: Client) -> Dispatcher:
 def _notifier(settings: Settings) -> Fetcher:
     """Notifications have their own list of private hosts: it is independent of what a model may fetch."""
     hosts = settings.notify_private_hosts
-    return Fetcher(hosts, setting="ERRAND_NOTIFY_PRIVATE_HOSTS", max_bytes=10_000, timeout_s=20.0)
+    return Fetcher(hosts, ports=None, setting="ERRAND_NOTIFY_PRIVATE_HOSTS", max_bytes=10_000, timeout_s=20.0)
 
 
 def _mail_server(settings: Settings) -> MailServer | None:

@@ -1,6 +1,8 @@
 """The sandbox that runs the model's commands: one protocol, several back ends, chosen by a probe."""
 
 from activities.sandbox.choose import choose
+from activities.sandbox.commands import Commands
+from activities.sandbox.network import NetworkPolicy
 from activities.sandbox.sandbox import Refusing, Sandbox, SandboxLimits, SandboxResult
 
-__all__ = ["Refusing", "Sandbox", "SandboxLimits", "SandboxResult", "choose"]
+__all__ = ["Commands", "NetworkPolicy", "Refusing", "Sandbox", "SandboxLimits", "SandboxResult", "choose"]

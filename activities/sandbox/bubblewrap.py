@@ -1,7 +1,7 @@
 """The bubblewrap back end: own files, processes, users and network by Linux namespaces, and a system call filter.
 
-Memory is limited per process (RLIMIT_AS), not for the tree: that would need a cgroup delegated to the worker. With the
-network allowed a command shares the host's network, its loopback included.
+A command always has a network namespace of its own with nothing but a loopback. With the network allowed, a proxy of
+the worker listens on that loopback, see proxy.py.
 """
 
 import contextlib
@@ -14,9 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from activities.sandbox import launcher, seccomp
+from activities.sandbox.network import ENVIRONMENT as PROXY_ENVIRONMENT
+from activities.sandbox.network import NetworkPolicy, NetworkUnavailableError, listening_socket
 from activities.sandbox.ownership import user_for
+from activities.sandbox.proxy import Proxy
 from activities.sandbox.sandbox import SandboxLimits, SandboxResult
-from activities.sandbox.supervise import memory_file, supervise
+from activities.sandbox.supervise import Namespace, memory_file, supervise
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 _ENVIRONMENT = {"PATH": PATH, "HOME": "/tmp", "TMPDIR": "/tmp", "LANG": "C.UTF-8", "TERM": "dumb"}
@@ -26,8 +29,6 @@ _ETC: tuple[str, ...] = (
     "/etc/localtime",
 )  # links, the linker's index and the time zone
 _ETC_NETWORK: tuple[str, ...] = (
-    "/etc/resolv.conf",
-    "/etc/hosts",
     "/etc/ssl/certs",
     "/etc/ssl/openssl.cnf",
     "/etc/pki/tls/certs",
@@ -35,7 +36,9 @@ _ETC_NETWORK: tuple[str, ...] = (
 _ETC_NETWORK += ("/etc/pki/ca-trust/extracted", "/etc/ca-certificates", "/etc/services", "/etc/protocols")
 _PASSWD = b"agent:x:1000:1000::/tmp:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n"
 _GROUP = b"agent:x:1000:\nnogroup:x:65534:\n"
-_NSSWITCH = b"passwd: files\ngroup: files\nhosts: files dns\n"
+_NSSWITCH = b"passwd: files\ngroup: files\nhosts: files\n"
+_HOSTS = b"127.0.0.1 localhost\n::1 localhost\n"
+_SPARE_PROCESSES = 64  # ceilings.py stops the command with a reason; the kernel's limit holds what it may miss
 # Inside, where only the sandbox's processes count; outside all those of the user would. (dash calls it -p.)
 _LIMIT_PROCESSES = 'ulimit -u "$0" 2>/dev/null || ulimit -p "$0" || exit 125; exec "$2" -c "$1"'
 
@@ -46,36 +49,55 @@ class Bubblewrap:
     name: str = "bwrap"
 
     async def run(
-        self, command: str, *, workspace: Path, network: bool, timeout_s: float, limits: SandboxLimits
+        self, command: str, *, workspace: Path, network: NetworkPolicy | None, timeout_s: float, limits: SandboxLimits
     ) -> SandboxResult:
         uid = await user_for(workspace)
+        proxy = Proxy(network) if network is not None else None
         info, info_end = os.pipe()
+        held, release = os.pipe()
         given = {
             "--info-fd": info_end,
+            "--block-fd": held,
             "--seccomp": memory_file(seccomp.program(platform.machine())),
             "/etc/passwd": memory_file(_PASSWD),
             "/etc/group": memory_file(_GROUP),
             "/etc/nsswitch.conf": memory_file(_NSSWITCH),
+            "/etc/hosts": memory_file(_HOSTS),
         }
         argv = [
-            *_arguments(given, network, limits),
+            *_arguments(given, proxy is not None, limits),
             "--",
             shell(),
             "-c",
             _LIMIT_PROCESSES,
-            str(limits.processes),
+            str(limits.processes + _SPARE_PROCESSES),
             command,
             shell(),
         ]
         plan = memory_file(_plan(self.program, argv, workspace, uid, limits))
-        ended = await supervise(
-            [sys.executable, "-I", "-S", launcher.__file__, str(plan)],
-            timeout_s=timeout_s,
-            limits=limits,
-            pass_fds=[plan, *given.values()],
-            info_fd=info,
+
+        async def prepare(init: int) -> None:
+            if proxy is not None:
+                await proxy.start(await listening_socket(init, uid))
+
+        try:
+            ended = await supervise(
+                [sys.executable, "-I", "-S", launcher.__file__, str(plan)],
+                timeout_s=timeout_s,
+                limits=limits,
+                workspace=workspace,
+                pass_fds=[plan, *given.values()],
+                namespace=Namespace(info, release, prepare),
+            )
+        except NetworkUnavailableError as error:
+            return SandboxResult(None, "", self.name, refusal=f"Nothing was run: {error}.")
+        finally:
+            if proxy is not None:
+                await proxy.close()
+        output = ended.output + "".join(f"\n[network: {one}]" for one in (proxy.refusals if proxy else ()))
+        return SandboxResult(
+            ended.exit_code, output, self.name, ended.timed_out, ended.truncated, stopped=ended.stopped
         )
-        return SandboxResult(ended.exit_code, ended.output, self.name, ended.timed_out, ended.truncated)
 
 
 def candidates() -> list[Bubblewrap]:
@@ -98,8 +120,8 @@ def _arguments(given: dict[str, int], network: bool, limits: SandboxLimits) -> l
     isolation = (
         "--unshare-user --unshare-all --disable-userns --die-with-parent --new-session --clearenv --cap-drop ALL"
     )
-    words = [launcher.PROGRAM, *isolation.split(), *(["--share-net"] if network else [])]
-    for name, value in _ENVIRONMENT.items():
+    words = [launcher.PROGRAM, *isolation.split()]
+    for name, value in (_ENVIRONMENT | (PROXY_ENVIRONMENT if network else {})).items():
         words += ["--setenv", name, value]
     words += ["--ro-bind", "/usr", "/usr", *_top_level(), "--proc", "/proc", "--dev", "/dev"]
     for place in ("/tmp", "/dev/shm"):

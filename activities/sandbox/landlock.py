@@ -1,7 +1,7 @@
 """The sandlock back end, for hosts that forbid namespaces: Landlock and seccomp, never in a degraded mode.
 
-Limits of memory and processes hold for the whole tree. `stat` still shows that files exist, scratch space has no quota,
-and a worker that is root must keep its workspaces where other users can reach them.
+There is no network namespace, so a command never has a network here. `stat` still shows that files exist, and a worker
+that is root must keep its workspaces where other users can reach them.
 """
 
 import json
@@ -13,10 +13,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from activities.sandbox.bubblewrap import PATH, shell
+from activities.sandbox.network import NetworkPolicy
 from activities.sandbox.ownership import user_for
 from activities.sandbox.sandbox import SandboxLimits, SandboxResult
 from activities.sandbox.supervise import memory_file, supervise
 
+_NO_NETWORK = (
+    "Nothing was run: this worker's sandbox is sandlock, which has no network of its own and so no guarded way out. "
+    "Run the task with the sandbox isolated, or on a worker with user namespaces (bwrap)."
+)
 _CHILD = Path(__file__).with_name("landlock_child.py")
 
 
@@ -25,26 +30,30 @@ class Landlock:
     name: str = "sandlock"
 
     async def run(
-        self, command: str, *, workspace: Path, network: bool, timeout_s: float, limits: SandboxLimits
+        self, command: str, *, workspace: Path, network: NetworkPolicy | None, timeout_s: float, limits: SandboxLimits
     ) -> SandboxResult:
+        if network is not None:
+            return SandboxResult(None, "", self.name, refusal=_NO_NETWORK)
         uid = await user_for(workspace)
-        plan = memory_file(_plan(command, workspace, network, uid, limits))
+        plan = memory_file(_plan(command, workspace, uid, limits))
         ended = await supervise(
             [sys.executable, "-I", str(_CHILD), str(plan)],
             timeout_s=timeout_s,
             limits=limits,
+            workspace=workspace,
             pass_fds=[plan],
             stop_signal=signal.SIGTERM,  # its handler ends the whole tree
         )
-        return SandboxResult(ended.exit_code, ended.output, self.name, ended.timed_out, ended.truncated)
+        return SandboxResult(
+            ended.exit_code, ended.output, self.name, ended.timed_out, ended.truncated, stopped=ended.stopped
+        )
 
 
-def _plan(command: str, workspace: Path, network: bool, uid: int | None, limits: SandboxLimits) -> bytes:
+def _plan(command: str, workspace: Path, uid: int | None, limits: SandboxLimits) -> bytes:
     plan = asdict(limits) | {
         "command": command,
         "shell": shell(),
         "workspace": os.path.abspath(workspace),
-        "network": network,
         "uid": uid,
         "path": PATH,
     }

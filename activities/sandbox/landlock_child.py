@@ -30,7 +30,6 @@ _READABLE: tuple[str, ...] = (
     "/dev/urandom",
 )
 _READABLE += ("/dev/random", "/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime", "/proc/self")
-_READABLE_NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl/certs", "/etc/ssl/openssl.cnf")
 
 _exit_code: list[int] = []
 
@@ -73,11 +72,10 @@ def _run(plan: dict[str, Any], scratch: str) -> None:
 
 
 def _sandbox(plan: dict[str, Any], scratch: str) -> Sandbox:
-    readable = [*_READABLE, *(_READABLE_NETWORK if plan["network"] else ())]
     return Sandbox(
-        fs_readable=[path for path in readable if os.path.exists(path)],
+        fs_readable=[path for path in _READABLE if os.path.exists(path)],
         fs_writable=[plan["workspace"], scratch, "/dev/null"],
-        net_allow=["*:*"] if plan["network"] else [],
+        net_allow=[],
         cwd=plan["workspace"],
         clean_env=True,
         env={

@@ -4,6 +4,7 @@ Run as a script with `python -I -S`, so it imports the standard library only. A 
 mount namespace must be set between fork and exec, where a worker full of threads may not run Python.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -25,6 +26,8 @@ def main() -> None:
     places = {WORKSPACE: plan["workspace"], PROGRAM: plan["program"]}
     if plan["uid"] is not None:
         places = _stage(plan) or places
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write("1000")  # when the host runs out of memory, commands end before the worker does
     # only now: mounting tools of the launcher itself need no limit
     for name, value in plan["limits"].items():
         _limit(getattr(resource, name), value)

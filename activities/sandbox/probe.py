@@ -47,7 +47,7 @@ async def probe(sandbox: Sandbox, workspaces: Path | None = None) -> str | None:
             )
             try:
                 result = await sandbox.run(
-                    script, workspace=workspace, network=False, timeout_s=_TIMEOUT_S, limits=SandboxLimits()
+                    script, workspace=workspace, network=None, timeout_s=_TIMEOUT_S, limits=SandboxLimits()
                 )
             except OSError as error:
                 return f"it cannot be started: {error.strerror}"

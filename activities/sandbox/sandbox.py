@@ -2,18 +2,23 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from activities.sandbox.network import NetworkPolicy
 
 
 @dataclass(frozen=True)
 class SandboxLimits:
-    """What one command may use. Memory and CPU hold for each process; times `processes` they hold for all of them."""
+    """What one command may use, with all its processes together unless said otherwise."""
 
-    memory_bytes: int = 4 * 1024**3
-    cpu_s: int = 600
-    processes: int = 256
-    open_files: int = 1024
-    file_bytes: int = 1024**3  # of one file; the workspace as a whole has no quota
+    memory_bytes: int = 4 * 1024**3  # also the address space of each process
+    cpu_s: int = 600  # of each process
+    processes: int = 256  # and threads
+    open_files: int = 1024  # of each process
+    file_bytes: int = 1024**3  # of one file
+    disk_bytes: int = 4 * 1024**3  # of the workspace
+    files: int = 500_000  # in the workspace
     tmp_bytes: int = 256 * 1024**2
     output_bytes: int = 1_000_000  # kept: half from the start, half from the end
     flood_bytes: int = 64 * 1024**2  # a command that writes more than this is stopped
@@ -28,6 +33,7 @@ class SandboxResult:
     backend: str
     timed_out: bool = False
     truncated: bool = False
+    stopped: str = ""  # the ceiling because of which it was stopped
     refusal: str = ""
 
 
@@ -36,7 +42,7 @@ class Sandbox(Protocol):
     def name(self) -> str: ...
 
     async def run(
-        self, command: str, *, workspace: Path, network: bool, timeout_s: float, limits: SandboxLimits
+        self, command: str, *, workspace: Path, network: "NetworkPolicy | None", timeout_s: float, limits: SandboxLimits
     ) -> SandboxResult: ...
 
 
@@ -49,6 +55,6 @@ class Refusing:
     name: str = "none"
 
     async def run(
-        self, command: str, *, workspace: Path, network: bool, timeout_s: float, limits: SandboxLimits
+        self, command: str, *, workspace: Path, network: "NetworkPolicy | None", timeout_s: float, limits: SandboxLimits
     ) -> SandboxResult:
         return SandboxResult(None, "", self.name, refusal=f"Nothing was run: {self.reason}. {self.remedy}")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from activities.sandbox.bubblewrap import PATH, shell
+from activities.sandbox.network import NetworkPolicy
 from activities.sandbox.sandbox import SandboxLimits, SandboxResult
 from activities.sandbox.supervise import supervise
 
@@ -28,7 +29,10 @@ _PROFILE = """(version 1)
   (subpath (param "WORKSPACE")))
 (allow file-write* (literal "/dev/null") (subpath (param "WORKSPACE")))
 """
-_NETWORK = '(allow network*)\n(allow file-read* (subpath "/private/etc/ssl") (literal "/private/etc/resolv.conf"))\n'
+_NO_NETWORK = (
+    "Nothing was run: this worker's sandbox is seatbelt, which can open or close the network of this host but has no "
+    "guarded way out. Run the task with the sandbox isolated, or on a Linux worker with user namespaces (bwrap)."
+)
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,10 @@ class Seatbelt:
     name: str = "seatbelt"
 
     async def run(
-        self, command: str, *, workspace: Path, network: bool, timeout_s: float, limits: SandboxLimits
+        self, command: str, *, workspace: Path, network: NetworkPolicy | None, timeout_s: float, limits: SandboxLimits
     ) -> SandboxResult:
+        if network is not None:
+            return SandboxResult(None, "", self.name, refusal=_NO_NETWORK)
         place = await asyncio.to_thread(
             os.path.realpath, workspace
         )  # profiles match real paths: /private/tmp, not /tmp
@@ -46,13 +52,16 @@ class Seatbelt:
         limited = f"ulimit -c 0; ulimit -t {limits.cpu_s}; ulimit -f {blocks}; ulimit -n {limits.open_files}; "
         limited += f'ulimit -v {memory} 2>/dev/null; cd "$1" && exec "$2" -c "$3"'
         ended = await supervise(
-            [self.program, "-D", f"WORKSPACE={place}", "-p", _PROFILE + (_NETWORK if network else "")]
+            [self.program, "-D", f"WORKSPACE={place}", "-p", _PROFILE]
             + ["/usr/bin/env", "-i", f"PATH={PATH}", f"HOME={place}", f"TMPDIR={place}", "LANG=en_US.UTF-8"]
             + [shell(), "-c", limited, "sandbox", place, shell(), command],
             timeout_s=timeout_s,
             limits=limits,
+            workspace=workspace,
         )
-        return SandboxResult(ended.exit_code, ended.output, self.name, ended.timed_out, ended.truncated)
+        return SandboxResult(
+            ended.exit_code, ended.output, self.name, ended.timed_out, ended.truncated, stopped=ended.stopped
+        )
 
 
 def candidates() -> list[Seatbelt]:

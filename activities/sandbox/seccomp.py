@@ -63,6 +63,15 @@ _DENIED: dict[str, tuple[int, int | None]] = {
     "modify_ldt": (154, None),
 }
 
+# Memory and disk that no ceiling could see: the callers know how to do without. (numbers, error)
+_UNMEASURABLE: dict[str, tuple[tuple[int, int], int]] = {
+    "memfd_create": ((319, 279), errno.ENOSYS),
+    "memfd_secret": ((447, 447), errno.ENOSYS),
+    "fallocate": ((285, 47), errno.EOPNOTSUPP),
+}
+_SHMGET = (29, 194)
+_SHARED_BYTES = 65_536  # of one System V segment, which lives on unattached; PostgreSQL's takes 56
+
 _SOCKET = (41, 198)
 _CLONE = (56, 220)
 _CLONE3 = (435, 435)
@@ -107,6 +116,9 @@ def program(machine: str) -> bytes:
         number = numbers[which]
         if number is not None:
             code += _when_call(number, [_fail(errno.EPERM)])
+    for numbers, error in _UNMEASURABLE.values():
+        code += _when_call(numbers[which], [_fail(error)])
+    code += _when_call(_SHMGET[which], _at_most(_SHARED_BYTES, _ARG1, errno.ENOMEM))
     # its flags lie in memory, out of reach of a filter; the C library falls back to clone
     code += _when_call(_CLONE3[which], [_fail(errno.ENOSYS)])
     code += _when_call(
@@ -117,6 +129,13 @@ def program(machine: str) -> bytes:
     code += _when_call(_IOCTL[which], _none_of(_INJECTING_IOCTLS, _ARG1, errno.EPERM))
     code.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("<HBBI", *instruction) for instruction in code)
+
+
+def _at_most(value: int, offset: int, code: int) -> list[Instruction]:
+    """The argument has 64 bits, a comparison 32: of the upper half none may be set."""
+    upper = [(_LOAD, 0, 0, offset + 4), (_JUMP_EQ, 0, 2, 0)]
+    lower = [(_LOAD, 0, 0, offset), (_JUMP_GE, 0, 1, value + 1)]
+    return [*upper, *lower, _fail(code), (_RETURN, 0, 0, _ALLOW)]
 
 
 def _only(values: tuple[int, ...], offset: int, code: int) -> list[Instruction]:

@@ -1,14 +1,17 @@
-"""Runs one child process to its end: bounded output, a wall clock, and nothing left alive afterwards."""
+"""Runs one child process to its end: ceilings for its tree, a wall clock, and nothing left alive afterwards."""
 
 import asyncio
 import contextlib
 import json
 import os
 import signal
+import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from activities.sandbox.ceilings import exceeded
 from activities.sandbox.sandbox import SandboxLimits
 
 _GRACE_S = 5.0  # for the kernel to bury what was killed
@@ -20,6 +23,17 @@ class ProcessExit:
     output: str
     timed_out: bool
     truncated: bool
+    stopped: str  # the ceiling because of which it was stopped
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """How bwrap and the worker meet while a sandbox starts: bwrap writes the pid of the namespace's init to `info_fd`,
+    `prepare` runs with it, then a byte in `release_fd` lets the command start."""
+
+    info_fd: int
+    release_fd: int
+    prepare: Callable[[int], Awaitable[None]]
 
 
 async def supervise(
@@ -27,45 +41,65 @@ async def supervise(
     *,
     timeout_s: float,
     limits: SandboxLimits,
+    workspace: Path | None = None,
     pass_fds: Sequence[int] = (),
-    info_fd: int | None = None,
+    namespace: Namespace | None = None,
     stop_signal: signal.Signals = signal.SIGKILL,
 ) -> ProcessExit:
-    """`info_fd`: where bwrap tells the pid of its namespace's init. Whatever happens here, cancellation included, that
-    init and so every process of the namespace is dead on return. Closes all the descriptors it is given."""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            pass_fds=pass_fds,
-            env={"HOME": "/"},  # nothing of the worker's; Python wants a home where the user has no entry
-            cwd="/",
-            start_new_session=True,
-        )
-    except BaseException:
-        if info_fd is not None:
-            os.close(info_fd)
-        raise
-    finally:
-        for fd in pass_fds:
-            os.close(fd)
-    tree = _Tree(process, asyncio.create_task(_init_of(info_fd)), stop_signal)
-    output = _Output(limits)
-    reading = asyncio.create_task(output.drain(process, tree))
-    timed_out = False
-    try:
-        async with asyncio.timeout(timeout_s):
-            await process.wait()
-    except TimeoutError:
-        timed_out = True
-    finally:
-        tree.kill()
-        ending = asyncio.create_task(tree.ended(reading))
-        await asyncio.shield(ending)
-    code = None if timed_out or output.flooded else process.returncode
-    return ProcessExit(code, output.text(), timed_out, output.dropped > 0)
+    """Whatever happens here, cancellation included, the namespace's init and so every process of the namespace is dead
+    on return. Closes all the descriptors it is given."""
+    with _closing(namespace.release_fd if namespace is not None else None):
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                pass_fds=pass_fds,
+                env={"HOME": "/"},  # nothing of the worker's; Python wants a home where the user has no entry
+                cwd="/",
+                start_new_session=True,
+            )
+        except BaseException:
+            if namespace is not None:
+                os.close(namespace.info_fd)
+            raise
+        finally:
+            for fd in pass_fds:
+                os.close(fd)
+        tree = _Tree(process, asyncio.create_task(_init_of(namespace)), stop_signal)
+        output = _Output(limits)
+        reading = asyncio.create_task(output.drain(process, tree))
+        watching = asyncio.create_task(_watch(tree, limits, workspace))
+        timed_out = False
+        try:
+            async with asyncio.timeout(timeout_s):
+                if namespace is not None and (init := await tree.init()) is not None:
+                    await namespace.prepare(init.pid)
+                    os.write(namespace.release_fd, b".")
+                await process.wait()
+        except TimeoutError:
+            timed_out = True
+        finally:
+            tree.kill()
+            watching.cancel()
+            ending = asyncio.create_task(tree.ended(reading))
+            await asyncio.shield(ending)
+    stopped = "it wrote too much output" if output.flooded else ""
+    if watching.done() and not watching.cancelled():
+        stopped = watching.result()
+    code = None if timed_out or stopped else process.returncode
+    return ProcessExit(code, output.text(), timed_out, output.dropped > 0, stopped)
+
+
+async def _watch(tree: "_Tree", limits: SandboxLimits, workspace: Path | None) -> str:
+    """Stops the tree when it uses more than it may; why."""
+    if sys.platform != "linux":
+        return ""  # there is no /proc: the limits of each process have to do
+    init = await tree.init()
+    reason = await exceeded(init.pid if init is not None else tree.pid, limits, workspace)
+    tree.kill()
+    return reason
 
 
 def memory_file(content: bytes) -> int:
@@ -77,17 +111,33 @@ def memory_file(content: bytes) -> int:
     return fd
 
 
-async def _init_of(info_fd: int | None) -> int | None:
-    """A handle on the namespace's init that cannot come to mean another process, or None."""
-    if info_fd is None:
+@contextlib.contextmanager
+def _closing(fd: int | None) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if fd is not None:
+            os.close(fd)
+
+
+@dataclass(frozen=True)
+class _Init:
+    """The init of a namespace, with a handle that cannot come to mean another process."""
+
+    pid: int
+    handle: int
+
+
+async def _init_of(namespace: Namespace | None) -> _Init | None:
+    if namespace is None:
         return None
     reader = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(info_fd, "rb")
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(namespace.info_fd, "rb")
     )
     try:
         pid = json.loads(await reader.read())["child-pid"]
-        return os.pidfd_open(pid)
+        return _Init(pid, os.pidfd_open(pid))
     except (ValueError, KeyError, ProcessLookupError):
         return None  # it ended before it began, or is over already
     finally:
@@ -98,16 +148,21 @@ class _Tree:
     """The child and all that descends from it."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, init: asyncio.Task[int | None], stop_signal: signal.Signals
+        self, process: asyncio.subprocess.Process, init: asyncio.Task[_Init | None], stop_signal: signal.Signals
     ) -> None:
         self._process = process
         self._init = init
         self._signal = stop_signal
+        self.pid = process.pid
+
+    async def init(self) -> _Init | None:
+        """None where there is no namespace, or its start failed."""
+        return await asyncio.shield(self._init)
 
     def kill(self) -> None:
-        if self._init.done() and (pidfd := self._init.result()) is not None:
+        if self._init.done() and (init := self._init.result()) is not None:
             with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                signal.pidfd_send_signal(init.handle, signal.SIGKILL)
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(self._signal)
@@ -115,19 +170,19 @@ class _Tree:
     async def ended(self, reading: "asyncio.Task[None]") -> None:
         try:
             async with asyncio.timeout(_GRACE_S):
-                pidfd = await self._init
+                init = await self._init
                 self.kill()
                 await self._process.wait()
-                if pidfd is not None:
-                    await _readable(pidfd)
+                if init is not None:
+                    await _readable(init.handle)
                 await reading
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             reading.cancel()
         finally:
-            if self._init.done() and not self._init.cancelled() and (pidfd := self._init.result()) is not None:
-                os.close(pidfd)
+            if self._init.done() and not self._init.cancelled() and (init := self._init.result()) is not None:
+                os.close(init.handle)
 
 
 async def _readable(pidfd: int) -> None:

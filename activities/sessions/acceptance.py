@@ -13,11 +13,12 @@ from activities.model.errors import classify
 from activities.runtime.definitions import Definitions
 from activities.runtime.heartbeat import heartbeating
 from activities.runtime.workspaces import Workspaces
-from activities.sandbox import Sandbox, SandboxLimits
+from activities.sandbox import Commands
 from activities.tools.support.output import clean
 from domain.events import AcceptanceChecked
 from domain.ids import derive_id
 from domain.messages import ASSISTANT, TOOL_RESULTS, USER, Node, text_of
+from domain.policy.rules import Rule
 from domain.sessions import acceptance as rules
 from domain.sessions.acceptance import (
     AcceptanceVerdict,
@@ -28,7 +29,7 @@ from domain.sessions.acceptance import (
     criterion_text,
 )
 from domain.sessions.effects import EffectKind
-from domain.sessions.session import SandboxMode, Usage
+from domain.sessions.session import Usage
 from domain.sessions.step import preview
 from store import acceptance, sessions, workspaces
 from store.database import Pool
@@ -48,7 +49,7 @@ class AcceptanceChecks:
         contexts: Contexts,
         definitions: Definitions,
         workspaces: Workspaces,
-        sandbox: Sandbox,
+        commands: Commands,
         rounds: int,
     ) -> None:
         self._pool = pool
@@ -56,7 +57,7 @@ class AcceptanceChecks:
         self._contexts = contexts
         self._definitions = definitions
         self._workspaces = workspaces
-        self._sandbox = sandbox
+        self._commands = commands
         self._rounds = rounds
 
     @activity.defn(name="check_acceptance")
@@ -69,7 +70,7 @@ class AcceptanceChecks:
                 return self._verdict(check, known.verdicts, session.usage)
             criteria = CRITERIA.validate_python(session.spec["acceptance_criteria"])
             verdicts = {
-                place: await self._command(check, place, one)
+                place: await self._command(check, place, one, session.rules)
                 for place, one in enumerate(criteria)
                 if isinstance(one, CommandCriterion)
             }
@@ -78,22 +79,25 @@ class AcceptanceChecks:
             verdicts |= dict(zip(texts, judged, strict=True))
             return await self._record(check, [verdicts[place] for place in sorted(verdicts)], usage)
 
-    async def _command(self, check: CheckAcceptance, place: int, criterion: CommandCriterion) -> CriterionVerdict:
-        """It is the caller's own command, so the rules of the agent do not bind it; the sandbox does."""
+    async def _command(
+        self, check: CheckAcceptance, place: int, criterion: CommandCriterion, bounds: list[list[Rule]]
+    ) -> CriterionVerdict:
+        """It is the caller's own command, so the rules of the agent do not bind it; the sandbox and the task's do."""
         entry = _entry(check, place, criterion)
         await acceptance.begin_command(self._pool, entry)
         agent = await self._definitions.load(check.agent)
-        network = agent.network if check.sandbox is None else check.sandbox is SandboxMode.NETWORKED
+        network = self._commands.network(agent, check.sandbox, bounds)
         version, _ = await workspaces.get(self._pool, check.ref.tenant, check.workspace_id)
         folder = await self._workspaces.ready(check.ref.tenant, check.workspace_id, version)
-        result = await self._sandbox.run(
+        result = await self._commands.sandbox.run(
             criterion.run,
             workspace=folder,
             network=network,
             timeout_s=criterion.timeout_s,
-            limits=SandboxLimits(),
+            limits=self._commands.limits,
         )
         ended = f"exit code {result.exit_code}" if not result.timed_out else f"stopped after {criterion.timeout_s} s"
+        ended = f"stopped: {result.stopped}" if result.stopped else ended
         why = result.refusal or f"{ended}: {clean(result.output).strip()[-WHY:] or '(no output)'}"
         passed = result.exit_code == 0
         await acceptance.end_command(self._pool, {**entry, "state": "ok" if passed else "failed", "text": why})

@@ -20,7 +20,7 @@ from activities.runtime.event_writer import EventWriter
 from activities.runtime.heartbeat import cancel_requested, heartbeating
 from activities.runtime.spans import tool_called
 from activities.runtime.workspaces import Workspaces
-from activities.sandbox import Sandbox
+from activities.sandbox import Commands, NetworkPolicy
 from activities.tools.record import Attempt
 from activities.tools.rules import Rulebook
 from activities.tools.support.egress import Fetcher
@@ -28,13 +28,13 @@ from activities.tools.support.output import bounded, clean
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult
 from domain import events as ev
+from domain.agents.definition import AgentDefinition
 from domain.ids import derive_id
 from domain.limits.loops import call_digest
 from domain.plan import Plan
-from domain.policy.rules import Action, verdict
+from domain.policy.rules import Action, Rule, verdict
 from domain.sessions.effects import would_have
 from domain.sessions.input_request import RequestKind
-from domain.sessions.session import SandboxMode
 from domain.sessions.step import Effect, ToolOutcome, ToolRequest, preview
 from store import files, input_requests, tool_calls
 from store.database import TRANSIENT_ERRORS, Pool, patiently
@@ -80,7 +80,7 @@ class RunTool:
         tools: dict[str, Tool],
         definitions: Definitions,
         workspaces: Workspaces,
-        sandbox: Sandbox,
+        commands: Commands,
         fetcher: Fetcher,
         subagents: Subagents,
         rulebook: Rulebook,
@@ -90,7 +90,7 @@ class RunTool:
         self._tools = tools
         self._definitions = definitions
         self._workspaces = workspaces
-        self._sandbox = sandbox
+        self._commands = commands
         self._fetcher = fetcher
         self._subagents = subagents
         self._rulebook = rulebook
@@ -167,11 +167,12 @@ class RunTool:
             key=f"{request.node}:{request.index}",
             attempt=attempt.number,
             plan=Plan.model_validate_json(claim.plan) if claim.plan else None,
-            sandbox=self._sandbox,
+            sandbox=self._commands.sandbox,
+            limits=self._commands.limits,
             fetcher=self._fetcher,
             subagents=self._subagents,
             permits=partial(self._permits, request, tool),
-            network=agent.network if request.sandbox is None else request.sandbox is SandboxMode.NETWORKED,
+            network=await self._network(request, agent),
         )
         try:
             result = await asyncio.wait_for(tool.run(arguments, context), tool.timeout_s)
@@ -205,8 +206,15 @@ class RunTool:
         return tool.call_summary(await self._arguments(request, body))
 
     async def _permits(self, request: ToolRequest, tool: Tool, subject: str) -> bool:
-        layers = await self._rulebook.layers(request.ref, [*request.above, request.agent])
-        return verdict(layers, tool, [subject]).action is Action.ALLOW
+        return verdict(await self._layers(request), tool, [subject]).action is Action.ALLOW
+
+    async def _network(self, request: ToolRequest, agent: AgentDefinition) -> NetworkPolicy | None:
+        if not self._commands.networked(agent, request.sandbox):
+            return None  # seldom otherwise, so the rules are not loaded for every call
+        return self._commands.network(agent, request.sandbox, await self._layers(request))
+
+    async def _layers(self, request: ToolRequest) -> list[list[Rule]]:
+        return await self._rulebook.layers(request.ref, [*request.above, request.agent])
 
     async def _spill(self, request: ToolRequest, folder: Path, result: ToolResult) -> ToolResult:
         """A long text goes to a file of the workspace, where the model can read on; the result keeps its two ends."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ValidationError
 
 from activities.requests.file_diff import FileChange
+from activities.sandbox import NetworkPolicy, Sandbox, SandboxLimits
 from domain.events import Event
 from domain.plan import Plan
 from domain.policy.subjects import subjects_of
@@ -19,7 +20,6 @@ from domain.sessions.step import Effect, preview
 
 if TYPE_CHECKING:
     from activities.delegation.subagents import Subagents
-    from activities.sandbox import Sandbox
     from activities.tools.support.egress import Fetcher
 
 
@@ -64,10 +64,11 @@ class ToolContext:
     key: str  # the call's idempotency key, for receivers that honour one
     attempt: int
     plan: Plan | None  # the session's plan before this call
-    sandbox: "Sandbox"
+    sandbox: Sandbox
     fetcher: "Fetcher"
-    network: bool  # may the sandbox reach the network
+    network: NetworkPolicy | None  # which hosts a command may reach; None: no network
     subagents: "Subagents"
+    limits: SandboxLimits = SandboxLimits()  # of a command
     permits: Callable[[str], Awaitable[bool]] = _allowed  # whether the rules allow the tool this subject without asking
 
 

@@ -4,6 +4,7 @@ An agent has two sides. Most agents are the short form: a model with the file's 
 """
 
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -25,6 +26,8 @@ __all__ = [
     "Variable",
     "VariableName",
 ]
+
+HostPattern = Annotated[str, Field(pattern=r"^[a-z0-9.:*?-]{1,253}$")]  # lower case; * and ? match anything
 
 _PACKAGING = ("package_name", "packageName", "version", "author", "license")
 
@@ -81,7 +84,8 @@ class AgentDefinition(Equipment):
     external_tools: list[ExternalTool] = Field(default_factory=list, max_length=MAX_TOOLS)  # answered by the caller
     output_schema: dict[str, Any] | None = None  # JSON schema of its final answer
     max_tokens: int = Field(default=8_192, ge=1, le=128_000)  # of one reply
-    network: bool = False  # may `bash` reach the network
+    network: bool = False  # may commands reach the network, where the operator allows it
+    network_hosts: list[HostPattern] | None = Field(default=None, max_length=100)  # which hosts; None: any public one
     prompt: str = Field(default="", max_length=100_000)  # the short form's text
 
     @classmethod
@@ -135,6 +139,12 @@ class AgentDefinition(Equipment):
                 "hooks": prompt.hooks or self.hooks,
                 "variables": {**self.variables, **prompt.variables},
             }
+        )
+
+    def may_reach(self, host: str) -> bool:
+        """Whether the definition gives its commands this host; the platform's guard has the last word."""
+        return self.network and (
+            self.network_hosts is None or any(fnmatchcase(host, one) for one in self.network_hosts)
         )
 
     def subagent(self, name: str) -> SubagentRef | None:

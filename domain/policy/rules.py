@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from domain.policy.traits import DELEGATION, Question, ToolTraits
+from domain.policy.subjects import SubjectKind
+from domain.policy.traits import BOUND_KINDS, DELEGATION, Question, ToolTraits
 
 
 class Action(StrEnum):
@@ -72,6 +73,17 @@ def verdict(layers: list[list[Rule]], tool: ToolTraits, subjects: Sequence[str] 
         if (rule := _deciding(rules, question)) is not None
     ]
     return max(found, key=lambda one: _STRICTNESS.index(one.action), default=RuleVerdict(Action.ALLOW))
+
+
+def host_permitted(layers: list[list[Rule]], host: str) -> bool:
+    """Whether a command may reach a host: boundaries and rules that name fetch_url must allow it there without asking.
+
+    A rule for `*` alone says which tools there are, and one that allows bash has decided that already.
+    """
+    question = Question(("fetch_url",), (BOUND_KINDS[SubjectKind.HOST],), host)
+    naming = ([rule for rule in rules if rule.permission != "*"] for rules in layers)
+    deciding = (_deciding(rules, question) for rules in naming)
+    return all(rule is None or rule.action is Action.ALLOW for rule in deciding)
 
 
 def about(layers: list[list[Rule]], tool: ToolTraits) -> list[list[Rule]]:

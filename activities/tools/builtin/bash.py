@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from activities.sandbox import SandboxLimits, SandboxResult
+from activities.sandbox import SandboxResult
 from activities.tools.support.output import clean
 from activities.tools.tool import Tool, ToolContext, ToolResult
 from domain.policy.subjects import Subject, SubjectKind
@@ -26,7 +26,7 @@ async def run(input: Input, context: ToolContext) -> ToolResult:
         workspace=context.workspace,
         network=context.network,
         timeout_s=input.timeout_s,
-        limits=SandboxLimits(),
+        limits=context.limits,
     )
     if result.refusal:
         return ToolResult(result.refusal, failed=True)
@@ -37,8 +37,10 @@ async def run(input: Input, context: ToolContext) -> ToolResult:
 def _ending(result: SandboxResult, timeout_s: int) -> str:
     if result.timed_out:
         return f"stopped after {timeout_s} s; nothing of it is running any more"
+    if result.stopped:
+        return f"stopped: {result.stopped}; nothing of it is running any more"
     if result.exit_code is None:
-        return "stopped: it wrote too much output"
+        return "stopped"
     if result.exit_code < 0 or result.exit_code > 128:
         signal = -result.exit_code if result.exit_code < 0 else result.exit_code - 128
         return f"exit code {result.exit_code}, ended by signal {signal}"
@@ -49,8 +51,9 @@ TOOL = Tool(
     name="bash",
     description=(
         "Run a shell command in an isolated sandbox whose working directory is the workspace (/workspace). Files "
-        "outside it are read-only or absent, there is no network unless the task allows it, and whatever still runs "
-        "when the command ends is stopped. Standard output and error come back together with the exit code."
+        "outside it are read-only or absent, there is no network unless the agent has one, and then only through the "
+        "proxy in $HTTPS_PROXY. Whatever still runs when the command ends is stopped. Standard output and error come "
+        "back together with the exit code."
     ),
     input=Input,
     run=run,

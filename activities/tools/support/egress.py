@@ -1,4 +1,4 @@
-"""The one guarded way out: every outbound URL that a user or a model names is fetched by a Fetcher.
+"""The one guarded way out: every outbound connection that a user or a model asks for is opened by a Guard.
 
 Names are resolved once, every address must be public, and the connection goes to an address that was checked, so a name
 that changes its address between check and connect gains nothing.
@@ -19,6 +19,8 @@ from domain.policy.addresses import public
 
 _REDIRECTS = {301, 302, 303, 307, 308}
 _MOST_HOPS = 5
+WEB_PORTS = frozenset({80, 443})
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 Permitted = Callable[[str], Awaitable[bool]]  # may this URL be followed
@@ -43,20 +45,20 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 class Fetcher:
-    """`allow_private_hosts`: `host` or `host:port` entries that may have private addresses; `setting` is where an
-    operator writes them."""
+    """Fetches URLs through a Guard, which explains `allow_private_hosts`, `ports` and `setting`."""
 
     def __init__(
         self,
         allow_private_hosts: Iterable[str] = (),
         *,
+        ports: frozenset[int] | None = WEB_PORTS,
         setting: str = "ERRAND_ALLOW_PRIVATE_HOSTS",
         max_bytes: int = 2_000_000,
         timeout_s: float = 30.0,
         resolve: Resolve = resolve,
         backend: httpcore2.AsyncNetworkBackend | None = None,
     ) -> None:
-        self._guard = _Guard(frozenset(entry.lower() for entry in allow_private_hosts), setting, resolve, backend)
+        self._guard = Guard(allow_private_hosts, ports=ports, setting=setting, resolve=resolve, backend=backend)
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
         self._tls = httpx2.create_ssl_context(trust_env=False)
@@ -80,7 +82,7 @@ class Fetcher:
             return await self._once(method, url, headers, content)
 
     async def _once(self, method: str, url: str, headers: Mapping[str, str], content: bytes) -> Fetched:
-        target = _checked(url)
+        target = checked(url)
         # a client per request: no cookie and no connection outlives the one it was made for
         async with httpx2.AsyncClient(
             transport=_GuardedTransport(self._guard, self._tls),
@@ -123,7 +125,7 @@ async def _within(seconds: float) -> AsyncIterator[None]:
         raise FetchError(f"No complete answer within {seconds:.0f} seconds.") from None
 
 
-def _checked(url: str) -> httpx2.URL:
+def checked(url: str) -> httpx2.URL:
     try:
         target = httpx2.URL(url)
     except (httpx2.InvalidURL, ValueError):
@@ -143,25 +145,41 @@ def _joined(base: str, place: str) -> str:
 
 
 class _GuardedTransport(httpx2.AsyncHTTPTransport):
-    def __init__(self, guard: "_Guard", tls: ssl.SSLContext) -> None:
+    def __init__(self, guard: "Guard", tls: ssl.SSLContext) -> None:
         super().__init__(verify=tls, trust_env=False)
         self._pool = httpcore2.AsyncConnectionPool(ssl_context=tls, network_backend=guard)
 
 
-class _Guard(httpcore2.AsyncNetworkBackend):
-    """Where connections are made, and the only place that cannot be talked round."""
+class Guard(httpcore2.AsyncNetworkBackend):
+    """Opens every connection, and is the only place that cannot be talked round.
+
+    `allow_private_hosts` has `host` or `host:port` entries that may have private addresses, and any port that the entry
+    names; `setting` is where an operator writes them. Other hosts are reached on `ports` only; None: on any.
+    """
 
     def __init__(
         self,
-        allowed: frozenset[str],
-        setting: str,
-        resolve: Resolve,
-        backend: httpcore2.AsyncNetworkBackend | None,
+        allow_private_hosts: Iterable[str] = (),
+        *,
+        ports: frozenset[int] | None = WEB_PORTS,
+        setting: str = "ERRAND_ALLOW_PRIVATE_HOSTS",
+        resolve: Resolve = resolve,
+        backend: httpcore2.AsyncNetworkBackend | None = None,
     ) -> None:
-        self._allowed = allowed
+        self._allowed = frozenset(entry.lower() for entry in allow_private_hosts)
+        self._ports = ports
         self._setting = setting
         self._resolve = resolve
         self._inner = backend or httpcore2.AnyIOBackend()
+
+    async def open(self, url: httpx2.URL, timeout_s: float) -> httpcore2.AsyncNetworkStream:
+        """A connection to the host and port of a checked URL; without TLS, whatever its scheme."""
+        port = url.port or _DEFAULT_PORTS[url.scheme]
+        try:
+            async with _within(timeout_s):
+                return await self.connect_tcp(url.raw_host.decode("ascii"), port, timeout_s)
+        except (httpcore2.NetworkError, httpcore2.TimeoutException) as error:
+            raise FetchError(f"{url.host} did not answer ({type(error).__name__}).") from None
 
     async def connect_tcp(
         self,
@@ -192,14 +210,18 @@ class _Guard(httpcore2.AsyncNetworkBackend):
         await asyncio.sleep(seconds)
 
     async def _addresses(self, host: str, port: int) -> list[str]:
+        name = host.lower().rstrip(".")
+        listed = name in self._allowed or f"{name}:{port}" in self._allowed
+        if not listed and self._ports is not None and port not in self._ports:
+            ports = ", ".join(map(str, sorted(self._ports)))
+            raise FetchError(
+                f"{host} is refused on port {port}; allowed: {ports}. An operator can add ports in ERRAND_ALLOW_PORTS."
+            )
         try:
             addresses = await self._resolve(host, port)
         except (OSError, UnicodeError):
             raise FetchError(f"{host} cannot be found.") from None
-        name = host.lower().rstrip(".")
-        if name in self._allowed or f"{name}:{port}" in self._allowed:
-            return addresses
-        if not all(public(address) for address in addresses):
+        if not listed and not all(public(address) for address in addresses):
             raise FetchError(
                 f"{host} is refused: its address is not public. An operator can allow it in {self._setting}."
             )

@@ -174,7 +174,7 @@ async def test_sample_tool_loads_and_works(tmp_path: Path, monkeypatch: pytest.M
         plan=None,
         sandbox=Refusing("not here", ""),
         fetcher=Fetcher(()),
-        network=False,
+        network=None,
         subagents=cast(Any, None),
     )
     result = await tool.run(tool.input.model_validate({"order": "123456"}), context)

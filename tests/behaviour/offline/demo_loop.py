@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from activities.sandbox.sandbox import SandboxLimits, SandboxResult
+from activities.sandbox import NetworkPolicy, SandboxLimits, SandboxResult
 from activities.tools.registry import TOOLS
 from activities.tools.support.egress import FetchError
 from activities.tools.tool import BEGIN_DELEGATIONS, ToolContext
@@ -33,7 +33,7 @@ class LocalCommands:
     name = "local"
 
     async def run(
-        self, command: str, *, workspace: Path, network: bool, timeout_s: float, limits: SandboxLimits
+        self, command: str, *, workspace: Path, network: NetworkPolicy | None, timeout_s: float, limits: SandboxLimits
     ) -> SandboxResult:
         pipe, both = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
         ran = await asyncio.create_subprocess_shell(command, cwd=workspace, stdout=pipe, stderr=both)
@@ -157,7 +157,7 @@ async def _call(
         plan=run.plans[-1] if run.plans else None,
         sandbox=sandbox or LocalCommands(),
         fetcher=cast(Any, NoNetwork()),
-        network=False,
+        network=None,
         subagents=cast(Any, None),
     )
     arguments: BaseModel = tool.input.model_validate(given)

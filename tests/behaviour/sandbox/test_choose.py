@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.sandbox import Refusing, Sandbox, SandboxLimits, SandboxResult, choose
+from activities.sandbox import NetworkPolicy, Refusing, Sandbox, SandboxLimits, SandboxResult, choose
 from activities.sandbox.probe import probe
 from activities.sandbox.supervise import supervise
 
@@ -21,7 +21,7 @@ class Bare:
     name: str = "bare"
 
     async def run(
-        self, command: str, *, workspace: Path, network: bool, timeout_s: float, limits: SandboxLimits
+        self, command: str, *, workspace: Path, network: NetworkPolicy | None, timeout_s: float, limits: SandboxLimits
     ) -> SandboxResult:
         inside = f"cd {workspace}; {self.prefix}\n{command}"
         ended = await supervise(["/bin/bash", "-c", inside], timeout_s=timeout_s, limits=limits)
@@ -77,6 +77,6 @@ async def test_where_nothing_may_or_can_run_nothing_is_run(setting: str, workspa
         pytest.skip("it works there")
     chosen = await choose(setting, workspace)
     assert isinstance(chosen, Refusing)
-    result = await chosen.run("touch ran", workspace=workspace, network=False, timeout_s=1, limits=SandboxLimits())
+    result = await chosen.run("touch ran", workspace=workspace, network=None, timeout_s=1, limits=SandboxLimits())
     assert result.refusal.startswith("Nothing was run: ") and result.exit_code is None
     assert os.listdir(workspace) == []

@@ -35,7 +35,7 @@ async def test_a_workspace_below_a_closed_folder_is_usable(tmp_path: Path) -> No
     workspace.mkdir()
     for back_end in candidates():
         result = await back_end.run(
-            "id -u; echo x > made; ls ..", workspace=workspace, network=False, timeout_s=10, limits=SandboxLimits()
+            "id -u; echo x > made; ls ..", workspace=workspace, network=None, timeout_s=10, limits=SandboxLimits()
         )
         assert result.output.startswith("1000\n") and "closed" not in result.output
     assert (workspace / "made").stat().st_uid == unused_uid()

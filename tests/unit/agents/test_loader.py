@@ -228,6 +228,7 @@ _definitions = st.builds(
     input_schema=st.none() | st.builds(lambda example: {"examples": [example]}, _json),
     max_tokens=st.integers(1, 128_000),
     network=st.booleans(),
+    network_hosts=st.none() | st.lists(st.from_regex(r"[a-z0-9.*-]{1,20}", fullmatch=True), max_size=3),
     # a carriage return before the last line end belongs to it, as in a file from Windows
     prompt=st.text(min_size=1).filter(lambda text: text.strip() and not text.endswith("\r")),
 )

@@ -32,7 +32,7 @@ def make_context(workspace: Path) -> MakeContext:
             "plan": None,
             "sandbox": Refusing("no sandbox in this test", "Give one"),
             "fetcher": Fetcher(),
-            "network": False,
+            "network": None,
             "subagents": None,
         }
         return ToolContext(**(given | changes))

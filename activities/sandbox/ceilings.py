@@ -1,0 +1,148 @@
+"""What all processes of a command together may use, held by looking at them several times a second.
+
+A cgroup would be exact, but few workers have one of their own to give away; this needs no right at all. What a process
+can do between two looks is bounded by its resource limits (address space, size of a file, number of processes).
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from activities.sandbox.sandbox import SandboxLimits
+
+_INTERVAL_S = 0.1
+_IDLE_SHARE = 5  # a look that takes long is followed by a pause several times as long
+_DISK_IDLE_SHARE = 20
+_DU_S = 60.0
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_REWRITES = 8  # how often the allowed space may be written: deleted files that are still open occupy space unseen
+# not the loop's own threads: those may all be busy with files while a command must be stopped
+_threads = ThreadPoolExecutor(2, thread_name_prefix="ceilings")
+
+
+@dataclass
+class Usage:
+    """Of a process and all its descendants."""
+
+    pids: list[int]
+    tasks: int = 0  # threads, as the kernel's own limit counts them
+    resident: int = 0
+    written: int = 0  # to storage, by ended descendants too
+    passed: int = 0  # to write calls, wherever they led
+
+
+async def exceeded(root: int, limits: SandboxLimits, workspace: Path | None) -> str:
+    """Waits until the tree below `root` uses more than it may, and says of what."""
+    loop = asyncio.get_running_loop()
+    disk = _Disk(workspace, limits) if workspace is not None else None
+    while True:
+        began = time.monotonic()
+        usage = await loop.run_in_executor(_threads, usage_below, root)
+        if usage.tasks > limits.processes:
+            return f"it ran more than {limits.processes} processes and threads at a time"
+        if usage.resident > limits.memory_bytes:
+            used = await loop.run_in_executor(_threads, _proportional, usage)
+            if used > limits.memory_bytes:
+                return f"its processes together used more than {mib(limits.memory_bytes)} of memory"
+        if usage.written > _REWRITES * limits.disk_bytes:
+            return f"it wrote more than {mib(_REWRITES * limits.disk_bytes)} to disk"
+        if disk is not None and (reason := await disk.exceeded(usage)):
+            return reason
+        await asyncio.sleep(max(_INTERVAL_S, _IDLE_SHARE * (time.monotonic() - began)))
+
+
+def mib(size: int) -> str:
+    return f"{size / 1024**2:,.0f} MiB"
+
+
+def usage_below(root: int) -> Usage:
+    usage = Usage([])
+    left = [root]
+    while left:
+        pid = left.pop()
+        with contextlib.suppress(OSError, ValueError):  # it ended meanwhile, or is a zombie without memory
+            threads = os.listdir(f"/proc/{pid}/task")
+            usage.pids.append(pid)
+            usage.tasks += len(threads)
+            for thread in threads:
+                left += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
+            usage.resident += int(_read(f"/proc/{pid}/statm").split()[1]) * _PAGE
+            counters = dict(line.split(": ") for line in _read(f"/proc/{pid}/io").splitlines())
+            usage.written += int(counters["write_bytes"])
+            usage.passed += int(counters["wchar"])
+    return usage
+
+
+def _proportional(usage: Usage) -> int:
+    """Memory with shared pages counted once: a process that forks does not use twice as much."""
+    total = 0
+    for pid in usage.pids:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            try:
+                rollup = _read(f"/proc/{pid}/smaps_rollup")
+            except PermissionError:
+                return usage.resident
+            total += next((int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss:")), 0)
+    return total
+
+
+def _read(path: str) -> str:
+    with open(path) as file:
+        return file.read()
+
+
+class _Disk:
+    """Looks at the workspace when the command wrote a good deal since the last look."""
+
+    def __init__(self, workspace: Path, limits: SandboxLimits) -> None:
+        self._workspace = str(workspace.absolute())
+        self._limits = limits
+        self._free_files = os.statvfs(workspace).f_favail
+        self._seen = 0
+        self._next = 0.0
+
+    async def exceeded(self, usage: Usage) -> str:
+        now = time.monotonic()
+        written = usage.written + usage.passed
+        made = self._free_files - os.statvfs(self._workspace).f_favail
+        wrote_much = written - self._seen >= self._limits.disk_bytes // 64
+        if now < self._next or not (wrote_much or made > self._limits.files):
+            return ""
+        used = await _du(self._workspace, "-skx") * 1024
+        files = await _du(self._workspace, "-sx", "--inodes") if made > self._limits.files else 0
+        self._seen = written
+        self._next = time.monotonic() + _DISK_IDLE_SHARE * (time.monotonic() - now)
+        if used > self._limits.disk_bytes:
+            return f"its workspace grew beyond {mib(self._limits.disk_bytes)}"
+        if files > self._limits.files:
+            return f"its workspace grew beyond {self._limits.files:,} files"
+        return ""
+
+
+async def _du(workspace: str, *options: str) -> int:
+    """By a program of its own: it follows no link, needs no recursion however deep folders nest, and can be ended."""
+    process = await asyncio.create_subprocess_exec(
+        "du",
+        *options,
+        "--",
+        workspace,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+    )
+    try:
+        async with asyncio.timeout(_DU_S):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        return sys.maxsize // 1024  # nobody makes such a tree by accident
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return int(output.split()[0]) if output.split() else 0

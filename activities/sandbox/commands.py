@@ -1,0 +1,31 @@
+"""How this worker runs commands: in which sandbox, with which ceilings, and who has a network."""
+
+from dataclasses import dataclass
+
+from activities.sandbox.network import NetworkPolicy
+from activities.sandbox.sandbox import Sandbox, SandboxLimits
+from activities.tools.support.egress import Guard
+from domain.agents.definition import AgentDefinition
+from domain.policy.rules import Rule, host_permitted
+from domain.sessions.session import SandboxMode
+
+
+@dataclass(frozen=True)
+class Commands:
+    """`guard` is None where the operator gives no command a network, whatever agents and tasks say."""
+
+    sandbox: Sandbox
+    limits: SandboxLimits = SandboxLimits()
+    guard: Guard | None = None
+
+    def networked(self, agent: AgentDefinition, mode: SandboxMode | None) -> bool:
+        """The agent's definition and the operator both have to allow it; a task can only take it away."""
+        return self.guard is not None and agent.network and mode is not SandboxMode.ISOLATED
+
+    def network(
+        self, agent: AgentDefinition, mode: SandboxMode | None, layers: list[list[Rule]]
+    ) -> NetworkPolicy | None:
+        """The hosts that a networked command may reach: those that its agent names, as far as the rules allow them."""
+        if self.guard is None or not self.networked(agent, mode):
+            return None
+        return NetworkPolicy(self.guard, lambda host: agent.may_reach(host) and host_permitted(layers, host))
