@@ -26,7 +26,7 @@ _threads = ThreadPoolExecutor(2, thread_name_prefix="ceilings")
 
 
 @dataclass
-class Usage:
+class TreeUsage:
     """Of a process and all its descendants."""
 
     pids: list[int]
@@ -60,8 +60,8 @@ def mib(size: int) -> str:
     return f"{size / 1024**2:,.0f} MiB"
 
 
-def usage_below(root: int) -> Usage:
-    usage = Usage([])
+def usage_below(root: int) -> TreeUsage:
+    usage = TreeUsage([])
     left = [root]
     while left:
         pid = left.pop()
@@ -78,7 +78,7 @@ def usage_below(root: int) -> Usage:
     return usage
 
 
-def _proportional(usage: Usage) -> int:
+def _proportional(usage: TreeUsage) -> int:
     """Memory with shared pages counted once: a process that forks does not use twice as much."""
     total = 0
     for pid in usage.pids:
@@ -106,7 +106,7 @@ class _Disk:
         self._seen = 0
         self._next = 0.0
 
-    async def exceeded(self, usage: Usage) -> str:
+    async def exceeded(self, usage: TreeUsage) -> str:
         now = time.monotonic()
         written = usage.written + usage.passed
         made = self._free_files - os.statvfs(self._workspace).f_favail

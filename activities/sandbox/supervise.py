@@ -87,7 +87,7 @@ async def supervise(
             await asyncio.shield(ending)
     stopped = "it wrote too much output" if output.flooded else ""
     if watching.done() and not watching.cancelled():
-        stopped = watching.result()
+        stopped = watching.result() or stopped
     code = None if timed_out or stopped else process.returncode
     return ProcessExit(code, output.text(), timed_out, output.dropped > 0, stopped)
 

@@ -99,7 +99,7 @@ async def _task(call: Call, source: SessionRow, body: RerunBody) -> Checked:
     models = _models(call.services, source, body, definition)
     if not body.recorded:
         rules.check_prices(limits, spec.config.tree, models, call.services.prices, call.settings)
-        await rules.check_sandbox(call.pool, spec)
+        await rules.check_sandbox(call.pool, spec, definition, call.settings)
     retention = spec.config.retention or call.settings.retention_ms
     files = await rules.manifest(call.pool, call.tenant, spec)
     columns = await declared.columns(call.pool, spec, definition, source.variables)

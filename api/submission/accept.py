@@ -89,7 +89,7 @@ async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: d
     rules.check_plan(spec, definition)
     await rules.check_tool_names(pool, spec, definition)
     rules.check_prices(limits, spec.config.tree, models, call.services.prices, call.settings)
-    await rules.check_sandbox(pool, spec)
+    await rules.check_sandbox(pool, spec, definition, settings)
     await rules.check_notify(pool, tenant, spec.config, limits.ttl_ms)
     retention = spec.config.retention or settings.retention_ms
     files = await rules.manifest(pool, tenant, spec)

@@ -163,9 +163,15 @@ def check_prices(
         raise Invalid(detail, type="unpriced-model", errors=[problem])
 
 
-async def check_sandbox(pool: Pool, spec: TaskSpec) -> None:
+async def check_sandbox(pool: Pool, spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> None:
+    """A task may take the network away from an agent; it cannot give one."""
     if spec.config.sandbox is None:
         return
+    if spec.config.sandbox is SandboxMode.NETWORKED and not (definition.network and settings.sandbox_network == "on"):
+        why = "no command has one here (ERRAND_SANDBOX_NETWORK)"
+        why = why if definition.network else f"the agent {definition.name} has no network"
+        problem = finding("/config/sandbox", "not_allowed", why, [SandboxMode.ISOLATED])
+        raise Invalid(f"A task cannot give a network: {why}.", type="not-available", errors=[problem])
     seen = await workers.fresh(pool)
     if any(sandbox != "none" for sandbox, _ in seen.values()):
         return

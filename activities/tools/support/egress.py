@@ -210,19 +210,20 @@ class Guard(httpcore2.AsyncNetworkBackend):
         await asyncio.sleep(seconds)
 
     async def _addresses(self, host: str, port: int) -> list[str]:
-        name = host.lower().rstrip(".")
-        listed = name in self._allowed or f"{name}:{port}" in self._allowed
-        if not listed and self._ports is not None and port not in self._ports:
-            ports = ", ".join(map(str, sorted(self._ports)))
-            raise FetchError(
-                f"{host} is refused on port {port}; allowed: {ports}. An operator can add ports in ERRAND_ALLOW_PORTS."
-            )
         try:
             addresses = await self._resolve(host, port)
         except (OSError, UnicodeError):
             raise FetchError(f"{host} cannot be found.") from None
-        if not listed and not all(public(address) for address in addresses):
+        name = host.lower().rstrip(".")
+        if name in self._allowed or f"{name}:{port}" in self._allowed:
+            return addresses
+        if not all(public(address) for address in addresses):
             raise FetchError(
                 f"{host} is refused: its address is not public. An operator can allow it in {self._setting}."
+            )
+        if self._ports is not None and port not in self._ports:
+            ports = ", ".join(map(str, sorted(self._ports)))
+            raise FetchError(
+                f"{host} is refused on port {port}; allowed: {ports}. An operator can add ports in ERRAND_ALLOW_PORTS."
             )
         return addresses

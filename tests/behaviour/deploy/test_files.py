@@ -65,7 +65,9 @@ def test_env_example_shows_the_defaults() -> None:
         default = getattr(Settings(), field_of(name))
         if isinstance(default, Path):
             default = default.relative_to(ROOT)
-        assert shown[name] == ("" if default in (None, ()) else str(default)), name
+        if isinstance(default, tuple):
+            default = ",".join(default)
+        assert shown[name] == ("" if default is None else str(default)), name
 
 
 def test_env_example_contains_no_secret_and_sets_nothing() -> None:
@@ -117,6 +119,22 @@ def test_compose_has_the_whole_system() -> None:
             assert port.startswith("127.0.0.1:"), f"{name} is open to other machines"
     for name in ("api", "temporal", "postgresql"):
         assert SERVICES[name]["healthcheck"]["test"]
+
+
+def test_compose_keeps_temporal_and_the_databases_without_a_way_out() -> None:
+    assert COMPOSE["networks"] == {"inside": {"internal": True}, "outside": None}
+    for name in ("postgresql", "temporal", "temporal-schema", "setup"):
+        assert SERVICES[name]["networks"] == ["inside"], name
+        assert "ports" not in SERVICES[name], name
+    for name, service in SERVICES.items():
+        assert set(service["networks"]) <= COMPOSE["networks"].keys(), name
+        assert "network_mode" not in service and "privileged" not in service, name
+
+
+def test_compose_gives_no_command_a_network() -> None:
+    """The operator switches it on in .env; the file itself does not."""
+    assert all("ERRAND_SANDBOX_NETWORK" not in service.get("environment", {}) for service in SERVICES.values())
+    assert example()["ERRAND_SANDBOX_NETWORK"] == "off"
 
 
 def test_compose_names_existing_files_and_volumes() -> None:

@@ -132,6 +132,23 @@ async def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
     assert backend.connected == [("1.1.1.1", 80), ("2606:4700::1", 80)]
 
 
+@pytest.mark.parametrize("url", ["http://a.test:22/", "https://a.test:6443/", "http://a.test:8080/"])
+async def test_public_hosts_are_reached_on_the_ports_of_the_web_unless_others_are_listed(url: str) -> None:
+    backend = Recording()
+    table = names({"a.test": ["1.1.1.1"]})
+    with pytest.raises(FetchError, match="allowed: 80, 443"):
+        await Fetcher(backend=backend, resolve=table).get(url)
+    assert backend.connected == []
+    for fetcher in (
+        Fetcher(backend=backend, resolve=table, ports=frozenset({22, 6443, 8080})),
+        Fetcher(backend=backend, resolve=table, ports=None),
+        Fetcher(["a.test"], backend=backend, resolve=table),
+    ):
+        with pytest.raises(FetchError, match="did not answer"):
+            await fetcher.get(url)
+    assert len(backend.connected) == 3
+
+
 @pytest.mark.parametrize(
     "place",
     [

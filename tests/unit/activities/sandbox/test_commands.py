@@ -1,0 +1,56 @@
+"""Who has a network, in every combination."""
+
+import pytest
+
+from activities.sandbox import Commands, Refusing
+from activities.tools.support.egress import Guard
+from domain.agents.definition import AgentDefinition
+from domain.policy.rules import Action, Rule
+from domain.sessions.session import SandboxMode
+
+SANDBOX = Refusing("none", "none")
+
+
+def agent(network: bool, hosts: list[str] | None = None) -> AgentDefinition:
+    return AgentDefinition(name="a", description="a", prompt="a", network=network, network_hosts=hosts)
+
+
+@pytest.mark.parametrize("operator", [False, True])
+@pytest.mark.parametrize("definition", [False, True])
+@pytest.mark.parametrize("mode", [None, *SandboxMode])
+def test_operator_and_definition_give_a_network_and_a_task_only_takes_it_away(
+    operator: bool, definition: bool, mode: SandboxMode | None
+) -> None:
+    commands = Commands(SANDBOX, guard=Guard() if operator else None)
+    expected = operator and definition and mode is not SandboxMode.ISOLATED
+    assert commands.networked(agent(definition), mode) is expected
+    assert (commands.network(agent(definition), mode, []) is not None) is expected
+
+
+@pytest.mark.parametrize(
+    ("hosts", "layers", "host", "permitted"),
+    [
+        (None, [], "a.test", True),
+        (["a.test"], [], "a.test", True),
+        (["*.test"], [], "a.test", True),
+        (["b.test"], [], "a.test", False),
+        ([], [], "a.test", False),
+        (None, [[("fetch_url", "*", "deny")]], "a.test", False),
+        (None, [[("fetch_url", "*", "ask")]], "a.test", False),
+        (None, [[("fetch_url", "*", "deny"), ("fetch_url", "a.test", "allow")]], "a.test", True),
+        (None, [[("fetch_url", "*", "deny"), ("fetch_url", "a.test", "allow")]], "b.test", False),
+        (None, [[("fetch_*", "*", "deny")]], "a.test", False),
+        (None, [[("*", "*", "deny"), ("bash", "*", "allow")]], "a.test", True),
+        (None, [[], [("fetch_url", "a.test", "deny")]], "a.test", False),
+    ],
+)
+def test_hosts_of_the_definition_and_rules_for_fetch_url_bind_commands(
+    hosts: list[str] | None, layers: list[list[tuple[str, str, str]]], host: str, permitted: bool
+) -> None:
+    rules = [
+        [Rule(permission=permission, pattern=pattern, action=Action(action)) for permission, pattern, action in layer]
+        for layer in layers
+    ]
+    network = Commands(SANDBOX, guard=Guard()).network(agent(True, hosts), None, rules)
+    assert network is not None
+    assert network.permitted(host) is permitted
