@@ -52,9 +52,11 @@ from domain.limits.anomalies import Thresholds
 from settings import MISCONFIGURED, Settings, SettingsError
 from store import agents, workers
 from store.database import TRANSIENT_ERRORS, Pool, connect, patiently
+from workflows.argument_guard import ArgumentGuard
 from workflows.client import WorkflowClient
 from workflows.client import connect as connect_temporal
-from workflows.registry import WORKFLOWS, workflow_runner
+from workflows.registry import WORKFLOWS
+from workflows.runner import workflow_runner
 from workflows.schedules import ensure_swept
 
 log = logging.getLogger("errand.worker")
@@ -126,6 +128,7 @@ async def build(
             checks.check_acceptance,
         ],
         workflow_runner=workflow_runner(),
+        interceptors=[ArgumentGuard()],
         max_concurrent_activities=settings.max_model_calls + settings.max_tool_calls,
         max_concurrent_workflow_tasks=16,
         graceful_shutdown_timeout=timedelta(seconds=settings.drain_seconds),

@@ -18,7 +18,7 @@ from domain.agents.system_prompt import system_prompt
 from domain.messages import mark_cacheable
 from settings import Settings
 from workflows.client import connect
-from workflows.registry import workflow_runner
+from workflows.runner import workflow_runner
 
 RESULT = "The workspace is empty."
 

@@ -6,7 +6,7 @@ import httpx2
 from temporalio.client import Client
 
 from domain.sessions.session import SessionResult, Status
-from workflows.client import session_workflow_id
+from domain.wire import session_workflow_id
 
 AGENT = "assistant"
 WRITES = '[[script:count n={} tool=write_file input={{"path": "a.txt", "content": "x"}}]]'

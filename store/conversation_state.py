@@ -4,7 +4,7 @@ from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.state import ConversationState, Live, Thread, WaitingMessage
 from domain.sessions.step import preview
 from store.database import Pool
-from store.mailbox import pending_for_fire
+from store.mailbox import held_outcomes
 
 
 async def load_state(pool: Pool, tenant: str, conversation_id: str) -> ConversationState:
@@ -49,7 +49,7 @@ async def load_state(pool: Pool, tenant: str, conversation_id: str) -> Conversat
         title = await connection.fetchval(
             "SELECT title FROM conversations WHERE tenant = $1 AND id = $2", tenant, conversation_id
         )
-    pending = await pending_for_fire(pool, tenant, conversation_id)
+    pending = await held_outcomes(pool, tenant, conversation_id)
     state = ConversationState(title=preview(title or "", 100), pending=pending)
     for row in threads:
         state.threads[row["id"]] = Thread(

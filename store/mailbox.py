@@ -3,7 +3,11 @@
 import json
 from typing import Any
 
+import asyncpg
+
 from domain.conversations.mailbox import MailboxMessage
+from domain.conversations.state import MOST_PENDING, PendingOutcome
+from domain.sessions.step import preview
 from store.database import Pool
 
 _COLUMNS = "message_id, conversation_id, source_session_id, source_type, subagent_name, created_at, delivered_to"
@@ -56,6 +60,44 @@ async def pending_for_fire(pool: Pool, tenant: str, conversation_id: str) -> lis
 async def sources(pool: Pool, tenant: str, message_ids: list[str]) -> list[str]:
     """The sessions that these messages refer to, in the order of posting."""
     return [message.source_session_id for message in await by_ids(pool, tenant, message_ids)]
+
+
+async def held_outcomes(pool: Pool, tenant: str, conversation_id: str) -> list[PendingOutcome]:
+    """The newest held outcomes of the root thread, in order: what the state of a conversation has of them."""
+    rows = await pool.fetch(
+        f"""SELECT {_PENDING} FROM held_mail($1, $2) m
+              JOIN sessions s ON s.tenant = m.tenant AND s.id = m.source_session_id
+             ORDER BY m.number DESC LIMIT {MOST_PENDING}""",
+        tenant,
+        conversation_id,
+    )
+    return [_pending(row) for row in reversed(rows)]
+
+
+async def pending_outcomes(pool: Pool, tenant: str, message_ids: list[str]) -> list[PendingOutcome]:
+    """What a conversation keeps of these messages while they wait, in order."""
+    rows = await pool.fetch(
+        f"""SELECT {_PENDING} FROM mailbox m
+              JOIN sessions s ON s.tenant = m.tenant AND s.id = m.source_session_id
+             WHERE m.tenant = $1 AND m.message_id = ANY($2::text[]) ORDER BY m.number""",
+        tenant,
+        message_ids,
+    )
+    return [_pending(row) for row in rows]
+
+
+_PENDING = """m.message_id AS id, coalesce(s.subagent_name, s.agent) AS agent, s.status, s.title,
+              left(coalesce(s.output, s.error, ''), 1000) AS text"""
+
+
+def _pending(row: asyncpg.Record) -> PendingOutcome:
+    return PendingOutcome(
+        id=row["id"],
+        agent=row["agent"],
+        status=row["status"],
+        title=preview(row["title"] or "", 100),
+        preview=preview(row["text"], 160),
+    )
 
 
 async def of_source(pool: Pool, tenant: str, session_id: str) -> MailboxMessage | None:

@@ -1,4 +1,4 @@
-"""Each activity call: its name, its types, its patience. The workflows call activities through here only."""
+"""Each activity call: its name, types, timeouts and retries. The workflows call activities through here only."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
+from domain import wire
 from domain.conversations.delegation import BegunBatch, DelegationCall, Settle
 from domain.conversations.requests import ConversationRef, Delivered, Nothing, OpenBatch, OpenedBatch
 from domain.conversations.state import ConversationState
@@ -29,50 +30,49 @@ from domain.sessions.step import (
 In = TypeVar("In", bound=BaseModel)
 Out = TypeVar("Out", bound=BaseModel)
 
-NEVER = ["PayloadsTooLarge"]  # an oversized result would otherwise be retried for ever
+NEVER_RETRIED = [wire.PAYLOADS_TOO_LARGE]  # an oversized result would otherwise be retried for ever
 
-# how soon a retry takes over from a worker that died with an activity in its hands
-BEATS_WITHIN = timedelta(seconds=8)
+# how soon a retry takes over from a worker that died while it ran an activity
+HEARTBEAT_TIMEOUT = timedelta(seconds=8)
 
-# an older worker, beside ours in an upgrade, does not know what is done on the spot: what it decided stays decided
-ON_THE_SPOT = "on the spot"
+# a workflow task that waits longer for a local activity is kept alive by additional events in the history
+LOCAL_TIMEOUT = timedelta(seconds=2)
 
-# a workflow task that takes longer is kept alive by events in the history
-HERE_WITHIN = timedelta(seconds=2)
-
-# for what must get through: short pauses, no end
+# for what must succeed: short pauses, no last attempt
 PERSISTENT = RetryPolicy(
-    initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10), non_retryable_error_types=NEVER
+    initial_interval=timedelta(seconds=1),
+    maximum_interval=timedelta(seconds=10),
+    non_retryable_error_types=NEVER_RETRIED,
 )
 
 
 @dataclass(frozen=True)
 class ActivityCall(Generic[In, Out]):
-    """An activity as the workflows know it."""
+    """An activity as the workflows call it."""
 
     name: str
     takes: type[In]
     gives: type[Out]
 
-    def start(self, argument: In, *, name: str | None = None, **patience: Any) -> "workflow.ActivityHandle[Out]":
-        patience.setdefault("heartbeat_timeout", BEATS_WITHIN)
+    def start(self, argument: In, *, name: str | None = None, **options: Any) -> "workflow.ActivityHandle[Out]":
+        options.setdefault("heartbeat_timeout", HEARTBEAT_TIMEOUT)
         return workflow.start_activity(
             name or self.name,
-            # what equals its default is left out: history stays small, and the activity fills it in again
+            # defaults are left out, so that history stays small; the activity fills them in again
             argument.model_dump(mode="json", exclude_defaults=True),
             result_type=self.gives,
-            # the activity commits its partial work before the workflow goes on; the caller checks the stop flag after
+            # the activity commits its partial work before the workflow continues; the caller checks the stop flag after
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            **patience,
+            **options,
         )
 
-    def start_here(self, argument: In, *, name: str | None = None, summary: str) -> "workflow.ActivityHandle[Out]":
-        """Within the workflow task, without a way through the server: one short try of what changes nothing twice."""
+    def start_local(self, argument: In, *, name: str | None = None, summary: str) -> "workflow.ActivityHandle[Out]":
+        """Run within the workflow task, without a round trip through the server: one short attempt."""
         return workflow.start_local_activity(
             name or self.name,
             argument.model_dump(mode="json", exclude_defaults=True),
             result_type=self.gives,
-            start_to_close_timeout=HERE_WITHIN,
+            start_to_close_timeout=LOCAL_TIMEOUT,
             retry_policy=RetryPolicy(maximum_attempts=1),
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             summary=summary,
@@ -80,9 +80,8 @@ class ActivityCall(Generic[In, Out]):
 
 
 CALL_MODEL = ActivityCall("call_model", ModelCall, ModelReply)
-RUN_TOOL = ActivityCall(
-    "tool.*", ToolRequest, ToolOutcome
-)  # one registered activity per tool: tool.bash, tool.read_file, …
+# one registered activity per tool: tool.bash, tool.read_file, …
+RUN_TOOL = ActivityCall("tool.*", ToolRequest, ToolOutcome)
 FINISH_SESSION = ActivityCall("finish_session", Finish, Finished)
 BEGIN_DELEGATIONS = ActivityCall("begin_delegations", DelegationCall, BegunBatch)
 SETTLE_DELEGATION = ActivityCall("settle_delegation", Settle, ToolOutcome)
@@ -111,33 +110,33 @@ ALL: list[ActivityCall[Any, Any]] = [
     CHECK_ACCEPTANCE,
 ]
 
-FAREWELL_SECONDS = 45
+SUMMARY_SECONDS = 45
 
 
 def call_model(call: ModelCall) -> "workflow.ActivityHandle[ModelReply]":
-    """One model call. Retried until the deadline: only errors that cannot heal end it sooner."""
+    """One model call, retried until the session's deadline; only errors that cannot heal end it sooner."""
     left = call.deadline - workflow.now() + timedelta(seconds=60)
-    patience: dict[str, Any] = {
+    options: dict[str, Any] = {
         "start_to_close_timeout": timedelta(minutes=10),
         "schedule_to_close_timeout": max(left, timedelta(seconds=60)),
     }
-    if call.purpose is Purpose.SUMMARY:  # the session is over already: one short try, not the whole patience
-        patience = {"schedule_to_close_timeout": timedelta(seconds=FAREWELL_SECONDS)}
+    if call.purpose is Purpose.SUMMARY:  # the session is over already: one short attempt
+        options = {"schedule_to_close_timeout": timedelta(seconds=SUMMARY_SECONDS)}
     return CALL_MODEL.start(
         call,
         heartbeat_timeout=timedelta(seconds=10),
         retry_policy=RetryPolicy(
             initial_interval=timedelta(seconds=1),
             maximum_interval=timedelta(seconds=60),
-            non_retryable_error_types=NEVER,
+            non_retryable_error_types=NEVER_RETRIED,
         ),
         summary=preview(f"{call.purpose} {call.step} · {call.model}", 200),
-        **patience,
+        **options,
     )
 
 
 def run_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[ToolOutcome]":
-    """One tool call. A retry is safe for every effect: the claim in the store decides whether the deed is repeated."""
+    """One tool call. A retry is safe for every effect: the claim in the store decides whether the tool runs again."""
     return RUN_TOOL.start(
         request,
         name=call.activity,
@@ -148,12 +147,12 @@ def run_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[T
 
 
 def run_bookkeeping_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[ToolOutcome]":
-    """One try on the spot; if it does not come to a result, the call is made like any other."""
-    return RUN_TOOL.start_here(request, name=call.activity, summary=preview(call.preview, 200))
+    """One attempt as a local activity, for tools that touch our own records only; if it fails, `run_tool` follows."""
+    return RUN_TOOL.start_local(request, name=call.activity, summary=preview(call.preview, 200))
 
 
 def finish_session(finish: Finish) -> "workflow.ActivityHandle[Finished]":
-    """The one ending; it must get through, so it is retried for as long as it takes."""
+    """The one ending; it must succeed, so it is retried for as long as it takes."""
     return FINISH_SESSION.start(
         finish,
         start_to_close_timeout=timedelta(seconds=30),
@@ -162,14 +161,14 @@ def finish_session(finish: Finish) -> "workflow.ActivityHandle[Finished]":
     )
 
 
-def begin_delegations(call: DelegationCall, words: str) -> "workflow.ActivityHandle[BegunBatch]":
+def begin_delegations(call: DelegationCall, summary: str) -> "workflow.ActivityHandle[BegunBatch]":
     """Ask the conversation for the children of one step; ids derive from the calls, so a retry asks for the same."""
     return BEGIN_DELEGATIONS.start(
         call,
         start_to_close_timeout=timedelta(minutes=2),
         heartbeat_timeout=timedelta(seconds=10),
         retry_policy=PERSISTENT,
-        summary=preview(words, 200),
+        summary=preview(summary, 200),
     )
 
 
@@ -187,7 +186,7 @@ def open_sessions(batch: OpenBatch) -> "workflow.ActivityHandle[OpenedBatch]":
         batch,
         start_to_close_timeout=timedelta(seconds=60),
         retry_policy=PERSISTENT,
-        summary=f"write down {len(batch.sessions)} session(s)",
+        summary=f"write {len(batch.sessions)} session(s)",
     )
 
 
@@ -199,13 +198,13 @@ def record_delivery(delivered: Delivered) -> "workflow.ActivityHandle[Nothing]":
 
 def load_conversation(ref: ConversationRef) -> "workflow.ActivityHandle[ConversationState]":
     return LOAD_CONVERSATION.start(
-        ref, start_to_close_timeout=timedelta(seconds=30), retry_policy=PERSISTENT, summary="what the store knows"
+        ref, start_to_close_timeout=timedelta(seconds=30), retry_policy=PERSISTENT, summary="load the conversation"
     )
 
 
-def open_request(request: OpenRequest, words: str) -> "workflow.ActivityHandle[OpenedRequest]":
+def open_request(request: OpenRequest, summary: str) -> "workflow.ActivityHandle[OpenedRequest]":
     return OPEN_REQUEST.start(
-        request, start_to_close_timeout=timedelta(seconds=30), retry_policy=PERSISTENT, summary=preview(words, 200)
+        request, start_to_close_timeout=timedelta(seconds=30), retry_policy=PERSISTENT, summary=preview(summary, 200)
     )
 
 
@@ -228,7 +227,7 @@ def remind_request(remind: RemindRequest) -> "workflow.ActivityHandle[Nothing]":
 
 
 def deliver(attempt: DeliveryAttempt) -> "workflow.ActivityHandle[DeliveryOutcome]":
-    """One attempt; that the other side did not take it is a result, and when to try again the workflow's business."""
+    """One attempt. A receiver's refusal is a result, and the workflow decides when to try again."""
     return DELIVER.start(
         attempt,
         start_to_close_timeout=timedelta(seconds=90),
@@ -239,7 +238,7 @@ def deliver(attempt: DeliveryAttempt) -> "workflow.ActivityHandle[DeliveryOutcom
 
 
 def check_acceptance(check: CheckAcceptance, deadline: datetime) -> "workflow.ActivityHandle[AcceptanceVerdict]":
-    """Commands and a judging model call; retried like a model call, until the session's deadline."""
+    """Run commands and a judging model call; retried like a model call, until the session's deadline."""
     return CHECK_ACCEPTANCE.start(
         check,
         start_to_close_timeout=timedelta(minutes=30),
@@ -248,7 +247,7 @@ def check_acceptance(check: CheckAcceptance, deadline: datetime) -> "workflow.Ac
         retry_policy=RetryPolicy(
             initial_interval=timedelta(seconds=1),
             maximum_interval=timedelta(seconds=60),
-            non_retryable_error_types=NEVER,
+            non_retryable_error_types=NEVER_RETRIED,
         ),
         summary=f"acceptance criteria, round {check.round}",
     )

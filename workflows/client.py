@@ -1,4 +1,4 @@
-"""The only door for outsiders: how the API, the CLI and activities reach the workflows."""
+"""The client of our workflows: the API, the CLI and the activities reach them through it only."""
 
 import asyncio
 import contextlib
@@ -22,49 +22,43 @@ from temporalio.envconfig import ClientConfig
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
+from domain import wire
 from domain.conversations.requests import (
     ClaimOutcomes,
     ConversationInput,
+    EndedSession,
     Fire,
     Fired,
     Nothing,
     Promote,
-    SessionDone,
     Spawn,
     SpawnAnswers,
     StartSession,
     Steer,
     Steered,
 )
+from domain.conversations.state import PendingOutcome
 from domain.errors import Unavailable
 from domain.ids import new_id
 from domain.sessions.input_request import RequestAnswered
 from domain.sessions.session import SessionInput
 from domain.sessions.step import StopRequest
-from workflows.appearance import appearance
-from workflows.attributes import of_conversation
+from domain.wire import conversation_workflow_id, session_workflow_id
 from workflows.client_errors import is_away, is_not_yet, is_over, refusal
 from workflows.telemetry import plugins
+from workflows.ui import conversation_attributes, start_options
 
 ANSWER_WITHIN = timedelta(seconds=2)
-DECIDE_WITHIN = timedelta(seconds=15)  # for what a worker must decide before the caller gets an answer
-RENEWS_IN = 0.1
+DECIDE_WITHIN = timedelta(seconds=15)  # for updates, which a worker must handle before the caller gets an answer
+RETRY_PAUSE_S = 0.1
 Answer = TypeVar("Answer", bound=BaseModel)
-
-
-def session_workflow_id(session_id: str) -> str:
-    return f"session/{session_id}"
-
-
-def conversation_workflow_id(conversation_id: str) -> str:
-    return f"conversation/{conversation_id}"
 
 
 async def connect(
     *, lazy: bool = False, identity: str | None = None, address: str | None = None, telemetry: str | None = None
 ) -> Client:
-    """Address, namespace, TLS and API key come from the SDK's own environment configuration, if no address is given.
-    `telemetry` is where traces are sent to."""
+    """Connect to Temporal. Address, namespace, TLS and API key come from the SDK's own environment configuration,
+    unless an address is given. `telemetry` is the endpoint for traces."""
     config = ClientConfig.load_client_connect_config()
     if address is not None:
         config["target_host"] = address
@@ -75,20 +69,24 @@ async def connect(
 
 
 class WorkflowClient:
-    """What may be asked of the workflows."""
+    """Starts our workflows, updates, signals and queries them."""
 
     def __init__(self, client: Client, task_queue: str) -> None:
         self._client = client
         self._queue = task_queue
 
-    # sessions that were accepted and written down; False: Temporal or its workers are away, the sweeper will see to it
+    # Sessions whose row exists. False: Temporal or its workers are unreachable, and the sweeper repeats it later.
 
     async def start(self, session: SessionInput) -> bool:
-        """Start the first session of a conversation, whose own workflow begins when there is something to decide."""
+        """Start the first session of a conversation, whose own workflow begins with the first decision."""
         try:
-            name, how = session_workflow_id(session.ref.session_id), appearance(session)
             await self._client.start_workflow(
-                "Session", session, id=name, task_queue=self._queue, rpc_timeout=ANSWER_WITHIN, **how
+                wire.SESSION,
+                session,
+                id=session_workflow_id(session.ref.session_id),
+                task_queue=self._queue,
+                rpc_timeout=ANSWER_WITHIN,
+                **start_options(session, self._client.namespace),
             )
         except WorkflowAlreadyStartedError:
             return True
@@ -102,23 +100,25 @@ class WorkflowClient:
         """Start a further session of a conversation, which is reopened if it has closed."""
         submission = StartSession(request_id=request_id, session=session, thread_id=thread_id, queued=queued)
         try:
-            await self._ask(session.ref.tenant, session.ref.conversation_id, "submit", submission, None, ANSWER_WITHIN)
+            await self._ask(
+                session.ref.tenant, session.ref.conversation_id, wire.SUBMIT, submission, None, ANSWER_WITHIN
+            )
         except Unavailable:
             return False
         return True
 
-    async def reopen(self, tenant: str, conversation_id: str, *, look: bool = False) -> None:
-        """Let a conversation go on with what the store knows; one that lives is left alone, unless it has to look."""
+    async def reopen(self, tenant: str, conversation_id: str, *, reload: bool = False) -> None:
+        """Start a conversation with what the store knows. A running one is left alone, unless it has to reload."""
         start = ConversationInput(tenant=tenant, conversation_id=conversation_id)
-        how = {**self._conversation(start), "start_signal": "look" if look else None}
-        await self._client.start_workflow("Conversation", start, **how, rpc_timeout=ANSWER_WITHIN)
+        options = {**self._conversation(start), "start_signal": wire.RELOAD if reload else None}
+        await self._client.start_workflow(wire.CONVERSATION, start, **options, rpc_timeout=ANSWER_WITHIN)
 
     async def stop(self, session_id: str, request: StopRequest) -> bool:
-        """Ask a session to stop; if nobody answers in time the request stands in its row and is honoured from there."""
+        """Ask a session to stop. If no worker answers in time, the session finds the request in its row."""
         handle = self._client.get_workflow_handle(session_workflow_id(session_id))
         try:
             await handle.start_update(
-                "stop", request, wait_for_stage=WorkflowUpdateStage.ACCEPTED, rpc_timeout=ANSWER_WITHIN
+                wire.STOP, request, wait_for_stage=WorkflowUpdateStage.ACCEPTED, rpc_timeout=ANSWER_WITHIN
             )
         except WorkflowUpdateRPCTimeoutOrCancelledError:
             return False
@@ -128,28 +128,30 @@ class WorkflowClient:
             raise
         return True
 
-    # what the conversation decides; a refusal is a domain error, an unanswered question Unavailable
+    # Updates of a conversation. A refusal is raised as a domain error, an update without an answer as Unavailable.
 
     async def spawn(self, tenant: str, conversation_id: str, spawn: Spawn) -> SpawnAnswers:
-        return await self._ask(tenant, conversation_id, "spawn", spawn, SpawnAnswers)
+        return await self._ask(tenant, conversation_id, wire.SPAWN, spawn, SpawnAnswers)
 
     async def claim(self, tenant: str, conversation_id: str, claim: ClaimOutcomes) -> None:
-        await self._ask(tenant, conversation_id, "claim", claim, None)
+        await self._ask(tenant, conversation_id, wire.CLAIM, claim, None)
 
     async def fire(self, tenant: str, conversation_id: str, fire: Fire) -> Fired:
-        return await self._ask(tenant, conversation_id, "fire", fire, Fired)
+        return await self._ask(tenant, conversation_id, wire.FIRE, fire, Fired)
 
     async def steer(self, tenant: str, conversation_id: str, steer: Steer) -> Steered:
-        return await self._ask(tenant, conversation_id, "steer", steer, Steered)
+        return await self._ask(tenant, conversation_id, wire.STEER, steer, Steered)
 
     async def promote(self, tenant: str, conversation_id: str, promote: Promote) -> None:
-        await self._ask(tenant, conversation_id, "promote", promote, None)
+        await self._ask(tenant, conversation_id, wire.PROMOTE, promote, None)
 
-    async def mailbox(self, conversation_id: str) -> list[str] | None:
-        """The pending ids as the live conversation sees them; None if it has closed, which it does only when empty."""
+    async def mailbox(self, conversation_id: str) -> list[PendingOutcome] | None:
+        """The pending outcomes that the running conversation knows; None if it has closed, which it does when empty."""
         handle = self._client.get_workflow_handle(conversation_workflow_id(conversation_id))
         try:
-            pending: list[str] = await handle.query("mailbox", result_type=list[str], rpc_timeout=DECIDE_WITHIN)
+            pending: list[PendingOutcome] = await handle.query(
+                wire.MAILBOX, result_type=list[PendingOutcome], rpc_timeout=DECIDE_WITHIN
+            )
         except (RPCError, RuntimeError) as error:
             if is_over(error):
                 return None
@@ -158,31 +160,31 @@ class WorkflowClient:
             raise Unavailable("The live mailbox could not be read.") from error
         return pending
 
-    # words; one that has closed needs none of them. False: Temporal did not take them
+    # Signals. A workflow that has closed needs none. False: Temporal did not take it.
 
     async def answered(self, session_id: str, request_id: str) -> bool:
-        """Tell a session that a request of it has an answer."""
-        return await self._tell(session_workflow_id(session_id), "answered", RequestAnswered(id=request_id))
+        """Signal to a session that one of its input requests has an answer."""
+        return await self._signal(session_workflow_id(session_id), wire.ANSWERED, RequestAnswered(id=request_id))
 
-    async def tell_terminated(self, conversation_id: str) -> bool:
+    async def terminated(self, conversation_id: str) -> bool:
         """Let a conversation close although outcomes wait in it."""
-        return await self._tell(conversation_workflow_id(conversation_id), "terminated")
+        return await self._signal(conversation_workflow_id(conversation_id), wire.TERMINATED)
 
-    async def tell_done(self, conversation_id: str, done: SessionDone) -> bool:
-        """Tell a conversation that one of its sessions is gone, if it has begun."""
-        return await self._tell(conversation_workflow_id(conversation_id), "session_done", done)
+    async def post(self, conversation_id: str, ended: EndedSession) -> bool:
+        """Post the end of a session to its conversation, if that has begun."""
+        return await self._signal(conversation_workflow_id(conversation_id), wire.POST, ended)
 
-    async def _tell(self, workflow_id: str, signal: str, *words: BaseModel) -> bool:
+    async def _signal(self, workflow_id: str, signal: str, *arguments: BaseModel) -> bool:
         handle = self._client.get_workflow_handle(workflow_id)
         try:
-            await handle.signal(signal, args=words, rpc_timeout=ANSWER_WITHIN)
+            await handle.signal(signal, args=arguments, rpc_timeout=ANSWER_WITHIN)
         except (RPCError, RuntimeError) as error:
             return is_over(error)
         return True
 
     async def sweep(self) -> None:
-        """One look right now, beside those that are made anyway."""
-        await self._client.execute_workflow("Sweeper", 1, id=f"sweeper/{new_id()}", task_queue=self._queue)
+        """Sweep now, beside the regular sweeps."""
+        await self._client.execute_workflow(wire.SWEEPER, 1, id=f"sweeper/{new_id()}", task_queue=self._queue)
 
     async def healthy(self) -> bool:
         try:
@@ -197,7 +199,7 @@ class WorkflowClient:
             "task_queue": self._queue,
             "id_conflict_policy": WorkflowIDConflictPolicy.USE_EXISTING,
             "static_summary": f"conversation · {start.conversation_id}",
-            "search_attributes": of_conversation(start.tenant, start.conversation_id),
+            "search_attributes": conversation_attributes(start.tenant, start.conversation_id),
         }
 
     async def _ask(
@@ -209,7 +211,7 @@ class WorkflowClient:
         result: type[Answer] | None,
         within: timedelta = DECIDE_WITHIN,
     ) -> Answer:
-        """An Update on the conversation, which is started again if it has closed."""
+        """Send an update to a conversation, which is started again if it has closed."""
         give_up = time.monotonic() + within.total_seconds()
         while True:
             left = timedelta(seconds=give_up - time.monotonic())
@@ -222,19 +224,19 @@ class WorkflowClient:
                 raise Unavailable("No worker answered in time.") from error
             except (RPCError, RuntimeError) as error:
                 if is_away(error):
-                    raise Unavailable("Temporal is away.") from error
+                    raise Unavailable("Temporal is unreachable.") from error
                 if not is_not_yet(error):
                     raise
-                if time.monotonic() + RENEWS_IN > give_up:
+                if time.monotonic() + RETRY_PAUSE_S > give_up:
                     raise Unavailable("The conversation is being renewed; try again.") from error
-                await asyncio.sleep(RENEWS_IN)
+                await asyncio.sleep(RETRY_PAUSE_S)
         return answer if result is not None else Nothing()  # type: ignore[return-value]
 
     async def _update(
         self, tenant: str, conversation_id: str, update: str, argument: Any, result: type[Any] | None, within: timedelta
     ) -> Any:
         start = ConversationInput(tenant=tenant, conversation_id=conversation_id)
-        operation: Any = WithStartWorkflowOperation("Conversation", start, **self._conversation(start))
+        operation: Any = WithStartWorkflowOperation(wire.CONVERSATION, start, **self._conversation(start))
         try:
             return await self._client.execute_update_with_start_workflow(
                 update,
@@ -246,5 +248,6 @@ class WorkflowClient:
             )
         except (WorkflowUpdateRPCTimeoutOrCancelledError, RPCError):
             with contextlib.suppress(Exception):
-                await operation.workflow_handle()  # it failed likewise, and would complain that nobody asked
+                # it failed too, and the SDK complains about an error that is never retrieved
+                await operation.workflow_handle()
             raise

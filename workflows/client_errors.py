@@ -1,11 +1,12 @@
-"""What it means that a workflow does not do what was asked: refused, away, or not yet."""
+"""Why a workflow did not do what was requested: it refused, is unreachable, or is not ready yet."""
 
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from domain import wire
 from domain.errors import Conflict, ErrandError, Invalid, NotFound, TooMany, Unavailable
 
-_AWAY = frozenset(
+_UNREACHABLE = frozenset(
     {
         RPCStatusCode.UNAVAILABLE,
         RPCStatusCode.DEADLINE_EXCEEDED,
@@ -25,40 +26,40 @@ _NOT_YET = frozenset(
 
 
 def is_away(error: RPCError | RuntimeError) -> bool:
-    """A lazy client that cannot make its first connection says so with a RuntimeError."""
-    return not isinstance(error, RPCError) or error.status in _AWAY
+    """Temporal is unreachable. A lazy client that cannot make its first connection raises a RuntimeError."""
+    return not isinstance(error, RPCError) or error.status in _UNREACHABLE
 
 
 def is_not_yet(error: RPCError | RuntimeError) -> bool:
-    """An Update that meets a workflow task which is thrown away, as at continue-as-new, that comes while the workflow
-    closes, or finds too many others under way, was never seen: ask again."""
+    """The workflow never saw the update: its workflow task was discarded, as at continue-as-new, the workflow is
+    closing, or too many updates are in progress. Send it again."""
     return isinstance(error, RPCError) and error.status in _NOT_YET
 
 
 def is_over(error: RPCError | RuntimeError) -> bool:
-    """There is nobody who could be told, and nobody who needs to be."""
+    """The workflow has closed, or never began."""
     return isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND
 
 
 def refusal(cause: BaseException | None) -> ErrandError:
-    """A conversation's refusal in the words of the API."""
+    """A conversation's refusal as an error of the API."""
     if not isinstance(cause, ApplicationError):
         return Unavailable("The conversation could not decide; try again.")
-    if cause.type == "conversation_busy":
+    if cause.type == wire.CONVERSATION_BUSY:
         active = cause.details[0] if cause.details else {}
         return Conflict(
-            "The conversation is at work on another session.", type="conversation-busy", active_session=active
+            "Another session of this conversation is running.", type="conversation-busy", active_session=active
         )
-    if cause.type == "mailbox_empty":
+    if cause.type == wire.MAILBOX_EMPTY:
         return Invalid("The mailbox is empty: there is nothing to fire.", type="mailbox-empty")
-    if cause.type == "not_running":
+    if cause.type == wire.NOT_RUNNING:
         return NotFound(cause.message, type="not-running")
-    if cause.type == "terminated":
+    if cause.type == wire.CONVERSATION_TERMINATED:
         return Conflict("The conversation was terminated.", type="conversation-terminated")
-    if cause.type == "quota":
+    if cause.type == wire.QUOTA:
         return TooMany("This key has as many live tasks as it may have.", type="live-tasks", retry_after=10)
-    if cause.type == "mail_taken":
+    if cause.type == wire.MAIL_TAKEN:
         return Conflict("Another request took some of these messages; try again.", type="mailbox-changed")
-    if cause.type == "budget_spent":
+    if cause.type == wire.BUDGET_EXHAUSTED:
         return Conflict("The conversation's budget is spent; a message may bring a new one.", type="budget-spent")
     return Unavailable(cause.message)

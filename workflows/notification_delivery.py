@@ -1,16 +1,17 @@
-"""Delivery: brings one notice to one subscription, for days if it must. None waits for another."""
+"""NotificationDelivery: brings one notice to one subscription, for days if it must; no delivery waits for another."""
 
 from datetime import timedelta
 
 from temporalio import workflow
 
+from domain import wire
 from domain.notification import DeliveryAttempt, DeliveryInput, DeliveryOutcome, DeliveryStatus, pauses
-from workflows import activity_calls as steps
-from workflows.attributes import TENANT
+from workflows import activity_calls
+from workflows.ui import TENANT
 
 
-@workflow.defn(name="Delivery")
-class Delivery:
+@workflow.defn(name=wire.NOTIFICATION_DELIVERY)
+class NotificationDelivery:
     def __init__(self) -> None:
         self._now = False
 
@@ -18,17 +19,17 @@ class Delivery:
     async def run(self, start: DeliveryInput) -> DeliveryOutcome:
         workflow.upsert_search_attributes([TENANT.value_set(start.tenant)])
         for pause in [*pauses(start.span_s), None]:
-            self._now = False  # the signal that comes with the start is fulfilled by the first attempt
+            self._now = False  # the first attempt satisfies the signal that comes with the start
             attempt = DeliveryAttempt(tenant=start.tenant, id=start.id, pause_s=pause)
-            outcome = await steps.deliver(attempt)
+            outcome = await activity_calls.deliver(attempt)
             if outcome.status is not DeliveryStatus.PENDING or pause is None:
                 break
             await self._wait(outcome)
         workflow.set_current_details(f"**{outcome.status}** {outcome.note}")
         return outcome
 
-    @workflow.signal(description="Try again at once.")
-    def now(self) -> None:
+    @workflow.signal(name=wire.RESEND, description="Try again at once.")
+    def resend(self) -> None:
         self._now = True
 
     async def _wait(self, outcome: DeliveryOutcome) -> None:

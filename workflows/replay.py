@@ -1,4 +1,4 @@
-"""Replay: a recorded history run again on today's code, to debug it or to see whether an upgrade would break it."""
+"""Replay: run a recorded history on the present code, to debug it or to see whether an upgrade would break it."""
 
 import json
 import re
@@ -14,20 +14,22 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Interceptor, Replayer, UnsandboxedWorkflowRunner
 
-from workflows.attributes import CONVERSATION
-from workflows.client import conversation_workflow_id, session_workflow_id
-from workflows.registry import WORKFLOWS, workflow_runner
+from domain.wire import conversation_workflow_id, session_workflow_id
+from workflows.argument_guard import ArgumentGuard
+from workflows.registry import WORKFLOWS
+from workflows.runner import workflow_runner
 from workflows.session.loop import run_line
+from workflows.ui import CONVERSATION
 
-# the SDK's sentence about where code and history part, without the structure it is wrapped in
-_REASON = re.compile(r'\[TMPRL\d+\]\s*(?P<words>[^"\n]*)')
+# the SDK's sentence about where code and history differ, without the structure around it
+_REASON = re.compile(r'\[TMPRL\d+\]\s*(?P<sentence>[^"\n]*)')
 _SCHEDULED = re.compile(r"scheduled event '(?P<name>[^']+)'")
 _EVENT = re.compile(r"HistoryEvent\(id: (?P<id>\d+)")
 
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """What a replay came to; without a difference the last three are empty."""
+    """The result of a replay; without a difference the last three are empty."""
 
     workflow_id: str
     run_id: str
@@ -44,7 +46,7 @@ async def replay(history: WorkflowHistory) -> ReplayResult:
     if failure is None:
         return ReplayResult(history.workflow_id, run_id, len(history.events), same=True)
     reason = _REASON.search(failure)
-    event = await _parting(history, failure)
+    event = await _first_difference(history, failure)
     return ReplayResult(
         history.workflow_id,
         run_id,
@@ -52,7 +54,7 @@ async def replay(history: WorkflowHistory) -> ReplayResult:
         same=False,
         event_id=event.event_id,
         event_type=EventType.Name(event.event_type).removeprefix("EVENT_TYPE_").lower(),
-        reason=(reason["words"] if reason else failure).strip()[:500],
+        reason=(reason["sentence"] if reason else failure).strip()[:500],
     )
 
 
@@ -62,35 +64,43 @@ async def debug(history: WorkflowHistory, watch: Interceptor) -> None:
         workflows=list(WORKFLOWS),
         workflow_runner=UnsandboxedWorkflowRunner(),
         data_converter=pydantic_data_converter,
-        interceptors=[watch],
+        interceptors=[ArgumentGuard(), watch],
         debug_mode=True,
     )
     await replayer.replay_workflow(history, raise_on_replay_failure=False)
 
 
 def loop_above(frame: FrameType | None) -> FrameType:
-    """Of the frames that led to this one, the one of the session's loop."""
+    """The frame of the session's loop, among those that called this one."""
     while frame is not None and frame.f_code is not run_line.__code__:
         frame = frame.f_back
     assert frame is not None
     return frame
 
 
-async def _failure(history: WorkflowHistory, length: int) -> str | None:
-    """Replay the first events of a history; what the SDK says if the code would have decided otherwise."""
-    replayer = Replayer(
-        workflows=list(WORKFLOWS), workflow_runner=workflow_runner(), data_converter=pydantic_data_converter
+def new_replayer(workflows: list[type]) -> Replayer:
+    """A replayer that runs workflows as a worker does."""
+    return Replayer(
+        workflows=workflows,
+        workflow_runner=workflow_runner(),
+        data_converter=pydantic_data_converter,
+        interceptors=[ArgumentGuard()],
     )
+
+
+async def _failure(history: WorkflowHistory, length: int) -> str | None:
+    """Replay the first events of a history; the SDK's message if the code would have decided otherwise."""
+    replayer = new_replayer(list(WORKFLOWS))
     part = WorkflowHistory(history.workflow_id, history.events[:length])
     result = await replayer.replay_workflow(part, raise_on_replay_failure=False)
     return None if result.replay_failure is None else str(result.replay_failure)
 
 
-async def _parting(history: WorkflowHistory, failure: str) -> HistoryEvent:
-    """The event at which they part: named by the SDK, or in the first batch of decisions that does not replay."""
+async def _first_difference(history: WorkflowHistory, failure: str) -> HistoryEvent:
+    """The first event that differs: named by the SDK, or in the first batch of decisions that does not replay."""
     if named := _EVENT.search(failure):
         return history.events[int(named["id"]) - 1]
-    # a batch is what one workflow task decided: from its completion to the next one's scheduling
+    # a batch has the decisions of one workflow task: from its completion to the next one's scheduling
     scheduled, completed = EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED, EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
     ends = [place for place, event in enumerate(history.events) if place > 2 and event.event_type == scheduled]
     ends.append(len(history.events))
@@ -141,7 +151,7 @@ async def _runs(client: Client, workflow_id: str) -> list[WorkflowHistory]:
 
 
 async def recent(client: Client, since: timedelta) -> AsyncIterator[WorkflowHistory]:
-    """Everything that ran lately, of every kind, and whatever is still running however old: the release gate."""
+    """Everything that ran lately, of every type, and everything that is still running: the check before a release."""
     start = (datetime.now(UTC) - since).strftime("%Y-%m-%dT%H:%M:%SZ")
     kinds = ", ".join(f'"{workflow.__name__}"' for workflow in WORKFLOWS)
     lately = f'StartTime > "{start}" OR CloseTime > "{start}" OR ExecutionStatus = "Running"'

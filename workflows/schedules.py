@@ -1,4 +1,4 @@
-"""Schedules of the platform itself; every worker asks for them at its start, and the first one makes them."""
+"""Schedules of the platform itself; every worker creates them at its start if they do not exist."""
 
 from datetime import timedelta
 
@@ -13,8 +13,10 @@ from temporalio.client import (
     ScheduleSpec,
 )
 
+from domain import wire
+
 SWEEPER = "errand-sweeper"
-SWEEPER_EVERY = timedelta(minutes=5)  # a run that is still going is left alone
+SWEEPER_EVERY = timedelta(minutes=5)  # a run that has not ended is left alone
 
 
 async def ensure_swept(client: Client, task_queue: str) -> None:
@@ -23,7 +25,7 @@ async def ensure_swept(client: Client, task_queue: str) -> None:
             SWEEPER,
             Schedule(
                 action=ScheduleActionStartWorkflow(
-                    "Sweeper", id="sweeper", task_queue=task_queue, static_summary="looks for what fell through"
+                    wire.SWEEPER, id="sweeper", task_queue=task_queue, static_summary="repairs what was interrupted"
                 ),
                 spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=SWEEPER_EVERY)]),
                 policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(minutes=1)),

@@ -1,5 +1,5 @@
-"""Sweeper: looks twice a minute for what fell through. One run lasts an hour, so that the list of workflows stays
-readable; a schedule starts the next. What is repaired is the `sweep` activity's business."""
+"""Sweeper: runs the `sweep` activity, which repairs what was interrupted, twice a minute. One run lasts an hour, so
+that the list of workflows stays readable; a schedule starts the next."""
 
 from datetime import timedelta
 
@@ -7,24 +7,26 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
+from domain import wire
+
 EVERY = timedelta(seconds=30)
 SWEEPS = 120
 
 
-@workflow.defn(name="Sweeper")
+@workflow.defn(name=wire.SWEEPER)
 class Sweeper:
     @workflow.run
     async def run(self, sweeps: int = SWEEPS) -> None:
         for number in range(sweeps):
             if number:
-                await workflow.sleep(EVERY, summary="until the next look")
+                await workflow.sleep(EVERY, summary="until the next sweep")
             try:
                 await workflow.execute_activity(
                     "sweep",
                     start_to_close_timeout=timedelta(minutes=5),
-                    heartbeat_timeout=timedelta(seconds=10),  # so long a dead worker holds up the next look
+                    heartbeat_timeout=timedelta(seconds=10),  # for so long a dead worker delays the next sweep
                     retry_policy=RetryPolicy(maximum_attempts=3),
-                    summary="start what waits, close what was lost",
+                    summary="start waiting sessions, close lost ones",
                 )
             except ActivityError as error:
                 workflow.logger.warning("a sweep failed: %s", error.cause)

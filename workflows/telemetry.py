@@ -12,7 +12,7 @@ MISSING = "To send traces, install requirements-telemetry.txt instead of require
 
 
 def plugins(endpoint: str | None) -> list[SimplePlugin]:
-    """For a client, and for the workers made with it."""
+    """The plugins of a client, and of the workers made with it."""
     if endpoint is None:
         return []
     try:  # an optional part of the installation
@@ -31,7 +31,7 @@ def plugins(endpoint: str | None) -> list[SimplePlugin]:
 
 
 def flush() -> None:
-    """Send what waits to be sent: for a process that may end without saying so to anybody."""
+    """Send the spans that wait: for a process that may end without notice."""
     provider = trace.get_tracer_provider()
     if hasattr(provider, "force_flush"):
         provider.force_flush(FLUSH_MS)

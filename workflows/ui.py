@@ -1,25 +1,97 @@
-"""What the Temporal Web UI tells about a session and about a conversation, in Markdown."""
+"""What Temporal and its Web UI show of our workflows: search attributes, summaries, and details in Markdown."""
 
-from domain.conversations.state import ConversationState
+import re
+from itertools import islice
+from typing import Any
+from urllib.parse import quote
+
+from temporalio.common import (
+    Priority,
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDReusePolicy,
+)
+
+from domain.conversations.state import ConversationState, Thread
 from domain.sessions.session import SessionInput, SessionState
 from domain.sessions.step import Finished, ModelReply, ToolOutcome
+from domain.wire import conversation_workflow_id, session_workflow_id
+
+# Search attributes: ids and enums only, since no codec hides them.
+TENANT = SearchAttributeKey.for_keyword("TenantId")
+AGENT = SearchAttributeKey.for_keyword("AgentId")
+CONVERSATION = SearchAttributeKey.for_keyword("ConversationId")
+PARENT_SESSION = SearchAttributeKey.for_keyword("ParentSessionId")
+STATUS = SearchAttributeKey.for_keyword("SessionStatus")
+TRIGGER = SearchAttributeKey.for_keyword("Trigger")
+
+_ESCAPED = re.compile(r"[\\`*_\[\]<>]")
+
+LISTED = 20  # sessions and threads that details list; the rest is counted
 
 
-def static_details(start: SessionInput) -> str:
-    limits = start.limits
+def link(label: str, namespace: str, workflow_id: str) -> str:
+    """A Markdown link to the page of a workflow's latest run. The Web UI renders details in a frame of its own origin,
+    so a path without a host leads to the same installation, and opens it in a new tab."""
+    text = _ESCAPED.sub(r"\\\g<0>", " ".join(label.split()))
+    return f"[{text}](/namespaces/{quote(namespace, safe='')}/workflows/{quote(workflow_id, safe='')})"
+
+
+def start_options(session: SessionInput, namespace: str) -> dict[str, Any]:
+    """How a session's workflow appears, whether the API or its conversation starts it."""
+    ref = session.ref
+    attributes = [
+        SearchAttributePair(TENANT, ref.tenant),
+        SearchAttributePair(AGENT, session.agent.name),
+        SearchAttributePair(CONVERSATION, ref.conversation_id),
+        SearchAttributePair(STATUS, "working"),
+        SearchAttributePair(TRIGGER, session.trigger),
+    ]
+    if session.parent_session_id:
+        attributes.append(SearchAttributePair(PARENT_SESSION, session.parent_session_id))
+    return {
+        "id_reuse_policy": WorkflowIDReusePolicy.REJECT_DUPLICATE,
+        "static_summary": f"{session.agent.name} · {session.title}",
+        "static_details": static_details(session, namespace),
+        "search_attributes": TypedSearchAttributes(attributes),
+        "priority": Priority(priority_key=3, fairness_key=ref.tenant[:64]),
+    }
+
+
+def conversation_attributes(tenant: str, conversation_id: str) -> TypedSearchAttributes:
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(TENANT, tenant),
+            SearchAttributePair(CONVERSATION, conversation_id),
+            SearchAttributePair(TRIGGER, "api"),
+        ]
+    )
+
+
+def static_details(start: SessionInput, namespace: str) -> str:
+    limits, conversation_id = start.limits, start.ref.conversation_id
+    conversation = link(conversation_id, namespace, conversation_workflow_id(conversation_id))
     lines = [
         f"**Agent** {start.agent.name} (version {start.agent.version}) · model {', then '.join(start.models)}",
-        f"**Task** `{start.ref.session_id}` of conversation `{start.ref.conversation_id}`",
+        f"**Task** `{start.ref.session_id}` of conversation {conversation}",
         f"**Tenant** {start.ref.tenant} · **trigger** {start.trigger}",
         f"**Limits** {limits.steps} steps · {limits.ttl_ms / 1000:g} s"
         + (f" · {limits.tokens} tokens" if limits.tokens else "")
         + (f" · {limits.cost_usd} USD" if limits.cost_usd else ""),
     ]
+    if start.parent_session_id:
+        parent = link(start.parent_session_id, namespace, session_workflow_id(start.parent_session_id))
+        lines.insert(2, f"**Parent** {parent}")
     return "\n\n".join(lines)
 
 
 def current_details(
-    start: SessionInput, state: SessionState, outcomes: list[ToolOutcome], finished: Finished | None = None
+    start: SessionInput,
+    state: SessionState,
+    outcomes: list[ToolOutcome],
+    namespace: str,
+    finished: Finished | None = None,
 ) -> str:
     usage = state.usage
     cost = "unknown" if usage.cost_usd is None else f"{usage.cost_usd:.4f} USD"
@@ -32,19 +104,47 @@ def current_details(
     lines += [f"- `{outcome.name}` {outcome.state}: {outcome.preview[:120]}" for outcome in outcomes]
     if finished and finished.preview:
         lines.append(finished.preview)
-    return "\n\n".join(lines)
+    return "\n\n".join([*lines, *_subagents(state, namespace)])
 
 
-def conversation_details(state: ConversationState) -> str:
-    """As it was when it began: who was at work, and what waited."""
-    live = [f"- `{session_id}` {state.threads[live.thread].name}" for session_id, live in state.live.items()]
+def _subagents(state: SessionState, namespace: str) -> list[str]:
+    if not state.children:
+        return []
+    listed = [
+        f"- {link(child.title, namespace, session_workflow_id(child.id))}"
+        + (" (ended)" if child.id in state.ended else "")
+        for child in state.children
+    ]
+    return [f"**Subagents** {state.children_started}", *listed, *_rest(state.children_started - len(listed))]
+
+
+def conversation_details(state: ConversationState, namespace: str) -> str:
+    """The threads with their running or latest session, and how many outcomes wait."""
+    threads = [_thread(name, thread, namespace) for name, thread in islice(state.threads.items(), LISTED)]
     return "\n\n".join(
-        [f"**{state.title or 'a new conversation'}**", *live[:20], f"{len(state.pending)} outcomes waited"]
+        [
+            f"**{state.title or 'a new conversation'}**",
+            f"{len(state.live)} sessions running · {len(state.pending)} outcomes waiting",
+            *threads,
+            *_rest(len(state.threads) - len(threads)),
+        ]
     )
 
 
+def _thread(thread_id: str, thread: Thread, namespace: str) -> str:
+    session_id = thread.live or thread.last
+    name = thread.name or "main thread"
+    shown = link(name, namespace, session_workflow_id(session_id)) if session_id else name
+    queued = f", {len(thread.queue)} queued" if thread.queue else ""
+    return f"- {shown}: {'running' if thread.live else 'idle'}{queued}"
+
+
+def _rest(count: int) -> list[str]:
+    return [f"- and {count} more"] if count > 0 else []
+
+
 def step_result(reply: ModelReply, outcomes: list[ToolOutcome]) -> str:
-    """What a step came to, in a line."""
+    """The result of a step, in one line."""
     if reply.calls:
         return ", ".join(f"{outcome.name} {outcome.state}" for outcome in outcomes)[:200]
     return "answered" if reply.stop_reason == "end_turn" else reply.stop_reason

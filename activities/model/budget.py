@@ -9,6 +9,7 @@ from typing import Any
 from temporalio.exceptions import ApplicationError
 
 from activities.model.anthropic import Model
+from domain import wire
 from domain.events import BudgetLow
 from domain.limits.anomalies import Thresholds, anomalies
 from domain.limits.budget import TTL, CallEstimate, Grant, Share, budget_note, shares, time_of
@@ -44,7 +45,7 @@ class Bounds:
             given = await self._reserved(call, wish)
         if given.spent:
             detail = f"The budget of {given.spent} that this session shares with its tree is spent."
-            raise ApplicationError(detail, given.spent, type="BudgetSpent", non_retryable=True)
+            raise ApplicationError(detail, given.spent, type=wire.BUDGET_SPENT, non_retryable=True)
         if given.output_tokens < request["max_tokens"]:
             request["max_tokens"] = given.output_tokens
             request.pop("thinking", None)  # it needs more than is left

@@ -21,6 +21,7 @@ from activities.runtime.spans import model_called
 from activities.tools.offered import Offered, Toolbox
 from activities.tools.rules import RULES, tool_calls
 from domain import events as ev
+from domain import wire
 from domain.agents.definition import AgentDefinition
 from domain.agents.system_prompt import CHECKPOINT, system_prompt
 from domain.messages import Node, mark_cacheable, render, shorten_results
@@ -66,7 +67,7 @@ class CallModel:
                     return ModelReply.model_validate_json(facts.reply)
                 if facts.cancel_requested and call.purpose is Purpose.TURN:
                     wish = json.loads(facts.cancel_requested)
-                    raise ApplicationError(wish["by"], wish["reason"], type="CancelRequested", non_retryable=True)
+                    raise ApplicationError(wish["by"], wish["reason"], type=wire.CANCEL_REQUESTED, non_retryable=True)
                 agents = [await self._definitions.load(agent) for agent in (*call.above, call.agent)]
                 agent = agents[-1]
                 context = await self._contexts.load(call.ref, call.line, call.head)
@@ -75,7 +76,7 @@ class CallModel:
                 tools = await self._toolbox.offered(call, agents, layers, facts)
             except TRANSIENT_ERRORS as error:
                 raise ApplicationError(
-                    "The database is away.", type="DatabaseAway", next_retry_delay=timedelta(seconds=1)
+                    "The database is away.", type=wire.DATABASE_AWAY, next_retry_delay=timedelta(seconds=1)
                 ) from error
             prelude = turn_record.prelude(call, context, facts, opening)
             turn = ModelResponse()
@@ -83,7 +84,7 @@ class CallModel:
                 played = await recording.play(self._pool, call, rerun)
                 nodes = prelude + recording.nodes(call, agent.name, context + prelude, played)
                 calls = recording.tool_calls(self._toolbox.tools, tools, played, layers, rerun, facts)
-                again = {"recorded": played.usage, "goes_on": played.goes_on}
+                again = {"recorded": played.usage, "continues": played.goes_on}
                 return await self._commit(call, idem, context, nodes, calls, [], played.turn, **again)
             try:
                 await self._ask(call, agent, context + prelude, tools, facts, turn)
@@ -175,7 +176,7 @@ class CallModel:
         """What Temporal should do about a failed call; a retry is shown to watchers before it is waited for."""
         exhausted = attempt >= self._attempts or failure.type in UNAVAILABLE
         if not call.last_model and exhausted and (failure.retryable or failure.type in UNAVAILABLE):
-            return ApplicationError(failure.message, type="ModelUnavailable", non_retryable=True)
+            return ApplicationError(failure.message, type=wire.MODEL_UNAVAILABLE, non_retryable=True)
         if not failure.retryable:
             return ApplicationError(failure.message, type=failure.type, non_retryable=True)
         wait = timedelta(seconds=backoff(attempt, failure))

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import anthropic
 import httpx2
 
+from domain import wire
+
 LONGEST_WAIT = 300.0  # seconds; a longer retry-after is a reason to ask again, not to sleep for days
 
 
@@ -47,7 +49,7 @@ def _classify_status(error: anthropic.APIStatusError) -> ModelFailure:
     kind = error.type or _BY_STATUS.get(error.status_code, "api_error" if error.status_code >= 500 else "unknown_error")
     message = error.api_message or f"The model API answered {error.status_code}."
     if kind == "request_too_large" or (kind == "invalid_request_error" and "prompt is too long" in message):
-        return ModelFailure("ContextTooLong", message, retryable=False)
+        return ModelFailure(wire.CONTEXT_TOO_LONG, message, retryable=False)
     retryable = kind in _RETRYABLE or error.status_code >= 500
     told = error.response.headers.get("x-should-retry")
     if told in ("true", "false"):

@@ -11,6 +11,7 @@ from activities.model.anthropic import ModelResponse
 from activities.tools import rules as tool_rules
 from activities.tools.offered import Offered
 from activities.tools.tool import Tool, ToolResult
+from domain import wire
 from domain.messages import ASSISTANT, UNANSWERED, Node
 from domain.policy.rules import Action, Rule
 from domain.sessions.rerun import Rerun
@@ -56,7 +57,7 @@ async def play(pool: Pool, call: ModelCall, rerun: Rerun) -> Played:
     if place is not None:
         found = await reruns.recorded_reply(pool, tenant, source, place.line, first, place.number)
     if found is None or place is None:
-        raise ApplicationError(ENDED, type="RecordingEnded", non_retryable=True)
+        raise ApplicationError(ENDED, type=wire.RECORDING_ENDED, non_retryable=True)
     said = await reruns.recorded_words(pool, tenant, source, place.line, found.step) if place.number > 1 else []
     body = json.loads(found.body)
     turn = ModelResponse(

@@ -8,6 +8,7 @@ from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 
+from domain import wire
 from domain.notification import DeliveryInput
 from store import deliveries
 from store.database import TRANSIENT_ERRORS, Pool
@@ -78,12 +79,12 @@ class Dispatcher:
         """Start one workflow. One that runs already continues, with `now` at once: somebody asked to send it again."""
         try:
             await self._client.start_workflow(
-                "Delivery",
+                wire.NOTIFICATION_DELIVERY,
                 DeliveryInput(tenant=one.tenant, id=one.id, span_s=self._span_s),
                 id=f"delivery/{one.id}",
                 task_queue=self._queue,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                start_signal="now" if now else None,
+                start_signal=wire.RESEND if now else None,
                 static_summary=f"{one.event} → {one.name}",
                 rpc_timeout=START_WITHIN,
             )

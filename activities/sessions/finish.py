@@ -1,11 +1,12 @@
-"""finish_session: the one ending. Outcome, repaired tail and last event are one transaction; then its conversation is
-told, from here, which spares the session a turn of its own."""
+"""finish_session: the one ending. Outcome, repaired tail and last event are one transaction; then it posts the end to
+the conversation, which spares the session a workflow task of its own."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from activities.model.contexts import Contexts
 from activities.runtime.definitions import Definitions
@@ -13,14 +14,15 @@ from activities.runtime.event_writer import EventWriter
 from activities.runtime.heartbeat import beating
 from activities.tools.support.output import clean
 from domain import events as ev
+from domain import wire
 from domain.agents.typed_output import Misfit, typed
-from domain.conversations.requests import SessionDone
+from domain.conversations.requests import EndedSession
 from domain.events import SubagentBudgetExceeded
 from domain.ids import derive_id
 from domain.messages import ASSISTANT, TOOL_RESULTS, Node, answer_calls, calls_of, text_of
 from domain.sessions.session import BUDGET_REASONS, Reason
 from domain.sessions.step import Finish, Finished, preview
-from store import endings, tool_calls
+from store import endings, mailbox, tool_calls
 from store.database import Pool
 from store.events import to_row
 from workflows.client import WorkflowClient
@@ -60,14 +62,28 @@ class FinishSession:
             reason=stands["reason"],
             partial=stands["partial"],
             head=stands["head"],
-            committed=stands["committed"],
-            mail=stands["mail"],
-            given_back=stands["given_back"],
-            held=stands["held"],
             preview=preview(stands["output"] or ""),
         )
-        told = await self._door.tell_done(ref.conversation_id, SessionDone.of(finish, finished))
-        return finished.model_copy(update={"told": told})
+        await self._post(finish, stands["mail"], stands["given_back"], stands["held"])
+        return finished
+
+    async def _post(self, finish: Finish, message_id: str | None, returned: list[str], held: bool) -> None:
+        """Post the end to the conversation, if it has begun. A failure lets the whole activity be retried."""
+        ref, ids = finish.ref, [*returned, *([message_id] if message_id else [])]
+        waiting = await mailbox.pending_outcomes(self._pool, ref.tenant, ids) if ids else []
+        ended = EndedSession(
+            session_id=ref.session_id,
+            outcome=next((outcome for outcome in waiting if outcome.id == message_id), None),
+            returned=[outcome for outcome in waiting if outcome.id != message_id],
+            taken=finish.taken,
+            held=held,
+        )
+        if not await self._door.post(ref.conversation_id, ended):
+            raise ApplicationError(
+                "Temporal did not take the signal.",
+                type=wire.CONVERSATION_UNREACHABLE,
+                next_retry_delay=timedelta(seconds=1),
+            )
 
     async def _value(self, finish: Finish, output: str | None) -> str | None:
         """The answer as JSON, if it is one and the agent has an output schema."""

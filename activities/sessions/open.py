@@ -8,6 +8,7 @@ from temporalio import activity
 
 from activities.runtime.heartbeat import beating
 from domain import events as ev
+from domain import wire
 from domain.conversations.mailbox import DeliveryMode, caller_block, render
 from domain.conversations.requests import OpenBatch, Opened, OpenedBatch, OpenSession
 from domain.ids import derive_id
@@ -39,7 +40,7 @@ class OpenSessions:
             if opening.session_id in known:
                 answers[opening.session_id] = await self._again(batch, opening)
             elif (acceptance := await self._acceptance(batch, opening)) is None:
-                answers[opening.session_id] = Opened(session_id=opening.session_id, refused="mailbox_empty")
+                answers[opening.session_id] = Opened(session_id=opening.session_id, refused=wire.MAILBOX_EMPTY)
             else:
                 new.append((opening, acceptance))
         answers |= await self._accept(batch, new) if new else {}

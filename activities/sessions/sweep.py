@@ -17,6 +17,7 @@ from activities.runtime.workspaces import Workspaces
 from activities.sessions.finish import FinishSession
 from domain.sessions.session import Reason, Status
 from domain.sessions.step import Finish, StopRequest
+from domain.wire import session_workflow_id
 from store import (
     audit,
     conversation_state,
@@ -30,7 +31,7 @@ from store import (
     workers,
 )
 from store.database import Pool
-from workflows.client import WorkflowClient, session_workflow_id
+from workflows.client import WorkflowClient
 
 log = logging.getLogger("errand.worker")
 
@@ -83,7 +84,7 @@ class Sweep:
         if failed:  # one that cannot be mended must not keep the others from it
             log.warning("%d of %d sessions could not be looked at: %r", len(failed), len(found), failed[0])
         for tenant, conversation_id, message_id in await conversations.untold(self._pool):
-            await self._door.reopen(tenant, conversation_id, look=True)
+            await self._door.reopen(tenant, conversation_id, reload=True)
             await conversations.told(self._pool, tenant, message_id)
         for tenant, conversation_id in await conversation_state.stranded(self._pool, SILENT_SECONDS):
             await self._door.reopen(tenant, conversation_id)

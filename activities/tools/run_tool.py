@@ -28,6 +28,7 @@ from activities.tools.support.output import bounded, clean
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult
 from domain import events as ev
+from domain import wire
 from domain.agents.definition import AgentDefinition
 from domain.ids import derive_id
 from domain.limits.loops import call_digest
@@ -109,7 +110,7 @@ class RunTool:
                     return tool_called(request, await self._run(request, self._tools.get(name)))
                 except TRANSIENT_ERRORS as error:
                     raise ApplicationError(
-                        "The database is away.", type="DatabaseAway", next_retry_delay=timedelta(seconds=1)
+                        "The database is away.", type=wire.DATABASE_AWAY, next_retry_delay=timedelta(seconds=1)
                     ) from error
 
         return run_tool
@@ -194,7 +195,7 @@ class RunTool:
             approval = await input_requests.get(self._pool, request.ref.tenant, request.approval)
             own = request.approval == derive_id(request.node, RequestKind.TOOL_APPROVAL, request.index)
             if not own or approval is None or not (approval.answer or {}).get("approved"):
-                raise ApplicationError("This call was not approved.", type="NotApproved", non_retryable=True)
+                raise ApplicationError("This call was not approved.", type=wire.NOT_APPROVED, non_retryable=True)
             if "arguments" in approval.answer:
                 return approval.answer["arguments"]
         return _arguments(body, request.index)
@@ -249,7 +250,7 @@ class RunTool:
         )
         held = await patiently(lambda: tool_calls.commit(self._pool, document), seconds=COMMIT_PATIENCE)
         if not held:
-            raise ApplicationError("A newer attempt holds this call.", type="Superseded", non_retryable=True)
+            raise ApplicationError("A newer attempt holds this call.", type=wire.SUPERSEDED, non_retryable=True)
         outcome = _outcome(request, state, result.text)
         if result.plan is None:
             return outcome

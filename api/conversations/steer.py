@@ -56,6 +56,6 @@ async def deliver(
 
 
 async def _deliver_later(call: Call, conversation_id: str, message_id: str) -> bool:
-    await call.services.workflows.reopen(call.tenant, conversation_id, look=True)
+    await call.services.workflows.reopen(call.tenant, conversation_id, reload=True)
     await conversations.told(call.pool, call.tenant, message_id)
     return True

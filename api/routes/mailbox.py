@@ -41,7 +41,7 @@ async def show_mailbox(call: Reader, conversation_id: str, query: Annotated[Mail
     pool, tenant = call.pool, call.tenant
     if query.live:
         pending = await call.services.workflows.mailbox(conversation_id) or []
-        shown = await mailbox.by_ids(pool, tenant, pending)
+        shown = await mailbox.by_ids(pool, tenant, [outcome.id for outcome in pending])
         return MailboxPage(items=shown, pending_count=len(pending), next_cursor=None)
     filters = {"mailbox": conversation_id, "all": query.all}
     page = await mailbox.of_conversation(

@@ -11,8 +11,8 @@ from bench.bare import MODEL_CALL
 from bench.history import GROW, size
 from bench.lab import Lab
 from bench.peers.peer import Peer, PeerFailed, stage
+from domain.wire import session_workflow_id
 from store.scratch import scratch_database, stored_bytes
-from workflows.client import session_workflow_id
 
 STREAMED = (
     "Its model calls are streamed, as watchers of Errand see every word at once. The other peers ask for whole answers."

@@ -1,23 +1,22 @@
-"""What may be asked of a Conversation, and what it asks in its turn: ids and counters only, never words."""
+"""Requests to a Conversation, its signals, and its requests to activities: ids, counters and short previews."""
 
 from pydantic import BaseModel, Field
 
 from domain.conversations.delegation import DelegationTool
 from domain.conversations.mailbox import DeliveryMode
-from domain.conversations.state import ConversationState
-from domain.sessions.session import SessionInput, Status, Usage
-from domain.sessions.step import Finish, Finished
+from domain.conversations.state import ConversationState, PendingOutcome
+from domain.sessions.session import SessionInput
 
 
 class CallRef(BaseModel):
-    """A tool call by reference: its words are in the assistant node."""
+    """A tool call by reference: its arguments are in the assistant node."""
 
     node: str
     index: int
 
 
 class StartSession(BaseModel):
-    """A submission the API has written down already."""
+    """A session whose row exists already."""
 
     request_id: str
     session: SessionInput
@@ -28,38 +27,17 @@ class StartSession(BaseModel):
 class ConversationInput(BaseModel):
     tenant: str
     conversation_id: str
-    # of runs from before first sessions were started by themselves: what to start, and that there is nothing to load
-    first: list[StartSession] = Field(default_factory=list)
-    fresh: bool = False
-    carried: ConversationState | None = None
+    carried: ConversationState | None = None  # from the run before a continue-as-new
 
 
-class SessionDone(BaseModel):
-    """A Session's last word to its Conversation."""
+class EndedSession(BaseModel):
+    """The `post` signal: a session has ended, and this is what it leaves."""
 
     session_id: str
-    status: Status
-    head: str | None = None
-    usage: Usage = Field(default_factory=Usage)
-    committed: bool = True
-    mail: str | None = None  # the mailbox message with its outcome
-    given_back: list[str] = Field(default_factory=list)  # outcomes it had and did not commit
+    outcome: PendingOutcome | None = None  # its message in the mailbox; None if it leaves none
+    returned: list[PendingOutcome] = Field(default_factory=list)  # outcomes it had received and did not commit
     taken: list[str] = Field(default_factory=list)  # inbox messages that entered its context
-    held: bool = False  # its outcome wakes nobody
-
-    @classmethod
-    def of(cls, finish: Finish, finished: Finished) -> "SessionDone":
-        return cls(
-            session_id=finish.ref.session_id,
-            status=finished.status,
-            head=finished.head,
-            usage=finish.usage,
-            committed=finished.committed,
-            mail=finished.mail,
-            given_back=finished.given_back,
-            taken=finish.taken,
-            held=finished.held,
-        )
+    held: bool = False  # its outcome wakes nobody: the tree was cancelled
 
 
 class SpawnChild(BaseModel):
@@ -94,7 +72,7 @@ class SpawnAnswers(BaseModel):
 
 
 class ClaimOutcomes(BaseModel):
-    """A session consumes outcomes by reading them; nobody else will be given them."""
+    """A session consumes outcomes by reading them; no other session receives them."""
 
     request_id: str
     by: str
@@ -106,7 +84,7 @@ class Fire(BaseModel):
     session_id: str
     document: str
     pending: list[str] = Field(default_factory=list)  # what the caller read from the rows
-    input: str | None = None  # an inbox message with the caller's own words
+    input: str | None = None  # the inbox message with the caller's own text
     queue: bool = False
     live_quota: int | None = None  # of the caller's key
 
@@ -116,7 +94,7 @@ class Fired(BaseModel):
 
 
 class Steer(BaseModel):
-    """A message for a thread that is at work."""
+    """A message for the running session of a thread."""
 
     request_id: str
     thread: str
@@ -128,30 +106,29 @@ class Steered(BaseModel):
 
 
 class Promote(BaseModel):
-    """Let a blocking child go on in the background."""
+    """Let a blocking child continue in the background."""
 
     request_id: str
     session_id: str
 
 
-class Taken(BaseModel):
-    """What a Session is told of a message in its inbox."""
+class InboxMessage(BaseModel):
+    """A signal to a Session: this message is in its inbox, or no longer."""
 
     id: str
 
 
-class ChildDone(BaseModel):
-    """What a Session is told of children of its thread that have ended."""
+class ChildrenEnded(BaseModel):
+    """A signal to a Session: these children of its thread have ended. One signal names many."""
 
-    session_id: str
-    more: list[str] = Field(default_factory=list)  # others that ended meanwhile: many are told in one word
+    session_ids: list[str]
 
 
-# what the conversation asks of its activities
+# requests of a Conversation to its activities
 
 
 class OpenSession(BaseModel):
-    """A session to be written down, or to begin if it waits already."""
+    """A session to write, or to begin if it is queued already."""
 
     session_id: str
     thread_id: str
@@ -163,7 +140,7 @@ class OpenSession(BaseModel):
     take: list[str] = Field(default_factory=list)
     mail: list[str] | None = None
     delivery: DeliveryMode | None = None
-    queued: bool = False  # to be written down only: the thread is at work
+    queued: bool = False  # only write the row: another session of the thread is running
     live_quota: int | None = None
 
 
@@ -192,7 +169,7 @@ class OpenedBatch(BaseModel):
 
 
 class Delivered(BaseModel):
-    """Write down that these messages were consumed by a session, or that a child no longer blocks."""
+    """Record that a session consumed these messages, or that a child no longer blocks."""
 
     tenant: str
     conversation_id: str
@@ -207,4 +184,4 @@ class ConversationRef(BaseModel):
 
 
 class Nothing(BaseModel):
-    """An activity's answer when there is nothing to say."""
+    """The result of an activity that has none."""

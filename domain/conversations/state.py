@@ -1,14 +1,28 @@
-"""What a Conversation remembers: ids and counters only, never words."""
+"""The state of a Conversation: ids, counters, and a short preview of each waiting outcome."""
 
 from datetime import datetime, timedelta
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from domain.conversations.mailbox import DeliveryMode
+from domain.sessions.session import Status
 
+MOST_PENDING = 1_000  # outcomes in state; the rest waits in the store
 REMEMBERED = 500  # answers
 REMEMBERED_FOR = timedelta(hours=1)
 REMEMBERED_LENGTH = 200_000  # characters of all of them: they are carried from run to run
+
+
+class PendingOutcome(BaseModel):
+    """An outcome in the mailbox, as a person wants to see it in the Web UI."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str  # of the mailbox message
+    agent: str
+    status: Status
+    title: str = ""
+    preview: str = ""  # of the output, or of the error
 
 
 class WaitingMessage(BaseModel):
@@ -34,7 +48,7 @@ class Thread(BaseModel):
 
 
 class Live(BaseModel):
-    """A session under way."""
+    """A running session."""
 
     thread: str
     spawned_by: str | None = None
@@ -48,22 +62,23 @@ class ConversationState(BaseModel):
 
     threads: dict[str, Thread] = Field(default_factory=dict)
     live: dict[str, Live] = Field(default_factory=dict)
-    pending: list[str] = Field(default_factory=list)  # the mailbox: message ids in order
-    delivered: dict[str, str] = Field(default_factory=dict)  # consumed lately, and by whom: a late word changes nothing
+    pending: list[PendingOutcome] = Field(default_factory=list)  # the mailbox, in order
+    # consumed lately, and by which session, so that a late post of the same outcome changes nothing
+    delivered: dict[str, str] = Field(default_factory=dict)
     queued_mail: dict[str, list[str]] = Field(default_factory=dict)  # what queued sessions were opened with
     answers: dict[str, str] = Field(default_factory=dict)  # request id -> what was answered, as JSON
     answered_at: dict[str, datetime] = Field(default_factory=dict)  # when, for those whose age matters
-    terminated: bool = False  # nothing begins any more, and nothing is waited for
-    title: str = ""  # for whoever looks at the workflow
+    terminated: bool = False  # no session starts any more, and the workflow waits for none
+    title: str = ""  # for the Web UI
 
     def remember(self, request_id: str, answer: str, now: datetime) -> None:
-        """For repeats that come soon; the store's unique keys answer older ones."""
+        """Keep an answer for repeats that come soon; the store's unique keys answer older ones."""
         self.answers[request_id], self.answered_at[request_id] = answer, now
         self._forget(now)
 
     def carried(self, now: datetime) -> "ConversationState":
-        """What the next run must know. A thread on which nothing goes on is read in the store when it is continued,
-        unless it is known by a name that may be given again."""
+        """The state that the next run needs. An idle thread is read from the store when it is continued, unless a later
+        spawn may refer to it by its name."""
         self._forget(now)
         spawners = {live.spawner for live in self.live.values()}
         threads = {
@@ -74,7 +89,7 @@ class ConversationState(BaseModel):
         return self.model_copy(update={"threads": threads})
 
     def _forget(self, now: datetime) -> None:
-        """The oldest beyond what is remembered, by number, by age and by length."""
+        """Drop the oldest answers beyond the limits of number, age and length."""
         length = sum(map(len, self.answers.values()))
         for request_id in list(self.answers):
             fresh = now - self.answered_at.get(request_id, now) < REMEMBERED_FOR

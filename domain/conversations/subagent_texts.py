@@ -1,5 +1,6 @@
 """The exact texts of the delegation tools. Models and tests rely on them: each tool keeps its own form."""
 
+from domain import wire
 from domain.conversations.mailbox import Outcome, with_output_so_far
 from domain.sessions.session import Status
 
@@ -51,7 +52,7 @@ def error_name(error_type: str | None) -> str:
     """Map our error types to the five names of the async_task contract."""
     if error_type in ("authentication_error", "permission_error", "billing_error"):
         return "ProviderAuthError"
-    if error_type in ("ContextTooLong", "max_tokens"):
+    if error_type in (wire.CONTEXT_TOO_LONG, "max_tokens"):
         return "MessageOutputLengthError"
     return "ApiError" if error_type and error_type != "needs_input" else "UnknownError"
 

@@ -173,6 +173,13 @@ class Line(BaseModel):
         return self.model_index + 1 >= len(self.models)
 
 
+class StartedChild(BaseModel):
+    """A subagent that a session has started, as its details in the Web UI name it."""
+
+    id: str
+    title: str
+
+
 class SessionState(BaseModel):
     """All of a Session that must survive continue-as-new."""
 
@@ -182,9 +189,11 @@ class SessionState(BaseModel):
     usage: Usage = Field(default_factory=Usage)
     recorded: Usage = Field(default_factory=Usage)  # what recorded answers used when they were given
     inbox: list[str] = Field(default_factory=list)  # message ids that wait for the next model call
-    heard: list[str] = Field(default_factory=list)  # message ids, so that one sent again is heard once
-    waking: list[str] = Field(default_factory=list)  # children whose outcome will come by itself
+    seen_messages: list[str] = Field(default_factory=list)  # ids, so that one sent again counts once
+    waking: list[str] = Field(default_factory=list)  # children whose outcome is delivered without being asked for
     ended: list[str] = Field(default_factory=list)  # children known to have ended
+    children: list[StartedChild] = Field(default_factory=list)  # the latest
+    children_started: int = 0
     answered: list[str] = Field(default_factory=list)  # input requests that have an answer
     plan_approved: bool = False
     failed_calls: int = 0

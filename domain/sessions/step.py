@@ -89,7 +89,7 @@ class ModelReply(BaseModel):
     misfit: str | None = Field(default=None, exclude_if=lambda value: value is None)
     # of a recorded answer: what it used when it was given, for the limits alone; and whether the original heard more
     recorded: Usage | None = Field(default=None, exclude_if=lambda value: value is None)
-    goes_on: bool = Field(default=False, exclude_if=lambda value: not value)
+    continues: bool = Field(default=False, exclude_if=lambda value: not value)
 
 
 class ToolRequest(BaseModel):
@@ -146,16 +146,13 @@ class Finish(BaseModel):
 
 
 class Finished(BaseModel):
+    """How the session's row says that it ended."""
+
     status: Status
     reason: Reason
     partial: bool
     head: str | None
-    committed: bool = False
-    mail: str | None = None  # the mailbox message that carries the outcome to the spawner
-    given_back: list[str] = Field(default_factory=list)  # outcomes it had and did not commit
-    held: bool = False  # its outcome wakes nobody: the tree was cancelled
     preview: str = ""
-    told: bool = Field(default=False, exclude_if=lambda value: not value)  # its conversation knows, if any
 
 
 class StopRequest(BaseModel):

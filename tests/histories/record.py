@@ -1,7 +1,6 @@
-"""Records one history per scenario (`python -m tests.histories.record`): what a changed workflow must still replay.
+"""Records one history per scenario (`python -m tests.histories.record`), which changed workflows must still replay.
 
-With names it records only those scenarios, and leaves the others as they are. A change of the workflows that adds a way
-to go: move what went the old way to `earlier/`, where it still has to replay, and record anew.
+With names it records only those scenarios, and leaves the others as they are.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ import click
 from temporalio.client import Client, WorkflowHistory
 
 from tests.behaviour.conversations.talk import AGENTS as TEAM
-from tests.histories.stories import STORIES, renewed
+from tests.histories.tree_scenarios import TREE_SCENARIOS, renewed
 from tests.support.launch import TESTER, embedded
 from tests.support.locks import tool_calls_locked
 from tests.support.own_worker import platform
@@ -52,7 +51,7 @@ async def _cancelled(stack: Stack, text: str, seen: str, **how: str) -> str:
 
 
 async def _answered(stack: Stack, text: str, agent: str, answers: dict[str, list[Any]], **spec: Any) -> str:
-    """Each request is answered when it is open, in the order of its kind."""
+    """Answer each open request, in the order of its kind."""
     task_id = await stack.submit(text, agent, **spec)
     while not (await stack.record(task_id))["ended_at"]:
         for request in reversed((await stack.http.get(f"/tasks/{task_id}/input-requests")).json()["items"]):
@@ -89,7 +88,7 @@ async def _external(stack: Stack) -> str:
 
 
 async def _slow(stack: Stack) -> str:
-    """Bookkeeping that takes longer than a workflow task may."""
+    """Bookkeeping that is too slow for a local activity."""
     async with tool_calls_locked(stack.pool):
         task_id = await stack.submit(calls(("report_progress", {"message": "x"})))
         handle = stack.session(task_id)
@@ -109,7 +108,7 @@ AGENTS: list[dict[str, Any]] = [
 SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "tool_loop": lambda stack: _run(stack, "[[script:count n=2]]"),
     "queued_tool": lambda stack: _run(stack, "[[script:count n=2 tool=bash]]"),
-    "slow_after_all": _slow,
+    "slow_bookkeeping": _slow,
     "parallel_tools": lambda stack: _run(stack, calls(LOOK, LOOK, ("report_progress", {"message": "x"}))),
     "replanning": lambda stack: _run(stack, steps(*PLANS)),
     "step_limit": lambda stack: _run(stack, "[[script:forever]]", max_steps=2),
@@ -130,15 +129,12 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
 }
 CONTINUED = "continue_as_new"
 RENEWED = "renewed"
-# Not made but met, and cut off where the conversation could not go on: a session ended while it was being steered.
-FOUND = ("steered_at_its_end",)
-EARLIER = FOLDER / "earlier"
 
 
 async def record(names: list[str]) -> None:
     for old in FOLDER.glob("*.json"):
         name = old.stem.partition(".")[0]
-        if (not names and name not in FOUND) or name in names:
+        if not names or name in names:
             old.unlink()
     async with embedded() as stack:
         for definition in (*AGENTS, *TEAM):
@@ -147,9 +143,9 @@ async def record(names: list[str]) -> None:
             if not names or name in names:
                 task_id = await scenario(stack)
                 await _save(name, stack.client, f"session/{task_id}")
-        for name, story in STORIES.items():
+        for name, tree_scenario in TREE_SCENARIOS.items():
             if not names or name in names:
-                await _save(name, stack.client, await story(stack))
+                await _save(name, stack.client, await tree_scenario(stack))
         if not names or {CONTINUED, RENEWED} & set(names):
             await _continued(stack, names or [CONTINUED, RENEWED])
 
@@ -186,7 +182,7 @@ async def _save(name: str, client: Client, workflow_id: str, run_id: str | None 
 
 
 def _without_machine(value: Any) -> Any:
-    """Which machine it ran on, and where the code lay there, is nobody's business."""
+    """Leave out on which machine it ran, and where the code was there."""
     if isinstance(value, list):
         return [_without_machine(item) for item in value]
     if isinstance(value, dict):

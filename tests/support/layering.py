@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("domain", "agents", "store", "workflows.client", "workflows.replay", "settings", "deploy"),
         "activities.tools.registry",
     ),
-    "deploy": ("settings", "workflows.attributes"),
+    "deploy": ("settings",),
     "worker": ("domain", "agents", "store", "workflows", "activities", "settings"),
     "bench": (*PACKAGES, *SCRIPTS),
 }

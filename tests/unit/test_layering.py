@@ -94,7 +94,6 @@ def test_forbidden_import_is_noticed_even_inside_a_function(tmp_path: Path, path
         ("store/migrate.py", "from settings import Settings"),
         ("activities/sessions/sweep.py", "from workflows.client import WorkflowClient\nfrom workflows import client"),
         ("cli/commands/stack.py", "from deploy import local"),
-        ("deploy/temporal.py", "from workflows.attributes import STATUS"),
         ("worker.py", "from workflows.session import Session\nfrom activities import run_tool"),
     ],
 )

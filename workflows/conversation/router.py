@@ -1,180 +1,238 @@
-"""The mail room of a conversation: where outcomes and messages wait, and how they reach a session exactly once."""
+"""Decides where outcomes and messages go, so that each reaches one session exactly once.
 
-from collections import deque
-from collections.abc import Awaitable, Callable
+The router changes the conversation's state and returns what is to be done as small values; the workflow does it. It
+awaits nothing, so no signal can change the state in the middle of a decision.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from domain.conversations.mailbox import DeliveryMode
-from domain.conversations.requests import ChildDone, ConversationInput, OpenSession, SessionDone, Taken
-from domain.conversations.state import ConversationState, Live, WaitingMessage
+from domain.conversations.requests import EndedSession, Opened, OpenSession
+from domain.conversations.state import MOST_PENDING, ConversationState, Live, PendingOutcome, WaitingMessage
 from domain.ids import derive_id
-from workflows.conversation.spawning import PARENT_ENDED
-from workflows.conversation.starter import SessionStarter
 
 REMEMBERED = 1_000  # delivered ids; beyond that the rows know
-MOST_PENDING = 1_000  # in state; the rest waits in the store
+
+
+@dataclass(frozen=True)
+class StopChild:
+    """Stop a child whose parent was waiting for it and has ended."""
+
+    session_id: str
+
+
+@dataclass(frozen=True)
+class SignalEnded:
+    """Signal to a session which of its children have ended: all that are known by the time the signal is sent."""
+
+    session_id: str
+
+
+@dataclass(frozen=True)
+class DeliverOutcome:
+    """Put an outcome into a thread's inbox: for its running session, else for a new one."""
+
+    thread_id: str
+    message_id: str
+
+
+@dataclass(frozen=True)
+class WithdrawMessage:
+    """Signal to a session that another one has consumed a message of its inbox."""
+
+    session_id: str
+    message_id: str
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Let a thread continue with what waits on it."""
+
+    thread_id: str
+
+
+@dataclass(frozen=True)
+class Reload:
+    """Read the state from the store again."""
+
+
+Action = StopChild | SignalEnded | DeliverOutcome | WithdrawMessage | Resume | Reload
+
+
+@dataclass(frozen=True)
+class Missed:
+    """What the running session of a thread may not have received."""
+
+    session_id: str
+    messages: list[str]
+    children: list[str]
 
 
 class OutcomeRouter:
-    def __init__(self, start: ConversationInput, state: ConversationState, starter: SessionStarter) -> None:
-        self._start = start
+    def __init__(self, state: ConversationState) -> None:
         self._state = state
-        self._starter = starter
-        self.todo: deque[Callable[[], Awaitable[None]]] = deque()
-        self._ended: dict[str, list[str]] = {}  # for each session that is to be told: its children that have ended
+        self._ended: dict[
+            str, list[str]
+        ] = {}  # for each running session: its children that ended since the last signal
 
-    def adopt(self, loaded: ConversationState) -> None:
-        """Who is live and what waits is what the store says."""
-        self._state.threads, self._state.live, self._state.pending = loaded.threads, loaded.live, loaded.pending
-        self._state.title = loaded.title
-        for thread_id, thread in self._state.threads.items():
-            if thread.queue or thread.inbox or thread.ended:
-                self.todo.append(lambda thread_id=thread_id: self._resume(thread_id))  # type: ignore[misc]
-
-    async def work(self) -> None:
-        while self.todo:
-            await self.todo.popleft()()
-
-    def look(self, thread_id: str) -> None:
-        """Something was queued: it begins now if the thread is at rest."""
-        if self._state.threads[thread_id].live is None:
-            self.todo.append(lambda: self._next(thread_id))
+    def adopt(self, loaded: ConversationState) -> list[Action]:
+        """Take over which sessions are live and what waits from the store."""
+        state = self._state
+        state.threads, state.live, state.pending, state.title = (
+            loaded.threads,
+            loaded.live,
+            loaded.pending,
+            loaded.title,
+        )
+        threads = state.threads.items()
+        return [Resume(thread_id) for thread_id, thread in threads if thread.queue or thread.inbox or thread.ended]
 
     # the mailbox
 
-    def pending(self, known: list[str]) -> list[str]:
-        """What may be drained, in order. The caller read its list in the store, which may be ahead of us or behind."""
-        return [*known, *(mail for mail in self._state.pending if mail not in known)]
+    def batch(self, known: list[str]) -> list[str]:
+        """Everything a fire may drain, in order. The caller read `known` from the store, which may be ahead of the
+        state or behind it."""
+        return [*known, *(waiting.id for waiting in self._state.pending if waiting.id not in known)]
 
     def take(self, mail: list[str], by: str, batch: list[str] | None = None) -> None:
-        """`batch`: what was asked for; the rest of it had been consumed before, so it is not pending either."""
-        gone = batch if batch is not None else mail
-        self._state.pending = [waiting for waiting in self._state.pending if waiting not in gone]
-        for one in mail:
-            self._state.delivered.pop(one, None)
-            self._state.delivered[one] = by
+        """Session `by` has these outcomes. `batch`: what was asked for; the rest of it was consumed earlier, so it is
+        not pending either."""
+        gone = set(batch if batch is not None else mail)
+        self._state.pending = [waiting for waiting in self._state.pending if waiting.id not in gone]
+        for message_id in mail:
+            self._state.delivered.pop(message_id, None)
+            self._state.delivered[message_id] = by
         while len(self._state.delivered) > REMEMBERED:
             self._state.delivered.pop(next(iter(self._state.delivered)))
 
-    async def withdraw(self, mail: list[str], by: str) -> None:
-        """Outcomes that were read in another way: no session hears of them a second time. What a fire has that waits in
-        a queue stays its own, and is given back if the fire is called off."""
-        queued = {one for waiting in self._state.queued_mail.values() for one in waiting}
-        self.take([one for one in mail if one not in queued], by)
+    def withdraw(self, mail: list[str], by: str) -> list[Action]:
+        """Session `by` read these outcomes: no other session receives them. A queued fire keeps its own, and returns
+        them if it is called off."""
+        queued = {message_id for waiting in self._state.queued_mail.values() for message_id in waiting}
+        self.take([message_id for message_id in mail if message_id not in queued], by)
+        actions: list[Action] = []
         for thread in self._state.threads.values():
             gone = [waiting for waiting in thread.inbox if waiting.id in mail]
             thread.inbox = [waiting for waiting in thread.inbox if waiting not in gone]
-            if (live := thread.live) is not None:  # it may end while it is told
-                for waiting in gone:
-                    await self._starter.tell(live, "withdrawn", Taken(id=waiting.id))
+            if thread.live is not None:
+                actions += [WithdrawMessage(thread.live, waiting.id) for waiting in gone]
+        return actions
 
-    def give_back(self, mail: list[str], by: str) -> None:
-        """To the front, where they were; unless somebody else has had them since, and this word is late."""
-        back = [one for one in mail if self._state.delivered.get(one, by) == by]
-        for one in back:
-            self._state.delivered.pop(one, None)
-        self._state.pending = [*back, *(waiting for waiting in self._state.pending if waiting not in back)]
+    def put_back(self, returned: list[PendingOutcome], by: str) -> None:
+        """Return outcomes to the front, where they were; unless another session had them since."""
+        back = [outcome for outcome in returned if self._state.delivered.get(outcome.id, by) == by]
+        self._forget_delivery(outcome.id for outcome in back)
+        ids = {outcome.id for outcome in back}
+        self._state.pending = [*back, *(waiting for waiting in self._state.pending if waiting.id not in ids)]
 
-    # what the end of a session sets in motion
+    # the end of a session
 
-    def session_done(self, done: SessionDone) -> None:
-        """All decisions are made here, at once; what has to be awaited is noted down."""
-        live = self._state.live.pop(done.session_id, None)
+    def session_ended(self, ended: EndedSession) -> list[Action]:
+        """Decide everything that follows from the end of a session. A repeated post changes nothing."""
+        live = self._state.live.pop(ended.session_id, None)
         if live is None:
-            return  # told before
+            return []
         thread = self._state.threads[live.thread]
-        thread.live = None if thread.live == done.session_id else thread.live
-        thread.last = done.session_id
-        thread.inbox = [waiting for waiting in thread.inbox if waiting.id not in done.taken]
-        if thread.parent is None:  # a deeper thread finds its own when it is given its next task
-            self.give_back(done.given_back, done.session_id)
-        for child_id, child in self._state.live.items():
-            if child.blocking and child.spawned_by == done.session_id:
-                self.todo.append(lambda child_id=child_id: self._stop(child_id))  # type: ignore[misc]
+        thread.live = None if thread.live == ended.session_id else thread.live
+        thread.last = ended.session_id
+        thread.inbox = [waiting for waiting in thread.inbox if waiting.id not in ended.taken]
+        if thread.parent is None:  # a deeper thread receives its own again with its next task
+            self.put_back(ended.returned, ended.session_id)
+        actions: list[Action] = [
+            StopChild(child_id)
+            for child_id, child in self._state.live.items()
+            if child.blocking and child.spawned_by == ended.session_id
+        ]
         if live.spawned_by is not None:
-            self._route(done, live)
-        if thread.queue or thread.inbox:  # its successor may be at work already, and know nothing of them
-            self.todo.append(lambda: self._resume(live.thread))
+            actions += self._route(ended, live)
+        if thread.queue or thread.inbox:  # its successor may be running already without having received them
+            actions.append(Resume(live.thread))
+        return actions
 
-    def _route(self, done: SessionDone, live: Live) -> None:
-        spawner = live.spawner
-        assert spawner is not None
-        recipient = self._state.threads[spawner].live
-        if done.mail is not None and not live.blocking:
-            if done.mail in self._state.delivered or done.mail in self._state.pending:
-                pass  # read before its own word of it came, and perhaps given back since
-            elif live.delivery is DeliveryMode.WAKE and not done.held:
-                mail = done.mail
-                self.todo.append(lambda: self.deliver(spawner, mail, outcome=True))
-            elif live.delivery is not DeliveryMode.EXPLICIT and self._state.threads[spawner].parent is None:
-                self._state.pending = [*self._state.pending, done.mail][-MOST_PENDING:]
+    def _route(self, ended: EndedSession, live: Live) -> list[Action]:
+        assert live.spawner is not None
+        actions: list[Action] = []
+        if ended.outcome is not None and not live.blocking and not self._is_known(ended.outcome.id):
+            if live.delivery is DeliveryMode.WAKE and not ended.held:
+                actions.append(DeliverOutcome(live.spawner, ended.outcome.id))
+            elif live.delivery is not DeliveryMode.EXPLICIT and self._state.threads[live.spawner].parent is None:
+                self._state.pending = [*self._state.pending, ended.outcome][-MOST_PENDING:]
+        recipient = self._state.threads[live.spawner].live
         if recipient is not None:
-            if recipient not in self._ended:
-                self.todo.append(lambda: self._tell_ended(recipient))
-            self._ended.setdefault(recipient, []).append(done.session_id)
+            if recipient not in self._ended:  # else the signal is on the list already, and will name this one too
+                actions.append(SignalEnded(recipient))
+            self._ended.setdefault(recipient, []).append(ended.session_id)
+        return actions
 
-    async def _tell_ended(self, recipient: str) -> None:
-        """All that have ended by now in one word, so that many children cost few."""
-        first, *more = self._ended.pop(recipient)
-        await self._starter.tell(recipient, "child_done", ChildDone(session_id=first, more=more))
+    def _is_known(self, message_id: str) -> bool:
+        """Whether an outcome was read before its post arrived, or returned since."""
+        return message_id in self._state.delivered or any(waiting.id == message_id for waiting in self._state.pending)
 
-    async def deliver(self, thread_id: str, message: str, outcome: bool = False) -> None:
-        """To the session at work, at its next step; else a new session begins with it."""
+    def children_ended(self, session_id: str) -> list[str]:
+        """The children to name in the next signal to a session."""
+        return self._ended.pop(session_id, [])
+
+    # threads
+
+    def queued(self, thread_id: str) -> list[Action]:
+        """A session was queued: it starts now if none is running on its thread."""
+        return [Resume(thread_id)] if self._state.threads[thread_id].live is None else []
+
+    def receive(self, thread_id: str, message: WaitingMessage) -> bool:
+        """Put a message into a thread's inbox. False: there is nothing to do with it."""
         thread = self._state.threads.get(thread_id)
-        if thread is None:  # the store was asked meanwhile, and knows of nothing that waits there
-            return
-        if any(waiting.id == message for waiting in thread.inbox) or message in self._state.delivered:
-            return
-        waiting = WaitingMessage(id=message, outcome=outcome)
-        thread.inbox.append(waiting)
-        if thread.live is not None:
-            await self._starter.tell(thread.live, "message", Taken(id=waiting.id))
-        else:
-            await self._next(thread_id)
+        if thread is None:  # the state was loaded again meanwhile, and nothing waits on that thread
+            return False
+        if any(waiting.id == message.id for waiting in thread.inbox) or message.id in self._state.delivered:
+            return False
+        thread.inbox.append(message)
+        return True
 
-    async def _resume(self, thread_id: str) -> None:
-        """A session at work is told again what it may have missed and hears each once; else the next one begins."""
+    def live_on(self, thread_id: str) -> str | None:
         thread = self._state.threads.get(thread_id)
-        live = thread.live if thread is not None else None  # it may end while it is told; its word sets off the rest
-        if thread is None or live is None:
-            await self._next(thread_id)
-            return
-        for waiting in thread.inbox:
-            await self._starter.tell(live, "message", Taken(id=waiting.id))
-        if thread.ended:
-            (first, *more), thread.ended = thread.ended, []
-            await self._starter.tell(live, "child_done", ChildDone(session_id=first, more=more))
+        return thread.live if thread is not None else None
 
-    async def _next(self, thread_id: str) -> None:
-        """Begin what waits on a thread: a queued session, or one for the messages nobody took."""
+    def missed(self, thread_id: str) -> Missed | None:
+        """What to signal again to the running session of a thread, which ignores what it has seen; None if no session
+        is running there."""
+        thread = self._state.threads.get(thread_id)
+        if thread is None or thread.live is None:
+            return None
+        children, thread.ended = thread.ended, []
+        return Missed(thread.live, [waiting.id for waiting in thread.inbox], children)
+
+    def next_opening(self, thread_id: str) -> OpenSession | None:
+        """The next session of an idle thread: a queued one, or one for the messages that no session took."""
         thread = self._state.threads.get(thread_id)
         if thread is None or thread.live is not None or not (thread.queue or thread.inbox):
-            return
+            return None
         take = [waiting.id for waiting in thread.inbox]
-        outcomes = [waiting.id for waiting in thread.inbox if waiting.outcome]
-        session_id = thread.queue[0] if thread.queue else derive_id(take[0], "wake", thread.last)
-        fired = self._state.queued_mail.get(session_id, [])
-        opening = OpenSession(
-            session_id=session_id,
+        return OpenSession(
+            session_id=thread.queue[0] if thread.queue else derive_id(take[0], "wake", thread.last),
             thread_id=thread_id,
             parent_thread_id=thread.parent,
             take=take,
-            mail=outcomes,
+            mail=[waiting.id for waiting in thread.inbox if waiting.outcome],
         )
-        opened = await self._starter.open_one(opening)
-        if opened.busy:  # the store let another session begin; it takes the messages when its own word arrives
-            thread.live = opened.busy
-            self._state.live.setdefault(opened.busy, Live(thread=thread_id))
-            await self._resume(thread_id)
-            return
-        self._state.queued_mail.pop(session_id, None)
-        if opened.start is None and session_id in thread.queue:  # called off while it waited: the next one's turn
-            thread.queue.remove(session_id)
-            self.give_back(fired, session_id)
-            await self._next(thread_id)
-            return
-        self.take(opened.mail, session_id)
-        thread.queue = [queued for queued in thread.queue if queued != session_id]
-        thread.inbox = [waiting for waiting in thread.inbox if waiting.id not in take]
 
-    async def _stop(self, session_id: str) -> None:
-        await self._starter.tell(session_id, "stop", PARENT_ENDED)
+    def opened(self, opening: OpenSession, opened: Opened) -> list[Action]:
+        """Note what the store made of `next_opening`."""
+        thread, session_id = self._state.threads[opening.thread_id], opening.session_id
+        if opened.busy:  # the store let another session begin; that one takes the messages
+            thread.live = opened.busy
+            self._state.live.setdefault(opened.busy, Live(thread=opening.thread_id))
+            return [Resume(opening.thread_id)]
+        fired = self._state.queued_mail.pop(session_id, [])
+        was_queued = session_id in thread.queue
+        thread.queue = [queued for queued in thread.queue if queued != session_id]
+        if opened.start is None and was_queued:  # it was cancelled while it waited: its outcomes are pending again
+            self._forget_delivery(fired)
+            return [Reload()]
+        self.take(opened.mail, session_id)
+        thread.inbox = [waiting for waiting in thread.inbox if waiting.id not in opening.take]
+        return []
+
+    def _forget_delivery(self, mail: Iterable[str]) -> None:
+        for message_id in mail:
+            self._state.delivered.pop(message_id, None)

@@ -1,43 +1,49 @@
-"""Spawning: which children of a step may start, on which thread, and how their outcomes will come home."""
+"""Spawning: which children of a step may start, on which thread, and how their outcomes are delivered."""
 
+from dataclasses import dataclass
+
+from domain import wire
 from domain.conversations.delegation import DelegationTool
 from domain.conversations.mailbox import DeliveryMode
-from domain.conversations.requests import OpenSession, Spawn, SpawnAnswer, SpawnAnswers, SpawnChild
+from domain.conversations.requests import Opened, OpenSession, Spawn, SpawnAnswer, SpawnAnswers, SpawnChild
 from domain.conversations.state import ConversationState, Thread
-from domain.sessions.session import Reason
-from domain.sessions.step import StopRequest
-from workflows.conversation.starter import SessionStarter
+from workflows.conversation.router import StopChild
 
-PARENT_ENDED = StopRequest(reason=Reason.INTERRUPTED, by="its parent has ended")
 REFUSED = {
-    "cancelled": "This session was cancelled or has ended; nothing new begins below it.",
-    "budget_spent": "The budget shared with all subagents is spent; nothing was started.",
+    wire.CANCELLED: "This session was cancelled or has ended; nothing new begins below it.",
+    wire.BUDGET_EXHAUSTED: "The budget shared with all subagents is spent; nothing was started.",
 }
 
 
-async def spawn_children(state: ConversationState, starter: SessionStarter, spawn: Spawn) -> SpawnAnswers:
-    """Reserve, write down and start; each child gets its answer, and a refused one leaves nothing behind."""
+@dataclass(frozen=True)
+class SpawnPlan:
+    """The sessions to open, and the answer for each child if opening it succeeds."""
+
+    openings: list[OpenSession]
+    answers: dict[str, SpawnAnswer]
+
+
+def plan_spawn(state: ConversationState, spawn: Spawn) -> SpawnPlan:
+    """Decide which children may start and reserve their threads; a refused one leaves nothing behind."""
     parent = state.threads.get(spawn.thread, Thread())  # an unknown one is refused below: its session cannot be live
     own = {child.session_id for child in spawn.children}  # live already if this is a repeat that we do not remember
     active = sum(1 for child, live in state.live.items() if live.spawned_by is not None and child not in own)
-    answers: dict[str, SpawnAnswer] = {}
-    openings: list[OpenSession] = []
+    plan = SpawnPlan([], {})
     for child in spawn.children:
         thread_id = _thread_of(state, spawn, child)
-        known = state.threads.get(thread_id)
-        error = _refusal(state, spawn, parent, active + len(openings))
-        if error is None and any(opening.thread_id == thread_id for opening in openings):
+        error = _refusal(state, spawn, parent, active + len(plan.openings))
+        if error is None and any(opening.thread_id == thread_id for opening in plan.openings):
             error = f"'{child.name}' was just given another task in this very step. Wait for it, or use another name."
         if error is not None:
-            answers[child.session_id] = SpawnAnswer(session_id=child.session_id, error=error)
+            plan.answers[child.session_id] = SpawnAnswer(session_id=child.session_id, error=error)
             continue
-        if known is None:
+        if thread_id not in state.threads:
             state.threads[thread_id] = Thread(parent=spawn.thread, name=_thread_name(child), depth=parent.depth + 1)
         # only the root can be fired: a deeper spawner must be woken
         delivery = (
             DeliveryMode.WAKE if parent.parent is not None and child.delivery is DeliveryMode.HOLD else child.delivery
         )
-        openings.append(
+        plan.openings.append(
             OpenSession(
                 session_id=child.session_id,
                 thread_id=thread_id,
@@ -49,22 +55,30 @@ async def spawn_children(state: ConversationState, starter: SessionStarter, spaw
                 delivery=delivery,
             )
         )
-        answers[child.session_id] = SpawnAnswer(session_id=child.session_id, delivery=delivery)
-    if openings:
-        # the store knows who is at work; its word may come before that of a session that has just ended
-        names = {child.session_id: child.name for child in spawn.children}
-        for opened in await starter.open_all(openings):
-            if opened.refused or opened.busy:
-                error = (
-                    _still_running(names[opened.session_id], opened.busy)
-                    if opened.busy
-                    else REFUSED.get(opened.refused or "", f"refused ({opened.refused})")
-                )
-                answers[opened.session_id] = SpawnAnswer(session_id=opened.session_id, error=error)
-            elif opened.blocking and spawn.spawned_by not in state.live:
-                # the parent ended while its child was being written down: who would have stopped it did not know it
-                await starter.tell(opened.session_id, "stop", PARENT_ENDED)
-    return SpawnAnswers(answers=[answers[child.session_id] for child in spawn.children])
+        plan.answers[child.session_id] = SpawnAnswer(session_id=child.session_id, delivery=delivery)
+    return plan
+
+
+def answer_spawn(
+    state: ConversationState, spawn: Spawn, plan: SpawnPlan, opened: list[Opened]
+) -> tuple[SpawnAnswers, list[StopChild]]:
+    """Answer for each child, in the order of the request, and stop those whose parent has ended meanwhile.
+
+    The store knows better than the state who is running: a session's end may reach it before the post reaches us.
+    """
+    names = {child.session_id: child.name for child in spawn.children}
+    answers, stops = dict(plan.answers), []
+    for session in opened:
+        if session.busy is not None:
+            error = _still_running(names[session.session_id], session.busy)
+            answers[session.session_id] = SpawnAnswer(session_id=session.session_id, error=error)
+        elif session.refused is not None:
+            error = REFUSED.get(session.refused, f"refused ({session.refused})")
+            answers[session.session_id] = SpawnAnswer(session_id=session.session_id, error=error)
+        elif session.blocking and spawn.spawned_by not in state.live:
+            # the parent's post came while the child was being written: it could not stop a child it did not know
+            stops.append(StopChild(session.session_id))
+    return SpawnAnswers(answers=[answers[child.session_id] for child in spawn.children]), stops
 
 
 def _thread_of(state: ConversationState, spawn: Spawn, child: SpawnChild) -> str:
@@ -74,7 +88,7 @@ def _thread_of(state: ConversationState, spawn: Spawn, child: SpawnChild) -> str
         for thread_id, thread in state.threads.items():
             if thread.parent == spawn.thread and thread.name == child.name:
                 return thread_id
-    return child.session_id  # a new thread is named after its first session
+    return child.session_id  # a new thread has the id of its first session
 
 
 def _thread_name(child: SpawnChild) -> str:

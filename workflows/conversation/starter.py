@@ -1,4 +1,4 @@
-"""Starts sessions: writes them down through an activity, then starts the child workflow that outlives us."""
+"""Starts sessions: an activity writes their rows, then each starts as a child workflow that outlives this one."""
 
 import asyncio
 from typing import Any
@@ -17,19 +17,20 @@ from domain.conversations.requests import (
 )
 from domain.conversations.state import ConversationState, Live, Thread
 from domain.sessions.session import SessionInput
-from workflows import activity_calls as steps
-from workflows.appearance import appearance
+from domain.wire import session_workflow_id
+from workflows import activity_calls
 from workflows.session.workflow import Session
+from workflows.ui import start_options
 
 
 class SessionStarter:
     def __init__(self, start: ConversationInput, state: ConversationState) -> None:
         self._start = start
         self._state = state
-        self.behind = False  # a session we were to start was started before: the store knows more than we do
+        self.reload_needed = False  # the store knows more than the state: a session to start had been started before
 
     async def start_accepted(self, submission: StartSession) -> None:
-        """A session whose row the API has written; a repeat finds it started."""
+        """Start a session whose row exists already; a repeat finds it started."""
         session_id = submission.session.ref.session_id
         thread = self._state.threads.setdefault(submission.thread_id, Thread(name=submission.session.agent.name))
         if session_id in thread.queue:
@@ -37,17 +38,17 @@ class SessionStarter:
         if submission.queued:
             thread.queue.append(session_id)
             return
-        # a conversation that was reopened for this session has read of it in the store, where it is live already
+        # a conversation that was reopened for this session has read its row, where it is live already
         known = self._state.live.get(session_id)
         await self._start_child(submission.session, known or Live(thread=submission.thread_id))
 
     async def open_one(self, opening: OpenSession, queue: bool = False) -> Opened:
-        """Write one session down and start it. With `queue` a busy thread keeps it for later."""
+        """Write one session and start it. With `queue` it waits for the running session of its thread."""
         thread = self._state.threads[opening.thread_id]
         if queue and thread.live is not None:
             opening = opening.model_copy(update={"queued": True})
         [opened] = await self.open_all([opening])
-        if queue and opened.busy:  # the store knows of one that we were not told of yet
+        if queue and opened.busy:  # the store knows of a running session that the state does not know yet
             opening = opening.model_copy(update={"queued": True})
             [opened] = await self.open_all([opening])
         if opening.queued and opened.refused is None:
@@ -56,8 +57,8 @@ class SessionStarter:
 
     async def open_all(self, openings: list[OpenSession]) -> list[Opened]:
         batch = OpenBatch(tenant=self._start.tenant, conversation_id=self._start.conversation_id, sessions=openings)
-        answer = await self._write(batch)
-        self.behind = self.behind or any(opened.over for opened in answer.sessions)
+        written = await self._write(batch)
+        self.reload_needed = self.reload_needed or any(opened.over for opened in written.sessions)
         await asyncio.gather(
             *(
                 self._start_child(
@@ -70,45 +71,48 @@ class SessionStarter:
                         delivery=opened.delivery,
                     ),
                 )
-                for opening, opened in zip(openings, answer.sessions, strict=True)
+                for opening, opened in zip(openings, written.sessions, strict=True)
                 if opened.start is not None
             )
         )
-        return answer.sessions
+        return written.sessions
 
-    async def tell(self, session_id: str, name: str, message: Any) -> None:
-        """Signal a session. One that has just ended cannot hear it: its own last word settles what it missed."""
-        handle = workflow.get_external_workflow_handle(f"session/{session_id}")
+    async def signal(self, session_id: str, name: str, argument: Any) -> None:
+        """Signal a session. One that has just ended cannot receive it; its own post settles what it missed."""
+        handle = workflow.get_external_workflow_handle(session_workflow_id(session_id))
         try:
-            await handle.signal(name, message)
+            await handle.signal(name, argument)
         except ApplicationError as error:
-            workflow.logger.info("session %s did not hear %s: %s", session_id, name, error.message)
+            workflow.logger.info("session %s did not receive %s: %s", session_id, name, error.message)
 
     async def _write(self, batch: OpenBatch) -> OpenedBatch:
-        return await steps.open_sessions(batch)
+        return await activity_calls.open_sessions(batch)
 
     async def _start_child(self, session: SessionInput, live: Live) -> None:
-        ref = session.ref
-        self._state.live[ref.session_id] = live
-        self._state.threads[live.thread].live = ref.session_id
+        session_id = session.ref.session_id
+        # before the await, so that the session's own post, however early, finds it
+        self._state.live[session_id] = live
+        self._state.threads[live.thread].live = session_id
         try:
-            # ABANDON twice and an awaited start: the session outlives this run whatever becomes of it
+            # The start is awaited: a child whose start is only scheduled is lost if this run completes or continues
+            # as new in the same workflow task, whatever its policy says. Once started, ABANDON (when this run closes,
+            # and when it is cancelled) lets the session outlive it.
             await workflow.start_child_workflow(
                 Session.run,
                 session,
-                id=f"session/{ref.session_id}",
+                id=session_workflow_id(session_id),
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
                 cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
-                **appearance(session),
+                **start_options(session, workflow.info().namespace),
             )
         except WorkflowAlreadyStartedError:
-            workflow.logger.info("session %s was started before", ref.session_id)
-            self.behind = True
-            await self._forget_if_ended(ref.session_id, live.thread)
+            workflow.logger.info("session %s was started before", session_id)
+            self.reload_needed = True
+            await self._forget_if_ended(session_id, live.thread)
 
     async def _forget_if_ended(self, session_id: str, thread_id: str) -> None:
-        """A session that an earlier run of ours started tells its end by itself; one that has ended said it before."""
-        rows = await steps.load_conversation(
+        """A session that an earlier run started posts its end here; one that has ended posted it before this run."""
+        rows = await activity_calls.load_conversation(
             ConversationRef(tenant=self._start.tenant, conversation_id=self._start.conversation_id)
         )
         if session_id in rows.live or self._state.live.pop(session_id, None) is None:

@@ -1,77 +1,92 @@
 """Conversation: the entity that starts every session of its tree but the first, and decides where each outcome goes.
 
-The first session is started by itself, unless the sweeper has to see to it. This begins when there is something to
-decide: a subagent, a further message, a steer, a fire.
+The API starts the first session without it, so a task that needs no decision has no Conversation. This workflow begins
+with the first decision: a subagent, a further message, a steer, a fire.
 
-All that awaits happens under one lock, so that two requests never see each other's half-made decisions; all state is
-changed before the first await of a decision, so that no signal can slip in between.
+Everything that awaits runs under one lock, so that two requests never see each other's half-made decisions. A decision
+changes the state before its first await, so that no signal can change it in between.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from pydantic import BaseModel
 from temporalio import workflow
-from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
+from domain import wire
 from domain.conversations.requests import (
+    ChildrenEnded,
     ClaimOutcomes,
     ConversationInput,
     ConversationRef,
     Delivered,
+    EndedSession,
     Fire,
     Fired,
+    InboxMessage,
     OpenSession,
     Promote,
-    SessionDone,
     Spawn,
     SpawnAnswers,
     StartSession,
     Steer,
     Steered,
 )
-from domain.conversations.state import ConversationState, Thread
-from workflows import activity_calls as steps
-from workflows.conversation.router import OutcomeRouter
-from workflows.conversation.spawning import spawn_children
+from domain.conversations.state import ConversationState, PendingOutcome, Thread, WaitingMessage
+from domain.sessions.session import Reason
+from domain.sessions.step import StopRequest
+from workflows import activity_calls
+from workflows.conversation.router import (
+    Action,
+    DeliverOutcome,
+    OutcomeRouter,
+    Reload,
+    Resume,
+    SignalEnded,
+    StopChild,
+    WithdrawMessage,
+)
+from workflows.conversation.spawning import answer_spawn, plan_spawn
 from workflows.conversation.starter import SessionStarter
 from workflows.ui import conversation_details
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
+PARENT_ENDED = StopRequest(reason=Reason.INTERRUPTED, by="its parent has ended")
 
-@workflow.defn(name="Conversation")
+
+@workflow.defn(name=wire.CONVERSATION)
 class Conversation:
     @workflow.init
     def __init__(self, start: ConversationInput) -> None:
         self.start = start
         self.state = start.carried or ConversationState()
         self.starter = SessionStarter(start, self.state)
-        self.mail = OutcomeRouter(start, self.state, self.starter)
+        self.router = OutcomeRouter(self.state)
+        self.actions: deque[Action] = deque()  # decided, and still to be done
         self.ready = start.carried is not None
-        self.turn = asyncio.Lock()
-        self.early: list[SessionDone] = []  # words that came before the state was known
-        self.rejected = 0
+        self.lock = asyncio.Lock()
+        self.early: list[EndedSession] = []  # posts that came before the state was loaded
 
     @workflow.run
     async def run(self, start: ConversationInput) -> None:
         """Lives while anything is live or waits, then closes; the next message starts it again."""
         if start.carried is None:
-            for submission in start.first:
-                await self.starter.start_accepted(submission)
-            await self._learn(always=not start.fresh)
+            await self._load()
         while True:
             await workflow.wait_condition(lambda: self._has_work() or self._closes() or self._renews())
-            if self.starter.behind:
-                async with self.turn:
-                    await self._learn(always=True)
-            elif self.mail.todo:
-                async with self.turn:
-                    await self.mail.work()
+            if self.starter.reload_needed:
+                async with self._exclusive():
+                    await self._load()
+            elif self.actions:
+                async with self._exclusive():
+                    await self.work_off()
             else:
-                # what comes up while requests are being answered is not kept waiting for them
+                # actions that come up while handlers run do not wait for those handlers
                 await workflow.wait_condition(lambda: workflow.all_handlers_finished() or self._has_work())
                 if self._has_work() or not workflow.all_handlers_finished():
                     continue
@@ -79,119 +94,87 @@ class Conversation:
                     return
                 if self._renews():
                     carried = self.state.carried(workflow.now())
-                    workflow.continue_as_new(start.model_copy(update={"first": [], "carried": carried}))
+                    workflow.continue_as_new(start.model_copy(update={"carried": carried}))
 
-    async def _learn(self, always: bool) -> None:
-        """Take over what the store knows, where this run cannot know it: after a reopening, and after a reset."""
-        self.ready = False
-        if always or self.starter.behind:
-            self.starter.behind = False
-            ref = ConversationRef(tenant=self.start.tenant, conversation_id=self.start.conversation_id)
-            self.mail.adopt(await steps.load_conversation(ref))
-        self.ready = True
-        workflow.set_current_details(conversation_details(self.state))
-        early, self.early = self.early, []
-        for done in early:
-            self.mail.session_done(done)
+    # signals and the query
 
-    def _has_work(self) -> bool:
-        return self.starter.behind or bool(self.mail.todo)
+    @workflow.signal(name=wire.POST, description="A session of this conversation has ended; its outcome may wait here.")
+    def post(self, ended: EndedSession) -> None:
+        if not self.ready:
+            self.early.append(ended)
+            return
+        self.actions.extend(self.router.session_ended(ended))
+        self._show()
 
-    def _closes(self) -> bool:
-        waits = self.state.pending or any(thread.queue or thread.inbox for thread in self.state.threads.values())
-        idle = not self.state.live and not self._has_work()
-        return idle and (self.state.terminated or not waits)
+    @workflow.signal(name=wire.RELOAD, description="Read the state from the database again.")
+    def reload(self) -> None:
+        self.starter.reload_needed = True
 
-    def _renews(self) -> bool:
-        return workflow.info().is_continue_as_new_suggested()
+    @workflow.signal(name=wire.TERMINATED, description="Close as soon as nothing runs, although outcomes wait.")
+    def terminated(self) -> None:
+        self.state.terminated = True
 
-    @workflow.update(description="Start a session that was accepted and written down.")
+    @workflow.query(name=wire.MAILBOX, description="The outcomes that wait for a fire, in order.")
+    def mailbox(self) -> list[PendingOutcome]:
+        return self.state.pending
+
+    # updates
+
+    @workflow.update(name=wire.SUBMIT, description="Start a session that was accepted and written to the database.")
     async def submit(self, submission: StartSession) -> None:
-        async with self._in_turn():
+        async with self._exclusive():
             await self.starter.start_accepted(submission)
-            self.mail.look(submission.thread_id)
+            self.actions.extend(self.router.queued(submission.thread_id))
 
-    @workflow.update(description="Start the subagents of one step; each gets an id or a reason why not.")
+    @workflow.update(name=wire.SPAWN, description="Start the subagents of one step; each gets an id or a refusal.")
     async def spawn(self, spawn: Spawn) -> SpawnAnswers:
-        return await self._once(spawn.request_id, SpawnAnswers, lambda: spawn_children(self.state, self.starter, spawn))
+        return await self._once(spawn.request_id, SpawnAnswers, lambda: self.spawn_children(spawn))
 
-    @workflow.update(description="Consume outcomes by reading them.")
+    @workflow.update(name=wire.CLAIM, description="Consume outcomes by reading them.")
     async def claim(self, claim: ClaimOutcomes) -> None:
-        async with self._in_turn():
-            await self.mail.withdraw(claim.mail, claim.by)
-            await steps.record_delivery(
-                Delivered(
-                    tenant=self.start.tenant,
-                    conversation_id=self.start.conversation_id,
-                    by=claim.by,
-                    mail=claim.mail,
-                )
-            )
+        async with self._exclusive():
+            # before the caller continues: its next model call must not bring what it has just read
+            await self.carry_out(self.router.withdraw(claim.mail, claim.by))
+            await self._record(by=claim.by, mail=claim.mail)
 
-    @workflow.update(description="Drain the mailbox into one continuation.")
+    @workflow.update(name=wire.FIRE, description="Drain the mailbox into one continuation.")
     async def fire(self, fire: Fire) -> Fired:
-        return await self._once(fire.request_id, Fired, lambda: self._fire(fire))
+        return await self._once(fire.request_id, Fired, lambda: self.fire_mailbox(fire))
 
-    @workflow.update(description="Hand a message to the session at work on a thread.")
+    @workflow.update(name=wire.STEER, description="Hand a message to the running session of a thread.")
     async def steer(self, steer: Steer) -> Steered:
-        async with self._in_turn():
-            return await self._steer(steer)
+        async with self._exclusive():
+            return await self.steer_thread(steer)
 
-    @workflow.update(description="Let a blocking subagent go on in the background.")
+    @workflow.update(name=wire.PROMOTE, description="Let a blocking subagent continue in the background.")
     async def promote(self, promote: Promote) -> None:
-        async with self._in_turn():
+        async with self._exclusive():
             live = self.state.live.get(promote.session_id)
             if live is None or not live.blocking or live.spawned_by is None:
-                raise ApplicationError("No blocking subagent runs by that id.", type="not_running", non_retryable=True)
+                raise _refused(wire.NOT_RUNNING, "No blocking subagent runs by that id.")
             live.blocking = False
-            await steps.record_delivery(
-                Delivered(
-                    tenant=self.start.tenant,
-                    conversation_id=self.start.conversation_id,
-                    promoted=promote.session_id,
-                )
-            )
-            await self.starter.tell(live.spawned_by, "promoted", promote)
+            await self._record(promoted=promote.session_id)
+            await self.starter.signal(live.spawned_by, wire.PROMOTED, promote)
 
-    @workflow.query(description="The ids of the outcomes that wait for a fire, in order.")
-    def mailbox(self) -> list[str]:
-        return list(self.state.pending)
+    async def spawn_children(self, spawn: Spawn) -> SpawnAnswers:
+        plan = plan_spawn(self.state, spawn)
+        opened = await self.starter.open_all(plan.openings) if plan.openings else []
+        answers, stops = answer_spawn(self.state, spawn, plan, opened)
+        await self.carry_out(stops)
+        return answers
 
-    @workflow.signal(dynamic=True, description="session_done, post: a session has ended; an outcome waits.")
-    def on_signal(self, name: str, args: Sequence[RawValue]) -> None:
-        # one handler that cannot raise: a malformed signal must never wedge the conversation
-        try:
-            if name == "terminated":
-                self.state.terminated = True
-                return
-            if name == "look":
-                self.starter.behind = True
-                return
-            if name not in ("session_done", "post"):
-                raise ValueError(name)
-            done = workflow.payload_converter().from_payload(args[0].payload, SessionDone)
-        except Exception:
-            self.rejected += 1
-            workflow.logger.warning("signal %s was malformed or is unknown", name)
-            return
-        if self.ready:
-            self.mail.session_done(done)
-        else:
-            self.early.append(done)
-
-    async def _steer(self, steer: Steer) -> Steered:
-        thread = self.state.threads.get(steer.thread)
-        live = thread.live if thread is not None else None  # it may end while it is told
+    async def steer_thread(self, steer: Steer) -> Steered:
+        live = self.router.live_on(steer.thread)  # read now: it may end while it is signalled
         if live is None:
-            raise ApplicationError("Nothing is running there.", type="not_running", non_retryable=True)
-        await self.mail.deliver(steer.thread, steer.message)
+            raise _refused(wire.NOT_RUNNING, "Nothing is running there.")
+        await self._deliver(steer.thread, WaitingMessage(id=steer.message))
         return Steered(session_id=live)
 
-    async def _fire(self, fire: Fire) -> Fired:
+    async def fire_mailbox(self, fire: Fire) -> Fired:
         self.state.threads.setdefault(self.start.conversation_id, Thread())
-        batch = self.mail.pending(fire.pending)
+        batch = self.router.batch(fire.pending)
         if not batch:
-            raise ApplicationError("The mailbox is empty.", type="mailbox_empty", non_retryable=True)
+            raise _refused(wire.MAILBOX_EMPTY, "The mailbox is empty.")
         opening = OpenSession(
             session_id=fire.session_id,
             thread_id=self.start.conversation_id,
@@ -202,37 +185,116 @@ class Conversation:
         )
         opened = await self.starter.open_one(opening, queue=fire.queue)
         if opened.start is None and not (fire.queue and opened.refused is None):
-            kind = "conversation_busy" if opened.busy else opened.refused or "refused"
-            raise ApplicationError(
-                "The continuation was refused.", {"session_id": opened.busy}, type=kind, non_retryable=True
-            )
-        self.mail.take(opened.mail, fire.session_id, batch)
+            kind = wire.CONVERSATION_BUSY if opened.busy else opened.refused or "refused"
+            raise _refused(kind, "The continuation was refused.", {"session_id": opened.busy})
+        self.router.take(opened.mail, fire.session_id, batch)
         if opened.start is None:
             self.state.queued_mail[fire.session_id] = opened.mail
         return Fired(session_id=fire.session_id)
 
-    async def _once(self, request_id: str, kind: type[Answer], deed: Callable[[], Awaitable[Answer]]) -> Answer:
-        """A repeated request is answered from memory, also in a later run of this conversation."""
-        async with self._in_turn():
+    async def _once(self, request_id: str, kind: type[Answer], answer: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Answer a repeated request from memory, also in a later run of this conversation."""
+        async with self._exclusive():
             if (known := self.state.answers.get(request_id)) is not None:
                 return kind.model_validate_json(known)
-            answer = await deed()
-            self.state.remember(request_id, answer.model_dump_json(), workflow.now())
-            return answer
+            made = await answer()
+            self.state.remember(request_id, made.model_dump_json(), workflow.now())
+            return made
 
-    def _in_turn(self) -> "InTurn":
-        return InTurn(self)
+    # actions
+
+    async def work_off(self) -> None:
+        """Do everything on the list, also what is added to it meanwhile."""
+        while self.actions:
+            await self._act(self.actions.popleft())
+
+    async def carry_out(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            await self._act(action)
+
+    async def _act(self, action: Action) -> None:
+        match action:
+            case StopChild(session_id):
+                await self.starter.signal(session_id, wire.STOP, PARENT_ENDED)
+            case SignalEnded(session_id):
+                await self._signal_ended(session_id, self.router.children_ended(session_id))
+            case WithdrawMessage(session_id, message_id):
+                await self.starter.signal(session_id, wire.WITHDRAWN, InboxMessage(id=message_id))
+            case DeliverOutcome(thread_id, message_id):
+                await self._deliver(thread_id, WaitingMessage(id=message_id, outcome=True))
+            case Resume(thread_id):
+                await self._resume(thread_id)
+            case Reload():
+                self.starter.reload_needed = True
+
+    async def _deliver(self, thread_id: str, message: WaitingMessage) -> None:
+        """To the running session, for its next step; else a new session begins with it."""
+        if not self.router.receive(thread_id, message):
+            return
+        if (live := self.router.live_on(thread_id)) is not None:
+            await self.starter.signal(live, wire.MESSAGE, InboxMessage(id=message.id))
+        else:
+            await self._start_next(thread_id)
+
+    async def _resume(self, thread_id: str) -> None:
+        missed = self.router.missed(thread_id)
+        if missed is None:
+            await self._start_next(thread_id)
+            return
+        for message_id in missed.messages:
+            await self.starter.signal(missed.session_id, wire.MESSAGE, InboxMessage(id=message_id))
+        await self._signal_ended(missed.session_id, missed.children)
+
+    async def _signal_ended(self, session_id: str, children: list[str]) -> None:
+        if children:
+            await self.starter.signal(session_id, wire.CHILDREN_ENDED, ChildrenEnded(session_ids=children))
+
+    async def _start_next(self, thread_id: str) -> None:
+        if (opening := self.router.next_opening(thread_id)) is not None:
+            opened = await self.starter.open_one(opening)
+            self.actions.extend(self.router.opened(opening, opened))
+
+    # state
+
+    @asynccontextmanager
+    async def _exclusive(self) -> AsyncIterator[None]:
+        """One request at a time, and none before the state is loaded."""
+        await workflow.wait_condition(lambda: self.ready)
+        async with self.lock:
+            yield
+        self._show()
+
+    async def _load(self) -> None:
+        """Read the state from the store, where this run cannot know it: when it begins, and after a reset."""
+        self.ready, self.starter.reload_needed = False, False
+        ref = ConversationRef(tenant=self.start.tenant, conversation_id=self.start.conversation_id)
+        self.actions.extend(self.router.adopt(await activity_calls.load_conversation(ref)))
+        self.ready = True
+        early, self.early = self.early, []
+        for ended in early:
+            self.actions.extend(self.router.session_ended(ended))
+        self._show()
+
+    async def _record(self, by: str | None = None, mail: list[str] | None = None, promoted: str | None = None) -> None:
+        tenant, conversation_id = self.start.tenant, self.start.conversation_id
+        await activity_calls.record_delivery(
+            Delivered(tenant=tenant, conversation_id=conversation_id, by=by, mail=mail or [], promoted=promoted)
+        )
+
+    def _show(self) -> None:
+        workflow.set_current_details(conversation_details(self.state, workflow.info().namespace))
+
+    def _has_work(self) -> bool:
+        return self.starter.reload_needed or bool(self.actions)
+
+    def _closes(self) -> bool:
+        waits = self.state.pending or any(thread.queue or thread.inbox for thread in self.state.threads.values())
+        idle = not self.state.live and not self._has_work()
+        return idle and (self.state.terminated or not waits)
+
+    def _renews(self) -> bool:
+        return workflow.info().is_continue_as_new_suggested()
 
 
-class InTurn:
-    """One request at a time, and none before the state is loaded."""
-
-    def __init__(self, conversation: Conversation) -> None:
-        self._conversation = conversation
-
-    async def __aenter__(self) -> None:
-        await workflow.wait_condition(lambda: self._conversation.ready)
-        await self._conversation.turn.acquire()
-
-    async def __aexit__(self, *_: object) -> None:
-        self._conversation.turn.release()
+def _refused(kind: str, message: str, *details: object) -> ApplicationError:
+    return ApplicationError(message, *details, type=kind, non_retryable=True)

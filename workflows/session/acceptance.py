@@ -5,7 +5,7 @@ from temporalio.exceptions import ActivityError
 
 from domain.sessions.acceptance import CheckAcceptance
 from domain.sessions.session import Line, Reason
-from workflows import activity_calls as steps
+from workflows import activity_calls
 from workflows.session.context import Ending, SessionContext, cause
 
 
@@ -26,7 +26,7 @@ async def met(session: SessionContext, line: Line) -> bool:
         sandbox=session.start.sandbox,
     )
     try:
-        verdict = await session.wait(steps.check_acceptance(check, session.start.deadline))
+        verdict = await session.wait(activity_calls.check_acceptance(check, session.start.deadline))
     except ActivityError as error:
         session.check()
         raise Ending(Reason.ERROR, *cause(error)) from error

@@ -1,17 +1,14 @@
-"""Running: what a live session shares between its lines: its state, its stop, and the activities under way."""
+"""SessionContext: what the lines of a running session share: its state, its stop, and its running activities."""
 
 import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.api.common.v1 import Payload
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from domain.conversations.requests import ChildDone, Promote, Taken
-from domain.sessions.input_request import RequestAnswered
-from domain.sessions.session import LIMIT_REASONS, Line, Reason, SessionInput
-from domain.sessions.step import StopRequest
+from domain.sessions.session import LIMIT_REASONS, Line, Reason, SessionInput, StartedChild
+from domain.sessions.step import StopRequest, preview
 
 T = TypeVar("T")
 PLAN_FIRST = (
@@ -19,15 +16,16 @@ PLAN_FIRST = (
     "nothing with an effect runs before it is approved."
 )
 TURNS = 5
-MOST_HEARD = 1_000  # messages and ended children that a session remembers
+REMEMBERED = 1_000  # messages, ended children and answered requests
+NAMED_CHILDREN = 20  # in the details; all are counted
 
 
 class Stopped(Exception):
-    """Raised inside a line when a stop was accepted; the request itself stands on the running session."""
+    """Raised inside a line when a stop was accepted; the request itself is in `SessionContext.stopping`."""
 
 
 class Ending(Exception):
-    """A line can only end; raised where it cannot be returned."""
+    """How a line ends; raised where it cannot be returned."""
 
     def __init__(self, reason: Reason, error_type: str | None = None, error: str | None = None) -> None:
         super().__init__(reason)
@@ -43,8 +41,8 @@ class SessionContext:
         self.stopping: StopRequest | None = None
         self.promoted: set[str] = set()  # children that are no longer waited for
         self.waiting = 0  # open input requests
-        self.calling = 0  # tool calls under way
-        self.spent: Ending | None = None  # what a step has found to be spent
+        self.calling = 0  # tool calls that are running
+        self.spent: Ending | None = None  # the limit that the last step has exhausted
         self._cancelling: asyncio.Task[None] | None = None  # kept, since the event loop does not keep it
         self._activities: set[workflow.ActivityHandle[Any]] = set()
         self._tools: set[workflow.ActivityHandle[Any]] = set()  # those that a graceful stop lets finish
@@ -59,13 +57,16 @@ class SessionContext:
         return self.stopping is not None and self.stopping.reason not in LIMIT_REASONS
 
     def halt(self, request: StopRequest) -> None:
-        if not self.cancelled:  # a cancel outranks a limit, and the first cancel stands
+        if not self.cancelled:  # a cancel outranks a limit, and the first cancel counts
             self.stopping = request
         self._cancelling = asyncio.create_task(self._cancel(request))
 
     async def _cancel(self, request: StopRequest) -> None:
-        """What runs is told to end. First the event loop has some turns: a result that came together with the stop has
-        then arrived; cancelled in that moment the activity would lose it."""
+        """Cancel the running activities, except tools that a graceful stop lets finish."""
+        # A result that arrives in the same workflow task as the stop needs some turns of the event loop until it has
+        # passed through the activity's handle to the line that waits for it (future, handle, `wait`, the line). A
+        # handle that is cancelled within these turns raises instead, and the result, which history has and the
+        # activity has committed, would be lost to the session. Five is more than that path takes, and replays.
         for _ in range(TURNS):
             await asyncio.sleep(0)
         for handle in list(self._activities if not request.grace_ms else self._activities - self._tools):
@@ -74,7 +75,8 @@ class SessionContext:
     async def wait(self, handle: "workflow.ActivityHandle[T]", *, tool: bool = False) -> T:
         """Wait for an activity so that a stop can reach it; one that came before it started cancels it at once."""
         known = self.stopping
-        # a handle begins in the next turn of the event loop; cancelled before that it would end untold to Temporal
+        # A handle starts its activity in the next turn of the event loop. Cancelled before that it would end without
+        # Temporal ever knowing of the activity.
         await asyncio.sleep(0)
         self._activities.add(handle)
         if tool:
@@ -83,7 +85,7 @@ class SessionContext:
             handle.cancel()
         try:
             return await handle
-        except asyncio.CancelledError:  # it ended in the very moment in which it was cancelled
+        except asyncio.CancelledError:  # it ended at the very moment at which it was cancelled
             self.check()
             raise
         finally:
@@ -91,7 +93,7 @@ class SessionContext:
             self._tools.discard(handle)
 
     def take(self, line: Line) -> list[str]:
-        """The messages that enter the context with the next call; only the main line hears what comes from outside."""
+        """The messages that enter the context with the next call; only the main line receives any."""
         if not line.is_main:
             return []
         messages, self.state.inbox = self.state.inbox, []
@@ -100,8 +102,8 @@ class SessionContext:
     def untake(self, messages: list[str] | None) -> None:
         self.state.inbox = [*(messages or []), *self.state.inbox]
 
-    async def more_to_hear(self) -> bool:
-        """An answer is not the end while messages are unread, or children are still to report."""
+    async def has_unread(self) -> bool:
+        """An answer is not the end while messages are unread, or while children are still to report."""
         if self.start.await_children:
             await workflow.wait_condition(
                 lambda: bool(self.state.inbox) or not self.state.waking or self.stopping is not None
@@ -109,33 +111,31 @@ class SessionContext:
         self.check()
         return bool(self.state.inbox)
 
-    def hear(self, name: str, payload: Payload) -> None:
-        """A signal of the conversation; whoever calls this catches what a malformed one raises."""
-        convert = workflow.payload_converter().from_payload
-        if name == "message":
-            message = convert(payload, Taken)
-            if message.id not in self.state.heard:
-                self.state.heard = [*self.state.heard, message.id][-MOST_HEARD:]
-                self.state.inbox.append(message.id)
-        elif name == "withdrawn":  # its outcome was read in another way
-            message = convert(payload, Taken)
-            self.state.inbox = [waiting for waiting in self.state.inbox if waiting != message.id]
-        elif name == "child_done":
-            told = convert(payload, ChildDone)
-            ended = [told.session_id, *told.more]
-            self.state.ended = [*self.state.ended, *ended][-MOST_HEARD:]
-            self.state.waking = [waking for waking in self.state.waking if waking not in ended]
-        elif name == "answered":
-            self.state.answered = [*self.state.answered, convert(payload, RequestAnswered).id][-MOST_HEARD:]
-        elif name == "promoted":
-            self.promoted.add(convert(payload, Promote).session_id)
-        elif name == "stop":
-            self.halt(convert(payload, StopRequest))
-        else:
-            raise ValueError(name)
+    def receive(self, message_id: str) -> None:
+        """Put a message into the inbox; one that is signalled again counts once."""
+        if message_id not in self.state.seen_messages:
+            self.state.seen_messages = [*self.state.seen_messages, message_id][-REMEMBERED:]
+            self.state.inbox.append(message_id)
+
+    def withdraw(self, message_id: str) -> None:
+        self.state.inbox = [waiting for waiting in self.state.inbox if waiting != message_id]
+
+    def children_ended(self, session_ids: list[str]) -> None:
+        self.state.ended = [*self.state.ended, *session_ids][-REMEMBERED:]
+        self.state.waking = [waking for waking in self.state.waking if waking not in session_ids]
+
+    def child_started(self, session_id: str, title: str, *, wakes: bool) -> None:
+        child = StartedChild(id=session_id, title=preview(title, 80))
+        self.state.children = [*self.state.children, child][-NAMED_CHILDREN:]
+        self.state.children_started += 1
+        if wakes and session_id not in self.state.ended:  # it may have been quick
+            self.state.waking.append(session_id)
+
+    def answered(self, request_id: str) -> None:
+        self.state.answered = [*self.state.answered, request_id][-REMEMBERED:]
 
     def check(self) -> None:
-        """To be called after every await: an activity that ends while it is cancelled swallows the cancel."""
+        """To call after every await: an activity that ends while it is being cancelled swallows the cancel."""
         if self.stopping:
             raise Stopped
 
@@ -145,17 +145,17 @@ class SessionContext:
 
 
 def cause(error: ActivityError) -> tuple[str, str]:
-    """The type and the sentence of what really failed."""
+    """The type and the message of the underlying failure."""
     inner = error.cause
     if isinstance(inner, ApplicationError):
         return inner.type or "Error", inner.message
     return type(inner).__name__, str(inner)
 
 
-async def all_of(deeds: list[Coroutine[Any, Any, T]]) -> list[T]:
-    """What they came to; if one cannot go on, the others have come to an end too before that is told."""
+async def all_of(coroutines: list[Coroutine[Any, Any, T]]) -> list[T]:
+    """Their results. If one raises, the others have ended too before the exception is passed on."""
     done: list[T] = []
-    for outcome in await asyncio.gather(*deeds, return_exceptions=True):
+    for outcome in await asyncio.gather(*coroutines, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome
         done.append(outcome)

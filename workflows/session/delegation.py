@@ -1,4 +1,4 @@
-"""Delegation inside a session: inline lines, children that are waited for, and waits for several of them."""
+"""Delegation inside a session: inline lines, blocking children, and waits for several children."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -9,24 +9,23 @@ from temporalio.exceptions import ActivityError
 from domain.conversations.delegation import Begun, DelegationCall, DelegationTool, Settle
 from domain.sessions.session import Line
 from domain.sessions.step import ModelReply, ToolCall, ToolOutcome
-from workflows import activity_calls as steps
+from workflows import activity_calls
 from workflows.session.context import Ending, SessionContext, all_of, cause
-
-DOORS = frozenset(DelegationTool)
 
 
 def is_delegation(call: ToolCall) -> bool:
-    return call.activity == steps.BEGIN_DELEGATIONS.name
+    return call.activity == activity_calls.BEGIN_DELEGATIONS.name
 
 
-# handed in: importing each other would, in the workflow sandbox, bring in a second copy of the loop and its exceptions
+# The loop is passed in. Modules that import each other get a second copy in the workflow sandbox, and an exception of
+# the one copy is not caught as an exception of the other.
 RunLine = Callable[[SessionContext, Line], Awaitable[Ending | None]]
 
 
 async def delegate(
     session: SessionContext, line: Line, reply: ModelReply, calls: list[ToolCall], run_line: RunLine
 ) -> list[ToolOutcome]:
-    """One activity begins all delegations of a step, then each is waited for as its door demands."""
+    """Begin all delegations of a step in one activity, then wait for each as its tool demands."""
     call = DelegationCall(
         ref=session.start.ref,
         agent=line.agent,
@@ -38,7 +37,7 @@ async def delegate(
         step=line.step,
     )
     try:
-        batch = await session.wait(steps.begin_delegations(call, ", ".join(call.preview for call in calls)))
+        batch = await session.wait(activity_calls.begin_delegations(call, ", ".join(call.preview for call in calls)))
     except ActivityError as error:
         session.check()
         return [
@@ -46,12 +45,14 @@ async def delegate(
             for call in calls
         ]
     session.check()
+    titles = {call.index: call.preview or call.name for call in calls}
+    for begun in batch.calls:
+        if begun.child is not None:
+            session.child_started(begun.child, titles.get(begun.index, begun.door), wakes=begun.wakes)
     return await all_of([_follow(session, line, reply.head, begun, run_line) for begun in batch.calls])
 
 
 async def _follow(session: SessionContext, line: Line, node: str, begun: Begun, run_line: RunLine) -> ToolOutcome:
-    if begun.wakes and begun.child and begun.child not in session.state.ended:  # it may have been quick
-        session.state.waking.append(begun.child)
     if begun.settled is not None:
         return begun.settled
     settle = Settle(
@@ -74,14 +75,14 @@ async def _follow(session: SessionContext, line: Line, node: str, begun: Begun, 
         await _gather(session, begun)
     session.check()
     try:
-        return await session.wait(steps.settle_delegation(settle))
+        return await session.wait(activity_calls.settle_delegation(settle))
     except ActivityError as error:
         session.check()
         return ToolOutcome(index=begun.index, name=begun.door, state="unknown", preview=cause(error)[1][:160])
 
 
 async def _run_inline(session: SessionContext, line: Line, begun: Begun, settle: Settle, run_line: RunLine) -> Settle:
-    """The same loop, over a line of its own: its calls are activities of this session and count on its limits."""
+    """Run the same loop over a line of its own: its calls are activities of this session and count on its limits."""
     assert begun.agent is not None
     inner = Line(
         path=f"{line.path}/{line.step}.{begun.index}",
@@ -89,7 +90,7 @@ async def _run_inline(session: SessionContext, line: Line, begun: Begun, settle:
         above=[*line.above, line.agent],
         models=begun.models,
         opening=f"{settle.node}/{begun.index}",
-        doing=f"{begun.agent.name} at work",
+        doing=f"{begun.agent.name} is working",
     )
     try:
         ending = await run_line(session, inner)
@@ -102,7 +103,7 @@ async def _run_inline(session: SessionContext, line: Line, begun: Begun, settle:
 
 
 async def _gather(session: SessionContext, begun: Begun) -> None:
-    """A bounded wait; when it runs out nothing is cancelled, and the answer lists what still runs."""
+    """Wait for several children, for a bounded time. Then nothing is cancelled; the result lists what still runs."""
 
     def enough() -> bool:
         ended = [child for child in begun.ids if child in session.state.ended]

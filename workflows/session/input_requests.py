@@ -1,4 +1,4 @@
-"""Asking: a session waits for people. It holds nothing while it waits, and no wait is without an end."""
+"""Input requests: a session waits for people. It holds no resources while it waits, and every wait has a deadline."""
 
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -18,16 +18,17 @@ from domain.sessions.input_request import (
 )
 from domain.sessions.session import Line, Reason
 from domain.sessions.step import StopRequest, ToolCall, ToolOutcome
-from workflows import activity_calls as steps
+from workflows import activity_calls
 from workflows.session.context import Ending, SessionContext, Stopped, cause
 
 T = TypeVar("T")
 
 
 async def ask(
-    session: SessionContext, line: Line, kind: RequestKind, node: str, index: int, words: str
+    session: SessionContext, line: Line, kind: RequestKind, node: str, index: int, summary: str
 ) -> SettledRequest | None:
-    """Open a request, wait for its answer or its deadline, and settle it. None: nobody was asked, as the model is told.
+    """Open a request, wait for its answer or its deadline, and settle it. None: the request was refused, and the model
+    learns why.
 
     If the session is stopped meanwhile, its end withdraws the request.
     """
@@ -43,7 +44,7 @@ async def ask(
         deadline=session.start.deadline,
         agents=agents if kind is RequestKind.TOOL_APPROVAL else [],
     )
-    opened = await _done(session, steps.open_request(request, words))
+    opened = await _done(session, activity_calls.open_request(request, summary))
     if opened.refused:
         return None
     if opened.described:
@@ -54,11 +55,11 @@ async def ask(
             await _answered(session, request_id, opened, kind)
         session.check()
         settle = SettleRequest(ref=session.start.ref, agents=agents, id=request_id, kind=kind, node=node, index=index)
-        settled = await _done(session, steps.settle_request(settle))
+        settled = await _done(session, activity_calls.settle_request(settle))
     finally:
         session.waiting -= 1
     if settled.cancel:
-        # not an ending of this line alone: whatever else the session does or waits for stops with it
+        # not an ending of this line alone: everything else the session does or waits for stops too
         session.halt(StopRequest(reason=Reason.INPUT_TIMEOUT, by="errand"))
         raise Stopped
     return settled
@@ -76,15 +77,15 @@ async def _done(session: SessionContext, handle: "workflow.ActivityHandle[T]") -
 
 async def _answered(session: SessionContext, request_id: str, opened: OpenedRequest, kind: RequestKind) -> None:
     for moment, escalate in opened.nudges():
-        if await _heard(session, request_id, moment, f"{'escalation' if escalate else 'reminder'} · {kind}"):
+        if await _is_answered(session, request_id, moment, f"{'escalation' if escalate else 'reminder'} · {kind}"):
             return
         remind = RemindRequest(ref=session.start.ref, id=request_id, escalate=escalate)
-        await _done(session, steps.remind_request(remind))
-    await _heard(session, request_id, opened.deadline, f"input deadline · {kind}")
+        await _done(session, activity_calls.remind_request(remind))
+    await _is_answered(session, request_id, opened.deadline, f"input deadline · {kind}")
 
 
-async def _heard(session: SessionContext, request_id: str, until: datetime, summary: str) -> bool:
-    """False: it was not answered in time. At the deadline, settling finds it open and lets it expire."""
+async def _is_answered(session: SessionContext, request_id: str, until: datetime, summary: str) -> bool:
+    """Wait for an answer. False: there was none in time. At the deadline, settling finds it open and lets it expire."""
     try:
         await workflow.wait_condition(
             lambda: request_id in session.state.answered or session.stopping is not None,
@@ -97,7 +98,7 @@ async def _heard(session: SessionContext, request_id: str, until: datetime, summ
 
 
 async def answer_call(session: SessionContext, line: Line, node: str, call: ToolCall, kind: RequestKind) -> ToolOutcome:
-    """A call whose result comes from outside: the answer to a question, or what an external tool returned."""
+    """Answer a call whose result comes from outside: the answer to a question, or the result of an external tool."""
     settled = await ask(session, line, kind, node, call.index, call.preview)
     if settled is None:
         return ToolOutcome(index=call.index, name=call.name, state="failed", preview="nobody was asked")
@@ -108,7 +109,7 @@ async def answer_call(session: SessionContext, line: Line, node: str, call: Tool
 
 
 async def approve_tool(session: SessionContext, line: Line, node: str, call: ToolCall) -> str | None:
-    """The id of the approval with which the call may run; None: it was denied, and the model is told why."""
+    """The id of the approval with which the call may run; None: it was denied, and the model learns why."""
     settled = await ask(
         session, line, RequestKind.TOOL_APPROVAL, node, call.index, f"approve {call.name}: {call.preview}"
     )
@@ -116,7 +117,7 @@ async def approve_tool(session: SessionContext, line: Line, node: str, call: Too
 
 
 async def ask_variables(session: SessionContext, line: Line) -> None:
-    """Before the first step, all values at once that the agent cannot begin without."""
+    """Ask once, before the first step, for all values that the agent cannot begin without."""
     node = session.start.ref.session_id  # there is no message yet that it could be about
     settled = await ask(session, line, RequestKind.MISSING_VARIABLES, node, 0, "missing variables")
     if settled is None:

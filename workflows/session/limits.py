@@ -1,4 +1,4 @@
-"""Bounds of a step: how many tool calls there may be, what is counted, and whether the line goes in circles."""
+"""Limits of a step: how many tool calls there may be, what is counted, and whether the line repeats itself."""
 
 from datetime import timedelta
 
@@ -8,12 +8,12 @@ from domain.sessions.step import Effect, ToolCall, ToolOutcome
 from workflows.session.context import Ending, SessionContext
 
 OVER_LIMIT = "This session may not make so many tool calls. This one was not run."
-DENIED = "The rules of this task denied {} calls; whoever goes on trying is not going to get further."
+DENIED = "The rules of this task denied {} calls; further attempts will not succeed."
 TREE_SPENT = "The budget of tool calls that this session shares with its tree is spent."
 
 
 def refused(call: ToolCall, why: str) -> ToolCall:
-    """The same call, answered with a refusal instead of being run."""
+    """The same call, answered with a refusal instead of run."""
     return call.model_copy(
         update={
             "activity": "tool.refuse",
@@ -50,7 +50,7 @@ def count(session: SessionContext, outcomes: list[ToolOutcome], calls: list[Tool
         session.spent = Ending(Reason.TREE_BUDGET, "tree_budget", TREE_SPENT)
 
 
-def goes_in_circles(session: SessionContext, line: Line, outcomes: list[ToolOutcome], took: timedelta) -> bool:
+def repeats_itself(session: SessionContext, line: Line, outcomes: list[ToolOutcome], took: timedelta) -> bool:
     limits = session.start.limits
     line.trail = loop_detection.extended(line.trail, outcomes, took.total_seconds(), limits.repeats)
     verdict = loop_detection.judge(line.trail, limits.repeats_warning, limits.repeats)

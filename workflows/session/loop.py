@@ -1,4 +1,4 @@
-"""The loop: think, act, observe, again. One function over a line, so that an inline delegate can nest it."""
+"""The loop: ask the model, run its tool calls, repeat. One function per line, so an inline delegate can nest it."""
 
 from collections.abc import Coroutine
 from typing import Any
@@ -6,16 +6,15 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
+from domain import wire
 from domain.agents.typed_output import MAX_MISFITS, retry_request
 from domain.limits.limits import reached
 from domain.limits.stop_rules import CUT_OFF, Next, decide
 from domain.sessions.input_request import RequestKind
 from domain.sessions.session import Line, Reason, Usage
 from domain.sessions.step import Effect, ModelCall, ModelReply, Purpose, StopRequest, ToolCall, ToolOutcome, ToolRequest
-from workflows import activity_calls as steps
-from workflows.session import acceptance, delegation
-from workflows.session import input_requests as asking
-from workflows.session import limits as bounds
+from workflows import activity_calls
+from workflows.session import acceptance, delegation, input_requests, limits
 from workflows.session.context import Ending, SessionContext, Stopped, all_of, cause
 from workflows.ui import current_details, step_result
 
@@ -25,7 +24,7 @@ NOT_APPROVED = (
 
 
 async def run_line(session: SessionContext, line: Line) -> Ending | None:
-    """Runs until the line must end; None means: continue as new at this quiet point."""
+    """Run until the line must end; None means that the workflow should continue as new here, between two steps."""
     state = session.state
     while True:
         if session.spent:
@@ -55,20 +54,20 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
         began = workflow.now()
         outcomes = await act(session, line, reply)
         line.previous, line.previous_step = step_result(reply, outcomes), line.step
-        if reply.calls and bounds.goes_in_circles(session, line, outcomes, workflow.now() - began):
+        if reply.calls and limits.repeats_itself(session, line, outcomes, workflow.now() - began):
             return Ending(Reason.LOOP_DETECTED)
         if reply.full or decision.next is Next.COMPACT:
             await think(session, line, Purpose.COMPACT)
-        workflow.set_current_details(current_details(session.start, state, outcomes))
+        workflow.set_current_details(current_details(session.start, state, outcomes, workflow.info().namespace))
 
 
 async def _done(session: SessionContext, line: Line, reply: ModelReply) -> bool:
-    """An answer is the end once nothing is left to hear, and what was asked for holds; of a line inside, at once."""
-    if reply.goes_on:
+    """Whether an answer ends the line: always an inline one, else if no message is unread and the criteria hold."""
+    if reply.continues:
         return False
     if not line.is_main:
         return True
-    if await session.more_to_hear():
+    if await session.has_unread():
         return False
     return not session.start.acceptance or await acceptance.met(session, line)
 
@@ -76,7 +75,7 @@ async def _done(session: SessionContext, line: Line, reply: ModelReply) -> bool:
 async def think(
     session: SessionContext, line: Line, purpose: Purpose, take: list[str] | None = None, note: str | None = None
 ) -> ModelReply:
-    """Ask the model; a context that no longer fits is compacted, a model that is away gives way to its fallback."""
+    """Ask the model. Compact a context that no longer fits; switch to the fallback of a model that is unavailable."""
     compacted = purpose is not Purpose.TURN
     extra: dict[str, Any] = {}
     if purpose is Purpose.TURN:
@@ -86,21 +85,21 @@ async def think(
         call = model_call(session, line, purpose, take=take or [], note=note, **extra)
         extra = {}
         try:
-            reply = await session.wait(steps.call_model(call))
+            reply = await session.wait(activity_calls.call_model(call))
         except ActivityError as error:
-            session.untake(take)  # nothing was committed: whoever asks next brings these messages again
+            session.untake(take)  # nothing was committed: the next call takes these messages again
             session.check()
             kind, message = cause(error)
-            if kind == "ContextTooLong" and not compacted:
+            if kind == wire.CONTEXT_TOO_LONG and not compacted:
                 compacted = True
                 await think(session, line, Purpose.COMPACT)
-            elif kind == "ModelUnavailable" and not line.last_model:
+            elif kind == wire.MODEL_UNAVAILABLE and not line.last_model:
                 extra = {"switched_from": call.model, "switch_reason": message}
                 line.model_index += 1
-            elif kind == "BudgetSpent":
+            elif kind == wire.BUDGET_SPENT:
                 raise Ending(Reason.TREE_BUDGET, "tree_budget", message) from error
-            elif kind == "CancelRequested":  # the row knew of a cancel whose message never reached this workflow
-                session.halt(StopRequest(reason=_wish(error), by=message))
+            elif kind == wire.CANCEL_REQUESTED:  # the row has a cancel that never reached this workflow
+                session.halt(StopRequest(reason=_requested_reason(error), by=message))
                 raise Stopped from error
             else:
                 raise Ending(Reason.ERROR, kind, message) from error
@@ -136,48 +135,48 @@ def model_call(session: SessionContext, line: Line, purpose: Purpose, **extra: A
 
 
 async def act(session: SessionContext, line: Line, reply: ModelReply) -> list[ToolOutcome]:
-    """Run the calls of one reply side by side; their results wait in the store for the next model call."""
+    """Run the calls of one reply concurrently; their results wait in the store for the next model call."""
     if blocked := next((call for call in reply.calls if call.asks and call.refusal), None):
         raise Ending(Reason.NEEDS_INPUT, "needs_input", blocked.preview)
-    reply = reply.model_copy(update={"calls": bounds.within_limit(session, reply.calls)})
+    reply = reply.model_copy(update={"calls": limits.within_limit(session, reply.calls)})
     session.calling += len(reply.calls)
     try:
         outcomes = await _outcomes(session, line, reply)
     finally:
         session.calling -= len(reply.calls)
-    bounds.count(session, outcomes, reply.calls)
+    limits.count(session, outcomes, reply.calls)
     for outcome in outcomes:
         line.doing = outcome.doing or line.doing
     session.check()
     if any(one.replanned for one in outcomes):
-        session.state.plan_approved = False  # what was approved is not what it means to do now
+        session.state.plan_approved = False  # the approved plan is not the present one
     if session.plan_awaits_approval and any(one.planned and one.state == "ok" for one in outcomes):
-        await asking.approve_plan(session, line, reply.head)
+        await input_requests.approve_plan(session, line, reply.head)
     return sorted(outcomes, key=lambda outcome: outcome.index)
 
 
 async def _outcomes(session: SessionContext, line: Line, reply: ModelReply) -> list[ToolOutcome]:
-    deeds = [
+    tools = [
         _listed(run_tool(session, line, reply.head, call)) for call in reply.calls if not delegation.is_delegation(call)
     ]
-    return [outcome for part in await all_of([*deeds, _hand_on(session, line, reply)]) for outcome in part]
+    return [outcome for part in await all_of([*tools, _delegate(session, line, reply)]) for outcome in part]
 
 
-async def _listed(deed: Coroutine[Any, Any, ToolOutcome]) -> list[ToolOutcome]:
-    return [await deed]
+async def _listed(outcome: Coroutine[Any, Any, ToolOutcome]) -> list[ToolOutcome]:
+    return [await outcome]
 
 
 def _withheld(session: SessionContext, call: ToolCall) -> bool:
     return session.plan_awaits_approval and call.effect is not Effect.READ and not call.talks
 
 
-async def _hand_on(session: SessionContext, line: Line, reply: ModelReply) -> list[ToolOutcome]:
-    """The delegations of a reply begin together, as far as they may begin at all."""
+async def _delegate(session: SessionContext, line: Line, reply: ModelReply) -> list[ToolOutcome]:
+    """Begin the delegations of a reply together, as far as they may begin at all."""
     calls = [call for call in reply.calls if delegation.is_delegation(call)]
     refused = [call for call in calls if _withheld(session, call)]
     outcomes = await all_of([run_tool(session, line, reply.head, call) for call in refused])
     asked = [call for call in calls if call.ask and call not in refused]
-    approvals = await all_of([asking.approve_tool(session, line, reply.head, call) for call in asked])
+    approvals = await all_of([input_requests.approve_tool(session, line, reply.head, call) for call in asked])
     denied = [call for call, approval in zip(asked, approvals, strict=True) if approval is None]
     begun = [call for call in calls if call not in refused and call not in denied]
     outcomes += [_denied(call) for call in denied]
@@ -190,16 +189,16 @@ def _denied(call: ToolCall) -> ToolOutcome:
 
 async def run_tool(session: SessionContext, line: Line, node: str, call: ToolCall) -> ToolOutcome:
     approval = None
-    if call.asks and call.activity == steps.OPEN_REQUEST.name:
-        return await asking.answer_call(session, line, node, call, RequestKind.CLARIFICATION)
+    if call.asks and call.activity == activity_calls.OPEN_REQUEST.name:
+        return await input_requests.answer_call(session, line, node, call, RequestKind.CLARIFICATION)
     if _withheld(session, call):
-        call = bounds.refused(call, NOT_APPROVED)
+        call = limits.refused(call, NOT_APPROVED)
     if call.ask:
-        approval = await asking.approve_tool(session, line, node, call)
+        approval = await input_requests.approve_tool(session, line, node, call)
         if approval is None:
             return _denied(call)
-    if call.activity == steps.OPEN_REQUEST.name:
-        return await asking.answer_call(session, line, node, call, RequestKind.EXTERNAL_RESULT)
+    if call.activity == activity_calls.OPEN_REQUEST.name:
+        return await input_requests.answer_call(session, line, node, call, RequestKind.EXTERNAL_RESULT)
     request = ToolRequest(
         above=line.above,
         refusal=call.refusal,
@@ -221,22 +220,22 @@ async def run_tool(session: SessionContext, line: Line, node: str, call: ToolCal
         return outcome.model_copy(update={"denied": True, "forbidden": True}) if call.denied else outcome
     except ActivityError as error:
         session.check()
-        # the store has no result for this call, and the next model call says so to the model
+        # the store has no result for this call, and the next model call reports that to the model
         return ToolOutcome(index=call.index, name=call.name, state="unknown", preview=cause(error)[1][:160])
 
 
 async def _called(session: SessionContext, request: ToolRequest, call: ToolCall) -> ToolOutcome:
-    if call.bookkeeping and workflow.patched(steps.ON_THE_SPOT):
+    if call.bookkeeping:
         try:
-            return await session.wait(steps.run_bookkeeping_tool(request, call), tool=True)
-        except FailureError as error:  # slow after all, or the database is away; a local activity's is not wrapped
+            return await session.wait(activity_calls.run_bookkeeping_tool(request, call), tool=True)
+        except FailureError as error:  # too slow, or the database is away; the SDK does not wrap a local activity's
             session.check()
-            workflow.logger.info("%s takes the long way: %s", call.name, error.message)
-    return await session.wait(steps.run_tool(request, call), tool=True)
+            workflow.logger.info("%s runs as a queued activity: %s", call.name, error.message)
+    return await session.wait(activity_calls.run_tool(request, call), tool=True)
 
 
-def _wish(error: ActivityError) -> Reason:
-    """The reason that stands in the row."""
+def _requested_reason(error: ActivityError) -> Reason:
+    """The reason of the cancel in the row."""
     inner = error.cause
     details = inner.details if isinstance(inner, ApplicationError) else ()
     return Reason(details[0]) if details else Reason.CALLER_CANCEL

@@ -8,7 +8,7 @@ from domain.conversations.requests import ConversationInput
 from domain.notification import DeliveryInput, DeliveryOutcome
 from domain.sessions.session import SessionInput, SessionResult
 from workflows.conversation.workflow import Conversation
-from workflows.notification_delivery import Delivery
+from workflows.notification_delivery import NotificationDelivery
 from workflows.session.workflow import Session
 from workflows.sweeper import SWEEPS, Sweeper
 
@@ -37,8 +37,8 @@ class ChangedConversation(Conversation):
         await super().run(start)
 
 
-@workflow.defn(name="Delivery")
-class ChangedDelivery(Delivery):
+@workflow.defn(name="NotificationDelivery")
+class ChangedDelivery(NotificationDelivery):
     @workflow.run
     async def run(self, start: DeliveryInput) -> DeliveryOutcome:
         await asyncio.sleep(1)

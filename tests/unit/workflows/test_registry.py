@@ -1,4 +1,4 @@
-"""The runner answers in the workflow's place that no payload has a context; what asks for one must not be there."""
+"""The runner answers for the workflow that no payload has a context; nothing that uses one may be configured."""
 
 from workflows import client as door
 

@@ -1,4 +1,4 @@
-"""Each outcome exists once and is delivered once, to the thread that spawned it: all orders of events, by machine."""
+"""Each outcome exists once and is delivered once, to the thread that spawned it: in all orders of events."""
 
 from collections import Counter
 
@@ -15,26 +15,26 @@ from hypothesis.stateful import (
 )
 from temporalio.exceptions import ApplicationError
 
+from domain import wire
 from domain.conversations.delegation import DelegationTool
 from domain.conversations.mailbox import DeliveryMode
-from domain.conversations.requests import CallRef, Fire, SessionDone, Spawn, SpawnChild, StartSession
+from domain.conversations.requests import CallRef, EndedSession, Fire, Spawn, SpawnChild, StartSession
 from domain.conversations.state import ConversationState
-from tests.behaviour.workflows.pretend import ROOT, PretendStarter, Row, Store, conversation, run, session_input
-from workflows.conversation.spawning import spawn_children
+from tests.unit.workflows.conversation.pretend import ROOT, PretendStarter, Row, Store, conversation, run, session_input
 
-DOORS = st.sampled_from(
+TOOLS = st.sampled_from(
     [DelegationTool.ASYNC_DELEGATE, DelegationTool.ASYNC_TASK, DelegationTool.ASYNC_TASK, DelegationTool.TASK]
 )
 DELIVERIES = st.sampled_from([DeliveryMode.HOLD, DeliveryMode.WAKE, DeliveryMode.WAKE, DeliveryMode.EXPLICIT])
 
 
-class Mailroom(RuleBasedStateMachine):
-    """Spawn, step, finish, fail, read, fire, continue, continue-as-new, restart; words between them may be late."""
+class ConversationMachine(RuleBasedStateMachine):
+    """Spawn, step, finish, fail, read, fire, continue, continue-as-new, restart; posts may be late."""
 
     def __init__(self) -> None:
         super().__init__()
         self.count = 0
-        self.words: list[SessionDone] = []  # of ended sessions, still on their way
+        self.posts: list[EndedSession] = []  # still on their way
 
     @initialize()
     def open(self) -> None:
@@ -49,7 +49,7 @@ class Mailroom(RuleBasedStateMachine):
         return f"{kind}{self.count}"
 
     def _submit(self) -> None:
-        """The row first, then the word to the conversation."""
+        """The row first, then the update of the conversation."""
         row = Row(self._new("s"), ROOT)
         assert self.store.accept(row, [], []) is None
         submission = StartSession.model_construct(
@@ -60,7 +60,11 @@ class Mailroom(RuleBasedStateMachine):
         self._work()
 
     def _work(self) -> None:
-        run(self.conversation.mail.work())
+        run(self.conversation.work_off())
+
+    def _receive(self, post: EndedSession) -> None:
+        self.conversation.actions.extend(self.conversation.router.session_ended(post))
+        self._work()
 
     def _live(self) -> list[Row]:
         return [row for row in self.store.sessions.values() if row.live]
@@ -68,12 +72,12 @@ class Mailroom(RuleBasedStateMachine):
     # what happens
 
     @precondition(lambda self: self._live())
-    @rule(data=st.data(), door=DOORS, delivery=DELIVERIES, name=st.sampled_from("ab"))
-    def spawn(self, data: st.DataObject, door: DelegationTool, delivery: DeliveryMode, name: str) -> None:
+    @rule(data=st.data(), tool=TOOLS, delivery=DELIVERIES, name=st.sampled_from("ab"))
+    def spawn(self, data: st.DataObject, tool: DelegationTool, delivery: DeliveryMode, name: str) -> None:
         parent = data.draw(st.sampled_from(self._live()))
         child = SpawnChild(
             session_id=self._new("c"),
-            door=door,
+            door=tool,
             name=name,
             prompt=CallRef(node="n", index=0),
             document=parent.id,
@@ -89,8 +93,8 @@ class Mailroom(RuleBasedStateMachine):
         )
         starter = self.conversation.starter
         assert isinstance(starter, PretendStarter)
-        starter.blocking_next = door is DelegationTool.TASK
-        [answer] = run(spawn_children(self.conversation.state, starter, spawn)).answers
+        starter.blocking_next = tool is DelegationTool.TASK
+        [answer] = run(self.conversation.spawn_children(spawn)).answers
         starter.blocking_next = False
         assert (answer.error is None) == (child.session_id in self.store.sessions)
         self._work()
@@ -106,24 +110,22 @@ class Mailroom(RuleBasedStateMachine):
     @precondition(lambda self: self._live())
     @rule(data=st.data(), committed=st.booleans(), late=st.booleans())
     def finish(self, data: st.DataObject, committed: bool, late: bool) -> None:
-        """The younger ones more often, as children do; their word may be late."""
+        """The younger ones more often, as children do; their post may be late."""
         live = self._live()
         row = data.draw(st.sampled_from([*live, *live[1:], *live[1:]]))
         if committed and row.inbox:
             return  # a session does not end well with messages unread
-        self.words.append(self.store.finish(row, committed))
+        self.posts.append(self.store.finish(row, committed))
         if not late:
-            self.conversation.mail.session_done(self.words.pop())
-            self._work()
+            self._receive(self.posts.pop())
 
-    @precondition(lambda self: self.words)
+    @precondition(lambda self: self.posts)
     @rule(data=st.data(), again=st.booleans())
-    def word_arrives(self, data: st.DataObject, again: bool) -> None:
-        word = data.draw(st.sampled_from(self.words))
+    def post_arrives(self, data: st.DataObject, again: bool) -> None:
+        post = data.draw(st.sampled_from(self.posts))
         if not again:
-            self.words.remove(word)
-        self.conversation.mail.session_done(word)
-        self._work()
+            self.posts.remove(post)
+        self._receive(post)
 
     @precondition(lambda self: self._live())
     @rule(data=st.data())
@@ -133,7 +135,7 @@ class Mailroom(RuleBasedStateMachine):
         mail = [name for name, one in self.store.mail.items() if one.thread == row.thread and one.delivered_to is None]
         if mail:
             name = data.draw(st.sampled_from(mail))
-            run(self.conversation.mail.withdraw([name], row.id))
+            run(self.conversation.carry_out(self.conversation.router.withdraw([name], row.id)))
             self.store.read(name, row.id)
 
     @rule(knows=st.booleans(), queue=st.booleans())
@@ -142,20 +144,20 @@ class Mailroom(RuleBasedStateMachine):
         held = self.store.held()
         fire = Fire(request_id=session_id, session_id=session_id, document="d", pending=held if knows else [])
         try:
-            run(self.conversation._fire(fire))
+            run(self.conversation.fire_mailbox(fire))
         except ApplicationError as error:
             assert session_id not in self.store.sessions
-            if error.type == "mailbox_empty":
+            if error.type == wire.MAILBOX_EMPTY:
                 assert not (knows and held)
             else:
-                assert error.type == "conversation_busy" and (self.store.live_on(ROOT) or self.words)
+                assert error.type == wire.CONVERSATION_BUSY and (self.store.live_on(ROOT) or self.posts)
         else:
             assert self.store.sessions[session_id].inbox
         self._work()
 
     @precondition(lambda self: self.store.live_on(ROOT) is None)
     @rule()
-    def go_on(self) -> None:
+    def submit_another(self) -> None:
         self._submit()
 
     @rule()
@@ -165,19 +167,19 @@ class Mailroom(RuleBasedStateMachine):
 
     @rule(dice=st.integers(1, 8))
     def restart(self, dice: int) -> None:
-        """Somebody ended the workflow; its next run knows what the store knows, and words under way reach it."""
+        """Somebody ended the workflow; its next run knows what the store knows, and posts under way reach it."""
         if dice > 1:
             return  # rare, because it repairs whatever was wrong before
         self.conversation = conversation(self.store, ConversationState())
-        self.conversation.mail.adopt(self.store.load())
+        self.conversation.actions.extend(self.conversation.router.adopt(self.store.load()))
         self._work()
 
     # what must hold
 
     @invariant()
     def delivered_at_most_once(self) -> None:
-        told = Counter(name for row in self.store.sessions.values() for name in row.context)
-        assert all(count == 1 for count in told.values()), told
+        read = Counter(name for row in self.store.sessions.values() for name in row.context)
+        assert all(count == 1 for count in read.values()), read
 
     @invariant()
     def delivered_to_the_thread_that_spawned(self) -> None:
@@ -191,11 +193,10 @@ class Mailroom(RuleBasedStateMachine):
         assert all(count == 1 for count in threads.values())
 
     def teardown(self) -> None:
-        """Let everything come to an end: nothing may be lost."""
+        """Let everything end: nothing may be lost."""
         for _ in range(200):
-            while self.words:
-                self.conversation.mail.session_done(self.words.pop(0))
-                self._work()
+            while self.posts:
+                self._receive(self.posts.pop(0))
             if not (live := self._live()):
                 break
             row = live[-1]
@@ -204,7 +205,7 @@ class Mailroom(RuleBasedStateMachine):
                     assert child.id in row.children_ended or row.id not in self.conversation.state.live
             messages, row.inbox = row.inbox, []
             self.store.commit(row, messages)
-            self.words.append(self.store.finish(row, committed=True))
+            self.posts.append(self.store.finish(row, committed=True))
         assert not self._live()
         for row in self.store.sessions.values():
             if row.spawned_by and row.delivery is not DeliveryMode.EXPLICIT:
@@ -213,13 +214,13 @@ class Mailroom(RuleBasedStateMachine):
                 assert mail.delivered_to or waits or mail.given_back, f"the outcome of {row.id} is lost"
                 if mail.delivered_to and not row.blocking:
                     assert f"mail-{row.id}" in self.store.sessions[mail.delivered_to].context
-        assert sorted(self.conversation.state.pending) == sorted(self.store.held())
+        assert sorted(waiting.id for waiting in self.conversation.state.pending) == sorted(self.store.held())
         assert not self.conversation.state.live
 
 
 @pytest.mark.proves("S0-27", "F-06", "S0-B46")
-def test_each_outcome_once_and_to_its_spawner() -> None:
+def test_router_delivers_each_outcome_once_and_to_its_spawner() -> None:
     patience = settings(
         max_examples=250, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
     )
-    run_state_machine_as_test(Mailroom, settings=patience)
+    run_state_machine_as_test(ConversationMachine, settings=patience)

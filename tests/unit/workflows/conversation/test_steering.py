@@ -1,4 +1,4 @@
-"""A word to a session that ends just as it is told: the conversation goes on, and the word is heard by the next one."""
+"""A message to a session that ends while it is signalled reaches the next session of its thread."""
 
 from typing import Any
 
@@ -7,30 +7,31 @@ from temporalio.exceptions import ApplicationError
 
 from domain.conversations.requests import StartSession, Steer
 from domain.conversations.state import ConversationState, WaitingMessage
-from tests.behaviour.workflows.pretend import ROOT, PretendStarter, Row, Store, conversation, run, session_input
-from workflows.conversation.router import OutcomeRouter
+from tests.unit.workflows.conversation.pretend import ROOT, PretendStarter, Row, Store, conversation, run, session_input
+from workflows.conversation.router import Resume
 from workflows.conversation.workflow import Conversation
 
 
 class Ending(PretendStarter):
-    """The session's last word comes while it is being told."""
+    """The session posts its end while it is being signalled."""
 
-    told: list[str]
-    mail: OutcomeRouter
+    signalled: list[str]
+    conversation: Conversation
 
-    async def tell(self, session_id: str, name: str, message: Any) -> None:
-        self.told.append(session_id)
+    async def signal(self, session_id: str, name: str, argument: Any) -> None:
+        self.signalled.append(session_id)
         row = self.store.sessions[session_id]
         if row.live:
-            self.mail.session_done(self.store.finish(row, committed=True))
+            ended = self.store.finish(row, committed=True)
+            self.conversation.actions.extend(self.conversation.router.session_ended(ended))
 
 
 def talk() -> tuple[Conversation, Ending]:
     store = Store()
     made = conversation(store, ConversationState())
     starter = Ending(made.start, made.state, store)
-    made.starter, made.mail = starter, OutcomeRouter(made.start, made.state, starter)
-    starter.told, starter.mail = [], made.mail
+    made.starter = starter
+    starter.signalled, starter.conversation = [], made
     assert store.accept(Row("first", ROOT), [], []) is None
     submission = StartSession.model_construct(
         request_id="first", session=session_input("first"), thread_id=ROOT, queued=False
@@ -40,30 +41,30 @@ def talk() -> tuple[Conversation, Ending]:
 
 
 @pytest.mark.proves("F-06", "F-09")
-def test_a_word_to_one_that_ends_meanwhile() -> None:
+def test_message_to_session_that_ends_meanwhile_starts_the_next_one() -> None:
     made, starter = talk()
-    starter.store.inbox["word"] = None
-    steered = run(made._steer(Steer(request_id="r", thread=ROOT, message="word")))
+    starter.store.inbox["note"] = None
+    steered = run(made.steer_thread(Steer(request_id="r", thread=ROOT, message="note")))
     assert steered.session_id == "first"
-    run(made.mail.work())
+    run(made.work_off())
     [after] = [row for row in starter.store.sessions.values() if row.live]
-    assert after.id != "first" and after.inbox == ["word"]
+    assert after.id != "first" and after.inbox == ["note"]
     assert made.state.threads[ROOT].live == after.id and not made.state.threads[ROOT].inbox
 
 
-def test_what_waits_is_told_to_somebody() -> None:
-    """Two words are told again; the session ends after the first, and the second is not told to nobody."""
+def test_resumed_thread_whose_session_ends_hands_all_messages_to_the_next_one() -> None:
+    """Two messages are signalled again; the session ends after the first."""
     made, starter = talk()
     made.state.threads[ROOT].inbox += [WaitingMessage(id="one"), WaitingMessage(id="two")]
     starter.store.inbox |= {"one": None, "two": None}
-    run(made.mail._resume(ROOT))
-    assert starter.told == ["first", "first"]
-    run(made.mail.work())
+    run(made.carry_out([Resume(ROOT)]))
+    assert starter.signalled == ["first", "first"]
+    run(made.work_off())
     [after] = [row for row in starter.store.sessions.values() if row.live]
     assert after.inbox == ["one", "two"]
 
 
-def test_a_word_where_nobody_is_at_work() -> None:
+def test_steering_an_idle_thread_is_refused() -> None:
     made, _ = talk()
     with pytest.raises(ApplicationError, match="Nothing is running there"):
-        run(made._steer(Steer(request_id="r", thread="elsewhere", message="word")))
+        run(made.steer_thread(Steer(request_id="r", thread="elsewhere", message="note")))

@@ -1,6 +1,6 @@
-"""Histories of what is more than one task: subagents, turns, fires, renewals, reruns, deliveries, and the sweeper.
+"""Scenarios of more than one task: subagents, turns, fires, renewals, reruns, deliveries, and the sweeper.
 
-Each story answers the workflow to record.
+Each returns the id of the workflow to record.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,11 +16,11 @@ DOWN = "503 Service Unavailable"
 FAN = 12
 
 
-async def _every_door(stack: Stack) -> str:
-    """Inside, waited for, in the background, gathered; one of them fails."""
+async def _every_delegation(stack: Stack) -> str:
+    """Inline, blocking, in the background, gathered; one of them fails."""
     inside = ("delegate", {"agent": "helper", "prompt": calls(("list_files", {"path": "."}))})
     lost = task(say(), agent="lost")
-    opening = chain([async_task(say("One."))], [inside, task(say("Two.")), lost], [gather("$0")], last="All told.")
+    opening = chain([async_task(say("One."))], [inside, task(say("Two.")), lost], [gather("$0")], last="All done.")
     return f"session/{(await Talk.done(stack, opening)).id}"
 
 
@@ -37,11 +37,11 @@ async def _promoted(stack: Stack) -> str:
 
 
 async def _turns(stack: Stack) -> str:
-    """A conversation: subagents, a word to the one at work, a fire, one more turn."""
+    """A conversation: subagents, a message to the running session, a fire, one more turn."""
     gate = Gate()
     talk = await Talk.begin(stack, chain([async_task(say("One.")), async_task(say("Two."))], [gate.call], last="Off."))
     await stack.seen(talk.id, "tool_called", tool="wait_for")
-    await talk.say("Hear this too.", if_busy="steer")
+    await talk.say("Look at this too.", if_busy="steer")
     gate.open()
     await talk.posted(2)
     await talk.rest()
@@ -77,12 +77,12 @@ async def _closed(talk: Talk) -> str:
     return name
 
 
-async def _played(stack: Stack) -> str:
+async def _rerun(stack: Stack) -> str:
     """A rerun with recorded answers, under a rule that stops one of its calls."""
     script = steps([("bash", {"command": "rm x"})], [("list_files", {"path": "."})])
     original = (await stack.run(script))["task_id"]
-    wish = {"recorded": True, "permissions": [{"permission": "bash", "pattern": "rm *", "action": "deny"}]}
-    answer = await stack.http.post(f"/tasks/{original}/rerun", json=wish)
+    body = {"recorded": True, "permissions": [{"permission": "bash", "pattern": "rm *", "action": "deny"}]}
+    answer = await stack.http.post(f"/tasks/{original}/rerun", json=body)
     answer.raise_for_status()
     task_id: str = answer.json()["task_id"]
     await stack.wait(task_id)
@@ -105,27 +105,27 @@ async def _delivered(stack: Stack) -> str:
 
 
 async def _swept(stack: Stack) -> str:
-    """It is at work for an hour; two looks are enough."""
+    """It runs for an hour; two sweeps are enough."""
     done = EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED
 
-    async def looked() -> str | None:
+    async def swept_twice() -> str | None:
         async for found in stack.client.list_workflows('WorkflowType = "Sweeper"'):
             history = await stack.client.get_workflow_handle(found.id).fetch_history()
             if [event.event_type for event in history.events].count(done) >= 2:
                 return found.id
         return None
 
-    return await eventually(looked, what="two looks")
+    return await eventually(swept_twice, what="two sweeps")
 
 
-STORIES: dict[str, Callable[[Stack], Awaitable[str]]] = {
-    "every_door": _every_door,
+TREE_SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
+    "every_delegation": _every_delegation,
     "promoted": _promoted,
     "turns": _turns,
     "fan_out": _fan_out,
     "woken": _woken,
-    "played": _played,
-    "delivery": _delivered,
+    "rerun": _rerun,
+    "notification_delivery": _delivered,
     "sweeper": _swept,
 }
 

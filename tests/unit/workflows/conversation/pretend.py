@@ -1,23 +1,23 @@
-"""A store and sessions in memory, as far as a conversation's decisions need them; the decisions themselves are real."""
+"""A store and sessions in memory, as far as a conversation's decisions need them; the decisions are the real ones."""
 
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from domain import wire
 from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.requests import (
-    ChildDone,
+    ChildrenEnded,
     ConversationInput,
+    EndedSession,
+    InboxMessage,
     OpenBatch,
     Opened,
     OpenedBatch,
-    SessionDone,
-    Taken,
 )
-from domain.conversations.state import ConversationState, Live, Thread, WaitingMessage
+from domain.conversations.state import ConversationState, Live, PendingOutcome, Thread, WaitingMessage
 from domain.sessions.session import AgentRef, Limits, SessionInput, SessionRef, Status
-from workflows.conversation.router import OutcomeRouter
 from workflows.conversation.starter import SessionStarter
 from workflows.conversation.workflow import Conversation
 
@@ -28,8 +28,12 @@ T = TypeVar("T")
 LOOP = asyncio.new_event_loop()
 
 
-def run(deed: Coroutine[Any, Any, T]) -> T:
-    return LOOP.run_until_complete(deed)
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    return LOOP.run_until_complete(coroutine)
+
+
+def pending(message_id: str) -> PendingOutcome:
+    return PendingOutcome(id=message_id, agent="a", status=Status.COMPLETED)
 
 
 @dataclass
@@ -46,7 +50,7 @@ class Row:
     committed: bool = False
     context: list[str] = field(default_factory=list)  # outcomes it has read and committed
     inbox: list[str] = field(default_factory=list)
-    heard: set[str] = field(default_factory=set)
+    seen: set[str] = field(default_factory=set)
     children_ended: set[str] = field(default_factory=set)
 
 
@@ -106,7 +110,7 @@ class Store:
             if self.inbox.get(name, "-") is None:
                 self.inbox[name] = by
 
-    def finish(self, row: Row, committed: bool) -> SessionDone:
+    def finish(self, row: Row, committed: bool) -> EndedSession:
         row.live, row.committed = False, committed
         back: list[str] = []
         if not committed:
@@ -122,17 +126,15 @@ class Store:
             self.mail[mine] = Mail(row.id, row.spawner, row.spawned_by if row.blocking else None)
             if row.delivery is DeliveryMode.WAKE and not row.blocking:
                 self.inbox[mine] = None
-        return SessionDone(
+        return EndedSession(
             session_id=row.id,
-            status=Status.COMPLETED if committed else Status.FAILED,
-            committed=committed,
-            mail=mine,
-            given_back=back,
-            taken=[name for name in row.heard if name not in row.inbox],
+            outcome=pending(mine) if mine else None,
+            returned=[pending(name) for name in back],
+            taken=[name for name in row.seen if name not in row.inbox],
         )
 
     def load(self) -> ConversationState:
-        state = ConversationState(pending=self.held())
+        state = ConversationState(pending=[pending(name) for name in self.held()])
         for name, thread in self.threads.items():
             state.threads[name] = Thread(parent=thread.parent, name=thread.name, depth=thread.depth)
         for row in self.sessions.values():
@@ -159,7 +161,7 @@ def _live(row: Row) -> Live:
 
 
 class PretendStarter(SessionStarter):
-    """Writes into the store above and speaks to the sessions in it."""
+    """Writes into the store above and signals the sessions in it."""
 
     def __init__(self, start: ConversationInput, state: ConversationState, store: Store) -> None:
         super().__init__(start, state)
@@ -220,20 +222,20 @@ class PretendStarter(SessionStarter):
         self._state.live[session.ref.session_id] = live
         self._state.threads[live.thread].live = session.ref.session_id
 
-    async def tell(self, session_id: str, name: str, message: Any) -> None:
+    async def signal(self, session_id: str, name: str, argument: Any) -> None:
         row = self.store.sessions[session_id]
         if not row.live:
-            return  # it cannot hear any more
-        if name == "message":
-            assert isinstance(message, Taken)
-            if message.id not in row.heard:
-                row.heard.add(message.id)
-                row.inbox.append(message.id)
-        elif name == "withdrawn":
-            row.inbox = [waiting for waiting in row.inbox if waiting != message.id]
-        elif name == "child_done":
-            assert isinstance(message, ChildDone)
-            row.children_ended.update([message.session_id, *message.more])
+            return
+        if name == wire.MESSAGE:
+            assert isinstance(argument, InboxMessage)
+            if argument.id not in row.seen:
+                row.seen.add(argument.id)
+                row.inbox.append(argument.id)
+        elif name == wire.WITHDRAWN:
+            row.inbox = [waiting for waiting in row.inbox if waiting != argument.id]
+        elif name == wire.CHILDREN_ENDED:
+            assert isinstance(argument, ChildrenEnded)
+            row.children_ended.update(argument.session_ids)
 
 
 def session_input(session_id: str) -> SessionInput:
@@ -250,5 +252,4 @@ def conversation(store: Store, state: ConversationState) -> Conversation:
     start = ConversationInput(tenant="t", conversation_id=ROOT, carried=state)
     made = Conversation(start)
     made.starter = PretendStarter(start, made.state, store)
-    made.mail = OutcomeRouter(start, made.state, made.starter)
     return made

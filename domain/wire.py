@@ -1,0 +1,75 @@
+"""Names that cross process boundaries: signals, updates, queries, workflow types, error types and refusals.
+
+Both ends import them from here. A name in use is part of the recorded histories and of what a newer or older worker
+understands, so a change of one is a change of the protocol.
+"""
+
+# workflow types
+SESSION = "Session"
+CONVERSATION = "Conversation"
+NOTIFICATION_DELIVERY = "NotificationDelivery"
+SWEEPER = "Sweeper"
+
+# signals of a Session
+MESSAGE = "message"
+WITHDRAWN = "withdrawn"
+CHILDREN_ENDED = "children_ended"
+PROMOTED = "promoted"
+ANSWERED = "answered"
+
+# a signal and an update of a Session: a workflow can send signals only, and a caller wants to know that it was received
+STOP = "stop"
+
+# signals of a Conversation
+POST = "post"
+RELOAD = "reload"
+TERMINATED = "terminated"
+
+# updates of a Conversation
+SUBMIT = "submit"
+SPAWN = "spawn"
+CLAIM = "claim"
+FIRE = "fire"
+STEER = "steer"
+PROMOTE = "promote"
+
+# the query of a Conversation
+MAILBOX = "mailbox"
+
+# the signal of a NotificationDelivery
+RESEND = "resend"
+
+# error types of activities that the session's loop reacts to
+BUDGET_SPENT = "BudgetSpent"
+CANCEL_REQUESTED = "CancelRequested"
+CONTEXT_TOO_LONG = "ContextTooLong"
+MODEL_UNAVAILABLE = "ModelUnavailable"
+
+# error types of activities that are retried or end the call
+CONVERSATION_UNREACHABLE = "ConversationUnreachable"
+DATABASE_AWAY = "DatabaseAway"
+NOT_APPROVED = "NotApproved"
+PAYLOADS_TOO_LARGE = "PayloadsTooLarge"
+RECORDING_ENDED = "RecordingEnded"
+SUPERSEDED = "Superseded"
+
+# why a Conversation refuses an update
+CONVERSATION_BUSY = "conversation_busy"
+MAILBOX_EMPTY = "mailbox_empty"
+NOT_RUNNING = "not_running"
+MALFORMED = "malformed"
+
+# why the store refuses a session; a Conversation passes it on
+BUDGET_EXHAUSTED = "budget_spent"
+CANCELLED = "cancelled"
+MAIL_TAKEN = "mail_taken"
+QUOTA = "quota"
+CONVERSATION_TERMINATED = "terminated"
+
+
+def session_workflow_id(session_id: str) -> str:
+    return f"session/{session_id}"
+
+
+def conversation_workflow_id(conversation_id: str) -> str:
+    return f"conversation/{conversation_id}"

@@ -1,0 +1,148 @@
+"""No argument that anybody sends to a handler of ours can fail a workflow task, and the workflow works afterwards."""
+
+import contextlib
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio import workflow
+from temporalio.api.common.v1 import Payload
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import WorkflowHandle, WorkflowQueryFailedError, WorkflowUpdateFailedError
+from temporalio.common import RawValue
+
+from domain import wire
+from domain.conversations.requests import EndedSession
+from domain.conversations.state import PendingOutcome
+from domain.ids import new_id
+from domain.sessions.session import Reason, Status
+from domain.sessions.step import StopRequest
+from tests.behaviour.notifications.receivers import http_receiver
+from tests.behaviour.notifications.subscribers import Told
+from tests.support.stack import Stack, eventually
+from workflows.client import WorkflowClient
+from workflows.registry import WORKFLOWS
+
+HANGS = "[[script:say words=30]] [[fault:hang after=6]]"
+
+
+def raw(encoding: str, data: bytes) -> RawValue:
+    return RawValue(Payload(metadata={"encoding": encoding.encode()}, data=data))
+
+
+NULL = raw("binary/null", b"")
+BYTES = raw("binary/plain", b"\x00\xff garbage")
+UNFIT: list[list[Any]] = [
+    [],
+    [NULL],
+    [BYTES],
+    [raw("json/plain", b"null")],
+    [raw("json/plain", b"{")],
+    [raw("json/plain", b"\xff\xfe")],
+    [raw("", b"")],
+    [raw("unheard/of", b"x")],
+    ["text"],
+    [7],
+    [[]],
+    [{}],
+    [{"id": 7, "session_id": None, "reason": [], "request_id": {}}],
+    [PendingOutcome(id="x", agent="a", status=Status.FAILED)],
+    [NULL, NULL],
+    [BYTES, "text", 7],
+    [{}, {}],
+]
+
+
+def test_every_handler_declares_the_class_of_its_argument() -> None:
+    """The guard compares with these classes."""
+    for kind in WORKFLOWS:
+        definition = workflow._Definition.must_from_class(kind)
+        every: list[Any] = [*definition.signals.values(), *definition.updates.values(), *definition.queries.values()]
+        for handler in every:
+            assert handler.name is not None and handler.description, handler
+            assert len(handler.arg_types or []) <= 1, handler.name
+            assert all(isinstance(argument, type) for argument in handler.arg_types or []), handler.name
+
+
+def handlers(name: str) -> Iterator[tuple[str, str]]:
+    """Every handler of a workflow that the SDK does not define itself, and a few that are not there."""
+    kind = next(one for one in WORKFLOWS if one.__name__ == name)
+    definition = workflow._Definition.must_from_class(kind)
+    yield from (("signal", str(handler)) for handler in (*definition.signals, "nonsense"))
+    yield from (("update", str(handler)) for handler in (*definition.updates, "nonsense"))
+    yield from (("query", str(handler)) for handler in (*definition.queries, "nonsense"))
+
+
+async def send(handle: WorkflowHandle[Any, Any], kind: str, name: str, arguments: list[Any]) -> None:
+    within = timedelta(seconds=10)
+    if kind == "signal":
+        await handle.signal(name, args=arguments, rpc_timeout=within)
+    elif kind == "update":
+        with pytest.raises(WorkflowUpdateFailedError):
+            await handle.execute_update(name, args=arguments, id=new_id(), rpc_timeout=within)
+    else:  # a query changes nothing: whether the SDK ignores surplus arguments or refuses them does not matter
+        with contextlib.suppress(WorkflowQueryFailedError):
+            await handle.query(name, args=arguments, rpc_timeout=within)
+
+
+async def bombard(handle: WorkflowHandle[Any, Any], name: str) -> None:
+    """Send everything to every handler; signals without an argument have one fit call, which is left out."""
+    for kind, handler in handlers(name):
+        for arguments in UNFIT:
+            if arguments or handler not in (wire.TERMINATED, wire.RELOAD, wire.RESEND):
+                await send(handle, kind, handler, arguments)
+    await unharmed(handle)
+
+
+async def unharmed(handle: WorkflowHandle[Any, Any]) -> None:
+    history = await handle.fetch_history()
+    failed = [event for event in history.events if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED]
+    assert failed == []
+
+
+async def test_session_and_conversation_survive_malformed_arguments(stack: Stack) -> None:
+    task_id = await stack.submit(HANGS)
+    await stack.seen(task_id, "message_delta")
+    client = WorkflowClient(stack.client, stack.settings.task_queue)
+    await client.reopen("default", task_id)
+    conversation = stack.client.get_workflow_handle(f"conversation/{task_id}")
+    session = stack.session(task_id)
+    await bombard(session, wire.SESSION)
+    await bombard(conversation, wire.CONVERSATION)
+    assert await client.mailbox(task_id) == []
+    await conversation.signal(wire.POST, EndedSession(session_id="of another conversation"))
+    await session.execute_update(wire.STOP, StopRequest(reason=Reason.CALLER_CANCEL, by="test"))
+    assert (await stack.wait(task_id))["status"] == "cancelled"
+    await conversation.result()
+    await unharmed(session)
+    await unharmed(conversation)
+
+
+async def test_notification_delivery_survives_malformed_arguments(stack: Stack) -> None:
+    told = Told(stack)
+    async with http_receiver() as receiver:
+        receiver.answers["/"] = ["503 Service Unavailable"] * 50
+        made = await told.subscribe(f"{receiver.url}/", events=["task_completed"])
+        await stack.run("[[script:say text=x]]")
+        pending = await told.delivery(made, attempts=1)
+        handle = told.workflow(pending)
+        await bombard(handle, wire.NOTIFICATION_DELIVERY)
+        receiver.answers["/"] = ["204 No Content"]
+        await handle.signal(wire.RESEND)
+        await told.delivery(made, status="delivered")
+        await handle.result()
+        await unharmed(handle)
+        (await stack.http.delete(f"/subscriptions/{made['id']}")).raise_for_status()
+
+
+async def test_sweeper_survives_malformed_arguments(stack: Stack) -> None:
+    async def running() -> str | None:
+        async for found in stack.client.list_workflows(
+            f'WorkflowType = "{wire.SWEEPER}" AND ExecutionStatus = "Running"'
+        ):
+            return found.id
+        return None
+
+    handle = stack.client.get_workflow_handle(await eventually(running, what="a sweeper runs"))
+    await bombard(handle, wire.SWEEPER)
