@@ -177,7 +177,7 @@ def settle_delegation(settle: Settle) -> "workflow.ActivityHandle[ToolOutcome]":
         settle,
         start_to_close_timeout=timedelta(seconds=30),
         retry_policy=PERSISTENT,
-        summary=f"result of {settle.door}",
+        summary=f"result of {settle.tool}",
     )
 
 

@@ -124,7 +124,7 @@ def conversation_details(state: ConversationState, namespace: str) -> str:
     return "\n\n".join(
         [
             f"**{state.title or 'a new conversation'}**",
-            f"{len(state.live)} sessions running · {len(state.pending)} outcomes waiting",
+            f"sessions running: {len(state.live)} · outcomes waiting: {len(state.pending)}",
             *threads,
             *_rest(len(state.threads) - len(threads)),
         ]

@@ -26,11 +26,11 @@ class SettleDelegation:
     @beating
     async def settle_delegation(self, settle: Settle) -> ToolOutcome:
         told: list[ev.Event] = []
-        if settle.door is DelegationTool.DELEGATE:
+        if settle.tool is DelegationTool.DELEGATE:
             state, text = await self._inline(settle)
             if settle.previous is not None:
                 told = [ev.StepCompleted(step=settle.previous_step, result=settle.previous)]
-        elif settle.door is DelegationTool.GATHER:
+        elif settle.tool is DelegationTool.GATHER:
             state, text = "ok", await self._gather(settle)
         elif settle.promoted:
             assert settle.child is not None
@@ -43,7 +43,7 @@ class SettleDelegation:
             text = result(outcome, child.error_type if child else None)
             told = [ev.SubagentEnded(child_session_id=settle.child, name=outcome.name, status=outcome.status)]
         record = DelegationRecord(self._pool, settle.ref, settle.node)
-        return await record.settle(settle.index, settle.door, state, text, told)
+        return await record.settle(settle.index, settle.tool, state, text, told)
 
     async def _inline(self, settle: Settle) -> tuple[str, str]:
         """The last reply of an inline subagent, after the limit that ended it if there was one. Where a recording ends,

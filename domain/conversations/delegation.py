@@ -59,7 +59,7 @@ class Settle(BaseModel):
     ref: SessionRef
     node: str
     index: int
-    door: DelegationTool
+    tool: DelegationTool
     step: int
     child: str | None = None
     promoted: bool = False

@@ -46,6 +46,7 @@ class Stack:
         self.root = info.data_dir
         self.url = info.api_url
         self.temporal_address = info.temporal_address
+        self.temporal_ui_url = info.temporal_ui_url or ""
         self.model_url = settings.anthropic_base_url or ""
         self.database_url = local.database_url(settings)
         self.env = variables(settings) | {"ERRAND_URL": self.url, "PYTHONPATH": str(ROOT)}

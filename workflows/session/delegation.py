@@ -59,7 +59,7 @@ async def _follow(session: SessionContext, line: Line, node: str, begun: Begun, 
         ref=session.start.ref,
         node=node,
         index=begun.index,
-        door=begun.door,
+        tool=begun.door,
         step=line.step,
         child=begun.child,
     )
