@@ -12,7 +12,8 @@ class AgentRecord(AgentDefinition):
 
     @classmethod
     def of(cls, ref: AgentRef, definition: AgentDefinition) -> "AgentRecord":
-        return cls(**definition.model_dump(), version=ref.version, shipped=ref.owner == "*")
+        # not validated again: an agent file may have a `version` of its packaging, which a definition reads as such
+        return cls.model_construct(**dict(definition), version=ref.version, shipped=ref.owner == "*")
 
 
 class AgentPage(BaseModel):
