@@ -91,7 +91,8 @@ class AgentDefinition(Equipment):
     @classmethod
     def normalised(cls, fields: dict[str, Any]) -> dict[str, Any]:
         """Map version 0.1.0 of the standard: an agent `type`, packaging at the top, subagents among the tools."""
-        packaging = {name: fields.pop(name) for name in _PACKAGING if name in fields}
+        # a record of the API has a version of its own, which is no packaging
+        packaging = {name: fields.pop(name) for name in _PACKAGING if name in fields and name not in cls.model_fields}
         if packaging and "packaging" not in fields:
             fields["packaging"] = packaging
         kind, side_b = fields.pop("type", None), side_from_word(fields.get("side_b"))
