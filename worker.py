@@ -1,4 +1,4 @@
-"""The worker (`python worker.py`): wires store, model, tools and sandbox into activities, and runs the workflows."""
+"""The worker (`python worker.py`): connects to everything, and runs the workflows and their activities."""
 
 import asyncio
 import contextlib
@@ -14,36 +14,18 @@ import anthropic
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from activities.delegation.begin import BeginDelegations
-from activities.delegation.child_plan import ChildPlanner
-from activities.delegation.settle import SettleDelegation
-from activities.delegation.subagents import Subagents
-from activities.model.anthropic import Model
-from activities.model.budget import Bounds
-from activities.model.call_model import CallModel
-from activities.model.check import ModelCheck
-from activities.model.contexts import Contexts
+import activities
+from activities import ActivityServices
 from activities.notifications.channels import channels
 from activities.notifications.channels.email import MailServer
-from activities.notifications.deliver import Deliver
 from activities.notifications.dispatcher import Dispatcher
-from activities.requests.open import InputRequests
-from activities.requests.remind import Reminders
-from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.workspace_scan import WorkspaceCaps
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands, Sandbox, SandboxLimits, choose
 from activities.sandbox.orphans import bury_orphans
-from activities.sessions.acceptance import AcceptanceChecks
-from activities.sessions.conversations import ConversationRecords
-from activities.sessions.finish import FinishSession
-from activities.sessions.open import OpenSessions
 from activities.sessions.sweep import Sweep, Swept
-from activities.tools.offered import Toolbox
 from activities.tools.registry import ToolsError, load_tools
-from activities.tools.rules import Rulebook
-from activities.tools.run_tool import RunTool
 from activities.tools.support.egress import Fetcher, Guard
 from agents.catalogue import Catalogue
 from agents.loader import check_agents, load_prices
@@ -53,7 +35,6 @@ from settings import MISCONFIGURED, Settings, SettingsError
 from store import agents, workers
 from store.database import TRANSIENT_ERRORS, Pool, connect, patiently
 from workflows.argument_guard import ArgumentGuard
-from workflows.client import WorkflowClient
 from workflows.client import connect as connect_temporal
 from workflows.registry import WORKFLOWS
 from workflows.runner import workflow_runner
@@ -62,71 +43,39 @@ from workflows.schedules import ensure_swept
 log = logging.getLogger("errand.worker")
 
 
-async def build(
+def build_services(
     settings: Settings, pool: Pool, client: Client, events: EventWriter, sandbox: Sandbox
-) -> tuple[Worker, Sweep]:
-    tools = load_tools(settings.tools_module)
-    loaded = check_agents(settings.agents_dir, Catalogue(tools))
-    for error in loaded.errors:  # the others can be used all the same
-        log.error("agent file %s", error)
-    for definition in loaded.agents.values():
-        await agents.put(pool, agents.SHIPPED, definition)
-    definitions, contexts = Definitions(pool), Contexts(pool)
-    anthropic_client = anthropic.AsyncAnthropic(
-        api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url
-    )
-    model = Model(anthropic_client, load_prices(settings.prices_file))
-    toolbox = Toolbox(pool, tools)
-    thresholds = Thresholds(settings.anomaly_error_rate, settings.anomaly_spend_per_minute, settings.anomaly_denied)
-    bounds = Bounds(pool, model, settings.budget_low_percent, thresholds)
-    attempts = settings.attempts_before_fallback
-    call_model = CallModel(pool, model, events, contexts, definitions, toolbox, bounds, attempts)
-    conversations = WorkflowClient(client, settings.task_queue)
-    subagents, rulebook = Subagents(pool, conversations), Rulebook(pool, definitions)
+) -> ActivityServices:
     caps = WorkspaceCaps(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes)
-    workspaces = Workspaces(pool, settings.workspaces_dir, caps, settings.tenant_workspace_bytes)
-    commands = _commands(settings, sandbox)
-    run_tool = RunTool(
-        pool,
-        tools,
-        definitions,
-        workspaces,
-        commands,
-        Fetcher(settings.allow_private_hosts, ports=_ports(settings)),
-        subagents,
-        rulebook,
-        events,
+    return ActivityServices(
+        pool=pool,
+        temporal=client,
+        task_queue=settings.task_queue,
+        model_client=anthropic.AsyncAnthropic(api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url),
+        prices=load_prices(settings.prices_file),
+        events=events,
+        tools=load_tools(settings.tools_module),
+        commands=_commands(settings, sandbox),
+        workspaces=Workspaces(pool, settings.workspaces_dir, caps, settings.tenant_workspace_bytes),
+        fetcher=Fetcher(settings.allow_private_hosts, ports=_ports(settings)),
+        channels=channels(_notifier(settings), _mail_server(settings)),
+        dispatcher=Dispatcher(pool, client, settings.task_queue, settings.delivery_hours * 3_600),
+        thresholds=Thresholds(settings.anomaly_error_rate, settings.anomaly_spend_per_minute, settings.anomaly_denied),
+        budget_low_percent=settings.budget_low_percent,
+        attempts_before_fallback=settings.attempts_before_fallback,
+        subagent_depth=settings.subagent_depth,
+        max_children=settings.max_children,
+        max_questions=settings.max_questions,
+        acceptance_rounds=settings.acceptance_rounds,
     )
-    planner = ChildPlanner(pool, tools, definitions, ModelCheck(anthropic_client), subagents, settings.subagent_depth)
-    begin = BeginDelegations(pool, conversations, tools, planner, subagents, settings.max_children)
-    settle = SettleDelegation(pool, subagents)
-    opening = OpenSessions(pool)
-    records = ConversationRecords(pool)
-    people = InputRequests(pool, tools, rulebook, settings.max_questions)
-    checks = AcceptanceChecks(pool, model, contexts, definitions, workspaces, commands, settings.acceptance_rounds)
-    finish = FinishSession(pool, conversations, definitions, events, contexts)
-    sweep = Sweep(pool, client, conversations, finish, workspaces, _dispatcher(settings, pool, client))
-    deliver = Deliver(pool, channels(_notifier(settings), _mail_server(settings)))
-    worker = Worker(
-        client,
+
+
+def build_worker(settings: Settings, services: ActivityServices) -> Worker:
+    return Worker(
+        services.temporal,
         task_queue=settings.task_queue,
         workflows=WORKFLOWS,
-        activities=[
-            call_model.call_model,
-            *run_tool.activities(),
-            finish.finish_session,
-            sweep.sweep,
-            begin.begin_delegations,
-            settle.settle_delegation,
-            opening.open_sessions,
-            records.record_delivery,
-            records.load_conversation,
-            people.open_request,
-            people.settle_request,
-            Reminders(pool).remind_request,
-            deliver.deliver,
-            checks.check_acceptance,
-        ],
+        activities=activities.build(services),
         workflow_runner=workflow_runner(),
         interceptors=[ArgumentGuard()],
         max_concurrent_activities=settings.max_model_calls + settings.max_tool_calls,
@@ -137,7 +86,15 @@ async def build(
         default_heartbeat_throttle_interval=timedelta(seconds=settings.cancel_heartbeat_seconds),
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
     )
-    return worker, sweep
+
+
+async def publish_agents(settings: Settings, pool: Pool, tools: Collection[str]) -> None:
+    """The agents that ship with the platform, as its tenants see them."""
+    loaded = check_agents(settings.agents_dir, Catalogue(tools))
+    for error in loaded.errors:  # the others can be used all the same
+        log.error("agent file %s", error)
+    for definition in loaded.agents.values():
+        await agents.put(pool, agents.SHIPPED, definition)
 
 
 def _commands(settings: Settings, sandbox: Sandbox) -> Commands:
@@ -153,10 +110,6 @@ def _commands(settings: Settings, sandbox: Sandbox) -> Commands:
 
 def _ports(settings: Settings) -> frozenset[int]:
     return frozenset(map(int, settings.allow_ports))
-
-
-def _dispatcher(settings: Settings, pool: Pool, client: Client) -> Dispatcher:
-    return Dispatcher(pool, client, settings.task_queue, settings.delivery_hours * 3_600)
 
 
 def _notifier(settings: Settings) -> Fetcher:
@@ -191,12 +144,13 @@ async def run(settings: Settings) -> None:
     sandbox = await choose(settings.sandbox)
     log.info("sandbox: %s", sandbox.name)
     async with pool, EventWriter(pool) as events:
-        worker, sweep = await build(settings, pool, client, events, sandbox)
+        services = build_services(settings, pool, client, events, sandbox)
+        await publish_agents(settings, pool, services.tools)
         await ensure_swept(client, settings.task_queue)
-        async with worker:
-            beating = asyncio.create_task(_beat(pool, name, sandbox.name, load_tools(settings.tools_module)))
-            dispatching = asyncio.create_task(_dispatcher(settings, pool, client).run(url))
-            looking = asyncio.create_task(_look(sweep))
+        async with build_worker(settings, services):
+            beating = asyncio.create_task(_beat(pool, name, sandbox.name, services.tools))
+            dispatching = asyncio.create_task(services.dispatcher.run(url))
+            looking = asyncio.create_task(_look(activities.sweeper(services)))
             log.info("working on queue %s", settings.task_queue)
             await stop.wait()
             log.info("draining")

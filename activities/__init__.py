@@ -1,0 +1,130 @@
+"""Activities: everything that touches the world. `build` wires them up; the worker registers what it returns."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import anthropic
+from temporalio.client import Client
+
+from activities.delegation.begin import BeginDelegations
+from activities.delegation.child_plan import ChildPlanner
+from activities.delegation.settle import SettleDelegation
+from activities.delegation.subagents import Subagents
+from activities.model.anthropic import Model
+from activities.model.budget import Bounds
+from activities.model.call_model import CallModel
+from activities.model.check import ModelCheck
+from activities.model.contexts import Contexts
+from activities.notifications.channels.channel import Channel
+from activities.notifications.deliver import Deliver
+from activities.notifications.dispatcher import Dispatcher
+from activities.requests.open import InputRequests
+from activities.requests.remind import Reminders
+from activities.runtime.definitions import Definitions
+from activities.runtime.event_writer import EventWriter
+from activities.runtime.workspaces import Workspaces
+from activities.sandbox import Commands
+from activities.sessions.acceptance import AcceptanceChecks
+from activities.sessions.conversations import ConversationRecords
+from activities.sessions.finish import FinishSession
+from activities.sessions.open import OpenSessions
+from activities.sessions.sweep import Sweep
+from activities.tools.offered import Toolbox
+from activities.tools.rules import Rulebook
+from activities.tools.run_tool import RunTool
+from activities.tools.support.egress import Fetcher
+from activities.tools.tool import Tool
+from domain.agents.prices import PriceTable
+from domain.limits.anomalies import Thresholds
+from domain.notification import ChannelName
+from store.database import Pool
+from workflows.client import WorkflowClient
+
+
+@dataclass(frozen=True)
+class ActivityServices:
+    """The connections and programs that activities use, and the operator's limits for them."""
+
+    pool: Pool
+    temporal: Client
+    task_queue: str
+    model_client: anthropic.AsyncAnthropic
+    prices: PriceTable
+    events: EventWriter
+    tools: dict[str, Tool]
+    commands: Commands
+    workspaces: Workspaces
+    fetcher: Fetcher
+    channels: dict[ChannelName, Channel]
+    dispatcher: Dispatcher
+    thresholds: Thresholds
+    budget_low_percent: int
+    attempts_before_fallback: int
+    subagent_depth: int
+    max_children: int
+    max_questions: int
+    acceptance_rounds: int
+
+
+def build(services: ActivityServices) -> list[Callable[..., Any]]:
+    """Every activity of the platform."""
+    pool, tools = services.pool, services.tools
+    definitions, contexts = Definitions(pool), Contexts(pool)
+    rulebook = Rulebook(pool, definitions)
+    model = Model(services.model_client, services.prices)
+    conversations = WorkflowClient(services.temporal, services.task_queue)
+    subagents = Subagents(pool, conversations)
+    call_model = CallModel(
+        pool,
+        model,
+        services.events,
+        contexts,
+        definitions,
+        Toolbox(pool, tools),
+        Bounds(pool, model, services.budget_low_percent, services.thresholds),
+        services.attempts_before_fallback,
+    )
+    run_tool = RunTool(
+        pool,
+        tools,
+        definitions,
+        services.workspaces,
+        services.commands,
+        services.fetcher,
+        subagents,
+        rulebook,
+        services.events,
+    )
+    check = ModelCheck(services.model_client)
+    planner = ChildPlanner(pool, tools, definitions, check, subagents, services.subagent_depth)
+    begin = BeginDelegations(pool, conversations, tools, planner, subagents, services.max_children)
+    requests = InputRequests(pool, tools, rulebook, services.max_questions)
+    acceptance = AcceptanceChecks(
+        pool, model, contexts, definitions, services.workspaces, services.commands, services.acceptance_rounds
+    )
+    records = ConversationRecords(pool)
+    return [
+        call_model.call_model,
+        *run_tool.activities(),
+        begin.begin_delegations,
+        SettleDelegation(pool, subagents).settle_delegation,
+        requests.open_request,
+        requests.settle_request,
+        Reminders(pool).remind_request,
+        acceptance.check_acceptance,
+        FinishSession(pool, conversations, definitions, services.events, contexts).finish_session,
+        OpenSessions(pool).open_sessions,
+        records.record_delivery,
+        records.load_conversation,
+        Deliver(pool, services.channels).deliver,
+        sweeper(services).sweep,
+    ]
+
+
+def sweeper(services: ActivityServices) -> Sweep:
+    """Apart, because a worker sweeps once before it takes up any work."""
+    pool = services.pool
+    conversations = WorkflowClient(services.temporal, services.task_queue)
+    finish = FinishSession(pool, conversations, Definitions(pool), services.events, Contexts(pool))
+    return Sweep(pool, services.temporal, conversations, finish, services.workspaces, services.dispatcher)

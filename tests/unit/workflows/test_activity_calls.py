@@ -3,12 +3,13 @@
 import ast
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from temporalio.activity import _Definition
 from temporalio.client import Client
 
+import activities
 import worker
 from activities.runtime.event_writer import EventWriter
 from activities.sandbox import Refusing
@@ -21,22 +22,13 @@ from workflows import activity_calls as steps
 CALLS = {"start_activity", "execute_activity"}
 
 
-class Recorder:
-    """Stands where the SDK's Worker would: a real one wants a server, and only what it is given matters here."""
-
-    def __init__(self, client: Client, **options: Any) -> None:
-        self.options = options
-
-
 @pytest.fixture
-async def registered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, _Definition]:
-    monkeypatch.setattr(worker, "Worker", Recorder)
+async def registered(tmp_path: Path) -> dict[str, _Definition]:
     no_pool = cast(Pool, None)  # only kept by the activities; asking it anything would fail loudly
     settings = Settings(agents_dir=tmp_path, anthropic_api_key="x", workspaces_dir=tmp_path)
     client = await Client.connect("127.0.0.1:1", lazy=True)
-    built, _ = await worker.build(settings, no_pool, client, EventWriter(no_pool), Refusing("none", ""))
-    activities = cast(Recorder, built).options["activities"]
-    definitions = [_Definition.must_from_callable(function) for function in activities]
+    services = worker.build_services(settings, no_pool, client, EventWriter(no_pool), Refusing("none", ""))
+    definitions = [_Definition.must_from_callable(function) for function in activities.build(services)]
     named = {definition.name or "": definition for definition in definitions}
     assert len(named) == len(definitions)
     return named

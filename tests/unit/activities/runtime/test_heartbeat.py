@@ -1,0 +1,64 @@
+"""Heartbeats, in the SDK's ActivityEnvironment."""
+
+import asyncio
+import dataclasses
+
+import pytest
+from temporalio import activity
+from temporalio.testing import ActivityEnvironment
+
+from activities.runtime import heartbeat
+from activities.runtime.heartbeat import beating, cancel_requested, heartbeating
+
+
+@activity.defn
+async def takes_a_while() -> str:
+    async with heartbeating():
+        await asyncio.sleep(0.1)
+    return "done"
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> tuple[ActivityEnvironment, list[object]]:
+    monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.01)
+    environment, beats = ActivityEnvironment(), list[object]()
+    environment.on_heartbeat = lambda *details: beats.append(details)
+    return environment, beats
+
+
+async def test_running_activity_beats(environment: tuple[ActivityEnvironment, list[object]]) -> None:
+    alone, beats = environment
+    assert await alone.run(takes_a_while) == "done" and len(beats) > 1
+
+
+async def test_local_activity_does_not_beat(environment: tuple[ActivityEnvironment, list[object]]) -> None:
+    alone, beats = environment
+    alone.info = dataclasses.replace(alone.info, is_local=True)
+    assert await alone.run(takes_a_while) == "done" and beats == []
+
+
+async def test_cancelled_activity_knows_that_it_was_requested(
+    environment: tuple[ActivityEnvironment, list[object]],
+) -> None:
+    alone, _ = environment
+
+    @beating
+    async def waits() -> bool:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            return cancel_requested()
+        return False
+
+    running = asyncio.create_task(alone.run(waits))
+    await asyncio.sleep(0.05)
+    alone.cancel(cancellation_details=activity.ActivityCancellationDetails(cancel_requested=True))
+    assert await running is True
+
+
+async def test_outside_an_activity_nothing_beats() -> None:
+    @beating
+    async def answers() -> int:
+        return 1
+
+    assert await answers() == 1
