@@ -1,4 +1,4 @@
-"""What may be refused, told to the right listener. Each docstring is the default sentence.
+"""What may be refused, for the right listener. Each docstring is the default sentence.
 
 ErrandError
 ├── Refusal                  the caller's mistake: an RFC 9457 problem

@@ -27,11 +27,11 @@ class ExternalTool(BaseModel):
     input_schema: dict[str, Any]
 
 
-def tool_problems(where: str, declared: Sequence[ExternalTool], known: Collection[str]) -> list[SchemaProblem]:
+def tool_problems(where: str, tools: Sequence[ExternalTool], known: Collection[str]) -> list[SchemaProblem]:
     """List what is wrong with these tools; `known` are names they must not take."""
     found: list[SchemaProblem] = []
-    names = [tool.name for tool in declared]
-    for index, tool in enumerate(declared):
+    names = [tool.name for tool in tools]
+    for index, tool in enumerate(tools):
         field = f"{where}.{index}"
         if tool.name in known:
             found.append(SchemaProblem(f"{field}.name", "there is already a tool by this name"))

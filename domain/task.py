@@ -121,7 +121,7 @@ class TaskConfig(Strict):
         default=None, ge=1_000, le=MAX_RETENTION_MS, description="how long its content is kept after its end, in ms"
     )
     await_children: bool | None = Field(
-        default=None, description="whether it stays at work until subagents that wake it have reported"
+        default=None, description="whether it keeps running until subagents that wake it have reported"
     )
 
 

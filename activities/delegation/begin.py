@@ -131,7 +131,7 @@ class BeginDelegations:
             description=one.planned.description,
         )
         if one.door is DelegationTool.TASK:
-            await record.tell(one.index, started)
+            await record.emit(one.index, started)
             return Begun(index=one.index, door=one.door, child=child)
         text = dispatched(one.planned.name, child)
         if one.door is DelegationTool.ASYNC_TASK:

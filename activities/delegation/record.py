@@ -27,41 +27,41 @@ class DelegationRecord:
         self._ref = ref
         self._node = node
 
-    async def claim(self, index: int, door: str, words: str, kind: EffectKind | None = None) -> ToolOutcome | None:
-        """None: the call is ours to make; else what it came to before."""
-        called = ev.ToolCalled(tool=door, args=words)
+    async def claim(self, index: int, tool: str, summary: str, kind: EffectKind | None = None) -> ToolOutcome | None:
+        """None: the call is ours to make; else its earlier result."""
+        called = ev.ToolCalled(tool=tool, args=summary)
         claim = await tool_calls.claim(
             self._pool,
             self._document(
                 index,
-                tool=door,
+                tool=tool,
                 effect=Effect.IDEMPOTENT,
                 unknown="",
                 called=[to_row(self._ref, called)],
                 lost=[],
                 kind=kind,
-                description=words,
+                description=summary,
                 withheld=withheld(kind, Effect.IDEMPOTENT),
-                **over_budget(self._ref, door),
+                **over_budget(self._ref, tool),
             ),
         )
         if claim.go:
             return None
-        known = _outcome(index, door, claim.state or "unknown", claim.text or "")
+        known = _outcome(index, tool, claim.state or "unknown", claim.text or "")
         return known.model_copy(update={"spent": claim.spent})
 
     async def settle(
-        self, index: int, door: str, state: str, text: str, told: list[ev.Event], rule: Rule | None = None
+        self, index: int, tool: str, state: str, text: str, events: list[ev.Event], rule: Rule | None = None
     ) -> ToolOutcome:
-        """What the call came to; `rule`: the one that denied it."""
+        """Record the result of the call; `rule` is the one that denied it."""
         text, _ = bounded(clean(text), 60_000)
-        returned = ev.ToolReturned(tool=door, state=state, preview=preview(text), rule=rule)
-        rows = [to_row(self._ref, event) for event in (*told, returned)]
+        returned = ev.ToolReturned(tool=tool, state=state, preview=preview(text), rule=rule)
+        rows = [to_row(self._ref, event) for event in (*events, returned)]
         await tool_calls.commit(
             self._pool,
             self._document(
                 index,
-                tool=door,
+                tool=tool,
                 effect=Effect.IDEMPOTENT,
                 state=state,
                 text=text,
@@ -73,11 +73,11 @@ class DelegationRecord:
                 rule=str(rule) if rule else None,
             ),
         )
-        return _outcome(index, door, state, text).model_copy(
+        return _outcome(index, tool, state, text).model_copy(
             update={"denied": rule is not None, "forbidden": rule is not None}
         )
 
-    async def tell(self, index: int, event: ev.Event) -> None:
+    async def emit(self, index: int, event: ev.Event) -> None:
         """An event of a call that is still open; its batch is named after the call, so a repeat is written once."""
         await events.append(
             self._pool,
@@ -98,6 +98,6 @@ class DelegationRecord:
         }
 
 
-def _outcome(index: int, door: str, state: str, text: str) -> ToolOutcome:
+def _outcome(index: int, tool: str, state: str, text: str) -> ToolOutcome:
     known = state if state in ("ok", "failed", "cancelled") else "unknown"
-    return ToolOutcome.model_validate({"index": index, "name": door, "state": known, "preview": preview(text, 160)})
+    return ToolOutcome.model_validate({"index": index, "name": tool, "state": known, "preview": preview(text, 160)})

@@ -25,11 +25,11 @@ class SettleDelegation:
     @activity.defn(name="settle_delegation")
     @beating
     async def settle_delegation(self, settle: Settle) -> ToolOutcome:
-        told: list[ev.Event] = []
+        events: list[ev.Event] = []
         if settle.tool is DelegationTool.DELEGATE:
             state, text = await self._inline(settle)
             if settle.previous is not None:
-                told = [ev.StepCompleted(step=settle.previous_step, result=settle.previous)]
+                events = [ev.StepCompleted(step=settle.previous_step, result=settle.previous)]
         elif settle.tool is DelegationTool.GATHER:
             state, text = "ok", await self._gather(settle)
         elif settle.promoted:
@@ -41,9 +41,9 @@ class SettleDelegation:
             [outcome] = await outcomes.of_sessions(self._pool, settle.ref.tenant, [settle.child])
             state = "ok" if outcome.status is Status.COMPLETED else "failed"
             text = result(outcome, child.error_type if child else None)
-            told = [ev.SubagentEnded(child_session_id=settle.child, name=outcome.name, status=outcome.status)]
+            events = [ev.SubagentEnded(child_session_id=settle.child, name=outcome.name, status=outcome.status)]
         record = DelegationRecord(self._pool, settle.ref, settle.node)
-        return await record.settle(settle.index, settle.tool, state, text, told)
+        return await record.settle(settle.index, settle.tool, state, text, events)
 
     async def _inline(self, settle: Settle) -> tuple[str, str]:
         """The last reply of an inline subagent, after the limit that ended it if there was one. Where a recording ends,

@@ -14,9 +14,9 @@ from workflows.client import WorkflowClient
 
 
 class Subagents:
-    def __init__(self, pool: Pool, door: WorkflowClient) -> None:
+    def __init__(self, pool: Pool, conversations: WorkflowClient) -> None:
         self._pool = pool
-        self._door = door
+        self._conversations = conversations
 
     async def child(self, ref: SessionRef, session_id: str) -> Child | None:
         """A child of this session's thread; anybody else's is none of its business."""
@@ -40,7 +40,7 @@ class Subagents:
         return result(outcome, child.error_type), outcome.status is not Status.COMPLETED
 
     async def claim(self, ref: SessionRef, session_ids: list[str], key: str) -> None:
-        """Whoever reads an outcome is the one it is delivered to; no fire or wake repeats it."""
+        """An outcome is delivered to the session that reads it; no fire or wake repeats it."""
         mail = [await mailbox.of_source(self._pool, ref.tenant, session_id) for session_id in session_ids]
         pending = [message.message_id for message in mail if message is not None and message.delivered_to is None]
         if pending:
@@ -48,7 +48,7 @@ class Subagents:
             claim = ClaimOutcomes(
                 request_id=derive_id(ref.session_id, "claim", key, *pending), by=ref.session_id, mail=pending
             )
-            await self._door.claim(ref.tenant, ref.conversation_id, claim)
+            await self._conversations.claim(ref.tenant, ref.conversation_id, claim)
 
     async def steer(self, ref: SessionRef, session_id: str, text: str, key: str) -> tuple[str, bool]:
         child = await self.child(ref, session_id)
@@ -60,7 +60,7 @@ class Subagents:
         )
         steer = Steer(request_id=message_id, thread=child.thread_id, message=message_id)
         try:
-            await self._door.steer(ref.tenant, ref.conversation_id, steer)
+            await self._conversations.steer(ref.tenant, ref.conversation_id, steer)
         except NotFound:
             await conversations.drop_message(self._pool, ref.tenant, message_id)
             return f"The subagent (session: {session_id}) is not running; give it a new task instead.", True
@@ -73,9 +73,9 @@ class Subagents:
         if not child.live:
             return f"The subagent (session: {session_id}) has ended already ({child.status}).", False
         stop = StopRequest(reason=Reason.CALLER_CANCEL, by=f"session {ref.session_id}", note=reason)
-        heard = await self._door.stop(session_id, stop)
-        words = "is stopping" if heard else "was asked to stop but has not answered yet"
-        return f"The subagent (session: {session_id}) {words}.", not heard
+        reached = await self._conversations.stop(session_id, stop)
+        state = "is stopping" if reached else "was asked to stop but has not answered yet"
+        return f"The subagent (session: {session_id}) {state}.", not reached
 
     async def listing(self, ref: SessionRef) -> str:
         own = await sessions.get(self._pool, ref.tenant, ref.session_id)

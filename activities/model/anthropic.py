@@ -24,7 +24,7 @@ class ModelResponse:
     text: str = ""  # so far
     thinking: str = ""
 
-    def words(self) -> str:
+    def answer(self) -> str:
         return "\n\n".join(block["text"] for block in self.content if block["type"] == "text")
 
 
@@ -66,7 +66,7 @@ class Model:
     def thinking(self, model: str, tokens: int) -> dict[str, Any]:
         return self._prices.thinking(model, tokens)
 
-    def wish(self, model: str, input_tokens: int, output_tokens: int) -> CallEstimate:
+    def estimate(self, model: str, input_tokens: int, output_tokens: int) -> CallEstimate:
         """What a call may use at the most; input is dearest where it is written to the cache."""
         return CallEstimate(
             input_tokens=input_tokens,

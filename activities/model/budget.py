@@ -1,4 +1,4 @@
-"""Bounds of a model call: what the tree allows, what the agent is told is left, what watchers are told once."""
+"""Bounds of a model call: what the tree allows, the note of what is left for the agent, and events emitted once."""
 
 import asyncio
 import contextlib
@@ -33,16 +33,16 @@ class Bounds:
         self._thresholds = thresholds
 
     async def reserve(self, call: ModelCall, facts: StepFacts, request: dict[str, Any]) -> None:
-        """Take what the call may use from the tree's budget, if it has one. A session's last words are not refused, but
-        they are counted."""
+        """Take what the call may use from the tree's budget, if it has one. The last summary of a session is not
+        refused, but it is counted."""
         if facts.tree is None or call.purpose is Purpose.SUMMARY:
             return
         entered = len(json.dumps([request["messages"], request.get("tools"), request["system"]])) // CHARACTERS
-        wish = self._model.wish(call.model, entered, request["max_tokens"])
-        given = await self._reserved(call, wish)
+        estimate = self._model.estimate(call.model, entered, request["max_tokens"])
+        given = await self._reserved(call, estimate)
         while given.wait:  # others hold what they may not need
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
-            given = await self._reserved(call, wish)
+            given = await self._reserved(call, estimate)
         if given.spent:
             detail = f"The budget of {given.spent} that this session shares with its tree is spent."
             raise ApplicationError(detail, given.spent, type=wire.BUDGET_SPENT, non_retryable=True)
@@ -56,8 +56,8 @@ class Bounds:
             with contextlib.suppress(*TRANSIENT_ERRORS):
                 await budgets.release(self._pool, call.ref, call.line)
 
-    async def _reserved(self, call: ModelCall, wish: CallEstimate) -> Grant:
-        return await patiently(lambda: budgets.reserve(self._pool, call.ref, call.line, wish), seconds=PATIENCE)
+    async def _reserved(self, call: ModelCall, estimate: CallEstimate) -> Grant:
+        return await patiently(lambda: budgets.reserve(self._pool, call.ref, call.line, estimate), seconds=PATIENCE)
 
     def budget_note(self, call: ModelCall, facts: StepFacts) -> str:
         """What is left, for the agent; after all that can be cached, and never kept."""

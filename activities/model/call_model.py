@@ -1,4 +1,4 @@
-"""call_model: one turn of the model, from the context's reference to the committed reply."""
+"""call_model: one model call, from the context's reference to the committed reply."""
 
 import asyncio
 import json
@@ -66,8 +66,8 @@ class CallModel:
                 if facts.reply is not None:
                     return ModelReply.model_validate_json(facts.reply)
                 if facts.cancel_requested and call.purpose is Purpose.TURN:
-                    wish = json.loads(facts.cancel_requested)
-                    raise ApplicationError(wish["by"], wish["reason"], type=wire.CANCEL_REQUESTED, non_retryable=True)
+                    stop = json.loads(facts.cancel_requested)
+                    raise ApplicationError(stop["by"], stop["reason"], type=wire.CANCEL_REQUESTED, non_retryable=True)
                 agents = [await self._definitions.load(agent) for agent in (*call.above, call.agent)]
                 agent = agents[-1]
                 context = await self._contexts.load(call.ref, call.line, call.head)
@@ -152,7 +152,7 @@ class CallModel:
         turn: ModelResponse,
         **more: Any,
     ) -> ModelReply:
-        """Prelude and reply enter the tree, with the events that tell of them, in one statement."""
+        """Prelude and reply enter the tree, with their events, in one statement."""
         takes_turn = call.purpose is Purpose.TURN
         reply = ModelReply(
             head=(nodes or context)[-1].id,
@@ -160,17 +160,17 @@ class CallModel:
             calls=calls,
             usage=turn.usage,
             full=takes_turn and self._model.nearly_full(call.model, turn.usage),
-            preview=preview(turn.words()),
+            preview=preview(turn.answer()),
             interrupted=turn.stop_reason == turn_record.INTERRUPTED,
             **more,
         )
         model_called(call, turn.usage)
         document = turn_record.commit(call, idem, nodes, reply, turn) | {"once": once}
         document["events"] = await self._events.take(call.ref) + document["events"]
-        stands = await patiently(lambda: messages.commit_step(self._pool, document), seconds=COMMIT_PATIENCE)
-        if stands.head == reply.head:
+        committed = await patiently(lambda: messages.commit_step(self._pool, document), seconds=COMMIT_PATIENCE)
+        if committed.head == reply.head:
             self._contexts.remember(call.ref, call.line, context + nodes)
-        return stands
+        return committed
 
     async def _failure(self, call: ModelCall, attempt: int, failure: ModelFailure) -> ApplicationError:
         """What Temporal should do about a failed call; a retry is shown to watchers before it is waited for."""

@@ -13,7 +13,7 @@ class ModelCheck:
         self._good: dict[str, float] = {}
 
     async def problem(self, model: str) -> str | None:
-        """Why calls to this model are sure to fail; None if they are not, or if nobody can tell just now."""
+        """Why calls to this model are sure to fail; None if they are not, or if that cannot be known now."""
         if time.monotonic() - self._good.get(model, -FRESH_SECONDS) < FRESH_SECONDS:
             return None
         try:

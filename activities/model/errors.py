@@ -51,9 +51,9 @@ def _classify_status(error: anthropic.APIStatusError) -> ModelFailure:
     if kind == "request_too_large" or (kind == "invalid_request_error" and "prompt is too long" in message):
         return ModelFailure(wire.CONTEXT_TOO_LONG, message, retryable=False)
     retryable = kind in _RETRYABLE or error.status_code >= 500
-    told = error.response.headers.get("x-should-retry")
-    if told in ("true", "false"):
-        retryable = told == "true"
+    advice = error.response.headers.get("x-should-retry")
+    if advice in ("true", "false"):
+        retryable = advice == "true"
     return ModelFailure(kind, message, retryable, _retry_after(error.response.headers.get("retry-after")))
 
 

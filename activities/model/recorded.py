@@ -33,7 +33,7 @@ class Played:
     """An answer once more, with what was said before it and what it used when it was given."""
 
     turn: ModelResponse
-    words: list[turn_record.Body]
+    messages: list[turn_record.Body]
     body: dict[str, Any]
     usage: Usage
     goes_on: bool = False
@@ -78,7 +78,7 @@ async def play(pool: Pool, call: ModelCall, rerun: Rerun) -> Played:
 
 def nodes(call: ModelCall, author: str, before: list[Node], played: Played) -> list[Node]:
     answer: list[turn_record.Body] = [(ASSISTANT, author, played.body)] if played.turn.content else []
-    return turn_record.chain(call, before[-1].id if before else None, [*played.words, *answer])
+    return turn_record.chain(call, before[-1].id if before else None, [*played.messages, *answer])
 
 
 def tool_calls(
@@ -121,7 +121,7 @@ def _call(
 
 
 async def result_without_tool(pool: Pool, request: ToolRequest, body: str) -> ToolResult:
-    """What a call comes to where nothing is run: why it may not, or what the original's call came to."""
+    """The result of a call where nothing is run: the refusal, or the result of the original's call."""
     if request.refusal is not None:
         return ToolResult(request.refusal, failed=True)
     return await original_result(pool, request.ref.tenant, body, request.index)

@@ -1,4 +1,4 @@
-"""What a model call leaves behind: the nodes it adds to the tree, and what watchers are told."""
+"""The records of a model call: the nodes it adds to the tree, and the events for watchers."""
 
 import json
 import time
@@ -52,7 +52,7 @@ def beginning(call: ModelCall, idem: str, attempt: int) -> dict[str, Any]:
 
 
 def prelude(call: ModelCall, context: list[Node], facts: StepFacts, opening: str = "") -> list[Node]:
-    """What the context gains before the reply: results of the last step, messages taken, a word of the platform."""
+    """What the context gains before the reply: results of the last step, messages taken, a note of the platform."""
     bodies: list[Body] = []
     if call.opening:
         bodies.append((USER, "", {"parts": [{"type": "text", "text": opening}]}))
@@ -100,16 +100,16 @@ def reply_nodes(call: ModelCall, author: str, before: list[Node], turn: ModelRes
         {"content": turn.content, "model": call.model, "stop_reason": turn.stop_reason},
     )
     if call.purpose is Purpose.COMPACT and turn.stop_reason != INTERRUPTED:
-        body = (SUMMARY, author, {"text": turn.words() + at_work(facts)})
+        body = (SUMMARY, author, {"text": turn.answer() + running_subagents(facts)})
     return chain(call, before[-1].id if before else None, [body])
 
 
-def at_work(facts: StepFacts) -> str:
+def running_subagents(facts: StepFacts) -> str:
     """Subagents that still run must survive a checkpoint, whatever the model chose to write down."""
     if not facts.children:
         return ""
     lines = [f"- {child['name']} (session: {child['session_id']})" for child in facts.children]
-    return "\n\nSubagents still at work:\n" + "\n".join(lines)
+    return "\n\nSubagents still running:\n" + "\n".join(lines)
 
 
 INTERRUPTED = "interrupted"
@@ -127,7 +127,7 @@ def misfit(agent: AgentDefinition, call: ModelCall, turn: ModelResponse) -> str 
     if agent.output_schema is None or not final:
         return None
     try:
-        typed(agent.output_schema, turn.words())
+        typed(agent.output_schema, turn.answer())
     except Misfit as error:
         return str(error)
     return None
@@ -152,7 +152,7 @@ def commit(call: ModelCall, idem: str, nodes: list[Node], reply: ModelReply, tur
             "cost_usd": turn.usage.cost_usd,
             "steps": int(call.purpose is Purpose.TURN),
         },
-        "progress": preview(turn.words(), 200) or None,
+        "progress": preview(turn.answer(), 200) or None,
         "reply": answer,
         "nodes": [
             node.model_dump()
@@ -162,13 +162,13 @@ def commit(call: ModelCall, idem: str, nodes: list[Node], reply: ModelReply, tur
             }
             for place, node in enumerate(nodes)
         ],
-        "events": [to_row(call.ref, event) for event in _told(call, turn, total)],
+        "events": [to_row(call.ref, event) for event in _events(call, turn, total)],
     }
 
 
-def _told(call: ModelCall, turn: ModelResponse, total: Usage) -> list[ev.Event]:
+def _events(call: ModelCall, turn: ModelResponse, total: Usage) -> list[ev.Event]:
     events: list[ev.Event] = []
-    text = turn.words()
+    text = turn.answer()
     if call.purpose is Purpose.COMPACT:
         events.append(ev.ContextCompacted(step=call.step, summary=preview(text)))
     else:

@@ -1,4 +1,4 @@
-"""The words of an approval: the call, which rule wants it approved, what it would change, and how it may be changed."""
+"""The row of an approval: the call, which rule wants it approved, what it would change, and how it may be changed."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ from store.database import Pool
 from store.sessions import SessionRow
 
 
-class ApprovalWords:
+class ApprovalColumns:
     def __init__(self, pool: Pool, rulebook: Rulebook) -> None:
         self._pool = pool
         self._rulebook = rulebook
@@ -49,7 +49,7 @@ class ApprovalWords:
 
 
 def _changeable(tool: Tool) -> dict[str, Any]:
-    """What a person may answer; who is delegated to, and with which words, is not theirs to change."""
+    """What a person may answer; whom work is delegated to, and with which prompt, is not theirs to change."""
     if tool.delegates:
         return approval_schema()
     return approval_schema(arguments=tool.definition()["input_schema"])

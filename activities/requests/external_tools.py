@@ -15,7 +15,7 @@ from domain.sessions.step import Effect, preview
 
 
 class Unaskable(Exception):
-    """Nobody is asked; the words are for the model."""
+    """Nobody is asked; the message is for the model."""
 
     def __init__(self, tool: str, why: str) -> None:
         super().__init__(f"Nobody was asked: {why}.")
@@ -44,21 +44,21 @@ class CallersTool(Tool):
         return {"name": self.name, "description": self.description, "input_schema": self.schema}
 
 
-def callers_tool(declared: ExternalTool) -> Tool:
+def callers_tool(given: ExternalTool) -> Tool:
     return CallersTool(
-        name=declared.name,
-        description=declared.description,
+        name=given.name,
+        description=given.description,
         input=Arguments,
         activity=ASK_PEOPLE,
         effect=Effect.IDEMPOTENT,  # the platform does nothing; the caller who answers sees the call's id
         touches=(),  # nothing of the platform's
         summary=lambda arguments: json.dumps(arguments.model_dump(), ensure_ascii=False),
-        schema=declared.input_schema,
+        schema=given.input_schema,
     )
 
 
-def words(tool: Tool, arguments: dict[str, Any], spent: dict[str, Any]) -> dict[str, Any]:
-    """What whoever answers is shown, and what the answer must look like."""
+def columns(tool: Tool, arguments: dict[str, Any], spent: dict[str, Any]) -> dict[str, Any]:
+    """Columns of the request's row: what the caller is shown, and what the answer must look like."""
     if not fits(tool.definition()["input_schema"], arguments):
         raise Unaskable(tool.name, f"the arguments do not fit the input schema of {tool.name}")
     return {
@@ -71,7 +71,7 @@ def words(tool: Tool, arguments: dict[str, Any], spent: dict[str, Any]) -> dict[
 def outcome(request: InputRequest) -> tuple[str, str]:
     """State and text of the tool's result."""
     if request.status is not RequestStatus.ANSWERED:
-        return "failed", "Nobody answered this call in time. Go on without its result."
+        return "failed", "Nobody answered this call in time. Continue without its result."
     if "error" in request.answer:
         return "failed", str(request.answer["error"])
     value = request.answer["result"]

@@ -8,7 +8,7 @@ from domain.sessions.input_request import InputRequest, RequestStatus, SettledRe
 LONGEST = 10_000  # characters of a value
 
 
-def words(missing: dict[str, str], spent: dict[str, Any]) -> dict[str, Any]:
+def columns(missing: dict[str, str], spent: dict[str, Any]) -> dict[str, Any]:
     named = "; ".join(f"{name} ({description})" for name, description in missing.items())
     schema = {
         "type": "object",
@@ -27,7 +27,7 @@ def words(missing: dict[str, str], spent: dict[str, Any]) -> dict[str, Any]:
 
 
 def settled(request: InputRequest, *, cancel: bool) -> SettledRequest:
-    """The values themselves stay in the row; the agent is told only of those it will not have."""
+    """The values themselves stay in the row; the agent learns only which it will not have."""
     if request.status is RequestStatus.ANSWERED:
         return SettledRequest(status=request.status, approved=True)
     names = ", ".join(request.details["variables"])

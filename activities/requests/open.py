@@ -9,7 +9,7 @@ from temporalio import activity
 from activities.delegation.record import DelegationRecord
 from activities.requests import external_tools, missing_variables
 from activities.requests.external_tools import Described, Unaskable
-from activities.requests.questions import RequestWords
+from activities.requests.questions import RequestColumns
 from activities.runtime.heartbeat import beating
 from activities.tools.builtin import ask_user
 from activities.tools.rules import Rulebook, verdict_on
@@ -45,7 +45,7 @@ ENOUGH = (
 class InputRequests:
     def __init__(self, pool: Pool, tools: dict[str, Tool], rulebook: Rulebook, max_questions: int) -> None:
         self._pool = pool
-        self._words = RequestWords(pool, tools, rulebook)
+        self._columns = RequestColumns(pool, tools, rulebook)
         self._rulebook = rulebook
         self._max_questions = max_questions
 
@@ -54,7 +54,7 @@ class InputRequests:
     async def open_request(self, request: OpenRequest) -> OpenedRequest:
         session = await self._session(request)
         try:
-            words = await self._words.of(request, session)
+            columns = await self._columns.of(request, session)
         except Unaskable as error:
             return await self._refuse(request, error.tool, str(error), described=isinstance(error, Described))
         config = session.spec.get("config", {})
@@ -66,10 +66,14 @@ class InputRequests:
             "kind": request.kind,
             "deadline": deadline.isoformat(),
             "on_expiry": config.get("on_input_timeout") or OnExpiry.CANCEL,
-            **words,
+            **columns,
         }
-        told = InputRequired(request_id=request.id, kind=request.kind, question=row["question"], deadline=deadline)
-        document: dict[str, Any] = {"tenant": request.ref.tenant, "request": row, "events": [to_row(request.ref, told)]}
+        event = InputRequired(request_id=request.id, kind=request.kind, question=row["question"], deadline=deadline)
+        document: dict[str, Any] = {
+            "tenant": request.ref.tenant,
+            "request": row,
+            "events": [to_row(request.ref, event)],
+        }
         if request.kind is RequestKind.CLARIFICATION:
             document["most"] = self._max_questions
         opened = await input_requests.open_request(self._pool, document)
@@ -124,9 +128,9 @@ class InputRequests:
             answer, known = request.default_answer, request.default_answer is not None
         text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
         if not known:
-            text = f"{NOBODY} Go on without an answer."
+            text = f"{NOBODY} Continue without an answer."
         elif request.status is not RequestStatus.ANSWERED:
-            text = f"{NOBODY} Go on with what you named as the default: {text}"
+            text = f"{NOBODY} Continue with what you named as the default: {text}"
         await self._result(settle, ask_user.TOOL.name, "ok" if known else "failed", text)
         return SettledRequest(
             status=request.status, approved=known, cancel=_cancels(request), preview=preview(text, 160)
@@ -134,7 +138,7 @@ class InputRequests:
 
     async def _tool(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:
         answer = request.answer or {}
-        tool = self._words.tool(await self._session(settle), request.details["tool"])
+        tool = self._columns.tool(await self._session(settle), request.details["tool"])
         if request.status is not RequestStatus.ANSWERED:
             why = NOBODY
         elif not answer["approved"]:
@@ -148,7 +152,7 @@ class InputRequests:
         return SettledRequest(status=request.status, cancel=_cancels(request), preview=preview(why, 160))
 
     async def _forbidden(self, settle: SettleRequest, tool: Tool, answer: dict[str, Any]) -> str | None:
-        """Whoever approves may change a call, but not to what is denied to everybody. The API says so when it is
+        """An approver may change a call, but not to what is denied to everybody. The API says so when it is
         answered; what decides is here."""
         if "arguments" not in answer:
             return None
@@ -173,9 +177,9 @@ class InputRequests:
             )
         return SettledRequest(status=request.status, approved=True, note=APPROVED + notes)
 
-    async def _result(self, settle: SettleRequest, tool: str, state: str, text: str, words: str = "") -> None:
+    async def _result(self, settle: SettleRequest, tool: str, state: str, text: str, summary: str = "") -> None:
         record = DelegationRecord(self._pool, settle.ref, settle.node)
-        await record.claim(settle.index, tool, words)
+        await record.claim(settle.index, tool, summary)
         await record.settle(settle.index, tool, state, text, [])
 
 

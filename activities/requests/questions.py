@@ -1,4 +1,4 @@
-"""The words of an input request: what people are shown, and what their answer must look like."""
+"""The row of an input request: what people are shown, and what their answer must look like."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from activities.delegation.record import DelegationRecord
 from activities.requests import external_tools, missing_variables
-from activities.requests.approvals import ApprovalWords
+from activities.requests.approvals import ApprovalColumns
 from activities.requests.external_tools import Described, Unaskable, callers_tool
 from activities.tools.builtin import ask_user
 from activities.tools.rules import Rulebook
@@ -22,23 +22,23 @@ from store.database import Pool
 from store.sessions import SessionRow
 
 
-class RequestWords:
+class RequestColumns:
     def __init__(self, pool: Pool, tools: dict[str, Tool], rulebook: Rulebook) -> None:
         self._pool = pool
         self._tools = tools
-        self._approvals = ApprovalWords(pool, rulebook)
+        self._approvals = ApprovalColumns(pool, rulebook)
 
     def tool(self, session: SessionRow, name: str) -> Tool:
-        """One of the platform's, or one that the caller declared."""
+        """One of the platform's, or one that the caller given."""
         if name in self._tools:
             return self._tools[name]
-        return next(callers_tool(declared) for declared in session.external_tools if declared.name == name)
+        return next(callers_tool(given) for given in session.external_tools if given.name == name)
 
     async def of(self, request: OpenRequest, session: SessionRow) -> dict[str, Any]:
         """Columns of the request's row; Unaskable if nobody could answer it."""
         spent = {"cost_usd": session.usage.cost_usd, "tokens": session.usage.tokens, "steps": session.step}
         if request.kind is RequestKind.MISSING_VARIABLES:
-            return missing_variables.words(session.missing, spent)
+            return missing_variables.columns(session.missing, spent)
         if request.kind is RequestKind.PLAN_APPROVAL:
             steps = [step.title for step in session.plan.steps] if session.plan else []
             return {
@@ -53,17 +53,17 @@ class RequestWords:
         if request.kind is RequestKind.EXTERNAL_RESULT:
             tool = self.tool(session, call["name"])
             arguments = await self._approved(request, call["input"])
-            words = external_tools.words(tool, arguments, spent)
+            columns = external_tools.columns(tool, arguments, spent)
             await self._claim(request, tool.name, tool.call_summary(arguments), tool.kind)
             if session.dry_run:
                 raise Described(tool.name, tool.call_summary(arguments))
-            return words
+            return columns
         await self._claim(request, call["name"], preview(str(call["input"].get("question", "")), 200))
         return _question(call["input"], spent)
 
-    async def _claim(self, request: OpenRequest, tool: str, words: str, kind: EffectKind | None = None) -> None:
+    async def _claim(self, request: OpenRequest, tool: str, summary: str, kind: EffectKind | None = None) -> None:
         record = DelegationRecord(self._pool, request.ref, request.node)
-        known = await record.claim(request.index, tool, words, kind)
+        known = await record.claim(request.index, tool, summary, kind)
         if known is not None and known.spent:
             raise Unaskable(tool, "no more calls are allowed")
 

@@ -1,4 +1,4 @@
-"""remind_request: a request that nobody has answered is told again, or told to somebody else."""
+"""remind_request: a request that nobody has answered is shown again, or escalated."""
 
 from temporalio import activity
 
@@ -23,10 +23,10 @@ class Reminders:
         session = await sessions.get(self._pool, ref.tenant, ref.session_id)
         if request is None or session is None or request.status is not RequestStatus.OPEN:
             return Nothing()
-        words = {name: getattr(request, name) for name in ("kind", "question", "deadline")}
-        told: InputRequired = InputReminder(request_id=request.id, **words)
+        shown = {name: getattr(request, name) for name in ("kind", "question", "deadline")}
+        event: InputRequired = InputReminder(request_id=request.id, **shown)
         if remind.escalate and (to := escalates_to(session.spec["config"], request.kind)) is not None:
-            told = InputEscalated(request_id=request.id, to=to, **words)
-        # the batch is known by its name, so that a second attempt tells nobody twice
-        await events.append(self._pool, f"{request.id}/{told.type}", [events.to_row(ref, told)], again=True)
+            event = InputEscalated(request_id=request.id, to=to, **shown)
+        # the batch is known by its name, so that a second attempt emits nothing twice
+        await events.append(self._pool, f"{request.id}/{event.type}", [events.to_row(ref, event)], again=True)
         return Nothing()

@@ -31,15 +31,15 @@ async def heartbeating() -> AsyncIterator[None]:
         task.cancel()
 
 
-def beating(deed: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+def beating(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     """An activity that shows as a whole that it lives, however short it should be: a dead worker's is soon retried."""
 
-    @functools.wraps(deed)
+    @functools.wraps(function)
     async def beats(*args: P.args, **kwargs: P.kwargs) -> T:
         if not activity.in_activity():  # called by another part of the worker
-            return await deed(*args, **kwargs)
+            return await function(*args, **kwargs)
         async with heartbeating():
-            return await deed(*args, **kwargs)
+            return await function(*args, **kwargs)
 
     return beats
 

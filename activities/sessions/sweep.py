@@ -40,7 +40,7 @@ FORGOTTEN_AT_ONCE = 100  # sessions whose content is removed in one sweep
 DESCRIBE_WITHIN = timedelta(seconds=5)
 TIDY_SECONDS = 600.0
 SILENT_SECONDS = 20.0  # a session that wrote something lately needs no look
-STARTING_SECONDS = 5.0  # whoever accepted a session has started it by then, or knows that it could not
+STARTING_SECONDS = 5.0  # the process that accepted a session has started it by then, or knows that it could not
 NOTICE_DAYS = 30  # for so long the feed can be resumed, and deliveries can be sent again
 
 
@@ -57,21 +57,21 @@ class Sweep:
         self,
         pool: Pool,
         client: Client,
-        door: WorkflowClient,
+        conversations_client: WorkflowClient,
         finish: FinishSession,
         workspaces: Workspaces,
         dispatcher: Dispatcher,
     ) -> None:
         self._pool = pool
         self._client = client
-        self._door = door
+        self._conversations = conversations_client
         self._finish = finish
         self._workspaces = workspaces
         self._tidied = 0.0
         self._dispatcher = dispatcher
 
     async def look(self, swept: Swept) -> None:
-        """Whether what is to go on does; a worker that comes does not wait for the next sweep with this."""
+        """Check that every unsettled session runs; a new worker does this at once, before the next sweep."""
         gate = asyncio.Semaphore(AT_ONCE)
 
         async def one(session: sessions.SessionRow) -> None:
@@ -84,10 +84,10 @@ class Sweep:
         if failed:  # one that cannot be mended must not keep the others from it
             log.warning("%d of %d sessions could not be looked at: %r", len(failed), len(found), failed[0])
         for tenant, conversation_id, message_id in await conversations.untold(self._pool):
-            await self._door.reopen(tenant, conversation_id, reload=True)
+            await self._conversations.reopen(tenant, conversation_id, reload=True)
             await conversations.told(self._pool, tenant, message_id)
         for tenant, conversation_id in await conversation_state.stranded(self._pool, SILENT_SECONDS):
-            await self._door.reopen(tenant, conversation_id)
+            await self._conversations.reopen(tenant, conversation_id)
         if failed and len(failed) == len(found):
             raise failed[0]
 
@@ -118,17 +118,17 @@ class Sweep:
         swept.looked_at += 1
         running = await self._running(session.id)
         if running is None:
-            # accepted, but Temporal never heard of it: the same id makes a second start harmless
+            # accepted, but Temporal does not know it: the same id makes a second start harmless
             swept.started += await self._start(session)
         elif not running:
             await self._close(session)
             swept.lost += 1
         elif session.status is Status.INPUT_REQUIRED and session.cancel_requested is None:
             for request_id in await input_requests.unheard(self._pool, session.tenant, session.id):
-                await self._door.answered(session.id, request_id)  # it was given while Temporal was away
+                await self._conversations.answered(session.id, request_id)  # it was given while Temporal was away
         elif session.cancel_requested is not None:
-            wish = StopRequest.model_validate(session.cancel_requested)
-            swept.stopped += await self._door.stop(session.id, wish)
+            stop = StopRequest.model_validate(session.cancel_requested)
+            swept.stopped += await self._conversations.stop(session.id, stop)
 
     async def _forget(self) -> int:
         """Content that was kept long enough; what is left over is found by the next sweep."""
@@ -145,7 +145,9 @@ class Sweep:
     async def _start(self, session: sessions.SessionRow) -> bool:
         """By asking its conversation, a root session's too: it may be open already, for a word that came since, and
         has to know what begins."""
-        return await self._door.submit(session.workflow_input(), session.id, session.thread_id, queued=not session.live)
+        return await self._conversations.submit(
+            session.workflow_input(), session.id, session.thread_id, queued=not session.live
+        )
 
     async def _running(self, session_id: str) -> bool | None:
         try:

@@ -131,8 +131,8 @@ class RunTool:
                 replanned=planned,
             )
         called = ev.ToolCalled(tool=request.name, args=request.preview)
-        untold = request.effect is Effect.READ and not claim.told  # a claim tells of itself, a read seldom makes one
-        if untold and not info.is_local and attempt.number == 1:
+        not_emitted = request.effect is Effect.READ and not claim.told  # a claim emits it, and a read seldom makes one
+        if not_emitted and not info.is_local and attempt.number == 1:
             self._events.put(request.ref, called)
         done = await self._done(request, tool, claim.body or "")
         try:
@@ -142,7 +142,7 @@ class RunTool:
             if not cancel_requested():
                 raise
             state, result = "cancelled", ToolResult(INTERRUPTED, failed=True)
-        if untold and info.is_local:  # told with its end, and so once, however often it was begun
+        if not_emitted and info.is_local:  # emitted with its end, and so once, however often it began
             result = replace(result, events=[called, *result.events])
         outcome = await self._commit(attempt, state, result, done)
         return outcome.model_copy(

@@ -18,7 +18,7 @@ STALE = 3  # this many steps without anything new, in any order, count as one re
 
 WARNING = (
     "You have made the same calls with the same results several times; nothing new has come of it. Do something else: "
-    "change the arguments, try another tool, or answer with what you have. If this goes on, the session is ended."
+    "change the arguments, try another tool, or answer with what you have. If this continues, the session is ended."
 )
 
 

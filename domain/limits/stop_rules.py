@@ -1,4 +1,4 @@
-"""What follows from a model reply: act on its tool calls, go on, or stop; checked in this order."""
+"""What follows from a model reply: act on its tool calls, ask again, or stop; checked in this order."""
 
 from enum import StrEnum
 
@@ -22,7 +22,7 @@ class Decision(BaseModel):
     error: str | None = None
 
 
-CUT_OFF = "Your last reply was cut off at the length limit of one reply. Go on from there, in smaller pieces."
+CUT_OFF = "Your last reply was cut off at the length limit of one reply. Continue from there, in smaller pieces."
 
 
 def decide(reply: ModelReply) -> Decision:
@@ -31,7 +31,7 @@ def decide(reply: ModelReply) -> Decision:
             next=Next.STOP,
             reason=Reason.ERROR,
             error_type="refusal",
-            error="The model declined to go on with this task.",
+            error="The model declined to continue this task.",
         )
     if reply.calls:
         return Decision(next=Next.ACT)

@@ -138,14 +138,14 @@ def _matches(text: str, pattern: str) -> bool:
 
 def tools_of(
     known: Mapping[str, ToolTraits],
-    declared: list[str],
+    listed: list[str],
     rules: list[Rule],
     *,
     delegates: bool,
     parent_tools: list[str] | None = None,
 ) -> list[str]:
     """The tools a session really has: what it declares, less what is denied and what its parent does not have."""
-    names = [*declared, *(name for name, tool in known.items() if delegates and tool.delegates)]
+    names = [*listed, *(name for name, tool in known.items() if delegates and tool.delegates)]
     found = []
     for name in names:
         tool = known.get(name) or ToolTraits(name=name)

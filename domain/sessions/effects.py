@@ -65,4 +65,4 @@ def withheld(kind: EffectKind | None, effect: Effect) -> bool:
 
 
 def would_have(summary: str) -> str:
-    return f"Dry run: this was not done. It would have been: {summary}. Go on as if it had succeeded."
+    return f"Dry run: this was not done. It would have been: {summary}. Continue as if it had succeeded."

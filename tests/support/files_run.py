@@ -82,7 +82,9 @@ async def files_of(settings: Settings, prompt: str) -> FilesRun:
         EventWriter(pool) as events,
         httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://127.0.0.1") as http,
     ):
-        built, _ = await worker.build(settings, pool, temporal, events, await choose("none"))
+        services = worker.build_services(settings, pool, temporal, events, await choose("none"))
+        await worker.publish_agents(settings, pool, services.tools)
+        built = worker.build_worker(settings, services)
         await eventually(lambda: _is_listening(app), what="the API listens")
         with recorded() as files:
             async with built:

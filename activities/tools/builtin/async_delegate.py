@@ -16,15 +16,15 @@ class Input(BaseModel):
         max_length=63,
         description="Name of the subagent. The same name (and agent) again continues where it left off.",
     )
-    prompt: str = Field(min_length=1, max_length=100_000, description="The whole task, or how it goes on.")
+    prompt: str = Field(min_length=1, max_length=100_000, description="The whole task, or how to continue it.")
     agent: str | None = Field(None, max_length=63, description="Which agent it is, if that differs from its name.")
 
 
 TOOL = Tool(
     name="async_delegate",
     description=(
-        "Hand a task to a subagent and go on at once. Its outcome is kept in the mailbox until the caller asks for it "
-        "to be delivered: tell the caller what you dispatched, and do not wait or poll for it."
+        "Hand a task to a subagent and continue at once. Its outcome is kept in the mailbox until the caller asks for "
+        "it to be delivered: tell the caller what you dispatched, and do not wait or poll for it."
     ),
     input=Input,
     activity=BEGIN_DELEGATIONS,

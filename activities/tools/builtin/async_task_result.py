@@ -1,4 +1,4 @@
-"""The tool async_task_result: what a background subagent has come to."""
+"""The tool async_task_result: the result of a background subagent."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -10,7 +10,7 @@ class Input(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     task_id: str = Field(min_length=1, max_length=64, description="From async_task.")
-    offset: int = Field(default=0, ge=0, description="Where to go on in a long result, as its end says.")
+    offset: int = Field(default=0, ge=0, description="Where to continue in a long result, as its end says.")
 
 
 async def run(input: Input, context: ToolContext) -> ToolResult:

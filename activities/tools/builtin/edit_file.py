@@ -62,7 +62,7 @@ def _edited(input: Input, before: str | None) -> str | None:
 
 def _done_before(text: str, input: Input) -> bool:
     """An earlier attempt may have replaced the file and died before it could say so. Where the new text contains the
-    old one, every `old` left stands inside a `new`."""
+    old one, every `old` left is inside a `new`."""
     if input.new == "":
         return input.old not in text
     return input.new in text and input.old not in text.replace(input.new, "")

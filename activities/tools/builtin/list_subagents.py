@@ -1,4 +1,4 @@
-"""The tool list_subagents: which subagents this conversation has, and what became of them."""
+"""The tool list_subagents: which subagents this conversation has, and their states."""
 
 from pydantic import BaseModel, ConfigDict
 

@@ -1,4 +1,4 @@
-"""The tool report_progress: one line for whoever watches."""
+"""The tool report_progress: one line for watchers."""
 
 from pydantic import BaseModel, ConfigDict, Field
 

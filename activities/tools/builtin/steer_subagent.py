@@ -1,4 +1,4 @@
-"""The tool steer_subagent: a further word to a subagent at work."""
+"""The tool steer_subagent: a further message to a running subagent."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -23,7 +23,7 @@ async def run(input: Input, context: ToolContext) -> ToolResult:
 
 TOOL = Tool(
     name="steer_subagent",
-    description="Send a message to a running subagent; it reads it before its next step and goes on with it.",
+    description="Send a message to a running subagent; it reads it before its next step and continues with it.",
     input=Input,
     run=run,
     effect=Effect.IDEMPOTENT,
