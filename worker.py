@@ -16,6 +16,8 @@ from temporalio.worker import Worker
 
 import activities
 from activities import ActivityServices
+from activities.model.anthropic import Model
+from activities.model.check import ModelCheck
 from activities.notifications.channels import channels
 from activities.notifications.channels.email import MailServer
 from activities.notifications.dispatcher import Dispatcher
@@ -47,12 +49,13 @@ def build_services(
     settings: Settings, pool: Pool, client: Client, events: EventWriter, sandbox: Sandbox
 ) -> ActivityServices:
     caps = WorkspaceCaps(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes)
+    model_client = anthropic.AsyncAnthropic(api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url)
     return ActivityServices(
         pool=pool,
         temporal=client,
         task_queue=settings.task_queue,
-        model_client=anthropic.AsyncAnthropic(api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url),
-        prices=load_prices(settings.prices_file),
+        model=Model(model_client, load_prices(settings.prices_file)),
+        model_check=ModelCheck(model_client),
         events=events,
         tools=load_tools(settings.tools_module),
         commands=_commands(settings, sandbox),

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import anthropic
 from temporalio.client import Client
 
 from activities.delegation.begin import BeginDelegations
@@ -35,7 +34,6 @@ from activities.tools.rules import Rulebook
 from activities.tools.run_tool import RunTool
 from activities.tools.support.egress import Fetcher
 from activities.tools.tool import Tool
-from domain.agents.prices import PriceTable
 from domain.limits.anomalies import Thresholds
 from domain.notification import ChannelName
 from store.database import Pool
@@ -49,8 +47,8 @@ class ActivityServices:
     pool: Pool
     temporal: Client
     task_queue: str
-    model_client: anthropic.AsyncAnthropic
-    prices: PriceTable
+    model: Model
+    model_check: ModelCheck
     events: EventWriter
     tools: dict[str, Tool]
     commands: Commands
@@ -72,7 +70,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
     pool, tools = services.pool, services.tools
     definitions, contexts = Definitions(pool), Contexts(pool)
     rulebook = Rulebook(pool, definitions)
-    model = Model(services.model_client, services.prices)
+    model = services.model
     conversations = WorkflowClient(services.temporal, services.task_queue)
     subagents = Subagents(pool, conversations)
     call_model = CallModel(
@@ -96,8 +94,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         rulebook,
         services.events,
     )
-    check = ModelCheck(services.model_client)
-    planner = ChildPlanner(pool, tools, definitions, check, subagents, services.subagent_depth)
+    planner = ChildPlanner(pool, tools, definitions, services.model_check, subagents, services.subagent_depth)
     begin = BeginDelegations(pool, conversations, tools, planner, subagents, services.max_children)
     requests = InputRequests(pool, tools, rulebook, services.max_questions)
     acceptance = AcceptanceChecks(

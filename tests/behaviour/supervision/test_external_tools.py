@@ -73,7 +73,7 @@ async def test_a_conversation_goes_on_with_some_answers_and_the_rest_is_denied_o
     [results] = [node["body"]["results"] for node in await people.nodes(task_id) if node["kind"] == "tool_results"]
     texts = [one["text"] for one in results]
     assert [one["failed"] for one in results] == [False, True, False, True, False]
-    assert texts[0] == "paid" and texts[1] == "No result was given when the conversation went on."
+    assert texts[0] == "paid" and texts[1] == "No result was given when the conversation continued."
     assert "denied" in texts[3] and texts[4] == "this one"
     words = [node["body"]["parts"][0]["text"] for node in await people.nodes(task_id) if node["kind"] == "user"]
     assert words[1:] == ["Mind the gap."]  # read together with the results
