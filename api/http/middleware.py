@@ -1,4 +1,4 @@
-"""What every request passes: limits of its head, the caller's identity, and a problem for whatever goes wrong."""
+"""The middleware of every request: checks its head, identifies the caller, turns errors into problems, logs it."""
 
 import logging
 import re
@@ -18,7 +18,7 @@ log = logging.getLogger("errand.access")
 
 MAX_URL = 4_096
 MAX_HEADERS = 16_384
-OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # probes carry no key, and learn only what is up
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # probes send no key, and see only what is running
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _CREDENTIAL = re.compile(r"(?:^|&)(?:key|api_?key|token|access_token|authorization)=|ek_[0-9a-z]{12}_", re.IGNORECASE)
@@ -45,15 +45,15 @@ class RequestMiddleware:
         except ClientDisconnect:
             visit.status = 499
         except Exception as error:
-            if visit.begun:  # too late for a problem: the connection is cut, and a reader resumes
-                log.warning("%s: %s after the answer began", visit.request_id, type_name(error))
+            if visit.begun:  # too late for a problem: the connection is closed, and a reader resumes
+                log.warning("%s: %s after the response began", visit.request_id, type_name(error))
                 raise
             await respond(error, visit.request_id)(scope, receive, visit.send)
         finally:
-            visit.tell()
+            visit.record()
 
     async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As a request: what is refused before the socket opens is answered with a problem."""
+        """Handle a WebSocket like a request: a refusal before it opens is answered with a problem."""
         headers, opened = _headers(scope), False
 
         async def watched(message: Message) -> None:
@@ -81,7 +81,7 @@ class RequestMiddleware:
 
 
 def check_head(scope: Scope, headers: Headers) -> None:
-    """Whatever can be refused before anything is looked up."""
+    """Refuse what can be refused without a lookup."""
     query: bytes = scope["query_string"]
     if len(scope.get("raw_path") or scope["path"].encode()) + len(query) > MAX_URL:
         raise Unreadable(414, "uri-too-long", f"A URL may have {MAX_URL} bytes.")
@@ -93,7 +93,7 @@ def check_head(scope: Scope, headers: Headers) -> None:
     if "transfer-encoding" in headers and "content-length" in headers:
         raise Unreadable(400, "bad-request", "Content-Length and Transfer-Encoding exclude each other.")
     if any("\x00" in value for values in headers.values() for value in values):
-        raise Unreadable(400, "bad-request", "A header holds a NUL.")
+        raise Unreadable(400, "bad-request", "A header contains a NUL.")
     if _CREDENTIAL.search(query.decode("latin-1")):
         raise Unreadable(400, "credential-in-url", "Send a key in the Authorization header only; revoke this one.")
 
@@ -129,7 +129,7 @@ class _Visit:
             message["headers"] = [*message["headers"], *added.items()]
         await self._send(message)
 
-    def tell(self) -> None:
+    def record(self) -> None:
         # the route's pattern, not the path: a path may hold anything
         route: str = getattr(self._scope.get("route"), "path", "(none)")
         method: str = self._scope["method"]
