@@ -6,9 +6,9 @@ import sys
 
 from tests.support.stack import Stack
 
-# lower them when the count falls; the aim is 14 and 45
-BEFORE_TEMPORAL = 27
-IN_ALL = 90
+# Lower them when a count falls. The domain is left out: its models run wherever a value is parsed.
+BEFORE_TEMPORAL = 22
+IN_ALL = 70
 
 
 async def test_a_task_runs_through_few_files(stack: Stack) -> None:
@@ -18,7 +18,9 @@ async def test_a_task_runs_through_few_files(stack: Stack) -> None:
     )
     output, _ = await program.communicate()
     files = json.loads(output)
-    before, after = files["before_temporal"], files["after"]
+    before, after = (
+        [name for name in files[part] if not name.startswith("domain/")] for part in ("before_temporal", "after")
+    )
     listing = "\n".join([*before, "-- Temporal --", *after])
     assert len(before) <= BEFORE_TEMPORAL, listing
     assert len(before) + len(after) <= IN_ALL, listing
