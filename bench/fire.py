@@ -8,10 +8,13 @@ from typing import Any
 from bench.lab import Lab
 from bench.ours import PATIENCE
 from bench.table import Row
+from domain.conversations.delegation import DelegationTool
 from domain.conversations.mailbox import DeliveryMode
-from domain.ids import derive_id, new_id
-from domain.sessions.session import Reason, Status
-from store import endings, sessions
+from domain.ids import new_id
+from domain.sessions.new_session import NewSession, Supervision
+from domain.sessions.session import Reason, SessionRef
+from domain.sessions.session_writes import Acceptance, SessionEnding
+from store import new_sessions, sessions
 
 PAUSE = 0.1  # between two looks
 TENANT = "default"
@@ -38,44 +41,33 @@ async def _mailbox(lab: Lab, size: int) -> str:
     root = await sessions.get(lab.pool, TENANT, conversation_id)
     assert root is not None
     for _ in range(size):
-        child = new_id()
-        await endings.accept_ended(lab.pool, TENANT, _row(root, child), [], _ending(child), None)
+        child = _child(root, new_id())
+        await new_sessions.accept_ended(lab.pool, child, _ending(child.session.ref))
     return conversation_id
 
 
-def _row(root: sessions.SessionRow, child: str) -> dict[str, Any]:
-    same = ("conversation_id", "workspace_id", "agent_owner", "agent", "agent_version", "models", "created_by")
-    return {name: getattr(root, name) for name in same} | {
-        "id": child,
-        "thread_id": child,
-        "parent_thread_id": root.thread_id,
-        "thread_name": child,
-        "depth": 1,
-        "session_type": "async_subagent",
-        "spawned_by": root.id,
-        "trigger": "async_task",
-        "title": "a word (@researcher subagent)",
-        "spec": "{}",
-        "limits": root.limits.model_dump_json(),
-        "deadline": root.deadline.isoformat(),
-        "subagent_name": "researcher",
-        "delivery": DeliveryMode.HOLD,
-    }
+def _child(root: sessions.SessionRow, child: str) -> Acceptance:
+    session = NewSession.for_child(
+        root,
+        root.agent_ref,
+        Supervision(),
+        tool=DelegationTool.ASYNC_TASK,
+        name="researcher",
+        label="a word",
+        models=root.models,
+        tools=[],
+        limits=root.limits,
+    )
+    ref = SessionRef(tenant=TENANT, session_id=child, conversation_id=root.conversation_id)
+    return Acceptance(
+        session=session.placed(ref, thread_id=child, depth=1, delivery=DeliveryMode.HOLD),
+        parent_thread_id=root.thread_id,
+        thread_name=child,
+    )
 
 
-def _ending(child: str) -> dict[str, Any]:
-    return {
-        "tenant": TENANT,
-        "session_id": child,
-        "status": Status.COMPLETED,
-        "reason": Reason.GOAL_REACHED,
-        "partial": False,
-        "output": "Said.",
-        "version": 1,
-        "message_id": derive_id(child, "outcome"),
-        "nodes": [],
-        "events": [],
-    }
+def _ending(ref: SessionRef) -> SessionEnding:
+    return SessionEnding(ref=ref, reason=Reason.GOAL_REACHED, output="Said.", version=1)
 
 
 async def _fire(lab: Lab, conversation_id: str, size: int) -> float:

@@ -1,6 +1,5 @@
 """Verdicts on acceptance criteria: written once for each round of a session, and read with its result."""
 
-import json
 from typing import Any
 
 from pydantic import BaseModel
@@ -24,13 +23,13 @@ async def get(pool: Pool, tenant: str, session_id: str) -> Round | None:
 
 async def begin_command(pool: Pool, document: dict[str, Any]) -> None:
     """What runs is in the ledger before it runs."""
-    await call(pool, "begin_check", json.dumps(document))
+    await call(pool, "begin_check", document)
 
 
 async def end_command(pool: Pool, document: dict[str, Any]) -> None:
-    await call(pool, "end_check", json.dumps(document))
+    await call(pool, "end_check", document)
 
 
 async def record(pool: Pool, document: dict[str, Any]) -> None:
     """A round that was written before is left as it is."""
-    await call(pool, "record_acceptance", json.dumps(document))
+    await call(pool, "record_acceptance", document)

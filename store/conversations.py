@@ -159,7 +159,7 @@ async def add_message(
     same id is written once."""
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute(
-            """INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, taken_by, untold)
+            """INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, taken_by, unsignalled)
                VALUES ($1, $2, $3, $4, 'user', $5, $6, $7, $8) ON CONFLICT DO NOTHING""",
             tenant,
             message_id,
@@ -189,7 +189,7 @@ async def untold(pool: Pool, limit: int = 200) -> list[tuple[str, str, str]]:
     """Words of which no conversation was told, as their writer got no answer or died: tenant, conversation, id."""
     rows = await pool.fetch(
         """SELECT tenant, conversation_id, id FROM inbox
-            WHERE untold AND created_at < now() - $2::interval ORDER BY number LIMIT $1""",
+            WHERE unsignalled AND created_at < now() - $2::interval ORDER BY number LIMIT $1""",
         limit,
         TELLING,
     )
@@ -197,7 +197,7 @@ async def untold(pool: Pool, limit: int = 200) -> list[tuple[str, str, str]]:
 
 
 async def told(pool: Pool, tenant: str, message_id: str) -> None:
-    await pool.execute("UPDATE inbox SET untold = false WHERE tenant = $1 AND id = $2", tenant, message_id)
+    await pool.execute("UPDATE inbox SET unsignalled = false WHERE tenant = $1 AND id = $2", tenant, message_id)
 
 
 @dataclass(frozen=True)

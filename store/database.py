@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
+import pydantic_core
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record] | asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
@@ -61,6 +62,11 @@ async def patiently(deed: Callable[[], Awaitable[T]], *, seconds: float, pause: 
             pause = min(pause * 2, 2.0)
 
 
-async def call(pool: "Pool | Connection", function: str, argument: str) -> Any:
-    """Call one of our SQL functions that take one JSON document: one statement, one round trip, one transaction."""
-    return await pool.fetchval(f"SELECT {function}($1::jsonb)", argument)
+async def call(pool: "Pool | Connection", function: str, argument: object) -> Any:
+    """Call a SQL function that takes one JSON document: one statement, one round trip, one transaction."""
+    return await pool.fetchval(f"SELECT {function}($1::jsonb)", to_json(argument))
+
+
+def to_json(value: object) -> str:
+    """Models, and whatever contains them, as a SQL function takes them."""
+    return pydantic_core.to_json(value).decode()

@@ -1,7 +1,6 @@
 """The outbox: one row for each event and subscription, written with the event and moved forward by its workflow."""
 
 import asyncio
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -54,7 +53,7 @@ async def load(pool: Pool, tenant: str, delivery_id: str) -> Job | None:
 
 async def record(pool: Pool, document: dict[str, Any]) -> DeliveryStatus:
     """What an attempt came to; answers how the delivery stands."""
-    return DeliveryStatus(await call(pool, "record_attempt", json.dumps(document)))
+    return DeliveryStatus(await call(pool, "record_attempt", document))
 
 
 async def undispatched(pool: Pool, limit: int = 100) -> list[WaitingDelivery]:

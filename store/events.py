@@ -2,35 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import asyncpg
 
-from domain.events import Event, Recorded
-from domain.sessions.session import SessionRef
-from store.database import Pool
+from domain.events import EventRow, Recorded
+from store.database import Pool, to_json
 
+to_row = EventRow.of
 CHANNEL = "events"  # NOTIFY payload: tenant/conversation/session
 
 
-def to_row(ref: SessionRef, event: Event, at: datetime | None = None) -> dict[str, Any]:
-    """An event as the SQL functions take it."""
-    return {
-        "tenant": ref.tenant,
-        "session_id": ref.session_id,
-        "conversation_id": ref.conversation_id,
-        "type": event.type,
-        "terminal": event.terminal,
-        "at": (at or datetime.now(UTC)).isoformat(),
-        "data": event.model_dump_json(),
-    }
-
-
-async def append(pool: Pool, batch: str, rows: list[dict[str, Any]], *, again: bool = False) -> None:
+async def append(pool: Pool, batch: str, rows: Sequence[EventRow], *, again: bool = False) -> None:
     """Write a batch in one statement; `again` marks a repeat whose first answer was lost."""
-    await pool.execute("SELECT append_events($1, $2, $3::jsonb)", batch, again, json.dumps(rows))
+    await pool.execute("SELECT append_events($1, $2, $3::jsonb)", batch, again, to_json(rows))
 
 
 async def of_session(pool: Pool, tenant: str, session_id: str, after: int, limit: int = 500) -> list[Recorded]:

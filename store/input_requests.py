@@ -1,16 +1,18 @@
 """Input requests: opened by sessions, answered once by people, settled by the sessions again."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
 
+from domain.events import EventRow
 from domain.plan import Plan
 from domain.sessions.input_request import InputRequest
 from domain.sessions.session import SessionRef
+from domain.sessions.session_writes import IdempotencyRecord
 from store import idempotency
-from store.accepting import IdempotencyRecord
-from store.database import Pool, call
+from store.database import Pool, call, to_json
 from store.idempotency import StoredResponse
 
 _COLUMNS = """id, conversation_id, session_id, kind, question, details, answer_schema, status, answer, answered_by,
@@ -23,13 +25,13 @@ def _read(row: "asyncpg.Record | dict[str, Any]") -> InputRequest:
 
 
 async def open_request(pool: Pool, document: dict[str, Any]) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(await call(pool, "open_request", json.dumps(document)))
+    answer: dict[str, Any] = json.loads(await call(pool, "open_request", document))
     return answer
 
 
 async def answer(pool: Pool, document: dict[str, Any]) -> dict[str, Any]:
     """{"answered"}, {"status"} of a request that is settled, or {"unknown"}."""
-    said: dict[str, Any] = json.loads(await call(pool, "answer_request", json.dumps(document)))
+    said: dict[str, Any] = json.loads(await call(pool, "answer_request", document))
     return said
 
 
@@ -52,11 +54,11 @@ async def answer_all(
             for row in (_SESSION, _REQUESTS):
                 await connection.execute(row, tenant, [document["id"] for document in (*given, *rest)])
             for document in given:
-                said = json.loads(await connection.fetchval(_ANSWER, json.dumps(document)))
+                said = json.loads(await connection.fetchval(_ANSWER, to_json(document)))
                 if "answered" not in said:
                     raise _Late(said.get("status", "withdrawn"))
             for document in rest:
-                await connection.execute(_ANSWER, json.dumps(document))
+                await connection.execute(_ANSWER, to_json(document))
             if record is not None:
                 answered = StoredResponse(digest=record.digest, status=record.status, response=record.response)
                 await idempotency.reserve(connection, tenant, record.key, answered)
@@ -72,7 +74,7 @@ _SESSION = """SELECT 1 FROM sessions WHERE tenant = $1 AND id IN (
 
 
 async def settle(pool: Pool, document: dict[str, Any]) -> InputRequest:
-    row = json.loads(await call(pool, "settle_request", json.dumps(document)))
+    row = json.loads(await call(pool, "settle_request", document))
     return _read({key: value for key, value in row.items() if key != "tenant"})
 
 
@@ -97,7 +99,7 @@ async def of_sessions(pool: Pool, tenant: str, session_ids: list[str]) -> list[I
 async def unheard(pool: Pool, tenant: str, session_id: str) -> list[str]:
     """Answers that their session does not know of."""
     rows = await pool.fetch(
-        "SELECT id FROM input_requests WHERE tenant = $1 AND session_id = $2 AND status = 'answered' AND NOT heard",
+        "SELECT id FROM input_requests WHERE tenant = $1 AND session_id = $2 AND status = 'answered' AND NOT settled",
         tenant,
         session_id,
     )
@@ -130,8 +132,8 @@ async def find(
     return [_read(row) for row in rows]
 
 
-async def set_plan(pool: Pool, ref: SessionRef, plan: Plan, events: list[dict[str, Any]]) -> None:
-    """A plan that a person changed; a repeat changes nothing and tells nothing."""
+async def set_plan(pool: Pool, ref: SessionRef, plan: Plan, events: Sequence[EventRow]) -> None:
+    """Write a plan that a person changed; a repeat changes nothing and emits nothing."""
     async with pool.acquire() as connection, connection.transaction():
         changed = await connection.fetchval(
             """UPDATE sessions SET plan = $3, updated_at = now()
@@ -141,4 +143,4 @@ async def set_plan(pool: Pool, ref: SessionRef, plan: Plan, events: list[dict[st
             plan.model_dump_json(),
         )
         if changed:
-            await connection.execute("SELECT append_events('', false, $1::jsonb)", json.dumps(events))
+            await connection.execute("SELECT append_events('', false, $1::jsonb)", to_json(events))

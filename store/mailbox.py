@@ -1,14 +1,12 @@
 """The mailbox: what waits, what each message brings, and who consumed it."""
 
-import json
-from typing import Any
-
 import asyncpg
 
 from domain.conversations.mailbox import MailboxMessage
 from domain.conversations.state import MOST_PENDING, PendingOutcome
+from domain.events import EventRow
 from domain.sessions.step import preview
-from store.database import Pool
+from store.database import Pool, to_json
 
 _COLUMNS = "message_id, conversation_id, source_session_id, source_type, subagent_name, created_at, delivered_to"
 
@@ -137,10 +135,9 @@ async def given_back(pool: Pool, tenant: str, thread_id: str) -> list[str]:
     return [row["message_id"] for row in rows]
 
 
-async def deliver(
-    pool: Pool, tenant: str, message_ids: list[str], to: str, event: dict[str, Any] | None = None
-) -> None:
-    """Consumed by reading: no inbox brings them any more. If that changes the mailbox, `event` is told."""
+async def deliver(pool: Pool, tenant: str, message_ids: list[str], to: str, event: EventRow | None = None) -> None:
+    """Mark messages as read by a session: no inbox brings them any more. If that changes the mailbox, `event` is
+    emitted."""
     async with pool.acquire() as connection, connection.transaction():
         # the inbox first: that is how a session takes a message and the outcome it brings
         await connection.execute(
@@ -164,5 +161,6 @@ async def deliver(
             to,
         )
         if event is not None:
-            told = json.dumps([event])
-            await connection.execute("SELECT tell($1, $2, $3::jsonb)", tenant, event["conversation_id"], told)
+            await connection.execute(
+                "SELECT emit_events($1, $2, $3::jsonb)", tenant, event.conversation_id, to_json([event])
+            )

@@ -1,6 +1,5 @@
 """The immutable message tree: append a step, read the path to a head."""
 
-import json
 from datetime import datetime
 from typing import Any
 
@@ -42,7 +41,7 @@ class StepFacts(BaseModel):
 
 
 async def begin_step(pool: Pool, document: dict[str, Any]) -> StepFacts:
-    facts = StepFacts.model_validate_json(await call(pool, "begin_step", json.dumps(document)))
+    facts = StepFacts.model_validate_json(await call(pool, "begin_step", document))
     sources = [message["source"] for message in facts.inbox if message["source"] is not None]
     found = await outcomes.of_sessions(pool, document["tenant"], sources)
     return facts.model_copy(update={"outcomes": {outcome.session_id: outcome for outcome in found}})
@@ -50,11 +49,11 @@ async def begin_step(pool: Pool, document: dict[str, Any]) -> StepFacts:
 
 async def commit_step(pool: Pool, document: dict[str, Any]) -> ModelReply:
     """Append prelude and reply; answers the reply that stands."""
-    return ModelReply.model_validate_json(await call(pool, "commit_step", json.dumps(document)))
+    return ModelReply.model_validate_json(await call(pool, "commit_step", document))
 
 
 async def note_retry(pool: Pool, document: dict[str, Any]) -> None:
-    await call(pool, "note_retry", json.dumps(document))
+    await call(pool, "note_retry", document)
 
 
 async def path(

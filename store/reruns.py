@@ -1,4 +1,4 @@
-"""Reruns: accepted with the messages they begin with in one transaction, and the steps that they repeat."""
+"""The recorded steps that a rerun repeats."""
 
 import json
 from dataclasses import dataclass
@@ -7,12 +7,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from domain.agents.definition import AgentDefinition
-from domain.messages import Node
-from domain.sessions.rerun import Rerun
-from domain.sessions.session import AgentRef
-from store import accepting, agents
-from store.accepting import Accepted
 from store.database import Pool
 
 
@@ -24,41 +18,6 @@ class RecordedReply(BaseModel):
     step: int
     body: str  # JSON
     reply: str  # JSON: what the workflow was told
-
-
-async def accept(
-    pool: Pool,
-    tenant: str,
-    session: dict[str, Any],
-    *rest: Any,
-    nodes: list[Node],
-    rerun: Rerun,
-    own: tuple[AgentRef, AgentDefinition] | None,
-    **more: Any,
-) -> Accepted:
-    """`rest` and `more` as in accepting.accept; `own`: a definition that only this rerun has."""
-    async with pool.acquire() as connection, connection.transaction():
-        accepted = await accepting.accept(connection, tenant, session, *rest, **more)
-        if accepted != Accepted():
-            return accepted
-        if own is not None:
-            await agents.put_private(connection, *own)
-        await connection.executemany(
-            """INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, step, body)
-               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)""",
-            [(tenant, node.id, node.parent, node.session_id, f"{node.id}/rerun", *_words(node)) for node in nodes],
-        )
-        await connection.execute(
-            "UPDATE sessions SET rerun = $3 WHERE tenant = $1 AND id = $2",
-            tenant,
-            session["id"],
-            rerun.model_dump_json(),
-        )
-        return accepted
-
-
-def _words(node: Node) -> tuple[str, str, str, int, str]:
-    return node.kind, node.author, node.line, node.step, node.body
 
 
 async def replied_at(pool: Pool, tenant: str, session_id: str, step: int) -> datetime | None:

@@ -1,87 +1,50 @@
 """Sessions: once accepted, a projection that activities move forward."""
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 import asyncpg
-from pydantic import ConfigDict
+from pydantic import Field
+from pydantic_core import to_jsonable_python
 
-from domain.conversations.mailbox import DeliveryMode
-from domain.external_tool import ExternalTool
+from domain.events import EventRow
 from domain.plan import Plan
-from domain.policy.rules import Rule
-from domain.sessions.session import AgentRef, Limits, Reason, SessionInput, SessionRef, Status, Usage
+from domain.sessions.new_session import PlacedSession
+from domain.sessions.session import Reason, SessionInput, SessionRef, Status, Usage
 from store import audit
-from store.database import Pool, call
-from store.session_record import Kept
+from store.database import Pool, call, to_json
 
 
-class SessionRow(Kept):
-    """One row, read."""
+class SessionRow(PlacedSession):
+    """One row, read. The defaults are the state that every session begins in."""
 
-    model_config = ConfigDict(frozen=True)
-
-    tenant: str
-    id: str
-    conversation_id: str
-    thread_id: str
-    workspace_id: str
-    parent_session_id: str | None
-    session_type: str
-    spawned_by: str | None
-    trigger: str
-    agent_owner: str
-    agent: str
-    agent_version: int
-    models: list[str]
-    title: str
-    spec: dict[str, Any]
-    limits: Limits
-    deadline: datetime
-    base_head: str | None
-    inbox: list[str]
-    status: Status
-    reason: Reason | None
-    partial: bool
-    error_type: str | None
-    error: str | None
-    output: str | None
-    head: str | None
-    version: int
-    step: int
-    progress: str
-    plan: Plan | None
-    retry: dict[str, Any] | None
-    usage: Usage
-    cancel_requested: dict[str, Any] | None
-    created_by: str
-    live: bool
-    committed: bool
-    depth: int
-    delivery: DeliveryMode | None
-    blocking: bool
-    await_children: bool
-    subagent_name: str | None
-    tools: list[str] | None
-    rules: list[list[Rule]]
-    may_ask: bool
-    approval_required: bool
-    external_tools: list[ExternalTool]
-    variables: dict[str, str]
-    missing: dict[str, str]  # variables that are asked for before the first step, with their descriptions
     created_at: datetime
-    started_at: datetime | None
+    live: bool
+    inbox: list[str] = Field(default_factory=list)
+    status: Status = Status.SUBMITTED
+    reason: Reason | None = None
+    partial: bool = False
+    error_type: str | None = None
+    error: str | None = None
+    output: str | None = None
+    typed: bool = False  # its output is JSON that fits its agent's output schema
+    head: str | None = None
+    version: int = 0
+    step: int = 0
+    progress: str = ""
+    plan: Plan | None = None
+    retry: dict[str, Any] | None = None
+    usage: Usage = Usage()
+    cancel_requested: dict[str, Any] | None = None
+    emitted_once: list[str] = Field(default_factory=list)  # names of events of which a session has one
+    committed: bool = False  # ended with at least one answer of the model
+    started_at: datetime | None = None
     updated_at: datetime
-    ended_at: datetime | None
-
-    @property
-    def ref(self) -> SessionRef:
-        return SessionRef(tenant=self.tenant, session_id=self.id, conversation_id=self.conversation_id)
-
-    @property
-    def agent_ref(self) -> AgentRef:
-        return AgentRef(owner=self.agent_owner, name=self.agent, version=self.agent_version)
+    ended_at: datetime | None = None
+    keep_until: datetime | None = None  # of its content; None until it has ended
+    content_removed_at: datetime | None = None
 
     def workflow_input(self) -> SessionInput:
         """What the Session workflow starts with; the row alone suffices, so a restart needs nothing else."""
@@ -108,28 +71,42 @@ class SessionRow(Kept):
 # a page of a listing shows none of these, and each may be long
 _LONG = {"spec": "'{}' AS spec", "output": "NULL AS output", "external_tools": "'[]' AS external_tools"}
 _LISTED = ", ".join(_LONG.get(name, name) for name in SessionRow.model_fields)
-_DECLARED = ("external_tools", "variables", "missing")
-_JSON = ("spec", "limits", "plan", "retry", "usage", "cancel_requested", "rules", "rerun") + _DECLARED
+# columns of type text that hold JSON
+_JSON = frozenset(
+    {"spec", "limits", "plan", "retry", "usage", "cancel_requested", "rules", "rerun"}
+    | {"external_tools", "variables", "missing"}
+)
+_FIRST_STATE = {
+    name: field.get_default(call_default_factory=True)
+    for name, field in SessionRow.model_fields.items()
+    if not field.is_required()
+}
 
 
-def _read(row: asyncpg.Record) -> SessionRow:
+def to_columns(session: PlacedSession) -> dict[str, Any]:
+    """A new row as jsonb_populate_record takes it; the function that inserts it adds `live` and `updated_at`."""
+    values = to_jsonable_python({**_FIRST_STATE, **dict(session)})
+    return {name: json.dumps(value) if name in _JSON and value is not None else value for name, value in values.items()}
+
+
+def from_columns(row: asyncpg.Record | Mapping[str, Any]) -> SessionRow:
     return SessionRow(**{key: json.loads(value) if key in _JSON and value else value for key, value in row.items()})
 
 
 async def get(pool: Pool, tenant: str, session_id: str) -> SessionRow | None:
     row = await pool.fetchrow("SELECT * FROM sessions WHERE tenant = $1 AND id = $2", tenant, session_id)
-    return _read(row) if row else None
+    return from_columns(row) if row else None
 
 
 async def by_ids(pool: Pool, tenant: str, session_ids: list[str]) -> dict[str, SessionRow]:
     rows = await pool.fetch("SELECT * FROM sessions WHERE tenant = $1 AND id = ANY($2::text[])", tenant, session_ids)
-    return {row["id"]: _read(row) for row in rows}
+    return {row["id"]: from_columns(row) for row in rows}
 
 
 async def begin_queued(pool: Pool, tenant: str, session_id: str, take: list[str]) -> str | None:
     """Let a queued session begin; answers the id of the live one if it cannot yet."""
     document = {"tenant": tenant, "session_id": session_id, "take": take}
-    busy: str | None = json.loads(await call(pool, "begin_queued", json.dumps(document))).get("busy")
+    busy: str | None = json.loads(await call(pool, "begin_queued", document)).get("busy")
     return busy
 
 
@@ -140,12 +117,12 @@ async def newest_of_thread(pool: Pool, tenant: str, thread_id: str) -> SessionRo
         tenant,
         thread_id,
     )
-    return _read(row) if row else None
+    return from_columns(row) if row else None
 
 
 async def live_of_thread(pool: Pool, tenant: str, thread_id: str) -> SessionRow | None:
     row = await pool.fetchrow("SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND live", tenant, thread_id)
-    return _read(row) if row else None
+    return from_columns(row) if row else None
 
 
 async def find(
@@ -176,10 +153,10 @@ async def find(
         before_id,
         limit,
     )
-    return [_read(row) for row in rows]
+    return [from_columns(row) for row in rows]
 
 
-async def request_cancel(pool: Pool, ref: SessionRef, request: dict[str, Any], event: dict[str, Any]) -> bool:
+async def request_cancel(pool: Pool, ref: SessionRef, request: dict[str, Any], event: EventRow) -> bool:
     """Note an accepted cancel, once; False if the session has ended or one was noted already. A later one may still
     widen it to the whole tree."""
     async with pool.acquire() as connection, connection.transaction():
@@ -192,7 +169,7 @@ async def request_cancel(pool: Pool, ref: SessionRef, request: dict[str, Any], e
             json.dumps(request),
         )
         if row is not None:
-            await connection.execute("SELECT append_events('', false, $1::jsonb)", json.dumps([event]))
+            await connection.execute("SELECT append_events('', false, $1::jsonb)", to_json([event]))
             said = {"session_id": ref.session_id, "subject": request["reason"], "inputs": json.dumps(request)}
             actor = request.get("actor") or request["by"]
             await audit.append(connection, ref.tenant, ref.conversation_id, actor, "stop", **said)
@@ -227,9 +204,9 @@ async def unsettled(pool: Pool, silent_s: float, starting_s: float, limit: int =
             ORDER BY NOT (live AND status = 'submitted'),
                      status = 'input_required' AND cancel_requested IS NULL AND NOT EXISTS (
                          SELECT 1 FROM input_requests r WHERE r.tenant = s.tenant AND r.session_id = s.id
-                            AND r.status = 'answered' AND NOT r.heard), random() LIMIT $3""",
+                            AND r.status = 'answered' AND NOT r.settled), random() LIMIT $3""",
         silent_s,
         starting_s,
         limit,
     )
-    return [_read(row) for row in rows]
+    return [from_columns(row) for row in rows]

@@ -1,6 +1,5 @@
 """Tool calls: claimed before the effect, recorded after it, fenced by holder and attempt."""
 
-import json
 from typing import Any
 
 from pydantic import BaseModel
@@ -21,12 +20,12 @@ class ToolClaimResult(BaseModel):
 
 
 async def claim(pool: Pool, document: dict[str, Any]) -> ToolClaimResult:
-    return ToolClaimResult.model_validate_json(await call(pool, "claim_tool", json.dumps(document)))
+    return ToolClaimResult.model_validate_json(await call(pool, "claim_tool", document))
 
 
 async def commit(pool: Pool, document: dict[str, Any]) -> bool:
     """False: a newer attempt holds the call, and this result was dropped."""
-    return bool(await call(pool, "commit_tool", json.dumps(document)))
+    return bool(await call(pool, "commit_tool", document))
 
 
 async def results(pool: Pool, tenant: str, node: str) -> list[dict[str, Any]]:

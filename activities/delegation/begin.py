@@ -180,7 +180,7 @@ def _child(call: DelegationCall, one: Wanted) -> SpawnChild:
         name=one.planned.name,
         thread=one.planned.thread,
         prompt=CallRef(node=call.node, index=one.index),
-        document=one.planned.document,
+        session=one.planned.session,
         delivery=one.planned.delivery,
     )
 

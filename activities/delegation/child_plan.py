@@ -1,6 +1,5 @@
-"""The plan for a child: which agent, model, tools and limits it gets, or why it may not be."""
+"""Plan a child: which agent, model, tools and limits it gets, or why it may not be started."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,24 +10,22 @@ from activities.model.check import ModelCheck
 from activities.runtime.definitions import Definitions
 from activities.tools.offered import line_tools
 from activities.tools.tool import Tool
-from domain import notification
 from domain.agents.definition import AgentDefinition, Mode, SubagentRef
 from domain.conversations.delegation import DelegationCall, DelegationTool
 from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.subagent_texts import another_agent, not_found, unknown_subagent
 from domain.policy.rules import Action, Rule, RuleVerdict, tools_of, verdict
+from domain.sessions.new_session import NewSession, Supervision
 from domain.sessions.session import AgentRef, Limits, SessionRef
 from store import agents, budgets, children, conversations, sessions
 from store.database import Pool
 
-SHARED_CONFIG = ("sandbox", "input_timeout", "on_input_timeout", *notification.CONFIG)  # what holds for a whole tree
-
 
 class ChildRefused(Exception):
-    """A child may not be; the words are for the model."""
+    """A child may not be started; the text is for the model."""
 
-    def __init__(self, words: str, rule: Rule | None = None) -> None:
-        super().__init__(words)
+    def __init__(self, text: str, rule: Rule | None = None) -> None:
+        super().__init__(text)
         self.rule = rule  # that forbids it
 
 
@@ -40,7 +37,7 @@ class Planned:
     description: str
     thread: str | None
     delivery: DeliveryMode
-    document: str
+    session: NewSession
 
 
 class ChildPlanner:
@@ -112,10 +109,16 @@ class ChildPlanner:
             description=description,
             thread=thread,
             delivery=delivery,
-            document=json.dumps(
-                _document(parent, agent, models, tools, _limits(parent, child), name, description, door)
-                | _supervision(layers, child, reference)
-                | _declared(parent, child, reference, door)
+            session=NewSession.for_child(
+                parent,
+                agent,
+                _supervision(parent, child, reference, door, layers),
+                tool=door,
+                name=name,
+                label=description or name,
+                models=models,
+                tools=tools,
+                limits=_limits(parent, child),
             ),
         )
 
@@ -130,16 +133,16 @@ class ChildPlanner:
             if known is not None and known[1].mode is not Mode.PRIMARY and allowed:
                 found[reference.agent] = known
         if wanted not in found:
-            words, judged = unknown_subagent(wanted, sorted(found)), judge(wanted)
+            text, judged = unknown_subagent(wanted, sorted(found)), judge(wanted)
             if definition.subagent(wanted) is None or judged.action is not Action.DENY:
-                raise ChildRefused(words)
-            raise ChildRefused(f"{words} A rule forbids it: {judged.because}.", judged.rule)
+                raise ChildRefused(text)
+            raise ChildRefused(f"{text} A rule forbids it: {judged.because}.", judged.rule)
         return found[wanted]
 
     async def _continued(
         self, call: DelegationCall, parent_thread: str, door: DelegationTool, arguments: Any, wanted: str
     ) -> str | None:
-        """The thread that goes on, which stays the agent it was; a name's thread is the conversation's to find."""
+        """The thread to continue, which keeps its agent; the conversation finds the thread of a name."""
         if door is DelegationTool.ASYNC_DELEGATE:
             named = await children.by_name(self._pool, call.ref.tenant, parent_thread, arguments.name)
             if named is not None and named.agent != wanted:
@@ -173,64 +176,28 @@ def _limits(parent: sessions.SessionRow, child: AgentDefinition) -> Limits:
     return own.model_copy(update={"tokens": tokens, "cost_usd": cost, "tool_calls": calls})
 
 
-def _document(
+def _supervision(
     parent: sessions.SessionRow,
-    agent: AgentRef,
-    models: list[str],
-    tools: list[str],
-    limits: Limits,
-    name: str,
-    description: str,
+    child: AgentDefinition,
+    reference: SubagentRef | None,
     door: DelegationTool,
-) -> dict[str, Any]:
-    """The child's row, as far as its parent decides it."""
-    label, config = description or name, parent.spec.get("config", {})
-    return {
-        "workspace_id": parent.workspace_id,  # shared with the parent
-        "session_type": "async_subagent",
-        "spawned_by": parent.id,
-        "trigger": door,
-        "agent_owner": agent.owner,
-        "agent": agent.name,
-        "agent_version": agent.version,
-        "models": models,
-        "title": f"{label} (@{agent.name} subagent)",
-        "spec": json.dumps({"agent": agent.name, "config": {name: config.get(name) for name in SHARED_CONFIG}}),
-        "limits": limits.model_dump_json(),
-        "ttl_ms": limits.ttl_ms,
-        "created_by": parent.created_by,
-        "blocking": door is DelegationTool.TASK,
-        "await_children": True,
-        "dry_run": parent.dry_run,
-        "retention_ms": parent.retention_ms,
-        "subagent_name": name,
-        "tools": tools,
-    }
-
-
-def _supervision(layers: list[list[Rule]], child: AgentDefinition, reference: SubagentRef | None) -> dict[str, Any]:
-    """The parent's rules bind the child too; it may ask people only where its parent's definition says so."""
-    return {
-        "rules": json.dumps([[rule.model_dump(mode="json") for rule in rules] for rules in layers if rules]),
-        "may_ask": child.may_ask and reference is not None and reference.may_ask,
-    }
-
-
-def _declared(
-    parent: sessions.SessionRow, child: AgentDefinition, reference: SubagentRef | None, door: DelegationTool
-) -> dict[str, Any]:
-    """External tools and variables of a child. It waits for nobody outside unless its parent's definition says so; an
-    inline one waits for nobody at all."""
-    waits = reference is not None and reference.may_ask and door is not DelegationTool.DELEGATE
+    layers: list[list[Rule]],
+) -> Supervision:
+    """The parent's rules bind the child too. It asks people and waits for outside answers only where the parent's
+    definition says so; an inline child waits for nobody."""
+    may_ask = reference is not None and reference.may_ask
+    waits = may_ask and door is not DelegationTool.DELEGATE
     values = {name: value for name, value in parent.variables.items() if name in child.variables}
     missing = {name: one.description for name, one in child.variables.items() if one.required and name not in values}
     if missing and not (waits and child.may_ask):
-        names = ", ".join(f"{name} ({words})" for name, words in missing.items())
+        names = ", ".join(f"{name} ({description})" for name, description in missing.items())
         raise ChildRefused(
             f"'{child.name}' needs variables that nobody can be asked for: {names}. Nothing was started."
         )
-    return {
-        "external_tools": json.dumps([tool.model_dump() for tool in child.external_tools] if waits else []),
-        "variables": json.dumps(values),
-        "missing": json.dumps(missing),
-    }
+    return Supervision(
+        rules=[rules for rules in layers if rules],
+        may_ask=child.may_ask and may_ask,
+        external_tools=child.external_tools if waits else [],
+        variables=values,
+        missing=missing,
+    )

@@ -5,9 +5,8 @@ import contextlib
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
-from domain.events import Event, MessageDelta, ThinkingDelta
+from domain.events import Event, EventRow, MessageDelta, ThinkingDelta
 from domain.ids import new_id
 from domain.sessions.session import SessionRef
 from store import events
@@ -25,7 +24,7 @@ class Batch:
     """What goes into one write; by its name a repeat is known."""
 
     name: str
-    rows: list[dict[str, Any]]
+    rows: list[EventRow]
     tried: bool = False
 
 
@@ -60,7 +59,7 @@ class EventWriter:
         self._buffer.append((ref, event, datetime.now(UTC)))
         self._wake.set()
 
-    async def take(self, ref: SessionRef) -> list[dict[str, Any]]:
+    async def take(self, ref: SessionRef) -> list[EventRow]:
         """What is still unwritten of a session, for a transaction that must come after it."""
         async with self._writing:
             mine = [item for item in self._buffer if item[0] == ref]

@@ -3,7 +3,6 @@ the conversation, which spares the session a workflow task of its own."""
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -17,14 +16,15 @@ from domain import events as ev
 from domain import wire
 from domain.agents.typed_output import Misfit, typed
 from domain.conversations.requests import EndedSession
-from domain.events import SubagentBudgetExceeded
+from domain.events import EventRow, SubagentBudgetExceeded
 from domain.ids import derive_id
 from domain.messages import ASSISTANT, TOOL_RESULTS, Node, answer_calls, calls_of, text_of
 from domain.sessions.session import BUDGET_REASONS, Reason
-from domain.sessions.step import Finish, Finished, preview
+from domain.sessions.session_writes import SessionEnding
+from domain.sessions.step import Finish, Finished, StopRequest, preview
 from store import endings, mailbox, tool_calls
 from store.database import Pool
-from store.events import to_row
+from store.endings import WrittenEnding
 from workflows.client import WorkflowClient
 
 
@@ -49,23 +49,21 @@ class FinishSession:
         output = value or output
         late = await self._events.take(ref) + await self._open_calls(finish)
         replied = any(node.session_id == ref.session_id and node.kind == ASSISTANT for node in nodes)
-        document = _document(finish, output, tail, late) | {"replied": replied}
-        stands = await endings.finish(self._pool, document | {"typed": value is not None})
-        if "cancel_requested" in stands:  # accepted while the session was about to end: the cancel wins
-            reason = Reason(json.loads(stands["cancel_requested"])["reason"])
-            cancelled = finish.model_copy(update={"reason": reason, "error": None, "error_type": None})
-            document = _document(cancelled, output, tail, late) | {"replied": replied}
-            stands = await endings.finish(self._pool, document)
+        ending = _ending(finish, output, tail, late, replied, typed=value is not None)
+        written = await endings.finish(self._pool, ending)
+        if isinstance(written, StopRequest):  # accepted while the session was about to end: the cancel wins
+            cancelled = finish.model_copy(update={"reason": written.reason, "error": None, "error_type": None})
+            written = await endings.finish(self._pool, _ending(cancelled, output, tail, late, replied))
+        assert isinstance(written, WrittenEnding)
         self._contexts.forget(ref)
-        finished = Finished(
-            status=stands["status"],
-            reason=stands["reason"],
-            partial=stands["partial"],
-            head=stands["head"],
-            preview=preview(stands["output"] or ""),
+        await self._post(finish, written.mail, written.given_back, written.held)
+        return Finished(
+            status=written.status,
+            reason=written.reason,
+            partial=written.partial,
+            head=written.head,
+            preview=preview(written.output or ""),
         )
-        await self._post(finish, stands["mail"], stands["given_back"], stands["held"])
-        return finished
 
     async def _post(self, finish: Finish, message_id: str | None, returned: list[str], held: bool) -> None:
         """Post the end to the conversation, if it has begun. A failure lets the whole activity be retried."""
@@ -95,14 +93,14 @@ class FinishSession:
         except Misfit:
             return None
 
-    async def _open_calls(self, finish: Finish) -> list[dict[str, Any]]:
+    async def _open_calls(self, finish: Finish) -> list[EventRow]:
         """Watchers see every call end, also one that a stop left waiting."""
         names = await tool_calls.open_of_session(self._pool, finish.ref.tenant, finish.ref.session_id)
         closed = [ev.ToolReturned(tool=name, state="cancelled", preview="The session ended first.") for name in names]
-        return [to_row(finish.ref, event) for event in closed]
+        return [EventRow.of(finish.ref, event) for event in closed]
 
     async def _repair(self, finish: Finish, nodes: list[Node]) -> list[Node]:
-        """Give every dangling tool call an answer, so that a later session can go on from here."""
+        """Give every dangling tool call an answer, so that a later session can continue from here."""
         if not nodes or not (calls := calls_of(nodes[-1])):
             return []
         results = await tool_calls.results(self._pool, finish.ref.tenant, nodes[-1].id)
@@ -119,14 +117,16 @@ class FinishSession:
 
 
 def _output(session_id: str, nodes: list[Node]) -> str | None:
-    """The last words this session spoke; None if it never spoke."""
+    """The last text of this session; None if it has none."""
     for node in reversed(nodes):
         if node.session_id == session_id and node.kind == ASSISTANT and (text := text_of(node)):
             return clean(text)
     return None
 
 
-def _document(finish: Finish, output: str | None, tail: list[Node], late: list[dict[str, Any]]) -> dict[str, Any]:
+def _ending(
+    finish: Finish, output: str | None, tail: list[Node], late: list[EventRow], replied: bool, typed: bool = False
+) -> SessionEnding:
     reason = finish.reason
     status = reason.status
     partial = reason is not Reason.GOAL_REACHED and output is not None
@@ -138,29 +138,27 @@ def _document(finish: Finish, output: str | None, tail: list[Node], late: list[d
     ended = ev.ENDED[status]
     events.append(ended(status=status, reason=reason, partial=partial, usage=finish.usage, error=error, output=output))
     now = datetime.now(UTC)
-    late = late + _for_parent(finish, error)
-    return {
-        "tenant": finish.ref.tenant,
-        "session_id": finish.ref.session_id,
-        "status": status,
-        "reason": reason,
-        "partial": partial,
-        "error_type": finish.error_type,
-        "error": error,
-        "output": output,
-        "head": tail[-1].id if tail else finish.head,
-        "usage": finish.usage.model_dump_json(),
-        "step": finish.step,
-        "version": finish.version,
-        "message_id": derive_id(finish.ref.session_id, "outcome"),
-        "nodes": [{**node.model_dump(), "idem": f"{node.id}/repair"} for node in tail],
-        "events": late + [to_row(finish.ref, event, now) for event in events],
-    }
+    return SessionEnding(
+        ref=finish.ref,
+        reason=reason,
+        partial=partial,
+        error_type=finish.error_type,
+        error=error,
+        output=output,
+        typed=typed,
+        replied=replied,
+        head=tail[-1].id if tail else finish.head,
+        usage=finish.usage,
+        step=finish.step,
+        version=finish.version,
+        nodes=tail,
+        events=[*late, *_for_parent(finish, error), *(EventRow.of(finish.ref, event, now) for event in events)],
+    )
 
 
-def _for_parent(finish: Finish, error: str | None) -> list[dict[str, Any]]:
-    """Whoever sent off a subagent learns in its own stream that a budget ended it."""
+def _for_parent(finish: Finish, error: str | None) -> list[EventRow]:
+    """The spawner's own stream shows that a budget ended its subagent."""
     if finish.spawned_by is None or finish.reason not in BUDGET_REASONS:
         return []
-    told = SubagentBudgetExceeded(child_session_id=finish.ref.session_id, reason=finish.reason, error=error)
-    return [to_row(finish.ref.model_copy(update={"session_id": finish.spawned_by}), told)]
+    event = SubagentBudgetExceeded(child_session_id=finish.ref.session_id, reason=finish.reason, error=error)
+    return [EventRow.of(finish.ref.model_copy(update={"session_id": finish.spawned_by}), event)]

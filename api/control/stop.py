@@ -4,16 +4,15 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from api.auth import Call
 from api.http.problems import type_name
 from api.services import Services
-from domain.events import CancelRequested, TaskCancelled
-from domain.ids import derive_id
+from domain.events import CancelRequested, EventRow, TaskCancelled
 from domain.sessions.session import Reason
+from domain.sessions.session_writes import SessionEnding
 from domain.sessions.step import StopRequest
-from store import endings, events, sessions
+from store import endings, sessions
 from store.sessions import SessionRow
 
 log = logging.getLogger("errand.api")
@@ -40,9 +39,9 @@ async def stop(call: Call, session: SessionRow, how: Stop, key: str = "") -> Non
     cancel["actor"] = call.caller.created_by  # names of keys may repeat
     mode = "graceful" if how.grace_ms else "hard"
     event = CancelRequested(reason=how.reason, by=call.caller.name, note=how.note, mode=mode)
-    await sessions.request_cancel(call.pool, session.ref, cancel, events.to_row(session.ref, event))
+    await sessions.request_cancel(call.pool, session.ref, cancel, EventRow.of(session.ref, event))
     ending = _ending(session, how.reason)
-    if not session.live and await endings.end_queued(call.pool, session.tenant, session.id, ending):
+    if not session.live and await endings.end_queued(call.pool, ending):
         return
     try:
         heard = await call.services.workflows.stop(session.id, request)
@@ -70,19 +69,14 @@ async def stop_all(call: Call, session_ids: list[str], how: Stop) -> None:
     await asyncio.gather(*(one(session_id) for session_id in session_ids))
 
 
-def _ending(session: SessionRow, reason: Reason) -> dict[str, Any]:
+def _ending(session: SessionRow, reason: Reason) -> SessionEnding:
     """Of a session that never began."""
     ended = TaskCancelled(status=reason.status, reason=reason, partial=False, usage=session.usage)
-    return {
-        "tenant": session.tenant,
-        "session_id": session.id,
-        "status": reason.status,
-        "reason": reason,
-        "partial": False,
-        "head": session.head,
-        "step": 0,
-        "version": session.version + 1,
-        "message_id": derive_id(session.id, "outcome"),
-        "nodes": [],
-        "events": [events.to_row(session.ref, ended)],
-    }
+    return SessionEnding(
+        ref=session.ref,
+        reason=reason,
+        head=session.head,
+        step=0,
+        version=session.version + 1,
+        events=[EventRow.of(session.ref, ended)],
+    )

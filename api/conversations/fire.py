@@ -1,7 +1,6 @@
-"""Firing: the mailbox and the caller's words become one continuation, or nothing happens at all."""
+"""Fire a mailbox: its outcomes and the caller's message become one continuation, or nothing happens."""
 
 import asyncio
-import json
 
 from api.auth import Call
 from api.conversations import run
@@ -14,6 +13,7 @@ from domain import notification
 from domain.conversations.requests import Fire
 from domain.errors import Invalid, Refusal, Unavailable
 from domain.ids import derive_id, new_id
+from domain.sessions.new_session import NewSession, Trigger
 from domain.task import TaskSpec, opening
 from store import conversations, idempotency, mailbox, sessions
 from store.idempotency import StoredResponse
@@ -50,7 +50,7 @@ async def _fired_before(call: Call, key: IdempotencyKey) -> NewTurn | None:
 async def _fire(call: Call, conversation_id: str, body: FireBody, key: IdempotencyKey) -> NewTurn:
     await lookup.open_conversation(call, conversation_id)
     await _pending(call, conversation_id)
-    document = await _document(call, conversation_id, body)
+    session = await _continuation(call, conversation_id, body)
     answer = handle(new_id(), conversation_id)
     if key.value is not None:
         # the id is written down first, so that a repeat means this very session, whatever became of the answer
@@ -60,7 +60,7 @@ async def _fire(call: Call, conversation_id: str, body: FireBody, key: Idempoten
             raise reused()
         answer = Handle.model_validate_json(stands.response)
     try:
-        await _twice(call, body, document, answer)
+        await _twice(call, body, session, answer)
     except Refusal:
         if key.value is not None and await sessions.get(call.pool, call.tenant, answer.session_id) is None:
             await idempotency.forget(call.pool, call.tenant, key.value)
@@ -81,7 +81,7 @@ async def _pending(call: Call, conversation_id: str) -> list[str]:
     return pending
 
 
-async def _twice(call: Call, body: FireBody, document: str, answer: Handle) -> None:
+async def _twice(call: Call, body: FireBody, session: NewSession, answer: Handle) -> None:
     pool, tenant, session_id = call.pool, call.tenant, answer.session_id
     message_id = derive_id(session_id, "words") if body.input is not None else None
     if message_id is not None:
@@ -91,12 +91,12 @@ async def _twice(call: Call, body: FireBody, document: str, answer: Handle) -> N
         )
     try:
         try:
-            await _ask(call, body, document, answer, message_id, attempt=1)
+            await _ask(call, body, session, answer, message_id, attempt=1)
         except Refusal as refusal:
             if refusal.type not in AGAIN:
                 raise
             await asyncio.sleep(PAUSE_SECONDS)
-            await _ask(call, body, document, answer, message_id, attempt=2)
+            await _ask(call, body, session, answer, message_id, attempt=2)
     except Refusal as refusal:
         if message_id is not None:
             await conversations.drop_message(pool, tenant, message_id, taken_by=session_id)
@@ -108,7 +108,7 @@ async def _twice(call: Call, body: FireBody, document: str, answer: Handle) -> N
 async def _ask(
     call: Call,
     body: FireBody,
-    document: str,
+    session: NewSession,
     answer: Handle,
     message_id: str | None,
     attempt: int,
@@ -120,7 +120,7 @@ async def _ask(
         Fire(
             request_id=f"{answer.session_id}/{attempt}",
             session_id=answer.session_id,
-            document=document,
+            session=session,
             pending=pending,
             input=message_id,
             queue=body.if_busy == "queue",
@@ -134,8 +134,9 @@ def _words(body: FireBody) -> str:
     return opening(TaskSpec.model_construct(agent="", input=body.input), [])
 
 
-async def _document(call: Call, conversation_id: str, body: FireBody) -> str:
-    """The continuation's row, as far as the conversation does not decide it."""
+async def _continuation(call: Call, conversation_id: str, body: FireBody) -> NewSession:
+    """The continuation as far as the conversation does not decide it. The caller's text is in the inbox, and no part
+    of what the workflow is sent."""
     latest = await run.latest_of(call, conversation_id)
     config = latest.spec.get("config", {})
     spec = TaskSpec.model_validate(
@@ -148,10 +149,11 @@ async def _document(call: Call, conversation_id: str, body: FireBody) -> str:
         }
     )
     task = await submit.check(call, spec, schema=False, variables=latest.variables)
-    place = submit.SessionPlace(transport=body.transport, await_children=False, trigger="fire")
-    row = submit.row(task, latest.title, place, call.caller.created_by)
-    said = {**json.loads(row["spec"]), "input": body.input}
-    said["config"] |= {name: config[name] for name in notification.CONFIG if name in config}
-    return json.dumps(
-        {**row, "spec": json.dumps(said), "workspace_id": latest.workspace_id, "ttl_ms": task.limits.ttl_ms}
+    place = submit.SessionPlace(
+        workspace_id=latest.workspace_id, transport=body.transport, await_children=False, trigger=Trigger.FIRE
     )
+    session = submit.new_session(task, latest.title, place, call.caller.created_by)
+    kept = {name: config[name] for name in notification.CONFIG if name in config}
+    named = spec.model_dump(mode="json", exclude={"input"}, exclude_defaults=True)
+    said = {**named, "config": {**named.get("config", {}), **kept}, "transport": body.transport}
+    return session.model_copy(update={"spec": said})

@@ -1,7 +1,7 @@
 """Running a turn: a root session, a continuation or a fork; and what to do when the thread is at work already."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from api.auth import Call
 from api.conversations import steer
@@ -15,8 +15,8 @@ from api.submission import start as starting
 from api.submission.accept import Prepared, SessionPlace
 from domain.errors import Conflict, Invalid, NotFound
 from store import conversations, idempotency, sessions, workspaces
-from store.accepting import Accepted
 from store.idempotency import StoredResponse
+from store.new_sessions import Accepted
 from store.sessions import SessionRow
 
 TRIES = 4  # a live session may end between two looks at it
@@ -47,8 +47,8 @@ async def run(call: Call, body: RunBody, key: IdempotencyKey) -> NewTurn:
         raise Invalid("A new conversation needs an agent.", errors=[problem])
     task = await submit.check(call, body.task(body.agent))
     previous = await rules.previous(call.pool, call.tenant, task.spec)
-    place = SessionPlace(parent=previous, transport=body.transport, await_children=False)
-    return await _own(call, body, submit.prepare(call, task, place), key)
+    place = replace(_own_place(body), parent=previous)
+    return await _own(call, submit.prepare(call, task, place), key)
 
 
 async def further(call: Call, conversation_id: str, body: MessageBody, key: IdempotencyKey) -> NewTurn:
@@ -69,8 +69,8 @@ async def further(call: Call, conversation_id: str, body: MessageBody, key: Idem
 async def fork(call: Call, body: MessageBody, source: SessionRow, key: IdempotencyKey) -> NewTurn:
     task = await submit.check(call, body.task(body.agent or source.agent), variables=source.variables)
     _, manifest = await workspaces.get(call.pool, call.tenant, source.workspace_id)
-    place = SessionPlace(parent=source, manifest=manifest, transport=body.transport, await_children=False)
-    return await _own(call, body, submit.prepare(call, task, place), key)
+    place = replace(_own_place(body), parent=source, manifest=manifest)
+    return await _own(call, submit.prepare(call, task, place), key)
 
 
 async def fork_source(call: Call, session_id: str, conversation_id: str | None = None) -> SessionRow:
@@ -110,26 +110,26 @@ async def busy(call: Call, session_id: str) -> Conflict:
     )
 
 
-async def _own(call: Call, body: MessageBody, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
-    """A session in a conversation of its own."""
-    ref = prepared.ref
-    answer = handle(ref.session_id, ref.conversation_id)
-    accepted = await submit.accept(
-        call,
-        prepared,
-        key,
-        answer.model_dump_json(),
-        delivery=body.delivery,
-        metadata=body.metadata or {},
+def _own_place(body: MessageBody) -> SessionPlace:
+    """A conversation of its own."""
+    return SessionPlace(
+        transport=body.transport, await_children=False, delivery=body.delivery, metadata=body.metadata or {}
     )
+
+
+async def _own(call: Call, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
+    """A session in a conversation of its own."""
+    answer = handle(prepared.ref.session_id, prepared.ref.conversation_id)
+    accepted = await submit.accept(call, prepared, key, answer.model_dump_json())
     if accepted.replay:
-        return NewTurn(Handle.model_validate_json(accepted.replay["response"]), replayed=True)
-    await starting.start(call.services, ref)
+        return NewTurn(Handle.model_validate_json(accepted.replay.response), replayed=True)
+    assert accepted.session is not None
+    await starting.start(call.services, accepted.session)
     return NewTurn(answer)
 
 
 async def _continue(call: Call, body: MessageBody, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
-    """At once if the thread is at rest; else as the caller wishes."""
+    """At once if no session of the thread is live; else as `if_busy` says."""
     ref = prepared.ref
     live = ""
     if body.if_busy == "steer" and (before := await _steered_before(call, prepared, key)) is not None:
@@ -137,13 +137,14 @@ async def _continue(call: Call, body: MessageBody, prepared: Prepared, key: Idem
     for attempt in range(TRIES):
         queue = body.if_busy == "queue" and attempt > 0
         answer = handle(ref.session_id, ref.conversation_id, queued=queue)
-        accepted = await submit.accept(call, prepared, key, answer.model_dump_json(), queue=queue, in_order=True)
+        accepted = await submit.accept(call, prepared.queued(queue), key, answer.model_dump_json())
         _refuse(accepted)
         if accepted.replay:
-            return NewTurn(Handle.model_validate_json(accepted.replay["response"]), replayed=True)
-        if accepted.busy is None:
-            await starting.start(call.services, ref)
+            return NewTurn(Handle.model_validate_json(accepted.replay.response), replayed=True)
+        if accepted.session is not None:
+            await starting.start(call.services, accepted.session)
             return NewTurn(answer)
+        assert accepted.busy is not None
         live = accepted.busy
         if body.if_busy == "reject":
             break

@@ -26,7 +26,7 @@ async def write(call: Call, conversation_id: str, thread_id: str, message_id: st
         prepared.opening_text,
         author=call.caller.name,
         untold=True,
-        files=(prepared.document["workspace_id"], prepared.files),
+        files=(prepared.acceptance.session.workspace_id, prepared.files),
     )
 
 

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from api.http.problems import Unreadable
 from domain.errors import Invalid
+from domain.sessions.session_writes import IdempotencyRecord
 from store import idempotency
-from store.accepting import IdempotencyRecord
 from store.database import Pool
 
 Key = Annotated[str | None, Header(description="1 to 255 printable ASCII characters; kept for at least a day")]

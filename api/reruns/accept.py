@@ -1,27 +1,24 @@
-"""Rerunning a task from one of its steps: everything that speaks against it is said before anything is written."""
+"""Rerun a task from one of its steps: everything that forbids it is refused before anything is written."""
 
 import json
-from functools import partial
-from typing import Any
 
 from api.auth import Call
 from api.http.idempotency import IdempotencyKey
 from api.http.problems import finding
 from api.reruns import origin as rerun_beginning
 from api.schemas.reruns import RerunBody
-from api.services import Services
 from api.submission import accept as submit
 from api.submission import rules
-from api.submission import start as starting
 from api.submission import tools_and_variables as declared
 from api.submission.accept import AcceptedResponse, Checked, Prepared, SessionPlace
 from domain.agents.definition import AgentDefinition
 from domain.errors import Conflict, Invalid
-from domain.policy.rules import Action
+from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.rerun import Rerun
 from domain.sessions.session import AgentRef, Limits
+from domain.sessions.session_writes import Acceptance
 from domain.task import TaskConfig, TaskSpec
-from store import agents, reruns, workspaces
+from store import agents, new_sessions, reruns, workspaces
 from store.sessions import SessionRow
 from store.workspaces import Manifest
 
@@ -37,33 +34,33 @@ async def rerun(call: Call, source: SessionRow, body: RerunBody, key: Idempotenc
     _check(source, body)
     task = await _task(call, source, body)
     beginning = await rerun_beginning.find(call.pool, source, body, task)
-    place = SessionPlace(
-        parent=source,
-        manifest=await _manifest(call.services, source, body.from_step),
-        trigger="rerun",
-        await_children=source.await_children,
+    manifest = await _manifest(call, source, body.from_step)
+    place = SessionPlace(parent=source, trigger=Trigger.RERUN, await_children=source.await_children)
+    prepared = submit.prepare(call, task, place).acceptance
+    record = prepared.session
+    nodes = beginning.copied(record.id)
+    own = None
+    if body.prompt is not None:
+        own = task.agent.model_copy(update={"owner": f"{PRIVATE}/{record.id}"}), task.definition
+    session = NewSession.rerun_of(
+        source, record, _origin(source, body), title=_title(source), permissions=body.permissions
+    ).model_copy(
+        update={
+            "agent_owner": own[0].owner if own else task.agent.owner,
+            "base_head": nodes[-1].id if nodes else beginning.head,
+        }
     )
-    prepared = submit.prepare(call, task, place)
-    session_id = prepared.ref.session_id
-    nodes = beginning.copied(session_id)
-    private = task.agent.model_copy(update={"owner": f"{PRIVATE}/{session_id}"}) if body.prompt is not None else None
-    document = prepared.document | _kept(source, body, private or task.agent)
-    document["base_head"] = nodes[-1].id if nodes else beginning.head
-    document["manifest"] = json.dumps(place.manifest)  # the task's files are in it, as they were by then
-    response = submit.handle(call.services, prepared)
-    accepting = partial(
-        reruns.accept,
-        nodes=nodes,
-        rerun=_origin(source, body),
-        own=(private, task.definition) if private else None,
+    acceptance = Acceptance(
+        session=session.placed(record.ref, created_at=record.created_at),
+        manifest=manifest,  # the task's files are in it, as they were by then
+        budget=prepared.budget,
     )
-    accepted = await submit.accept(
-        call, Prepared(prepared.ref, document, [], {}, prepared.tree), key, response, by=accepting
+    return await submit.run_task(
+        call,
+        Prepared(acceptance, {}),
+        key,
+        write=lambda acceptance: new_sessions.accept_rerun(call.pool, acceptance, nodes, own),
     )
-    if accepted.replay:
-        return AcceptedResponse(accepted.replay["response"], replayed=True)
-    await starting.start(call.services, prepared.ref)
-    return AcceptedResponse(response)
 
 
 def _check(source: SessionRow, body: RerunBody) -> None:
@@ -95,15 +92,15 @@ async def _task(call: Call, source: SessionRow, body: RerunBody) -> Checked:
     # what the task itself named was checked when it was submitted
     added = spec.model_copy(update={"permissions": body.permissions, "boundary": None})
     await rules.check_tool_names(call.pool, added, definition)
-    limits = _limits(call.services, source, body, definition)
-    models = _models(call.services, source, body, definition)
+    limits = _limits(call, source, body, definition)
+    models = _models(call, source, body, definition)
     if not body.recorded:
         rules.check_prices(limits, spec.config.tree, models, call.services.prices, call.settings)
         await rules.check_sandbox(call.pool, spec, definition, call.settings)
     retention = spec.config.retention or call.settings.retention_ms
     files = await rules.manifest(call.pool, call.tenant, spec)
-    columns = await declared.columns(call.pool, spec, definition, source.variables)
-    return Checked(spec, ref, definition, models, limits, files, retention, columns)
+    supervision = await declared.supervision(call.pool, spec, definition, source.variables)
+    return Checked(spec, ref, definition, models, limits, files, retention, supervision)
 
 
 async def _agent(call: Call, source: SessionRow, body: RerunBody) -> tuple[AgentRef, AgentDefinition]:
@@ -136,10 +133,10 @@ def _title(source: SessionRow) -> str:
     return f"{source.title.removesuffix(' (rerun)')[:190]} (rerun)"
 
 
-def _limits(services: Services, source: SessionRow, body: RerunBody, definition: AgentDefinition) -> Limits:
+def _limits(call: Call, source: SessionRow, body: RerunBody, definition: AgentDefinition) -> Limits:
     wanted = body.config
     asked = TaskSpec(agent=source.agent, input="-", config=TaskConfig(**wanted.model_dump()))
-    rules.limits(asked, definition, services.settings)  # refuses what is beyond the platform's ceilings
+    rules.limits(asked, definition, call.settings)  # refuses what is beyond the platform's ceilings
     given = {
         "ttl_ms": wanted.ttl,
         "steps": wanted.max_steps,
@@ -150,33 +147,20 @@ def _limits(services: Services, source: SessionRow, body: RerunBody, definition:
     return source.limits.model_copy(update={name: value for name, value in given.items() if value is not None})
 
 
-def _models(services: Services, source: SessionRow, body: RerunBody, definition: AgentDefinition) -> list[str]:
+def _models(call: Call, source: SessionRow, body: RerunBody, definition: AgentDefinition) -> list[str]:
     if body.model is not None:
         return list(dict.fromkeys([body.model, *definition.fallback_models]))
     if body.agent_version is not None:
-        return rules.models(_spec(source, body), definition, services.settings)
+        return rules.models(_spec(source, body), definition, call.settings)
     return source.models
 
 
-async def _manifest(services: Services, source: SessionRow, step: int) -> Manifest:
+async def _manifest(call: Call, source: SessionRow, step: int) -> Manifest:
     """The workspace as it was before any tool of the step ran."""
-    moment = await reruns.replied_at(services.pool, source.tenant, source.id, step)
+    moment = await reruns.replied_at(call.pool, source.tenant, source.id, step)
     if moment is not None:
-        return await workspaces.as_of(services.pool, source.tenant, source.workspace_id, moment)
-    return (await workspaces.get(services.pool, source.tenant, source.workspace_id))[1]
-
-
-def _kept(source: SessionRow, body: RerunBody, agent: AgentRef) -> dict[str, Any]:
-    """What the rerun has from the original's row, and the rules it works under."""
-    layers = [*source.rules, *([body.permissions] if body.permissions else [])]
-    return {
-        "agent_owner": agent.owner,
-        "title": _title(source),
-        "tools": source.tools,
-        "rules": json.dumps([[rule.model_dump(mode="json") for rule in layer] for layer in layers]),
-        "may_ask": source.may_ask or any(rule.action is Action.ASK for rule in body.permissions),
-        "approval_required": source.approval_required and not body.recorded,
-    }
+        return await workspaces.as_of(call.pool, source.tenant, source.workspace_id, moment)
+    return (await workspaces.get(call.pool, source.tenant, source.workspace_id))[1]
 
 
 def _origin(source: SessionRow, body: RerunBody) -> Rerun:

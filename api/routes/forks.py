@@ -1,6 +1,6 @@
-"""/conversations/{id}/fork: a new conversation from where a session ended, executed at once or only prepared."""
+"""/conversations/{id}/fork: a new conversation from where a session ended, executed at key or only prepared."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 
@@ -16,10 +16,11 @@ from api.openapi import BODY, ref, request_body
 from api.schemas.conversations import ForkBody, Handle, MessageBody, check_value, handle
 from api.submission import accept as submit
 from domain.errors import Conflict, Invalid
-from domain.events import TaskCompleted, TaskSubmitted
-from domain.ids import derive_id
-from domain.sessions.session import Reason, Usage
-from store import conversation_reads, endings, events, workspaces
+from domain.events import EventRow, TaskCompleted, TaskSubmitted
+from domain.sessions.new_session import Trigger
+from domain.sessions.session import Reason, SessionRef, Usage
+from domain.sessions.session_writes import Acceptance, SessionEnding
+from store import conversation_reads, new_sessions, workspaces
 from store.sessions import SessionRow
 
 router = APIRouter(tags=["conversations"])
@@ -76,47 +77,40 @@ def _message(body: ForkBody) -> MessageBody:
 
 
 async def _prepare(call: Call, body: ForkBody, source: SessionRow, key: IdempotencyKey) -> NewTurn:
-    """A session that stands for the copied state: it ended where its source did, and nothing was executed."""
+    """A session that represents the copied state: it ended where its source did, and nothing was executed."""
     spec = MessageBody(input=body.input if body.input is not None else "Fork").task(body.agent or source.agent)
     task = await submit.check(call, spec, schema=False, variables=source.variables)
     _, manifest = await workspaces.get(call.pool, call.tenant, source.workspace_id)
-    place = submit.SessionPlace(parent=source, manifest=manifest, trigger="fork", await_children=False)
-    prepared = submit.prepare(call, task, place)
-    title = body.title or f"{source.title[:190]} (fork)"
-    document = {**prepared.document, "title": title, "spec": submit.spec_of(source.spec, place)}
-    ref = prepared.ref
-    made = handle(ref.session_id, ref.conversation_id)
-    submitted = TaskSubmitted(agent=document["agent"], agent_version=document["agent_version"], title=title)
-    accepted = await endings.accept_ended(
-        call.pool,
-        call.tenant,
-        document,
-        [events.to_row(ref, submitted)],
-        _ending(source, prepared),
-        key.record(made.model_dump_json()),
+    place = submit.SessionPlace(parent=source, manifest=manifest, trigger=Trigger.FORK, await_children=False)
+    prepared = submit.prepare(call, task, place).acceptance
+    copied = {"title": body.title or f"{source.title[:190]} (fork)", "spec": {**source.spec, "transport": "stream"}}
+    session = prepared.session.model_copy(update=copied)
+    made = handle(session.id, session.conversation_id)
+    submitted = TaskSubmitted(agent=session.agent, agent_version=session.agent_version, title=session.title)
+    acceptance = Acceptance(
+        session=session,
+        manifest=prepared.manifest,
+        events=[EventRow.of(session.ref, submitted)],
+        idempotency=key.record(made.model_dump_json()),
         metadata=body.metadata or {},
     )
+    accepted = await new_sessions.accept_ended(call.pool, acceptance, _ending(source, session.ref))
     if accepted.reused:
         raise reused()
     if accepted.replay:
-        return NewTurn(Handle.model_validate_json(accepted.replay["response"]), replayed=True)
+        return NewTurn(Handle.model_validate_json(accepted.replay.response), replayed=True)
     return NewTurn(made)
 
 
-def _ending(source: SessionRow, prepared: submit.Prepared) -> dict[str, Any]:
-    ref, reason = prepared.ref, Reason.GOAL_REACHED
+def _ending(source: SessionRow, ref: SessionRef) -> SessionEnding:
+    reason = Reason.GOAL_REACHED
     ended = TaskCompleted(status=reason.status, reason=reason, partial=False, usage=Usage(), output=source.output)
-    return {
-        "tenant": ref.tenant,
-        "session_id": ref.session_id,
-        "status": reason.status,
-        "reason": reason,
-        "partial": False,
-        "output": source.output,
-        "head": source.head,
-        "step": 0,
-        "version": 1,
-        "message_id": derive_id(ref.session_id, "outcome"),
-        "nodes": [],
-        "events": [events.to_row(ref, ended)],
-    }
+    return SessionEnding(
+        ref=ref,
+        reason=reason,
+        output=source.output,
+        head=source.head,
+        step=0,
+        version=1,
+        events=[EventRow.of(ref, ended)],
+    )

@@ -1,28 +1,29 @@
-"""Accepting a session: everything that can be refused is refused first, then one transaction makes it durable."""
+"""Accept a session: refuse everything that can be refused first, then make it durable in one transaction."""
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from api.auth import Call
 from api.http.idempotency import IdempotencyKey, reused
 from api.schemas.tasks import TaskAccepted
-from api.services import Services
 from api.submission import budgets as tree_rules
 from api.submission import quotas, rules
 from api.submission import start as starting
 from api.submission import tools_and_variables as declared
 from domain.agents.definition import AgentDefinition
+from domain.conversations.mailbox import DeliveryMode
 from domain.errors import Conflict, TooMany
-from domain.events import TaskSubmitted
+from domain.events import EventRow, TaskSubmitted
 from domain.ids import derive_id, new_id
+from domain.sessions.new_session import NewSession, Supervision, Trigger
 from domain.sessions.session import AgentRef, Limits, SessionRef, Status
+from domain.sessions.session_writes import Acceptance, NewMessage
 from domain.task import TaskSpec, opening, title_of
-from store import accepting, events
-from store.accepting import Accepted, NewMessage
+from store import new_sessions
+from store.new_sessions import Accepted
 from store.sessions import SessionRow
 from store.workspaces import Manifest
 
@@ -37,20 +38,22 @@ class AcceptedResponse:
 
 @dataclass(frozen=True)
 class SessionPlace:
-    """Where a session goes: into a conversation of its own, or on with another one."""
+    """Where a session belongs: to a conversation of its own, or to one that exists."""
 
     conversation_id: str | None = None  # None: its own
     workspace_id: str | None = None
-    parent: SessionRow | None = None  # what it goes on from, if the thread itself does not say
+    parent: SessionRow | None = None  # the session it continues, if its thread does not decide that
     manifest: Manifest = field(default_factory=dict)  # what its workspace starts with
     transport: str = "stream"
     await_children: bool = True
-    trigger: str = "api"
+    trigger: Trigger = Trigger.API
+    delivery: DeliveryMode | None = None  # a new conversation's
+    metadata: dict[str, Any] = field(default_factory=dict)  # a new conversation's
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A task that nothing speaks against."""
+    """A task that nothing forbids."""
 
     spec: TaskSpec
     agent: AgentRef
@@ -59,27 +62,32 @@ class Checked:
     limits: Limits
     files: Manifest
     retention_ms: int
-    columns: dict[str, Any]  # rules, tools and variables that follow from task and agent
+    supervision: Supervision
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A session as it will be written down."""
+    """A session as it will be written."""
 
-    ref: SessionRef
-    document: dict[str, Any]
-    inbox: list[NewMessage]
-    files: Manifest
-    tree: dict[str, Any] | None = None  # the budget of the whole conversation, if the task brings one
+    acceptance: Acceptance
+    files: Manifest  # what enters a workspace that exists
+
+    @property
+    def ref(self) -> SessionRef:
+        return self.acceptance.session.ref
+
+    def queued(self, queue: bool) -> "Prepared":
+        """The same session, waiting for its turn or not."""
+        return replace(self, acceptance=self.acceptance.model_copy(update={"queue": queue}))
 
     @property
     def opening_text(self) -> str:
-        text: str = json.loads(self.inbox[-1].parts)[0]["text"]
+        text: str = json.loads(self.acceptance.inbox[-1].parts)[0]["text"]
         return text
 
 
 async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: dict[str, str] | None = None) -> Checked:
-    """Without `schema` the input is not the agent's first one, and need not have its form; `variables` are known."""
+    """Without `schema` the input is not the agent's first one and need not have its form; `variables` are known."""
     settings, pool, tenant = call.settings, call.pool, call.tenant
     agent, definition = await rules.agent(pool, tenant, spec.agent)
     if schema:
@@ -94,56 +102,50 @@ async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: d
     retention = spec.config.retention or settings.retention_ms
     files = await rules.manifest(pool, tenant, spec)
     await quotas.check_workspaces(call, files)
-    columns = await declared.columns(pool, spec, definition, variables or {})
-    return Checked(spec, agent, definition, models, limits, files, retention, columns)
+    supervision = await declared.supervision(pool, spec, definition, variables or {})
+    return Checked(spec, agent, definition, models, limits, files, retention, supervision)
 
 
-def prepare(call: Call, task: Checked, place: SessionPlace, session_id: str | None = None) -> Prepared:
+def prepare(call: Call, task: Checked, place: SessionPlace) -> Prepared:
     now = datetime.now(UTC)
-    session_id = session_id or new_id()
+    session_id = new_id()
     own = place.conversation_id is None
-    conversation_id = place.conversation_id or session_id
-    document = row(task, title_of(task.spec), place, call.caller.created_by) | {
-        "id": session_id,
-        "conversation_id": conversation_id,
-        "thread_id": conversation_id,
-        "workspace_id": place.workspace_id or session_id,
-        "parent_session_id": place.parent.id if place.parent else None,
-        "base_head": place.parent.head if place.parent else None,
-        "deadline": (now + timedelta(milliseconds=task.limits.ttl_ms)).isoformat(),
-        "manifest": json.dumps({**place.manifest, **task.files} if own else {}),
-        "created_at": now.isoformat(),
-    }
-    ref = SessionRef(tenant=call.tenant, session_id=session_id, conversation_id=conversation_id)
-    inbox = _inbox(session_id, task.spec, sorted(task.files))
-    tree = tree_rules.budget(task.spec.config, now, call.settings)
-    return Prepared(ref, document, inbox, {} if own else task.files, tree)
+    ref = SessionRef(tenant=call.tenant, session_id=session_id, conversation_id=place.conversation_id or session_id)
+    session = new_session(task, title_of(task.spec), place, call.caller.created_by)
+    acceptance = Acceptance(
+        session=session.placed(ref, created_at=now),
+        inbox=_inbox(session_id, task.spec, sorted(task.files)),
+        budget=tree_rules.budget(task.spec.config, now, call.settings),
+        manifest={**place.manifest, **task.files} if own else {},
+        in_order=not own,
+        delivery=place.delivery,
+        metadata=place.metadata,
+    )
+    return Prepared(acceptance, {} if own else task.files)
 
 
-def row(task: Checked, title: str, place: SessionPlace, created_by: str) -> dict[str, Any]:
-    """The columns that follow from the task itself."""
-    waits = task.spec.config.await_children
-    return {
-        "session_type": "agent",
-        "spawned_by": None,
-        "trigger": place.trigger,
-        "agent_owner": task.agent.owner,
-        "agent": task.agent.name,
-        "agent_version": task.agent.version,
-        "models": task.models,
-        "title": title,
-        "spec": spec_of(task.spec.model_dump(mode="json"), place),
-        "limits": task.limits.model_dump_json(),
-        "await_children": place.await_children if waits is None else waits,
-        "created_by": created_by,
-        "dry_run": task.spec.config.dry_run,
-        "retention_ms": task.retention_ms,
-        **task.columns,
-    }
-
-
-def spec_of(spec: dict[str, Any], place: SessionPlace) -> str:
-    return json.dumps({**spec, "transport": place.transport})
+def new_session(task: Checked, title: str, place: SessionPlace, created_by: str) -> NewSession:
+    session = NewSession.for_task(
+        task.agent,
+        task.spec,
+        task.supervision,
+        title=title,
+        models=task.models,
+        limits=task.limits,
+        retention_ms=task.retention_ms,
+        created_by=created_by,
+        transport=place.transport,
+        await_children=place.await_children,
+        trigger=place.trigger,
+    )
+    parent = place.parent
+    return session.model_copy(
+        update={
+            "workspace_id": place.workspace_id,
+            "parent_session_id": parent.id if parent else None,
+            "base_head": parent.head if parent else None,
+        }
+    )
 
 
 async def accept(
@@ -151,25 +153,24 @@ async def accept(
     prepared: Prepared,
     key: IdempotencyKey,
     response: str,
-    by: Callable[..., Awaitable[Accepted]] = accepting.accept,
-    **more: Any,
+    write: Callable[[Acceptance], Awaitable[Accepted]] | None = None,
 ) -> Accepted:
-    """The one transaction; what it refuses for everybody alike is refused here."""
-    document = prepared.document
-    submitted = TaskSubmitted(agent=document["agent"], agent_version=document["agent_version"], title=document["title"])
-    if prepared.files:
-        by = partial(accepting.accept_with_files, files=prepared.files)
-    accepted = await by(
-        call.pool,
-        call.tenant,
-        document,
-        prepared.inbox,
-        [events.to_row(prepared.ref, submitted)],
-        key.record(response),
-        live_quota(call),
-        tree=prepared.tree,
-        **more,
+    """The one transaction, by `write` if it contains more. What no caller may do is refused here."""
+    session = prepared.acceptance.session
+    submitted = TaskSubmitted(agent=session.agent, agent_version=session.agent_version, title=session.title)
+    acceptance = prepared.acceptance.model_copy(
+        update={
+            "events": [EventRow.of(session.ref, submitted)],
+            "idempotency": key.record(response),
+            "live_quota": live_quota(call),
+        }
     )
+    if write is not None:
+        accepted = await write(acceptance)
+    elif prepared.files:
+        accepted = await new_sessions.accept_with_files(call.pool, acceptance, prepared.files)
+    else:
+        accepted = await new_sessions.accept(call.pool, acceptance)
     if accepted.reused:
         raise reused()
     if accepted.budget is not None:
@@ -186,37 +187,50 @@ def live_quota(call: Call) -> int | None:
 
 
 async def submit(call: Call, spec: TaskSpec, key: IdempotencyKey) -> AcceptedResponse:
-    """The handle of a task, once a GET on it works; Temporal may be away."""
+    """The handle of a task, as soon as a GET on it works; Temporal may be unreachable."""
     if (known := await key.answered(call.pool, call.tenant)) is not None:
         return AcceptedResponse(known, replayed=True)
     task = await check(call, spec)
     previous = await rules.previous(call.pool, call.tenant, spec)
     prepared = prepare(call, task, SessionPlace(parent=previous))
-    response = handle(call.services, prepared)
-    accepted = await accept(call, prepared, key, response)
+    return await run_task(call, prepared, key)
+
+
+async def run_task(
+    call: Call,
+    prepared: Prepared,
+    key: IdempotencyKey,
+    write: Callable[[Acceptance], Awaitable[Accepted]] | None = None,
+) -> AcceptedResponse:
+    """Accept a task and start it; its handle is the response."""
+    response = _handle(call, prepared)
+    accepted = await accept(call, prepared, key, response, write)
     if accepted.replay:
-        return AcceptedResponse(accepted.replay["response"], replayed=True)
-    await starting.start(call.services, prepared.ref)
+        return AcceptedResponse(accepted.replay.response, replayed=True)
+    assert accepted.session is not None
+    await starting.start(call.services, accepted.session)
     return AcceptedResponse(response)
 
 
-def handle(services: Services, prepared: Prepared) -> str:
+def _handle(call: Call, prepared: Prepared) -> str:
+    created_at = prepared.acceptance.session.created_at
+    assert created_at is not None
     return TaskAccepted(
         task_id=prepared.ref.session_id,
         status=Status.SUBMITTED,
-        created_at=prepared.document["created_at"],
-        poll_interval=services.settings.poll_interval_ms,
+        created_at=created_at,
+        poll_interval=call.settings.poll_interval_ms,
         conversation_id=prepared.ref.conversation_id,
     ).model_dump_json()
 
 
 def _inbox(session_id: str, spec: TaskSpec, files: list[str]) -> list[NewMessage]:
     """Earlier messages in their order, then the one that opens the session."""
-    words = [(message.role, message.content) for message in spec.context.history]
-    words.append(("user", opening(spec, files)))
+    texts = [(message.role, message.content) for message in spec.context.history]
+    texts.append(("user", opening(spec, files)))
     return [
         NewMessage(
             id=derive_id(session_id, "inbox", place), kind=kind, parts=json.dumps([{"type": "text", "text": text}])
         )
-        for place, (kind, text) in enumerate(words)
+        for place, (kind, text) in enumerate(texts)
     ]

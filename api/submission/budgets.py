@@ -1,11 +1,11 @@
-"""The budget that a whole conversation shares: what a task may ask for, and how it is written down."""
+"""The budget that a whole conversation shares: what a task may ask for, and what is written."""
 
 from datetime import datetime, timedelta
-from typing import Any
 
 from api.http.problems import finding
 from domain.errors import Invalid
 from domain.limits.budget import KINDS
+from domain.sessions.session_writes import NewBudget
 from domain.task import TaskConfig, TreeConfig
 from settings import Settings
 
@@ -35,14 +35,13 @@ def ceilings(settings: Settings) -> dict[str, float]:
     return {kind: ceiling for kind, ceiling in found.items() if ceiling is not None}
 
 
-def budget(config: TaskConfig, now: datetime, settings: Settings) -> dict[str, Any] | None:
-    """The budget that the whole conversation shares, as it is written down."""
+def budget(config: TaskConfig, now: datetime, settings: Settings) -> NewBudget | None:
+    """The budget that the whole conversation shares, if the task or the platform bounds it."""
     most = {f"max_{kind}": ceiling for kind, ceiling in ceilings(settings).items()}
     if config.tree is None and not most:
         return None
     wanted = config.tree or TreeConfig()
     limits = most | wanted.model_dump(exclude={"ttl"}, exclude_none=True)
-    ends = (now + timedelta(milliseconds=wanted.ttl)).isoformat() if wanted.ttl else None
-    # a conversation that has a budget keeps it unless a task brings another
-    standing = config.tree is None
-    return {**limits, "deadline": ends, "low_percent": settings.budget_low_percent, "standing": standing}
+    ends = now + timedelta(milliseconds=wanted.ttl) if wanted.ttl else None
+    shared = {"deadline": ends, "low_percent": settings.budget_low_percent, "default": config.tree is None}
+    return NewBudget.model_validate({**limits, **shared})

@@ -1,6 +1,5 @@
 """The rules for a submitted task, one function each. A refusal names what is allowed."""
 
-import json
 from typing import Any
 
 from jsonschema.exceptions import ValidationError, best_match
@@ -16,6 +15,7 @@ from domain.json_schema import COMPLEXITY, MAX_ERRORS, errors
 from domain.notification import SubscriptionStatus
 from domain.policy.rules import Action, names_a_tool
 from domain.sessions.input_request import OnExpiry
+from domain.sessions.new_session import Supervision
 from domain.sessions.session import AgentRef, Limits, SandboxMode
 from domain.task import TaskConfig, TaskSpec, TreeConfig
 from settings import Settings
@@ -27,16 +27,16 @@ from store.workspaces import Manifest
 FILE_MODE = 0o644
 
 
-def supervision(spec: TaskSpec, definition: AgentDefinition) -> dict[str, Any]:
+def supervision(spec: TaskSpec, definition: AgentDefinition) -> Supervision:
     """The rules a session works under, and whether it may turn to people."""
     layers = [spec.permissions, *(spec.boundary.layers() if spec.boundary else [])]
-    # whoever submits a task that wants approvals is there to give them
+    # the caller of a task that wants approvals is there to give them
     attended = spec.config.approval_required or any(rule.action is Action.ASK for rule in spec.permissions)
-    return {
-        "rules": json.dumps([[rule.model_dump(mode="json") for rule in layer] for layer in layers if layer]),
-        "may_ask": definition.may_ask or attended,
-        "approval_required": spec.config.approval_required,
-    }
+    return Supervision(
+        rules=[layer for layer in layers if layer],
+        may_ask=definition.may_ask or attended,
+        approval_required=spec.config.approval_required,
+    )
 
 
 async def agent(pool: Pool, tenant: str, name: str) -> tuple[AgentRef, AgentDefinition]:

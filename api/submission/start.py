@@ -1,31 +1,35 @@
-"""Starting what was accepted: the row is committed, so it will run; here it is only begun as soon as anybody hears."""
+"""Start the workflow of an accepted session, or queue a retry if Temporal is unreachable."""
 
 import logging
 
 from api.http.problems import type_name
 from api.services import Services
-from domain.sessions.session import SessionRef
 from store import sessions
+from store.sessions import SessionRow
 
 log = logging.getLogger("errand.api")
 
 
-async def start(services: Services, ref: SessionRef) -> None:
-    """Whatever goes wrong here, it is tried again, and in the end the sweeper starts it; by the same id."""
+async def start(services: Services, session: SessionRow) -> None:
+    """The row is committed, so the session will run: a failed start is tried again under the same id, at last by the
+    sweeper."""
     try:
-        if await _started(services, ref):
+        if await _start(services, session):
             return
-        log.warning("session %s waits for Temporal or a worker, which is away", ref.session_id)
+        log.warning("session %s waits for Temporal or a worker", session.id)
     except Exception as error:
-        log.warning("session %s waits for Temporal (%s)", ref.session_id, type_name(error))
-    services.retry_queue.add(f"the start of {ref.session_id}", lambda: _started(services, ref))
+        log.warning("session %s waits for Temporal (%s)", session.id, type_name(error))
+    services.retry_queue.add(f"the start of {session.id}", lambda: _start_again(services, session))
 
 
-async def _started(services: Services, ref: SessionRef) -> bool:
-    session = await sessions.get(services.pool, ref.tenant, ref.session_id)
-    assert session is not None
-    if session.status.terminal:  # stopped while it waited
-        return True
+async def _start_again(services: Services, session: SessionRow) -> bool:
+    """The row may have changed: the session was stopped, or left its queue, while its start waited."""
+    current = await sessions.get(services.pool, session.tenant, session.id)
+    assert current is not None
+    return current.status.terminal or await _start(services, current)
+
+
+async def _start(services: Services, session: SessionRow) -> bool:
     if session.id == session.conversation_id:
         return await services.workflows.start(session.workflow_input())
     return await services.workflows.submit(

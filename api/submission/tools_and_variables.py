@@ -1,28 +1,22 @@
-"""What a task brings along: tools that its caller answers, and values for the variables of its agent."""
-
-import json
-from typing import Any
+"""What a task brings: tools that its caller answers, and values for the variables of its agent."""
 
 from api.http.problems import finding
 from api.submission import rules as submission_rules
 from domain.agents.definition import AgentDefinition
 from domain.errors import Invalid
 from domain.external_tool import ExternalTool, tool_problems
+from domain.sessions.new_session import Supervision
 from domain.task import TaskSpec
 from store import agents
 from store.database import Pool
 
 
-async def columns(pool: Pool, spec: TaskSpec, definition: AgentDefinition, before: dict[str, str]) -> dict[str, Any]:
-    """Of a session's row: rules, tools and variables; `before` are those that the thread knows already."""
-    supervision = submission_rules.supervision(spec, definition)
-    values, missing = variables(spec, definition, before, supervision["may_ask"])
-    return {
-        **supervision,
-        "external_tools": json.dumps([tool.model_dump() for tool in await _tools(pool, spec, definition)]),
-        "variables": json.dumps(values),
-        "missing": json.dumps(missing),
-    }
+async def supervision(pool: Pool, spec: TaskSpec, definition: AgentDefinition, before: dict[str, str]) -> Supervision:
+    """A task's rules, tools and variables; `before` are the variables that the thread knows already."""
+    rules = submission_rules.supervision(spec, definition)
+    values, missing = variables(spec, definition, before, rules.may_ask)
+    tools = await _tools(pool, spec, definition)
+    return rules.model_copy(update={"external_tools": tools, "variables": values, "missing": missing})
 
 
 async def _tools(pool: Pool, spec: TaskSpec, definition: AgentDefinition) -> list[ExternalTool]:

@@ -5,6 +5,7 @@ from pydantic import BaseModel, Field
 from domain.conversations.delegation import DelegationTool
 from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.state import ConversationState, PendingOutcome
+from domain.sessions.new_session import SessionPayload
 from domain.sessions.session import SessionInput
 
 
@@ -48,7 +49,7 @@ class SpawnChild(BaseModel):
     name: str
     thread: str | None = None  # continue this thread; None: by name, else a new one
     prompt: CallRef
-    document: str  # JSON: the columns of its row that the conversation does not decide
+    session: SessionPayload
     delivery: DeliveryMode = DeliveryMode.HOLD
 
 
@@ -82,7 +83,7 @@ class ClaimOutcomes(BaseModel):
 class Fire(BaseModel):
     request_id: str
     session_id: str
-    document: str
+    session: SessionPayload
     pending: list[str] = Field(default_factory=list)  # what the caller read from the rows
     input: str | None = None  # the inbox message with the caller's own text
     queue: bool = False
@@ -135,7 +136,9 @@ class OpenSession(BaseModel):
     parent_thread_id: str | None = None
     thread_name: str = ""
     depth: int = 0
-    document: str | None = None  # None: a queued row begins, or, without one, the thread's newest session is continued
+    session: SessionPayload | None = (
+        None  # None: a queued row begins, or, without one, the thread's newest session is continued
+    )
     prompt: CallRef | None = None
     take: list[str] = Field(default_factory=list)
     mail: list[str] | None = None

@@ -1,6 +1,7 @@
 """Events: what a watcher sees. To add one: a class in its topic's file, its name in EVENTS, the line that emits it."""
 
 from domain.events.base import Event
+from domain.events.base import EventRow as EventRow
 from domain.events.base import Recorded as Recorded
 from domain.events.conversation import MailboxUpdated, MessageReceived, SubagentEnded, SubagentStarted
 from domain.events.input_requests import InputEscalated, InputExpired, InputReceived, InputReminder, InputRequired

@@ -1,9 +1,11 @@
-"""What every event has in common, and an event as the log keeps it."""
+"""What every event has in common, and an event as it is written to the log and read from it."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from domain.sessions.session import SessionRef
 
 
 class Event(BaseModel):
@@ -16,6 +18,32 @@ class Event(BaseModel):
 
     def data(self) -> dict[str, Any]:
         return self.model_dump(mode="json")
+
+
+class EventRow(BaseModel):
+    """An event as the SQL functions take it; they give it its numbers."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tenant: str
+    session_id: str
+    conversation_id: str
+    type: str
+    terminal: bool
+    at: datetime
+    data: str  # JSON
+
+    @classmethod
+    def of(cls, ref: SessionRef, event: Event, at: datetime | None = None) -> "EventRow":
+        return cls(
+            tenant=ref.tenant,
+            session_id=ref.session_id,
+            conversation_id=ref.conversation_id,
+            type=event.type,
+            terminal=event.terminal,
+            at=at or datetime.now(UTC),
+            data=event.model_dump_json(),
+        )
 
 
 class Recorded(BaseModel):

@@ -28,8 +28,8 @@ BEGIN
     END IF;
     IF jsonb_array_length(p -> 'once') > 0 THEN
         SELECT jsonb_agg(o) INTO rare FROM jsonb_array_elements(p -> 'once') o, sessions s
-         WHERE s.tenant = t AND s.id = p ->> 'session_id' AND NOT o ->> 'name' = ANY (s.told);
-        UPDATE sessions SET told = told || ARRAY(SELECT o ->> 'name' FROM jsonb_array_elements(rare) o)
+         WHERE s.tenant = t AND s.id = p ->> 'session_id' AND NOT o ->> 'name' = ANY (s.emitted_once);
+        UPDATE sessions SET emitted_once = emitted_once || ARRAY(SELECT o ->> 'name' FROM jsonb_array_elements(rare) o)
          WHERE tenant = t AND id = p ->> 'session_id' AND rare IS NOT NULL;
         news := news || coalesce((SELECT jsonb_agg(o -> 'event') FROM jsonb_array_elements(rare) o), '[]');
     END IF;

@@ -1,11 +1,11 @@
--- A session joins its tree: the budget is set if one is given, and one more session is counted. Answers what is spent,
--- if that speaks against another session: time, steps, tokens, money or sessions.
+-- A session joins its tree: the budget is set if one is given (`p_tree`, a NewBudget or null), and one more session is
+-- counted. Returns which budget is spent, if that forbids another session: time, steps, tokens, money or sessions.
 CREATE OR REPLACE FUNCTION enter_budget(p_tenant text, p_conversation text, p_tree jsonb) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     b budgets%ROWTYPE;
 BEGIN
     IF jsonb_typeof(p_tree) = 'object' AND NOT (
-           coalesce((p_tree ->> 'standing')::boolean, false)   -- the platform's ceilings, for want of anything else
+           coalesce((p_tree ->> 'default')::boolean, false)   -- the platform's ceilings, for want of anything else
            AND EXISTS (SELECT 1 FROM budgets WHERE tenant = p_tenant AND conversation_id = p_conversation)) THEN
         -- a budget that comes later counts what was used before
         INSERT INTO budgets (tenant, conversation_id, deadline, max_steps, max_tokens, max_cost_usd, max_tool_calls,
@@ -23,7 +23,7 @@ BEGIN
         ON CONFLICT (tenant, conversation_id) DO UPDATE
            SET deadline = excluded.deadline, max_steps = excluded.max_steps, max_tokens = excluded.max_tokens,
                max_cost_usd = excluded.max_cost_usd, max_tool_calls = excluded.max_tool_calls,
-               max_sessions = excluded.max_sessions, low_percent = excluded.low_percent, told = '{}';
+               max_sessions = excluded.max_sessions, low_percent = excluded.low_percent, low_reported = '{}';
     END IF;
     UPDATE budgets SET sessions = sessions + 1 WHERE tenant = p_tenant AND conversation_id = p_conversation RETURNING * INTO b;
     RETURN CASE WHEN b.tenant IS NULL THEN NULL

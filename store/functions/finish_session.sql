@@ -2,17 +2,19 @@
 -- ends without a commit gives back the mail it was opened with.
 CREATE OR REPLACE FUNCTION finish_session(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
-    t       text := p ->> 'tenant';
+    t       text := p -> 'ref' ->> 'tenant';
+    sid     text := p -> 'ref' ->> 'session_id';
     s       sessions%ROWTYPE;
     spawner sessions%ROWTYPE;
-    commits boolean := p ->> 'output' IS NOT NULL OR coalesce((p ->> 'replied')::boolean, false);   -- a reply may be nothing but tool calls
+    -- a reply may be nothing but tool calls
+    commits boolean := p ->> 'output' IS NOT NULL OR (p ->> 'replied')::boolean;
     mail    mailbox%ROWTYPE;
-    told    jsonb;
+    emitted jsonb;
     mail_changed boolean := false;
     given_back jsonb;
     held    boolean := false;
 BEGIN
-    SELECT * INTO s FROM sessions WHERE tenant = t AND id = p ->> 'session_id' FOR UPDATE;
+    SELECT * INTO s FROM sessions WHERE tenant = t AND id = sid FOR UPDATE;
     IF s.status NOT IN ('completed', 'failed', 'cancelled') THEN
         -- once a cancel was accepted the only end is cancelled, also if the session was about to end otherwise
         IF s.cancel_requested IS NOT NULL AND p ->> 'status' <> 'cancelled' THEN
@@ -21,14 +23,13 @@ BEGIN
         -- before the session gives up its place: whoever wants that place has locked the conversation and would wait for us
         UPDATE conversations SET updated_at = now() WHERE tenant = t AND id = s.conversation_id;
         INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, step, body)
-        SELECT t, m ->> 'id', m ->> 'parent', s.id, m ->> 'idem', m ->> 'kind', m ->> 'author', m ->> 'line',
-               (m ->> 'step')::int, m ->> 'body'
-          FROM jsonb_array_elements(p -> 'nodes') m ON CONFLICT DO NOTHING;
+        SELECT t, m.id, m.parent, s.id, m.id || '/repair', m.kind, m.author, m.line, m.step, m.body
+          FROM jsonb_populate_recordset(NULL::messages, p -> 'nodes') m ON CONFLICT DO NOTHING;
         UPDATE sessions SET status = p ->> 'status', reason = p ->> 'reason', partial = (p ->> 'partial')::boolean,
                             error_type = p ->> 'error_type', error = p ->> 'error', output = p ->> 'output',
                             head = p ->> 'head', usage = coalesce(p ->> 'usage', usage),
                             step = coalesce((p ->> 'step')::int, step), retry = NULL, live = false, committed = commits,
-                            typed = coalesce((p ->> 'typed')::boolean, false),
+                            typed = (p ->> 'typed')::boolean,
                             keep_until = now() + retention_ms * interval '1 millisecond',
                             version = greatest(version, (p ->> 'version')::bigint),
                             ended_at = now(), updated_at = now()
@@ -64,13 +65,13 @@ BEGIN
                         coalesce(s.subagent_name, s.agent), '[]', s.id);
             END IF;
         END IF;
-        SELECT coalesce(jsonb_agg(e ORDER BY n), '[]') INTO told
+        SELECT coalesce(jsonb_agg(e ORDER BY n), '[]') INTO emitted
           FROM jsonb_array_elements(p -> 'events') WITH ORDINALITY AS x(e, n)
          WHERE e ->> 'type' <> 'mailbox_updated' OR mail_changed;
-        PERFORM tell(t, s.conversation_id, told);
+        PERFORM emit_events(t, s.conversation_id, emitted);
         PERFORM append_audit(t, s.conversation_id, CASE p ->> 'status' WHEN 'completed' THEN 'agent ' || s.agent END, 'end',
                              s.id, (p ->> 'status') || ' ' || (p ->> 'reason'), p ->> 'output');
-        SELECT * INTO s FROM sessions WHERE tenant = t AND id = p ->> 'session_id';
+        SELECT * INTO s FROM sessions WHERE tenant = t AND id = sid;
     END IF;
     SELECT * INTO mail FROM mailbox WHERE tenant = t AND source_session_id = s.id;
     SELECT coalesce(jsonb_agg(message_id ORDER BY number), '[]') INTO given_back FROM mailbox

@@ -14,10 +14,10 @@ BEGIN
         PERFORM append_audit(t, r.conversation_id, 'errand', 'expire', r.session_id, r.kind || ' ' || r.id, NULL);
         SELECT * INTO r FROM input_requests WHERE tenant = t AND id = p ->> 'id';
     END IF;
-    UPDATE input_requests SET heard = true WHERE tenant = t AND id = r.id;
+    UPDATE input_requests SET settled = true WHERE tenant = t AND id = r.id;
     UPDATE sessions SET status = 'working', updated_at = now()
      WHERE tenant = t AND id = r.session_id AND status = 'input_required'
        AND NOT EXISTS (SELECT 1 FROM input_requests o WHERE o.tenant = t AND o.session_id = r.session_id
                           AND o.status = 'open');
-    RETURN to_jsonb(r) - 'heard';
+    RETURN to_jsonb(r) - 'settled';
 END $$;

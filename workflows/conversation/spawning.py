@@ -50,7 +50,7 @@ def plan_spawn(state: ConversationState, spawn: Spawn) -> SpawnPlan:
                 parent_thread_id=spawn.thread,
                 thread_name=_thread_name(child),
                 depth=parent.depth + 1,
-                document=child.document,
+                session=child.session,
                 prompt=child.prompt,
                 delivery=delivery,
             )

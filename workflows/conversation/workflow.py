@@ -178,7 +178,7 @@ class Conversation:
         opening = OpenSession(
             session_id=fire.session_id,
             thread_id=self.start.conversation_id,
-            document=fire.document,
+            session=fire.session,
             mail=batch,
             take=[fire.input] if fire.input else [],
             live_quota=fire.live_quota,

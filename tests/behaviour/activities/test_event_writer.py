@@ -22,7 +22,7 @@ async def test_a_commit_takes_along_what_came_just_before(stack: Stack, monkeypa
         for _ in range(5):  # whoever writes at once has begun by now
             await asyncio.sleep(0)
         [row] = await writer.take(ref)
-    assert row["type"] == "tool_called"
+    assert row.type == "tool_called"
 
 
 async def written(stack: Stack, ref: SessionRef) -> int:

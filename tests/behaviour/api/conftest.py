@@ -17,11 +17,15 @@ from agents.catalogue import Catalogue
 from agents.loader import load_agents
 from api.app import create_app
 from domain.agents.definition import AgentDefinition, Mode
-from domain.events import ENDED, Event, MailboxUpdated, TaskSubmitted
-from domain.ids import derive_id, new_id
-from domain.sessions.session import Reason, SessionRef, Usage
+from domain.conversations.delegation import DelegationTool
+from domain.conversations.mailbox import DeliveryMode
+from domain.events import ENDED, Event, EventRow, MailboxUpdated, TaskSubmitted
+from domain.ids import new_id
+from domain.sessions.new_session import NewSession, Supervision
+from domain.sessions.session import AgentRef, Limits, Reason, SessionRef, Usage
+from domain.sessions.session_writes import Acceptance, SessionEnding
 from settings import ROOT, Settings
-from store import accepting, agents, database, endings, events, keys, sessions
+from store import agents, database, endings, events, keys, new_sessions, sessions
 from store.database import Pool
 from store.keys import Right
 from store.migrate import migrate
@@ -147,22 +151,32 @@ async def spawned(
     parent = await sessions.get(pool, tenant, parent_id)
     assert parent is not None
     child_id = new_id()
-    document = {
-        **{"id": child_id, "conversation_id": parent.conversation_id, "thread_id": child_id},
-        **{"parent_thread_id": parent.thread_id, "thread_name": child_id, "workspace_id": parent.workspace_id},
-        **{"session_type": "async_subagent", "spawned_by": parent_id, "trigger": "async_task", "delivery": "hold"},
-        **{"agent_owner": "*", "agent": "helper", "agent_version": 1, "models": ["m"], "title": "Help"},
-        **{"spec": "{}", "limits": "{}", "deadline": parent.deadline.isoformat(), "created_by": parent.created_by},
-        **{"blocking": blocking, "subagent_name": name, "depth": parent.depth + 1},
-    }
-    submitted = TaskSubmitted(agent="helper", agent_version=1, title="Help")
+    agent = AgentRef(owner="*", name="helper", version=1)
+    child = NewSession.for_child(
+        parent,
+        agent,
+        Supervision(),
+        tool=DelegationTool.TASK if blocking else DelegationTool.ASYNC_TASK,
+        name=name,
+        label="Help",
+        models=["m"],
+        tools=[],
+        limits=Limits(),
+    )
     whose = ref(child_id, tenant, parent.conversation_id)
-    assert await accepting.accept(pool, tenant, document, [], [events.to_row(whose, submitted)]) == accepting.Accepted()
+    session = child.placed(whose, thread_id=child_id, depth=parent.depth + 1, delivery=DeliveryMode.HOLD)
+    acceptance = Acceptance(
+        session=session.model_copy(update={"title": "Help", "tools": None}),
+        parent_thread_id=parent.thread_id,
+        thread_name=child_id,
+        events=[EventRow.of(whose, TaskSubmitted(agent="helper", agent_version=1, title="Help"))],
+    )
+    assert (await new_sessions.accept(pool, acceptance)).session is not None
     return child_id
 
 
 async def record(pool: Pool, task_id: str, *seen: Event, tenant: str = "default") -> None:
-    await events.append(pool, "", [events.to_row(ref(task_id, tenant), event) for event in seen])
+    await events.append(pool, "", [EventRow.of(ref(task_id, tenant), event) for event in seen])
 
 
 async def end(
@@ -179,24 +193,17 @@ async def end(
     assert session is not None
     usage = Usage(llm_calls=2, tool_invocations=3, input_tokens=100, output_tokens=20, cost_usd=0.001)
     ended = ENDED[reason.status](status=reason.status, reason=reason, partial=False, usage=usage, output=output)
-    await endings.finish(
-        pool,
-        {
-            "tenant": tenant,
-            "session_id": task_id,
-            "status": reason.status,
-            "reason": reason,
-            "partial": False,
-            "output": output,
-            "head": head,
-            "usage": usage.model_dump_json(),
-            "step": 2,
-            "version": 9,
-            "nodes": [],
-            "message_id": derive_id(task_id, "outcome"),
-            "events": [events.to_row(session.ref, event) for event in (MailboxUpdated(), ended)],
-        },
+    ending = SessionEnding(
+        ref=session.ref,
+        reason=reason,
+        output=output,
+        head=head,
+        usage=usage,
+        step=2,
+        version=9,
+        events=[EventRow.of(session.ref, event) for event in (MailboxUpdated(), ended)],
     )
+    await endings.finish(pool, ending)
 
 
 def problem(answer: httpx2.Response, status: int, type: str) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Fire: atomic, once, refused without a trace, and giving back what no commit used up."""
 
 import asyncio
-import json
 import time
 from collections import Counter
 from types import SimpleNamespace
@@ -19,6 +18,7 @@ from api.services import Services
 from domain.conversations.requests import Fire, Fired
 from domain.errors import TooMany, Unavailable
 from domain.ids import new_id
+from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import Status
 from store.sessions import SessionRow
 from tests.behaviour.conversations.talk import Gate, Scenes, Talk, async_task, chain, say
@@ -200,13 +200,9 @@ async def test_a_fire_that_was_written_down_is_accepted_although_nobody_answered
 async def test_a_fire_counts_as_a_live_task_of_its_key(team: Stack) -> None:
     talk = await with_outcomes(team, 1)
     root = await talk.session(talk.id)
-    document = {
-        **{"session_type": "agent", "trigger": "fire", "agent_owner": root.agent_owner, "agent": root.agent},
-        **{"agent_version": root.agent_version, "models": root.models, "title": "t", "spec": "{}", "limits": "{}"},
-        **{"ttl_ms": 60_000, "created_by": "a key", "workspace_id": talk.id},
-    }
+    session = NewSession.continuing(root).model_copy(update={"trigger": Trigger.FIRE, "created_by": "a key"})
     door = WorkflowClient(team.client, team.settings.task_queue)
-    fire = Fire(request_id=new_id(), session_id=new_id(), document=json.dumps(document), live_quota=0)
+    fire = Fire(request_id=new_id(), session_id=new_id(), session=session, live_quota=0)
     with pytest.raises(TooMany):
         await door.fire("default", talk.id, fire)
     assert len(await talk.mail(pending_only=True)) == 1 and len(await talk.sessions()) == 2

@@ -17,6 +17,7 @@ from domain.conversations.requests import ClaimOutcomes, ConversationInput, Fire
 from domain.conversations.state import ConversationState
 from domain.errors import ErrandError, Unavailable
 from domain.ids import new_id
+from domain.sessions.new_session import NewSession
 from domain.sessions.session import Status
 from tests.behaviour.conversations.talk import AGENTS, Gate, Talk, async_task, chain, gather, say, task
 from tests.support.own_worker import platform
@@ -76,7 +77,9 @@ async def test_a_request_is_answered_once_over_all_runs(own: Stack) -> None:
     request = fired.id  # the API asks under this name
     while await run_id(own, talk) == before:
         await talk.ended(await talk.say(chain([async_task(say())] * 3, last="Off.")))
-    fire = Fire(request_id=f"{request}/1", session_id=request, document="{}", pending=[first.message_id])
+    fire = Fire(
+        request_id=f"{request}/1", session_id=request, session=NewSession.continuing(fired), pending=[first.message_id]
+    )
     answer = await door.fire("default", talk.id, fire)  # the words of a caller whose first answer was lost
     assert answer.session_id == fired.id
     assert (await talk.mail())[0].delivered_to == fired.id and len(await own.events(fired.id)) > 3

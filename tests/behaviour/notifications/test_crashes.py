@@ -1,14 +1,14 @@
 """Whatever dies, and when: every event is told, at least once, under one id."""
 
 import asyncio
-import json
 import signal
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from domain.events import BudgetLow, EventRow
+from domain.sessions.session import SessionRef
 from store import events
 from tests.behaviour.notifications.receivers import Receiver
 from tests.behaviour.notifications.subscribers import Told
@@ -29,9 +29,9 @@ async def task_id(stack: Stack) -> Any:
 
 async def happens(stack: Stack, task_id: str) -> None:
     """As an activity would write it."""
-    row = {"tenant": "default", "session_id": task_id, "conversation_id": task_id, "type": "budget_low"}
-    row |= {"at": datetime.now(UTC).isoformat(), "data": json.dumps({"budget": "tokens"})}
-    await events.append(stack.pool, "", [row])
+    ref = SessionRef(tenant="default", session_id=task_id, conversation_id=task_id)
+    low = BudgetLow(scope="session", budget="tokens", limit=1, left=0)
+    await events.append(stack.pool, "", [EventRow.of(ref, low)])
 
 
 @pytest.mark.proves("F-09", "S1-27")

@@ -1,21 +1,24 @@
 """A database with our schema, and sessions that nobody runs."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from domain.ids import new_id
-from domain.sessions.session import Limits, SessionRef
-from store import accepting
+from domain.sessions.new_session import NewSession, PlacedSession
+from domain.sessions.session import SessionRef
+from domain.sessions.session_writes import Acceptance
+from store import new_sessions
 from store.database import Pool, connect
 from store.migrate import migrate
 from tests.support.launch import empty_database
 from tests.support.stack import Stack
 
 Accept = Callable[..., Awaitable[SessionRef]]
+NEW = NewSession(
+    agent_owner="*", agent="tester", agent_version=1, models=["offline"], title="a session", created_by="test"
+)
 
 
 @pytest_asyncio.fixture(scope="session")
@@ -30,32 +33,15 @@ async def pool(stack: Stack) -> AsyncIterator[Pool]:
 @pytest.fixture
 def accept(pool: Pool) -> Accept:
     async def accepted(tenant: str = "default") -> SessionRef:
-        document = new_session()
-        await accepting.accept(pool, tenant, document, [], [], None, None)
-        return SessionRef(tenant=tenant, session_id=document["id"], conversation_id=document["id"])
+        session = new_session(tenant=tenant)
+        await new_sessions.accept(pool, Acceptance(session=session))
+        return session.ref
 
     return accepted
 
 
-def new_session(conversation_id: str | None = None) -> dict[str, Any]:
-    """As accept_session takes it; without a conversation it is the root of its own."""
+def new_session(conversation_id: str | None = None, tenant: str = "default") -> PlacedSession:
+    """Without a conversation it is the root of its own."""
     name = new_id()
-    root = conversation_id or name
-    return {
-        "id": name,
-        "conversation_id": root,
-        "thread_id": root,
-        "workspace_id": root,
-        "session_type": "agent",
-        "trigger": "api",
-        "agent_owner": "*",
-        "agent": "tester",
-        "agent_version": 1,
-        "models": ["offline"],
-        "title": "a session",
-        "spec": "{}",
-        "limits": Limits().model_dump_json(),
-        "deadline": (datetime.now(UTC) + timedelta(hours=1)).isoformat(),
-        "manifest": "{}",
-        "created_by": "test",
-    }
+    ref = SessionRef(tenant=tenant, session_id=name, conversation_id=conversation_id or name)
+    return NEW.model_copy(update={"workspace_id": ref.conversation_id}).placed(ref)

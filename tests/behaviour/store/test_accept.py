@@ -4,20 +4,22 @@ import asyncio
 
 import pytest
 
-from domain.sessions.session import SessionRef
-from store import accepting, conversation_reads
-from store.accepting import Accepted
+from domain.ids import new_id
+from domain.sessions.new_session import PlacedSession
+from domain.sessions.session_writes import Acceptance
+from store import conversation_reads, new_sessions
 from store.database import Pool
 from tests.behaviour.store.conftest import Accept, new_session
 
 
-async def queue(pool: Pool, root: SessionRef) -> Accepted:
-    return await accepting.accept(pool, root.tenant, new_session(root.conversation_id), [], [], queue=True)
+async def queue(pool: Pool, session: PlacedSession) -> bool:
+    accepted = await new_sessions.accept(pool, Acceptance(session=session, queue=True))
+    return accepted.session is not None and not accepted.session.live
 
 
 async def test_many_at_once(pool: Pool, accept: Accept) -> None:
     root = await accept()
-    assert await asyncio.gather(*(queue(pool, root) for _ in range(40))) == [Accepted()] * 40
+    assert all(await asyncio.gather(*(queue(pool, new_session(root.conversation_id)) for _ in range(40))))
 
 
 @pytest.mark.proves("S0-B01")
@@ -25,22 +27,21 @@ async def test_nobody_overtakes_what_waits(pool: Pool, accept: Accept) -> None:
     """Between two turns nothing is live, and the next one's turn it is all the same."""
     root = await accept()
     first, late = new_session(root.conversation_id), new_session(root.conversation_id)
-    assert await accepting.accept(pool, root.tenant, first, [], [], queue=True) == Accepted()
-    assert await queue(pool, root) == Accepted()
+    assert await queue(pool, first) and await queue(pool, new_session(root.conversation_id))
     await pool.execute("UPDATE sessions SET live = false, status = 'completed' WHERE id = $1", root.session_id)
-    refused = await accepting.accept(pool, root.tenant, late, [], [], in_order=True)
-    assert refused.busy == first["id"]
+    refused = await new_sessions.accept(pool, Acceptance(session=late, in_order=True))
+    assert refused.session is None and refused.busy == first.id
     await pool.execute("UPDATE sessions SET status = 'cancelled' WHERE conversation_id = $1", root.conversation_id)
-    assert await accepting.accept(pool, root.tenant, late, [], [], in_order=True) == Accepted()
+    accepted = await new_sessions.accept(pool, Acceptance(session=late, in_order=True))
+    assert accepted.session is not None and accepted.session.id == late.id
 
 
 async def test_siblings_keep_the_order_of_their_calls(pool: Pool, accept: Accept) -> None:
     """Their ids derive from the calls, and tell nothing."""
     root = await accept()
-    listed = [new_session(root.conversation_id) for _ in range(5)]
-    for place, one in enumerate(listed):
-        one["thread_id"] = one["id"] = f"{9 - place}-{one['id']}"
-    documents = [accepting.acceptance(root.tenant, one, [], []) for one in listed]
-    assert await accepting.accept_all(pool, documents) == [Accepted()] * 5
+    names = [f"{9 - place}-{new_id()}" for place in range(5)]
+    listed = [new_session(root.conversation_id).model_copy(update={"thread_id": name, "id": name}) for name in names]
+    accepted = await new_sessions.accept_all(pool, [Acceptance(session=one) for one in listed])
+    assert [one.session.id for one in accepted if one.session] == names
     branches = await conversation_reads.branches(pool, root.tenant, root.conversation_id, 10)
-    assert [branch.session_id for branch in branches] == [root.session_id, *(one["id"] for one in listed)]
+    assert [branch.session_id for branch in branches] == [root.session_id, *names]

@@ -6,18 +6,19 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from domain.events import InputExpired, InputReceived, MessageReceived
+from domain.events import EventRow, InputExpired, InputReceived, MessageReceived
 from domain.ids import new_id
 from domain.sessions.input_request import RequestKind, RequestStatus
-from domain.sessions.session import Reason, SessionRef
-from store import accepting, deliveries, endings, input_requests, mailbox, messages, subscriptions
-from store.accepting import Accepted
+from domain.sessions.session import Reason, SessionRef, Status
+from domain.sessions.session_writes import Acceptance, NewBudget
+from store import deliveries, endings, input_requests, mailbox, messages, new_sessions, subscriptions
 from store.database import Pool
-from store.events import to_row
+from store.new_sessions import Accepted
 from tests.behaviour.store.conftest import Accept, new_session
 from tests.behaviour.store.test_deliveries import DONE, found, subscribed
 from tests.behaviour.store.test_messages import step
-from tests.behaviour.store.test_sessions import cancel, ending
+from tests.behaviour.store.test_sessions import cancel, end, ending
+from tests.behaviour.store.test_trees import accepted, child_of, ref_of
 from tests.support.stack import eventually
 
 
@@ -61,28 +62,26 @@ async def opened(pool: Pool, ref: SessionRef) -> str:
 
 def answer(ref: SessionRef, request_id: str) -> dict[str, Any]:
     told = InputReceived(request_id=request_id, kind=RequestKind.CLARIFICATION, by="x")
-    said = {"answer": json.dumps("yes"), "by": "x", "events": [to_row(ref, told)]}
+    said = {"answer": json.dumps("yes"), "by": "x", "events": [EventRow.of(ref, told)]}
     return {"tenant": ref.tenant, "id": request_id, "session_id": ref.session_id, **said}
 
 
 async def test_a_message_that_comes_while_a_session_ends(pool: Pool, accept: Accept) -> None:
-    first, second = new_session(), new_session()
-    second = {**second, "conversation_id": first["id"], "thread_id": first["id"]}
-    tree = {"max_sessions": 9, "low_percent": 1}
-    await accepting.accept(pool, "default", first, [], [], tree=tree)
-    ref = SessionRef(tenant="default", session_id=first["id"], conversation_id=first["id"])
+    first = new_session()
+    ref, second = first.ref, Acceptance(session=new_session(first.id))
+    await new_sessions.accept(pool, Acceptance(session=first, budget=NewBudget(max_sessions=9, low_percent=1)))
     async with held(pool, "budgets", f"conversation_id = '{ref.conversation_id}'") as others:
-        await others.begin(accepting.accept(pool, "default", second, [], []))  # it has the conversation
+        await others.begin(new_sessions.accept(pool, second))  # it has the conversation
         await others.begin(endings.finish(pool, ending(ref, Reason.GOAL_REACHED)))
-    accepted, ended = [task.result() for task in others.begun]
-    assert accepted == Accepted(busy=ref.session_id) and ended["status"] == "completed"
-    assert await accepting.accept(pool, "default", second, [], []) == Accepted()
+    refused, ended = [task.result() for task in others.begun]
+    assert refused == Accepted(busy=ref.session_id) and ended.status is Status.COMPLETED
+    assert (await new_sessions.accept(pool, second)).session is not None
 
 
 async def test_a_request_that_expires_while_its_session_is_cancelled(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     request_id = await opened(pool, ref)
-    expired = [to_row(ref, InputExpired(request_id=request_id, kind=RequestKind.CLARIFICATION))]
+    expired = [EventRow.of(ref, InputExpired(request_id=request_id, kind=RequestKind.CLARIFICATION))]
     settle = {"tenant": ref.tenant, "id": request_id, "expired": expired}
     async with held(pool, "audit_heads", f"chain = '{ref.conversation_id}'") as others:
         await others.begin(input_requests.settle(pool, settle))
@@ -102,12 +101,10 @@ async def test_answers_given_together_and_one_by_one(pool: Pool, accept: Accept)
 
 async def test_an_outcome_that_is_read_in_two_ways(pool: Pool, accept: Accept) -> None:
     ref = await accept()
-    child = {**new_session(ref.conversation_id), "spawned_by": ref.session_id, "delivery": "wake"}
-    child["thread_id"] = child["id"]
-    assert await accepting.accept(pool, ref.tenant, child, [], [], spawns=True) == Accepted()
-    mail = new_id()
-    ended = ending(ref.model_copy(update={"session_id": child["id"]}), Reason.GOAL_REACHED)
-    await endings.finish(pool, {**ended, "message_id": mail})
+    child = child_of(ref)
+    assert await accepted(pool, child) == [True]
+    mail = (await end(pool, ref_of(child), Reason.GOAL_REACHED)).mail
+    assert mail is not None
     async with held(pool, "inbox", f"id = '{mail}'") as others:
         await others.begin(messages.commit_step(pool, {**step(ref, new_id(), 2, "x"), "take": [mail]}))
         await others.begin(mailbox.deliver(pool, ref.tenant, [mail], ref.session_id))
@@ -118,7 +115,7 @@ async def test_an_outcome_that_is_read_in_two_ways(pool: Pool, accept: Accept) -
 async def test_a_call_that_is_repeated_beside_another_of_its_session(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     await messages.commit_step(pool, step(ref, new_id(), 5, "x"))
-    told = [to_row(ref, MessageReceived(kind="user", author="x", preview="x"))]
+    told = [EventRow.of(ref, MessageReceived(kind="user", author="x", preview="x"))]
     await messages.note_retry(pool, {"tenant": ref.tenant, "session_id": ref.session_id, "retry": "{}", "events": []})
     begun = {"tenant": ref.tenant, "session_id": ref.session_id, "idem": new_id(), "version": 1, "step": 1}
     repeated = {**begun, "attempt": 2, "take": [], "events": told, "again": []}
@@ -132,7 +129,7 @@ async def test_a_call_that_is_repeated_beside_another_of_its_session(pool: Pool,
 async def test_a_subscription_that_is_removed_while_it_is_told(pool: Pool, accept: Accept) -> None:
     mine = await subscribed(pool)
     ref = await accept()
-    await endings.finish(pool, {**ending(ref, Reason.GOAL_REACHED), "events": [to_row(ref, DONE)]})
+    await endings.finish(pool, ending(ref, Reason.GOAL_REACHED).model_copy(update={"events": [EventRow.of(ref, DONE)]}))
     [one] = await found(pool, mine)
     tried = {"tenant": "default", "id": one.id, "try": "1", "status": "delivered"}
     async with held(pool, "subscriptions", f"id = '{mine}'") as others:

@@ -1,48 +1,46 @@
 """Sessions: they end once, and an accepted cancel leaves no other end."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
-from domain.events import ENDED, CancelRequested
-from domain.sessions.session import Reason, SessionRef, Usage
+from domain.events import ENDED, CancelRequested, EventRow
+from domain.sessions.session import Reason, SessionRef, Status, Usage
+from domain.sessions.session_writes import SessionEnding
+from domain.sessions.step import StopRequest
 from store import endings, sessions
 from store.database import Pool
-from store.events import to_row
+from store.endings import WrittenEnding
 from tests.behaviour.store.conftest import Accept
 
 
-def ending(ref: SessionRef, reason: Reason) -> dict[str, Any]:
+def ending(ref: SessionRef, reason: Reason) -> SessionEnding:
     event = ENDED[reason.status](status=reason.status, reason=reason, partial=False, usage=Usage())
-    return {
-        "tenant": ref.tenant,
-        "session_id": ref.session_id,
-        "status": reason.status,
-        "reason": reason,
-        "partial": False,
-        "output": f"ended by {reason}",
-        "head": None,
-        "version": 9,
-        "nodes": [],
-        "events": [to_row(ref, event)],
-    }
+    return SessionEnding(
+        ref=ref, reason=reason, output=f"ended by {reason}", version=9, events=[EventRow.of(ref, event)]
+    )
+
+
+async def end(pool: Pool, ref: SessionRef, reason: Reason) -> WrittenEnding:
+    ended = await endings.finish(pool, ending(ref, reason))
+    assert isinstance(ended, WrittenEnding)
+    return ended
 
 
 async def cancel(pool: Pool, ref: SessionRef) -> bool:
-    wish = {"reason": "caller_cancel", "by": "x", "note": "", "at": "2026-01-01T00:00:00Z"}
-    event = to_row(ref, CancelRequested(reason=Reason.CALLER_CANCEL, by="x"))
-    return await sessions.request_cancel(pool, ref, wish, event)
+    request = {"reason": "caller_cancel", "by": "x", "note": "", "at": "2026-01-01T00:00:00Z"}
+    event = EventRow.of(ref, CancelRequested(reason=Reason.CALLER_CANCEL, by="x"))
+    return await sessions.request_cancel(pool, ref, request, event)
 
 
 @pytest.mark.proves("F-14", "S1-18")
 async def test_a_session_ends_once(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     reasons = [Reason.GOAL_REACHED, Reason.ERROR, Reason.LOST, Reason.TTL]
-    stands = await asyncio.gather(*(endings.finish(pool, ending(ref, reason)) for reason in reasons))
-    assert len({answer["reason"] for answer in stands}) == 1
+    answers = await asyncio.gather(*(end(pool, ref, reason) for reason in reasons))
+    assert len({answer.reason for answer in answers}) == 1
     row = await sessions.get(pool, "default", ref.session_id)
-    assert row is not None and row.reason == stands[0]["reason"] and row.output == f"ended by {row.reason}"
+    assert row is not None and row.reason == answers[0].reason and row.output == f"ended by {row.reason}"
     assert not await cancel(pool, ref)
 
 
@@ -51,10 +49,11 @@ async def test_an_accepted_cancel_leaves_one_end(pool: Pool, accept: Accept) -> 
     ref = await accept()
     assert await cancel(pool, ref)
     assert not await cancel(pool, ref)  # noted once
-    assert "cancel_requested" in await endings.finish(pool, ending(ref, Reason.GOAL_REACHED))
+    noted = await endings.finish(pool, ending(ref, Reason.GOAL_REACHED))
+    assert isinstance(noted, StopRequest) and noted.reason is Reason.CALLER_CANCEL
     row = await sessions.get(pool, "default", ref.session_id)
     assert row is not None and not row.status.terminal
-    assert (await endings.finish(pool, ending(ref, Reason.CALLER_CANCEL)))["status"] == "cancelled"
+    assert (await end(pool, ref, Reason.CALLER_CANCEL)).status is Status.CANCELLED
 
 
 async def test_tenants_do_not_see_each_other(pool: Pool, accept: Accept) -> None:

@@ -1,7 +1,6 @@
 """Tool calls: claimed before the deed; whoever was superseded can neither act again nor write its result."""
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from domain.events import ToolCalled
 from domain.ids import new_id
 from domain.sessions.session import SessionRef
 from store import budgets, tool_calls
-from store.database import Pool
+from store.database import Pool, to_json
 from store.events import to_row
 from tests.behaviour.store.conftest import Accept
 from tests.behaviour.store.test_budgets import budgeted
@@ -52,7 +51,7 @@ async def test_a_read_is_counted_once_in_its_trees_budget(pool: Pool, accept: Ac
     """A local activity that is run again after a crash cannot know that it is: its number is the same."""
     ref, node = await accept(), new_id()
     await budgeted(pool, ref, max_tool_calls=1)
-    called = [{**to_row(ref, ToolCalled(tool="deed", args=""))}]
+    called = [to_row(ref, ToolCalled(tool="deed", args=""))]
     asked = {**claim(ref, node, 1, "read"), "called": called}
     first, again = [await tool_calls.claim(pool, asked) for _ in range(2)]
     assert first.go and first.told and again.go and again.told
@@ -75,7 +74,7 @@ async def test_a_read_that_another_attempt_claims_in_this_moment_is_known_to_be_
     async with pool.acquire() as slow:
         stuck = slow.transaction()
         await stuck.start()
-        await slow.execute("SELECT claim_tool($1::jsonb)", json.dumps(asked))
+        await slow.execute("SELECT claim_tool($1::jsonb)", to_json(asked))
         again = asyncio.create_task(tool_calls.claim(pool, {**asked, "holder": "run/2"}))
 
         async def waits() -> bool:

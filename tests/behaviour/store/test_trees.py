@@ -1,75 +1,77 @@
 """A tree that is cancelled grows no more, whichever of the two came first."""
 
 import asyncio
-import json
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
-from domain.events import CancelRequested
+from domain.conversations.mailbox import DeliveryMode
+from domain.events import CancelRequested, EventRow
 from domain.ids import new_id
-from domain.sessions.session import Limits, Reason, SessionRef
-from store import accepting, children, endings, sessions
-from store.accepting import Accepted
-from store.database import Pool
-from store.events import to_row
-from tests.behaviour.store.conftest import Accept
-from tests.behaviour.store.test_sessions import ending
+from domain.sessions.new_session import SessionType, Trigger
+from domain.sessions.session import Reason, SessionRef
+from domain.sessions.session_writes import Acceptance
+from store import children, new_sessions, sessions
+from store.database import Pool, to_json
+from store.new_sessions import Accepted, to_document
+from tests.behaviour.store.conftest import NEW, Accept
+from tests.behaviour.store.test_sessions import end
 
 
-def child_of(spawner: SessionRef, depth: int = 1) -> dict[str, Any]:
+def child_of(spawner: SessionRef, depth: int = 1) -> Acceptance:
     name = new_id()
-    document = {
-        **{"id": name, "conversation_id": spawner.conversation_id, "thread_id": name, "thread_name": name},
-        **{"parent_thread_id": spawner.session_id, "workspace_id": spawner.conversation_id, "depth": depth},
-        **{"session_type": "async_subagent", "spawned_by": spawner.session_id, "trigger": "async_task"},
-        **{"agent_owner": "*", "agent": "tester", "agent_version": 1, "models": ["offline"], "title": "a child"},
-        **{"spec": "{}", "limits": Limits().model_dump_json(), "created_by": "test", "delivery": "wake"},
-        "deadline": (datetime.now(UTC) + timedelta(hours=1)).isoformat(),
-    }
-    return accepting.acceptance(spawner.tenant, document, [], [], spawns=True)
+    spawned = {"spawned_by": spawner.session_id, "trigger": Trigger.ASYNC_TASK, "session_type": SessionType.SUBAGENT}
+    child = NEW.model_copy(update={**spawned, "workspace_id": spawner.conversation_id})
+    record = child.placed(
+        spawner.model_copy(update={"session_id": name}), thread_id=name, depth=depth, delivery=DeliveryMode.WAKE
+    )
+    return Acceptance(session=record, parent_thread_id=spawner.session_id, thread_name=name, spawns=True)
 
 
-def ref_of(acceptance: dict[str, Any]) -> SessionRef:
-    row = acceptance["session"]
-    return SessionRef(tenant="default", session_id=row["id"], conversation_id=row["conversation_id"])
+def ref_of(acceptance: Acceptance) -> SessionRef:
+    return acceptance.session.ref
+
+
+async def accepted(pool: Pool, *wanted: Acceptance) -> list[bool]:
+    """Whether each was; what was not is refused, because nothing may begin there."""
+    answers = await new_sessions.accept_all(pool, wanted)
+    assert all(answer.session is not None or answer == Accepted(cancelled=True) for answer in answers)
+    return [answer.session is not None for answer in answers]
 
 
 async def cancel(pool: Pool, ref: SessionRef, **scope: str) -> bool:
-    wish = {"reason": "caller_cancel", "by": "x", "note": "", "at": "2026-01-01T00:00:00Z", **scope}
-    event = to_row(ref, CancelRequested(reason=Reason.CALLER_CANCEL, by="x"))
-    return await sessions.request_cancel(pool, ref, wish, event)
+    request = {"reason": "caller_cancel", "by": "x", "note": "", "at": "2026-01-01T00:00:00Z", **scope}
+    event = EventRow.of(ref, CancelRequested(reason=Reason.CALLER_CANCEL, by="x"))
+    return await sessions.request_cancel(pool, ref, request, event)
 
 
 @pytest.mark.proves("S0-43")
 async def test_nothing_begins_below_a_cancelled_tree_or_an_ended_session(pool: Pool, accept: Accept) -> None:
     root = await accept()
     first = child_of(root)
-    assert await accepting.accept_all(pool, [first]) == [Accepted()]
+    assert await accepted(pool, first) == [True]
     below = child_of(ref_of(first), 2)
     await cancel(pool, root)  # of the session alone: others may go on, and begin
-    assert await accepting.accept_all(pool, [below, child_of(root)]) == [Accepted(), Accepted()]
+    assert await accepted(pool, below, child_of(root)) == [True, True]
     assert not await cancel(pool, root, scope="tree")  # noted before, and widened now
     late = [child_of(ref_of(below), 3), child_of(root)]
-    assert await accepting.accept_all(pool, late) == [Accepted(cancelled=True)] * 2
+    assert await accepted(pool, *late) == [False, False]
     assert await sessions.by_ids(pool, "default", [ref_of(one).session_id for one in late]) == {}
 
     ended = await accept()
-    await endings.finish(pool, ending(ended, Reason.GOAL_REACHED))
-    assert await accepting.accept_all(pool, [child_of(ended)]) == [Accepted(cancelled=True)]
+    await end(pool, ended, Reason.GOAL_REACHED)
+    assert await accepted(pool, child_of(ended)) == [False]
 
 
 @pytest.mark.proves("S0-43")
 async def test_a_child_that_is_being_accepted_is_waited_for_and_found(pool: Pool, accept: Accept) -> None:
     root = await accept()
     middle = child_of(root)
-    await accepting.accept_all(pool, [middle])
+    await accepted(pool, middle)
     wanted = child_of(ref_of(middle), 2)
     async with pool.acquire() as connection:
         spawning = connection.transaction()
         await spawning.start()
-        await connection.execute("SELECT accept_session($1::jsonb)", json.dumps(wanted))
+        await connection.execute("SELECT accept_session($1::jsonb)", to_json(to_document(wanted)))
         cancelling = asyncio.create_task(cancel(pool, root, scope="tree"))
         await asyncio.sleep(0.3)
         assert not cancelling.done()
@@ -83,11 +85,10 @@ async def test_an_outcome_wakes_nobody_in_a_cancelled_tree(pool: Pool, accept: A
     for scope, held in (({}, False), ({"scope": "tree"}, True)):
         root = await accept()
         one = child_of(root)
-        await accepting.accept_all(pool, [one])
+        await accepted(pool, one)
         await cancel(pool, root, **scope)
-        document = ending(ref_of(one), Reason.CALLER_CANCEL) | {"message_id": new_id()}
         for _ in range(2):  # asked again, it says the same
-            stands = await endings.finish(pool, document)
-            assert stands["held"] is held and stands["mail"]
+            ended = await end(pool, ref_of(one), Reason.CALLER_CANCEL)
+            assert ended.held is held and ended.mail
         waits = await pool.fetchval("SELECT count(*) FROM inbox WHERE conversation_id = $1", root.conversation_id)
         assert waits == (0 if held else 1)

@@ -147,7 +147,7 @@ async def test_queue_is_the_default_of_messages(api: httpx2.AsyncClient, pool: P
     wish = {"conversation_id": first, "input": "Now.", "if_busy": "steer", "transport": "stream"}
     steered = (await api.post("/conversations/run", json=wish)).json()
     assert (steered["session_id"], steered["steered"]) == (first, True)
-    untold = "SELECT count(*) FROM inbox WHERE conversation_id = $1 AND taken_by IS NULL AND untold"
+    untold = "SELECT count(*) FROM inbox WHERE conversation_id = $1 AND taken_by IS NULL AND unsignalled"
     assert await pool.fetchval(untold, first) == 1
 
 

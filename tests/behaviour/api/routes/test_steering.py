@@ -43,8 +43,9 @@ async def test_message_that_cannot_be_delivered_is_kept(api: httpx2.AsyncClient,
     for _ in range(2):
         answer = await api.post(f"/tasks/{task_id}/steer", json=body)
         assert (answer.status_code, answer.json()["session_id"]) == (202, task_id)
-    rows = await pool.fetch("SELECT untold, parts FROM inbox WHERE conversation_id = $1 AND taken_by IS NULL", task_id)
-    assert [row["untold"] for row in rows] == [True] and "Mind the gap." in rows[0]["parts"]
+    waiting = "SELECT unsignalled, parts FROM inbox WHERE conversation_id = $1 AND taken_by IS NULL"
+    rows = await pool.fetch(waiting, task_id)
+    assert [row["unsignalled"] for row in rows] == [True] and "Mind the gap." in rows[0]["parts"]
 
 
 @pytest.mark.proves("S0-B08", "S0-B50")

@@ -17,6 +17,7 @@ from domain.conversations.requests import (
     OpenedBatch,
 )
 from domain.conversations.state import ConversationState, Live, PendingOutcome, Thread, WaitingMessage
+from domain.sessions.new_session import NewSession
 from domain.sessions.session import AgentRef, Limits, SessionInput, SessionRef, Status
 from workflows.conversation.starter import SessionStarter
 from workflows.conversation.workflow import Conversation
@@ -188,10 +189,10 @@ class PretendStarter(SessionStarter):
             return Opened(session_id=opening.session_id, refused="mailbox_empty")
         before = [row for row in self.store.sessions.values() if row.thread == opening.thread_id]
         row = Row(opening.session_id, opening.thread_id, spawner=opening.parent_thread_id)
-        if opening.document is None and before:
+        if opening.session is None and before:
             row.spawned_by, row.delivery = before[-1].spawned_by, before[-1].delivery
-        elif opening.document:
-            row.spawned_by = opening.document if opening.parent_thread_id else None
+        elif opening.session:
+            row.spawned_by = opening.session.spawned_by
             row.delivery, row.blocking = opening.delivery or DeliveryMode.HOLD, self.blocking_next
         row.inbox = [*mail, *(name for name in take if name not in mail)]
         thread = self._state.threads[opening.thread_id]
@@ -236,6 +237,13 @@ class PretendStarter(SessionStarter):
         elif name == wire.CHILDREN_ENDED:
             assert isinstance(argument, ChildrenEnded)
             row.children_ended.update(argument.session_ids)
+
+
+NEW = NewSession(agent_owner="*", agent="a", agent_version=1, models=["m"])
+
+
+def child_of(session_id: str) -> NewSession:
+    return NEW.model_copy(update={"spawned_by": session_id})
 
 
 def session_input(session_id: str) -> SessionInput:

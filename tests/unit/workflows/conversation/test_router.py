@@ -20,7 +20,17 @@ from domain.conversations.delegation import DelegationTool
 from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.requests import CallRef, EndedSession, Fire, Spawn, SpawnChild, StartSession
 from domain.conversations.state import ConversationState
-from tests.unit.workflows.conversation.pretend import ROOT, PretendStarter, Row, Store, conversation, run, session_input
+from tests.unit.workflows.conversation.pretend import (
+    NEW,
+    ROOT,
+    PretendStarter,
+    Row,
+    Store,
+    child_of,
+    conversation,
+    run,
+    session_input,
+)
 
 TOOLS = st.sampled_from(
     [DelegationTool.ASYNC_DELEGATE, DelegationTool.ASYNC_TASK, DelegationTool.ASYNC_TASK, DelegationTool.TASK]
@@ -80,7 +90,7 @@ class ConversationMachine(RuleBasedStateMachine):
             door=tool,
             name=name,
             prompt=CallRef(node="n", index=0),
-            document=parent.id,
+            session=child_of(parent.id),
             delivery=delivery,
         )
         spawn = Spawn(
@@ -142,7 +152,7 @@ class ConversationMachine(RuleBasedStateMachine):
     def fire(self, knows: bool, queue: bool) -> None:
         session_id = self._new("f")
         held = self.store.held()
-        fire = Fire(request_id=session_id, session_id=session_id, document="d", pending=held if knows else [])
+        fire = Fire(request_id=session_id, session_id=session_id, session=NEW, pending=held if knows else [])
         try:
             run(self.conversation.fire_mailbox(fire))
         except ApplicationError as error:

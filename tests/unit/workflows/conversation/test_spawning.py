@@ -5,7 +5,16 @@ from typing import Any
 from domain.conversations.delegation import DelegationTool
 from domain.conversations.requests import CallRef, OpenBatch, OpenedBatch, Spawn, SpawnChild
 from domain.conversations.state import ConversationState, Live, Thread
-from tests.unit.workflows.conversation.pretend import ROOT, PretendStarter, Row, Store, conversation, pending, run
+from tests.unit.workflows.conversation.pretend import (
+    ROOT,
+    PretendStarter,
+    Row,
+    Store,
+    child_of,
+    conversation,
+    pending,
+    run,
+)
 from workflows.conversation.workflow import PARENT_ENDED
 
 
@@ -31,7 +40,8 @@ def test_blocking_child_is_stopped_if_its_parent_ended_meanwhile() -> None:
         made.starter = starter = MeanwhileEnded(made.start, made.state, store)
         starter.signalled, starter.blocking_next = [], blocking
         tool = DelegationTool.TASK if blocking else DelegationTool.ASYNC_TASK
-        child = SpawnChild(session_id="c1", door=tool, name="a", prompt=CallRef(node="n", index=0), document="s1")
+        call = CallRef(node="n", index=0)
+        child = SpawnChild(session_id="c1", door=tool, name="a", prompt=call, session=child_of("s1"))
         spawn = Spawn(request_id="r", spawned_by="s1", thread=ROOT, children=[child], max_depth=1, max_children=5)
         [answer] = run(made.spawn_children(spawn)).answers
         assert answer.error is None

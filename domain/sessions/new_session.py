@@ -1,0 +1,228 @@
+"""A session before it runs: what its creator decides (`NewSession`), and the row that is written (`PlacedSession`).
+
+Each field is a column of the table `sessions`, and the defaults are here alone: a new column is one migration and one
+field."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+
+from domain import notification
+from domain.conversations.delegation import DelegationTool
+from domain.conversations.mailbox import DeliveryMode
+from domain.external_tool import ExternalTool
+from domain.policy.rules import Action, Rule
+from domain.sessions.rerun import Rerun
+from domain.sessions.session import AgentRef, Limits, SessionRef
+from domain.task import TaskSpec
+
+RETENTION_MS = 30 * 24 * 3_600_000
+SHARED_CONFIG = ("sandbox", "input_timeout", "on_input_timeout", *notification.CONFIG)  # what holds for a whole tree
+# what a continuation does not take over from the session before it
+_NOT_CONTINUED = frozenset({"trigger", "blocking", "parent_session_id", "base_head", "rerun"})
+
+
+class SessionType(StrEnum):
+    AGENT = "agent"
+    SUBAGENT = "async_subagent"
+
+
+class Trigger(StrEnum):
+    """What made a session begin."""
+
+    API = "api"
+    FORK = "fork"
+    FIRE = "fire"
+    RERUN = "rerun"
+    CHILD_RESULT = "async_subagent_result"  # an outcome woke its thread
+    TASK = DelegationTool.TASK
+    ASYNC_TASK = DelegationTool.ASYNC_TASK
+    ASYNC_DELEGATE = DelegationTool.ASYNC_DELEGATE
+
+
+class Supervision(BaseModel):
+    """The rules a session works under, and what it may ask of people and of its caller."""
+
+    model_config = ConfigDict(frozen=True)
+
+    rules: list[list[Rule]] = Field(default_factory=list)  # layers: the task's and its parents'
+    may_ask: bool = False
+    approval_required: bool = False
+    external_tools: list[ExternalTool] = Field(default_factory=list)  # the caller answers their calls
+    variables: dict[str, str] = Field(default_factory=dict)
+    missing: dict[str, str] = Field(default_factory=dict)  # asked for before the first step: name -> description
+
+
+class NewSession(Supervision):
+    """What the creator of a session decides; where it belongs is decided when it is placed."""
+
+    agent_owner: str
+    agent: str
+    agent_version: int
+    models: list[str]  # the model, then its fallbacks in order
+    title: str = ""
+    spec: dict[str, Any] = Field(default_factory=dict)  # the task as submitted
+    limits: Limits = Limits()
+    session_type: SessionType = SessionType.AGENT
+    trigger: Trigger = Trigger.API
+    workspace_id: str | None = None  # None: its own
+    parent_session_id: str | None = None  # None: the newest session of its thread that can be continued
+    base_head: str | None = None  # the message to continue from; None: that session's last one
+    spawned_by: str | None = None
+    subagent_name: str | None = None
+    delivery: DeliveryMode | None = None  # of its outcome to the spawner
+    blocking: bool = False  # the spawner waits for it in a tool call
+    await_children: bool = True
+    tools: list[str] | None = None  # None: those of its definition
+    created_by: str = ""
+    dry_run: bool = False  # calls with an effect are described, not made
+    retention_ms: int = RETENTION_MS
+    rerun: Rerun | None = None  # the session that it repeats
+
+    @property
+    def agent_ref(self) -> AgentRef:
+        return AgentRef(owner=self.agent_owner, name=self.agent, version=self.agent_version)
+
+    @classmethod
+    def for_task(
+        cls,
+        agent: AgentRef,
+        spec: TaskSpec,
+        supervision: Supervision,
+        *,
+        title: str,
+        models: list[str],
+        limits: Limits,
+        retention_ms: int,
+        created_by: str,
+        transport: str = "stream",
+        await_children: bool = True,
+        trigger: Trigger = Trigger.API,
+    ) -> Self:
+        """A session that a caller submits; what the task says about its children comes before the default."""
+        waits = spec.config.await_children
+        return cls(
+            **dict(supervision),
+            **_agent(agent),
+            models=models,
+            title=title,
+            spec={**spec.model_dump(mode="json"), "transport": transport},
+            limits=limits,
+            trigger=trigger,
+            await_children=await_children if waits is None else waits,
+            created_by=created_by,
+            dry_run=spec.config.dry_run,
+            retention_ms=retention_ms,
+        )
+
+    @classmethod
+    def for_child(
+        cls,
+        parent: "PlacedSession",
+        agent: AgentRef,
+        supervision: Supervision,
+        *,
+        tool: DelegationTool,
+        name: str,
+        label: str,
+        models: list[str],
+        tools: list[str],
+        limits: Limits,
+    ) -> Self:
+        """A subagent that works in its parent's workspace."""
+        config = parent.spec.get("config", {})
+        shared = {key: config[key] for key in SHARED_CONFIG if config.get(key) is not None}
+        return cls(
+            **dict(supervision),
+            **_agent(agent),
+            models=models,
+            title=f"{label} (@{agent.name} subagent)",
+            spec={"agent": agent.name, "config": shared},
+            limits=limits,
+            session_type=SessionType.SUBAGENT,
+            trigger=Trigger(tool),
+            workspace_id=parent.workspace_id,
+            spawned_by=parent.id,
+            subagent_name=name,
+            blocking=tool is DelegationTool.TASK,
+            tools=tools,
+            created_by=parent.created_by,
+            dry_run=parent.dry_run,
+            retention_ms=parent.retention_ms,
+        )
+
+    @classmethod
+    def continuing(cls, before: "NewSession") -> Self:
+        """A thread that is woken continues as the agent it was, and reports to the spawner it had."""
+        kept = {name: getattr(before, name) for name in NewSession.model_fields if name not in _NOT_CONTINUED}
+        return cls(**kept, trigger=Trigger.CHILD_RESULT)
+
+    @classmethod
+    def rerun_of(
+        cls, source: "PlacedSession", task: "NewSession", rerun: Rerun, *, title: str, permissions: Sequence[Rule]
+    ) -> Self:
+        """A repetition of `source`: the checked task under the source's tools and rules, and the added permissions."""
+        fields = dict(task) | {
+            "title": title,
+            "tools": source.tools,
+            "rules": [*source.rules, *([list(permissions)] if permissions else [])],
+            "may_ask": source.may_ask or any(rule.action is Action.ASK for rule in permissions),
+            "approval_required": source.approval_required and not rerun.recorded,
+            "parent_session_id": source.id,
+            "rerun": rerun,
+        }
+        return cls(**fields)
+
+    def placed(
+        self,
+        ref: SessionRef,
+        *,
+        thread_id: str | None = None,
+        depth: int = 0,
+        delivery: DeliveryMode | None = None,
+        created_at: datetime | None = None,
+    ) -> "PlacedSession":
+        """The row of this session; its time begins now."""
+        now = created_at or datetime.now(UTC)
+        fields = dict(self) | {
+            "tenant": ref.tenant,
+            "id": ref.session_id,
+            "conversation_id": ref.conversation_id,
+            "thread_id": thread_id or ref.conversation_id,
+            "workspace_id": self.workspace_id or ref.session_id,
+            "depth": depth,
+            "delivery": delivery or self.delivery,
+            "deadline": now + timedelta(milliseconds=self.limits.ttl_ms),
+            "created_at": created_at,
+        }
+        return PlacedSession(**fields)
+
+
+# As a workflow's payload: what is not said is the default, so that a history carries few bytes of it.
+SessionPayload = Annotated[
+    NewSession, PlainSerializer(lambda session: session.model_dump(mode="json", exclude_defaults=True))
+]
+
+
+class PlacedSession(NewSession):
+    """A session that belongs somewhere: what is written when it is accepted."""
+
+    tenant: str
+    id: str
+    conversation_id: str
+    thread_id: str
+    workspace_id: str
+    depth: int = 0
+    deadline: datetime
+    created_at: datetime | None = None  # None: when the database writes it
+
+    @property
+    def ref(self) -> SessionRef:
+        return SessionRef(tenant=self.tenant, session_id=self.id, conversation_id=self.conversation_id)
+
+
+def _agent(agent: AgentRef) -> dict[str, Any]:
+    return {"agent_owner": agent.owner, "agent": agent.name, "agent_version": agent.version}

@@ -1,0 +1,98 @@
+"""What the store writes when a session begins and when it ends. The fields are those that the SQL functions
+`accept_session` and `finish_session` read; only the store dumps these models."""
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, computed_field
+
+from domain.conversations.mailbox import DeliveryMode
+from domain.events.base import EventRow
+from domain.ids import derive_id
+from domain.messages import Node
+from domain.sessions.new_session import PlacedSession
+from domain.sessions.session import Reason, SessionRef, Status, Usage
+
+
+class Write(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class IdempotencyRecord(Write):
+    key: str
+    digest: str
+    status: int
+    response: str
+
+
+class NewMessage(Write):
+    """A message of the inbox that opens a session."""
+
+    id: str
+    kind: str = "user"
+    author: str = ""
+    parts: str  # JSON
+
+
+class NewBudget(Write):
+    """What all sessions of a conversation may use together. None: no such limit."""
+
+    deadline: datetime | None = None
+    max_steps: int | None = None
+    max_tokens: int | None = None
+    max_cost_usd: float | None = None
+    max_tool_calls: int | None = None
+    max_sessions: int | None = None
+    low_percent: int = 20
+    default: bool = False  # the platform's ceilings: a conversation that has a budget keeps it
+
+
+class Acceptance(Write):
+    """A session to be accepted, with all that is written in the same transaction."""
+
+    session: PlacedSession
+    inbox: list[NewMessage] = Field(default_factory=list)
+    events: list[EventRow] = Field(default_factory=list)
+    idempotency: IdempotencyRecord | None = None
+    live_quota: int | None = None  # how many live tasks the creator may have
+    take: list[str] = Field(default_factory=list)  # inbox messages that exist already
+    mail: list[str] = Field(default_factory=list)  # mailbox messages that it claims, all of them or none
+    queue: bool = False  # it waits until its thread has no live session
+    in_order: bool = False  # it does not overtake a session that waits in the queue
+    spawns: bool = False  # its spawner must be live, and no tree above it cancelled
+    budget: NewBudget | None = None  # of the whole conversation, if the task brings one
+    delivery: DeliveryMode | None = None  # the new conversation's
+    metadata: dict[str, Any] = Field(default_factory=dict)  # the new conversation's
+    manifest: dict[str, dict[str, Any]] = Field(default_factory=dict)  # what a new workspace starts with
+    parent_thread_id: str | None = None
+    thread_name: str | None = None
+
+
+class SessionEnding(Write):
+    """How a session ends. What is None keeps the value that the row has."""
+
+    ref: SessionRef
+    reason: Reason
+    partial: bool = False
+    error_type: str | None = None
+    error: str | None = None
+    output: str | None = None
+    typed: bool = False  # the output is JSON that fits the agent's output schema
+    replied: bool = False  # the model answered, if only with tool calls
+    head: str | None = None
+    usage: Usage | None = None
+    step: int | None = None
+    version: int
+    nodes: list[Node] = Field(default_factory=list)  # results for tool calls that have none
+    events: list[EventRow] = Field(default_factory=list)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def status(self) -> Status:
+        return self.reason.status
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def message_id(self) -> str:
+        """Of the outcome in the spawner's mailbox; a repetition writes the same one."""
+        return derive_id(self.ref.session_id, "outcome")

@@ -1,0 +1,113 @@
+"""Accept sessions: row, input and first events in one transaction, for one session or for many."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, field_validator
+
+from domain.agents.definition import AgentDefinition
+from domain.messages import Node
+from domain.sessions.session import AgentRef
+from domain.sessions.session_writes import Acceptance, SessionEnding
+from store import agents, endings, workspaces
+from store.database import Connection, Pool, call
+from store.sessions import SessionRow, from_columns, to_columns
+from store.workspaces import Manifest
+
+
+class EarlierResponse(BaseModel):
+    status: int
+    response: str
+
+
+class Accepted(BaseModel):
+    """The session as it was written, or exactly one reason why there is none."""
+
+    session: SessionRow | None = None
+    replay: EarlierResponse | None = None  # the request was answered before, under the same idempotency key
+    reused: bool = False  # the key came with another request before
+    quota: int | None = None  # the number of live tasks
+    busy: str | None = None  # the thread's live session
+    terminated: bool = False
+    unknown: bool = False  # no such conversation
+    mail_taken: bool = False  # another session claimed some of the mail
+    cancelled: bool = False  # nothing may begin below what spawns it
+    budget: str | None = None  # what of the tree's budget is spent
+
+    @field_validator("session", mode="before")
+    @classmethod
+    def _session(cls, columns: Any) -> Any:
+        return from_columns(columns) if isinstance(columns, dict) else columns
+
+    @property
+    def refused(self) -> str | None:
+        """Why a session of a known conversation was not opened."""
+        if self.terminated:
+            return "terminated"
+        if self.quota is not None:
+            return "quota"
+        if self.cancelled or self.budget:
+            return "budget_spent" if self.budget else "cancelled"
+        return "unknown" if self.unknown else "mail_taken" if self.mail_taken else None
+
+
+async def accept(pool: "Pool | Connection", acceptance: Acceptance) -> Accepted:
+    return Accepted.model_validate_json(await call(pool, "accept_session", to_document(acceptance)))
+
+
+async def accept_all(pool: Pool, acceptances: Sequence[Acceptance]) -> list[Accepted]:
+    """Several in one transaction, each with its own answer."""
+    documents = [to_document(acceptance) for acceptance in acceptances]
+    return [Accepted.model_validate(answer) for answer in json.loads(await call(pool, "accept_sessions", documents))]
+
+
+async def accept_with_files(pool: Pool, acceptance: Acceptance, files: Manifest) -> Accepted:
+    """The files enter a workspace that exists, in the same transaction as the message that names them."""
+    async with pool.acquire() as connection, connection.transaction():
+        accepted = await accept(connection, acceptance)
+        if (session := accepted.session) is not None:
+            await workspaces.change_in(
+                connection, session.tenant, session.workspace_id, lambda known: {**known, **files}
+            )
+        return accepted
+
+
+async def accept_ended(pool: Pool, acceptance: Acceptance, ending: SessionEnding) -> Accepted:
+    """A session that is accepted and ended in one transaction: a point to continue from, where nothing was run."""
+    async with pool.acquire() as connection, connection.transaction():
+        accepted = await accept(connection, acceptance)
+        if accepted.session is not None:
+            await endings.finish(connection, ending)
+        return accepted
+
+
+async def accept_rerun(
+    pool: Pool, acceptance: Acceptance, nodes: Sequence[Node], own: tuple[AgentRef, AgentDefinition] | None
+) -> Accepted:
+    """A rerun with the messages it begins with; `own`: a definition that only this rerun has."""
+    async with pool.acquire() as connection, connection.transaction():
+        accepted = await accept(connection, acceptance)
+        if (session := accepted.session) is None:
+            return accepted
+        if own is not None:
+            await agents.put_private(connection, *own)
+        await connection.executemany(
+            """INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, step, body)
+               VALUES ($1, $2, $3, $4, $2 || '/rerun', $5, $6, $7, $8, $9)""",
+            [
+                (session.tenant, one.id, one.parent, one.session_id, one.kind, one.author, one.line, one.step, one.body)
+                for one in nodes
+            ],
+        )
+        return accepted
+
+
+def to_document(acceptance: Acceptance) -> dict[str, Any]:
+    """As the SQL function accept_session takes it."""
+    document = acceptance.model_dump(mode="json", exclude={"session", "manifest"})
+    return {
+        **document,
+        "session": to_columns(acceptance.session),
+        "manifest": json.dumps(acceptance.manifest),
+    }
