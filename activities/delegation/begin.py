@@ -173,7 +173,7 @@ class BeginDelegations:
 
 
 def _child(call: DelegationCall, one: Wanted) -> SpawnChild:
-    assert one.planned is not None
+    assert one.planned is not None and one.planned.session is not None
     return SpawnChild(
         session_id=derive_id(call.node, "child", one.index),
         door=one.door,

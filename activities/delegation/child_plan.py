@@ -37,7 +37,7 @@ class Planned:
     description: str
     thread: str | None
     delivery: DeliveryMode
-    session: NewSession
+    session: NewSession | None  # None: an inline delegate has no session of its own
 
 
 class ChildPlanner:
@@ -102,6 +102,20 @@ class ChildPlanner:
             delegates=bool(child.subagents),
             parent_tools=line_tools(self._tools, agents, parent.tools),
         )
+        supervision, limits = _supervision(parent, child, reference, door, layers), _limits(parent, child)
+        session = None
+        if door is not DelegationTool.DELEGATE:
+            session = NewSession.for_child(
+                parent,
+                agent,
+                supervision,
+                tool=door,
+                name=name,
+                label=description or name,
+                models=models,
+                tools=tools,
+                limits=limits,
+            )
         return Planned(
             agent=agent,
             models=models,
@@ -109,17 +123,7 @@ class ChildPlanner:
             description=description,
             thread=thread,
             delivery=delivery,
-            session=NewSession.for_child(
-                parent,
-                agent,
-                _supervision(parent, child, reference, door, layers),
-                tool=door,
-                name=name,
-                label=description or name,
-                models=models,
-                tools=tools,
-                limits=_limits(parent, child),
-            ),
+            session=session,
         )
 
     async def _target(

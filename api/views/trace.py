@@ -55,7 +55,7 @@ class Tracer:
         children, whole = await self._children(session)
         steps = self._steps(log, session.created_at)
         self._add_tools(steps, replies, calls, children)
-        shared = {name: getattr(session, name) for name in Trace.model_fields if hasattr(session, name)}
+        shared = {name: getattr(session, name) for name in Trace.model_fields if name in SessionRow.model_fields}
         return Trace(
             **shared,
             session_id=session.id,

@@ -1,6 +1,7 @@
 """What the store writes when a session begins and when it ends. The fields are those that the SQL functions
 `accept_session` and `finish_session` read; only the store dumps these models."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -63,7 +64,7 @@ class Acceptance(Write):
     budget: NewBudget | None = None  # of the whole conversation, if the task brings one
     delivery: DeliveryMode | None = None  # the new conversation's
     metadata: dict[str, Any] = Field(default_factory=dict)  # the new conversation's
-    manifest: dict[str, dict[str, Any]] = Field(default_factory=dict)  # what a new workspace starts with
+    manifest: Mapping[str, Any] = Field(default_factory=dict)  # what a new workspace starts with, by path
     parent_thread_id: str | None = None
     thread_name: str | None = None
 
