@@ -20,12 +20,13 @@ class File:
     media_type: str
     type: str
     description: str
+    url: str | None
     session_id: str | None
     created_by: str
     created_at: datetime
 
 
-_COLUMNS = "id, sha256, size, name, media_type, type, description, session_id, created_by, created_at"
+_COLUMNS = "id, sha256, size, name, media_type, type, description, url, session_id, created_by, created_at"
 
 
 def digest_of(content: bytes) -> str:

@@ -64,13 +64,18 @@ class SavedFile:
             "media_type": artifact.media_type,
             "type": artifact.type,
             "description": artifact.description,
+            "url": artifact.url,
         }
 
     @property
     def event(self) -> ev.ArtifactSaved:
         artifact = self.artifact
         return ev.ArtifactSaved(
-            name=artifact.name, artifact_type=artifact.type, file_id=self.id, size=len(artifact.content)
+            name=artifact.name,
+            artifact_type=artifact.type,
+            file_id=self.id,
+            size=len(artifact.content),
+            url=artifact.url,
         )
 
 

@@ -36,6 +36,7 @@ class ArtifactFile:
     media_type: str
     type: str = "file"
     description: str = ""
+    url: str | None = None  # the artifact is this address; the content is its text
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from store.sessions import SessionRow
 class ArtifactRecord(BaseModel):
     type: str
     name: str
-    url: str
+    url: str = Field(description="where it is: a path of this API, or an address elsewhere")
     size: int
     media_type: str
     file_id: str
@@ -98,7 +98,7 @@ def artifact(file: File) -> ArtifactRecord:
     return ArtifactRecord(
         type=file.type,
         name=file.name,
-        url=f"/files/{file.id}",
+        url=file.url or f"/files/{file.id}",
         size=file.size,
         media_type=file.media_type,
         file_id=file.id,

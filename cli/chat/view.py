@@ -44,7 +44,9 @@ class AnswerPrinter(EventPrinter):
         """The prompt shows it."""
 
     def on_artifact_saved(self, event: EventData) -> None:
-        self._line(f"  saved {one_line(event['name'])}: {fetch_command(self._task_id, event['name'])}", fg="green")
+        url = event.get("url")
+        where = one_line(url) if url else fetch_command(self._task_id, event["name"])
+        self._line(f"  saved {one_line(event['name'])}: {where}", fg="green")
 
     def _end(self, event: EventData) -> None:
         self.break_line()

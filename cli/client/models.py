@@ -123,7 +123,12 @@ class EffectInfo(ResponseModel):
 
 class ArtifactInfo(ResponseModel):
     name: str = ""
-    url: str
+    type: str = "file"
+    url: str  # a path of the API, or an address elsewhere
+
+    @property
+    def elsewhere(self) -> bool:
+        return not self.url.startswith("/")
 
 
 class ResultInfo(ResponseModel):

@@ -43,7 +43,10 @@ def result(
     answer = _fetch(api, task_id)
     found = parse(ResultInfo, answer)
     if name is not None:
-        _write(api.send("GET", _choose(found, name).url).content, target)
+        chosen = _choose(found, name)
+        # an address is printed and not requested: no other server is sent our key
+        content = f"{clean(chosen.url)}\n".encode() if chosen.elsewhere else api.send("GET", chosen.url).content
+        _write(content, target)
         return
     if as_json:
         emit(answer)
@@ -93,7 +96,8 @@ def _show_ending(found: ResultInfo) -> None:
     for effect in found.effects[:EFFECTS_SHOWN]:
         note(f"  {effect.state}: {one_line(effect.description or effect.tool)}")
     for artifact in found.artifacts:
-        note(f"  artifact: {fetch_command(found.task_id, artifact.name)}")
+        where = one_line(artifact.url) if artifact.elsewhere else fetch_command(found.task_id, artifact.name)
+        note(f"  artifact: {where}")
 
 
 def _choose(found: ResultInfo, name: str) -> ArtifactInfo:

@@ -145,6 +145,9 @@ class EventPrinter:
         self._line(f"  {event['count']} files of the workspace are not kept: {one_line(names)}", fg="yellow")
 
     def on_artifact_saved(self, event: EventData) -> None:
+        if url := event.get("url"):
+            self._line(f"  artifact {one_line(event['name'])} ({event['artifact_type']}): {one_line(url)}", fg="green")
+            return
         self._line(
             f"  artifact {one_line(event['name'])} ({event['artifact_type']}, {size(event['size'])})", fg="green"
         )

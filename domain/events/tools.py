@@ -34,3 +34,4 @@ class ArtifactSaved(Event):
     artifact_type: str
     file_id: str
     size: int
+    url: str | None = Field(default=None, exclude_if=lambda value: value is None)  # of an artifact that is an address

@@ -33,9 +33,9 @@ BEGIN
     UPDATE sessions SET plan = coalesce(p ->> 'plan', plan), progress = coalesce(p ->> 'progress', progress), updated_at = now()
      WHERE tenant = t AND id = p ->> 'session_id' AND status NOT IN ('completed', 'failed', 'cancelled')
        AND (p ->> 'plan' IS NOT NULL OR p ->> 'progress' IS NOT NULL);
-    INSERT INTO files (tenant, id, sha256, size, name, media_type, type, description, session_id)
+    INSERT INTO files (tenant, id, sha256, size, name, media_type, type, description, url, session_id)
     SELECT t, f ->> 'id', f ->> 'sha256', (f ->> 'size')::bigint, f ->> 'name', f ->> 'media_type', f ->> 'type',
-           f ->> 'description', p ->> 'session_id'
+           f ->> 'description', f ->> 'url', p ->> 'session_id'
       FROM jsonb_array_elements(p -> 'files') f
     ON CONFLICT DO NOTHING;
     PERFORM append_events('', false, p -> 'events');

@@ -1,10 +1,11 @@
-"""The tool save_artifact: a file of the workspace as part of the result."""
+"""The tool save_artifact: a file of the workspace, or an address, as part of the result."""
 
 import asyncio
 import mimetypes
 from pathlib import PurePosixPath
 
-from pydantic import BaseModel, ConfigDict, Field
+from httpx2 import URL, InvalidURL
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from activities.tools.support.output import clean
 from activities.tools.support.paths import Workspace
@@ -20,26 +21,58 @@ _BIDI = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\
 class Input(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    path: str = Field(min_length=1, max_length=4096, description="File, relative to the workspace.")
-    name: str | None = Field(None, min_length=1, max_length=255, description="File name for the caller, if another.")
+    path: str | None = Field(None, min_length=1, max_length=4096, description="File, relative to the workspace.")
+    url: str | None = Field(
+        None, min_length=1, max_length=2_048, description="Instead of a file: the https address of what was made."
+    )
+    name: str | None = Field(None, min_length=1, max_length=255, description="Name for the caller, if another.")
     type: str = Field(
-        "file", pattern=r"^[a-z][a-z0-9_]{0,31}$", description="What it is: file, report, code, data, image."
+        "file",
+        pattern=r"^[a-z][a-z0-9_]{0,31}$",
+        description="What it is: file, report, code, data, image; of an address pull_request, ticket, page.",
     )
     description: str = Field("", max_length=1_000, description="One sentence about it.")
 
+    @model_validator(mode="after")
+    def _one_of_two(self) -> "Input":
+        if (self.path is None) == (self.url is None):
+            raise ValueError("give either path or url")
+        return self
+
 
 async def run(input: Input, context: ToolContext) -> ToolResult:
-    name = input.name or PurePosixPath(input.path).name
+    return _address(input, input.url) if input.url is not None else await _file(input, input.path or "", context)
+
+
+def _address(input: Input, given: str) -> ToolResult:
+    """An address is handed over, never opened; it is stored as a small file so that it is kept and removed like one."""
+    try:
+        url = URL(given)
+    except InvalidURL:
+        url = URL("")
+    if url.scheme not in ("http", "https") or not url.host or url.userinfo or not given.isprintable() or " " in given:
+        return ToolResult(f"{clean(given)!r} is not an http or https address without a password.", failed=True)
+    kind = "link" if input.type == "file" else input.type
+    name = input.name or PurePosixPath(url.path).name or url.host
+    if bad_name(name):
+        name = kind
+    content = f"{given}\n".encode()
+    artifact = ArtifactFile(name, content, "text/uri-list", kind, clean(input.description).strip(), given)
+    return ToolResult(f"Saved the address {given} as {name}.", artifacts=[artifact])
+
+
+async def _file(input: Input, path: str, context: ToolContext) -> ToolResult:
+    name = input.name or PurePosixPath(path).name
     if reason := bad_name(name):
         return ToolResult(
             f"{clean(name)!r} cannot be the name of an artifact: {reason}. Give another name.", failed=True
         )
     try:
-        content = await asyncio.to_thread(Workspace(context.workspace).read, input.path, _LARGEST + 1)
+        content = await asyncio.to_thread(Workspace(context.workspace).read, path, _LARGEST + 1)
     except PathError as error:
         return ToolResult(str(error), failed=True)
     if len(content) > _LARGEST:
-        return ToolResult(f"{input.path!r} is larger than {_LARGEST:,} bytes. Save a smaller file.", failed=True)
+        return ToolResult(f"{path!r} is larger than {_LARGEST:,} bytes. Save a smaller file.", failed=True)
     artifact = ArtifactFile(name, content, media_type(name, content), input.type, clean(input.description).strip())
     return ToolResult(f"Saved {name} ({len(content):,} bytes).", artifacts=[artifact])
 
@@ -66,7 +99,7 @@ TOOL = Tool(
     name="save_artifact",
     description=(
         "Hand a workspace file to the caller as part of the result: a report, code, data. Write the file first. Only "
-        "saved files reach the caller."
+        "saved files reach the caller. What exists elsewhere, such as a pull request, is handed over by its url."
     ),
     input=Input,
     run=run,
@@ -74,5 +107,5 @@ TOOL = Tool(
     kind=EffectKind.ARTIFACT,
     subject=Subject(kind=SubjectKind.PATH, fields=("path",)),
     touches=(SubjectKind.PATH,),
-    summary=lambda input: f"save {input.path}",
+    summary=lambda input: f"save {input.path or input.url}",
 )

@@ -23,6 +23,28 @@ async def test_calls_of_one_reply_run_side_by_side(stack: Stack, tmp_path: Path)
     assert [block["type"] for block in sent_back] == ["tool_result"] * 3 + ["text"]  # what is left of the budgets
 
 
+@pytest.mark.proves("S4-B01")
+async def test_step_is_stored_before_the_next_one_begins_and_an_error_is_a_result(stack: Stack) -> None:
+    """The second model call hangs: what the first one said and what its tools returned are in the store by then, the
+    error of a tool as its result. The session then continues to its end."""
+    listed = steps([("explode", {"path": "x"}), ("list_files", {"path": "."})])
+    task_id = await stack.submit(f"{listed} [[fault:hang at=2]]")
+    await stack.seen(task_id, "step_started", step=2)
+    kinds = [(node["kind"], node["step"]) for node in await stack.nodes(task_id)]
+    assert kinds == [("user", 1), ("assistant", 1)]  # nothing of the second step yet
+    rows = await stack.pool.fetch(
+        "SELECT tool, state FROM tool_calls WHERE session_id = $1 ORDER BY call_index", task_id
+    )
+    assert [(row["tool"], row["state"]) for row in rows] == [("explode", "failed"), ("list_files", "ok")]
+    assert len(of_type(await stack.events(task_id), "step_started")) == 2
+    await stack.cancel(task_id)
+    await stack.wait(task_id)
+    record = await stack.run(listed)
+    assert record["status"] == "completed" and record["usage"]["llm_calls"] == 2
+    shown = (await stack.asked(record["task_id"]))[1]["body"]["messages"][-1]["content"]
+    assert [block["is_error"] for block in shown if block["type"] == "tool_result"] == [True, False]
+
+
 async def test_a_call_that_cannot_be_made_is_told_to_the_model(stack: Stack) -> None:
     record = await stack.run(
         calls(
@@ -96,6 +118,19 @@ async def test_artifacts_are_part_of_the_result(stack: Stack) -> None:
     assert (artifact["type"], artifact["name"], artifact["size"]) == ("report", "report.md", 8)
     assert (await stack.http.get(artifact["url"])).content == b"# Found\n"
     assert [event["type"] for event in result["audit_log"]].count("artifact_saved") == 1
+
+
+async def test_artifact_may_be_an_address(stack: Stack) -> None:
+    """As of a pull request: the result shows the address itself, and nothing is sent there."""
+    url = "https://code.example.org/errand/pull/7"
+    record = await stack.run(steps([("save_artifact", {"url": url, "type": "pull_request", "name": "the change"})]))
+    result = await stack.result(record["task_id"])
+    [artifact] = result["artifacts"]
+    assert (artifact["type"], artifact["url"], artifact["name"]) == ("pull_request", url, "the change")
+    [saved] = of_type(await stack.events(record["task_id"]), "artifact_saved")
+    assert (saved["url"], saved["file_id"]) == (url, artifact["file_id"])
+    kept = await stack.http.get(f"/files/{artifact['file_id']}")
+    assert kept.text == f"{url}\n" and kept.headers["content-type"].startswith("text/uri-list")
 
 
 @pytest.mark.proves("S1-25")

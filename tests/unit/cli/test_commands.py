@@ -87,6 +87,14 @@ def test_result_waits_and_prints_only_the_output_on_stdout(server: StandIn, cli:
     assert json.loads(cli("result", TASK, "--json").stdout)["output"] == "so far\x1b[2J"
 
 
+def test_result_prints_an_address_and_requests_nothing_there(server: StandIn, cli: Cli) -> None:
+    server.task["status"] = "completed"
+    url = "https://code.example.org/pull/7"
+    server.result = {"artifacts": [{"type": "pull_request", "name": "7", "url": url, "file_id": "f1"}]}
+    assert f"artifact: {url}" in cli("result", TASK).stderr
+    assert cli("result", TASK, "--artifact", "7").stdout == f"{url}\n"
+
+
 def test_result_downloads_artifacts_byte_by_byte(server: StandIn, cli: Cli, tmp_path: Path) -> None:
     server.task["status"] = "completed"
     server.result = {"artifacts": [{"name": "r.md", "url": "/files/old"}, {"name": "r.md", "url": "/files/new"}]}

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from activities.tools.registry import TOOLS
 from activities.tools.tool import ToolContext, ToolResult
@@ -130,6 +131,30 @@ async def test_save_artifact(context: ToolContext, workspace: Path) -> None:
     (workspace / "link").symlink_to("/etc/passwd")
     refused = await call("save_artifact", context, path="link")
     assert refused.failed and refused.artifacts == []
+
+
+async def test_artifact_may_be_an_address(context: ToolContext) -> None:
+    url = "https://code.example.org/errand/pull/7"
+    result = await call("save_artifact", context, url=url, type="pull_request")
+    [artifact] = result.artifacts
+    assert (artifact.url, artifact.type, artifact.name) == (url, "pull_request", "7")
+    assert artifact.content == f"{url}\n".encode()
+    assert (await call("save_artifact", context, url="https://example.org")).artifacts[0].type == "link"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["/etc/passwd", "file:///etc/passwd", "javascript:alert(1)", "https://", "https://me:pw@x.org", "https://x y"],
+)
+async def test_other_addresses_are_refused(context: ToolContext, url: str) -> None:
+    refused = await call("save_artifact", context, url=url)
+    assert refused.failed and refused.artifacts == []
+
+
+@pytest.mark.parametrize("given", [{}, {"path": "a", "url": "https://x.org"}])
+def test_artifact_is_either_a_file_or_an_address(given: dict[str, str]) -> None:
+    with pytest.raises(ValidationError, match="either path or url"):
+        TOOLS["save_artifact"].input.model_validate(given)
 
 
 @pytest.mark.parametrize(
