@@ -123,12 +123,7 @@ class EffectInfo(ResponseModel):
 
 class ArtifactInfo(ResponseModel):
     name: str = ""
-    type: str = "file"
     url: str  # a path of the API, or an address elsewhere
-
-    @property
-    def elsewhere(self) -> bool:
-        return not self.url.startswith("/")
 
 
 class ResultInfo(ResponseModel):

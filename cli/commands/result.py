@@ -45,7 +45,7 @@ def result(
     if name is not None:
         chosen = _choose(found, name)
         # an address is printed and not requested: no other server is sent our key
-        content = f"{clean(chosen.url)}\n".encode() if chosen.elsewhere else api.send("GET", chosen.url).content
+        content = f"{clean(chosen.url)}\n".encode() if _elsewhere(chosen) else api.send("GET", chosen.url).content
         _write(content, target)
         return
     if as_json:
@@ -96,8 +96,12 @@ def _show_ending(found: ResultInfo) -> None:
     for effect in found.effects[:EFFECTS_SHOWN]:
         note(f"  {effect.state}: {one_line(effect.description or effect.tool)}")
     for artifact in found.artifacts:
-        where = one_line(artifact.url) if artifact.elsewhere else fetch_command(found.task_id, artifact.name)
+        where = one_line(artifact.url) if _elsewhere(artifact) else fetch_command(found.task_id, artifact.name)
         note(f"  artifact: {where}")
+
+
+def _elsewhere(artifact: ArtifactInfo) -> bool:
+    return not artifact.url.startswith("/")
 
 
 def _choose(found: ResultInfo, name: str) -> ArtifactInfo:
