@@ -40,6 +40,9 @@ class Settings:
     tenant_upload_bytes: int = 10_737_418_240  # of all uploaded files of a tenant; 0: no limit
     requests_per_minute: int = 600  # per key
     live_tasks: int = 200  # per key
+    streams_per_key: int = 200  # open event streams, per key and API process
+    require_keys: bool = False  # True: also of the account that runs the API, on its own machine
+    local_token: str | None = field(default=None, repr=False)  # made by `errand up`; opens the API on loopback
     poll_interval_ms: int = 2_000
 
     # agents and models
@@ -155,6 +158,9 @@ VARIABLES: dict[str, type] = {
     "ERRAND_TENANT_UPLOAD_BYTES": int,
     "ERRAND_REQUESTS_PER_MINUTE": int,
     "ERRAND_LIVE_TASKS": int,
+    "ERRAND_STREAMS_PER_KEY": int,
+    "ERRAND_REQUIRE_KEYS": bool,
+    "ERRAND_LOCAL_TOKEN": str,
     "ERRAND_POLL_INTERVAL_MS": int,
     "ERRAND_AGENTS_DIR": Path,
     "ERRAND_PRICES_FILE": Path,
@@ -221,6 +227,10 @@ def _convert(name: str, raw: str, kind: type) -> object:
         return tuple(part.strip() for part in raw.split(",") if part.strip())
     if kind is Path:
         return Path(raw).expanduser()
+    if kind is bool:
+        if raw.lower() not in ("true", "false"):
+            raise SettingsError(f"{name}: {raw!r} is not one of true, false")
+        return raw.lower() == "true"
     try:
         value = kind(raw)
     except ValueError:

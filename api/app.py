@@ -1,4 +1,4 @@
-"""The application: `uvicorn api.app:app`. It starts and keeps running even while its dependencies are unreachable."""
+"""The application; `python -m api` serves it. It runs even while its dependencies are unreachable."""
 
 import asyncio
 import contextlib
@@ -45,6 +45,7 @@ from api.routes import (
 from api.services import Services
 from api.streams.feeds import Pages
 from api.streams.listener import EventListener
+from api.streams.slots import StreamSlots
 from domain.policy.addresses import is_loopback
 from settings import Settings, SettingsError
 from store import database
@@ -124,6 +125,7 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
         pages=Pages(pool),
         prices=load_prices(settings.prices_file),
         metrics=Metrics(),
+        slots=StreamSlots(settings.streams_per_key),
     )
     running = [asyncio.create_task(listener.run()), asyncio.create_task(services.retry_queue.run())]
     try:

@@ -1,18 +1,18 @@
-"""Who is calling: anybody on loopback, by key everywhere else. Only the key determines the tenant."""
+"""Who is calling: the account that runs the server, on its own machine, or the holder of a key, who has a tenant."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
-from urllib.parse import urlsplit
+from typing import Annotated, Any
 
 from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from api.http.problems import Unauthenticated, Unreadable
+from api.http.failed_keys import FailedKeys
+from api.http.local_access import check_local, is_local, is_local_token
+from api.http.problems import Unauthenticated
 from api.services import Services, services_of
 from domain.errors import NotAllowed, TooMany
-from domain.policy.addresses import is_loopback
 from settings import Settings
 from store import keys
 from store.database import Pool
@@ -59,41 +59,42 @@ class Call:
         return self.services.settings
 
 
-async def identify(headers: Mapping[str, list[str]], pool: Pool, *, open: bool, per_minute: int) -> Caller:
+async def identify(
+    scope: Mapping[str, Any], headers: Mapping[str, list[str]], services: Services, failed: FailedKeys
+) -> Caller:
     """The caller of a request; a header that was sent must be valid, also where none is needed."""
-    sent = headers.get("authorization", [])
+    settings, sent = services.settings, headers.get("authorization", [])
+    local = is_local(scope, settings)
     if not sent:
-        if not open:
+        if not local:
             raise Unauthenticated()
-        _same_site(headers)
+        check_local(scope, headers, token=False)
         return ANONYMOUS
     scheme, _, presented = sent[0].partition(" ")
+    presented = presented.strip()
     if len(sent) > 1 or scheme.lower() != "bearer":
         raise Unauthenticated()
-    used = await keys.use(pool, presented.strip(), per_minute)
+    if local and is_local_token(presented, settings):
+        check_local(scope, headers, token=True)
+        return ANONYMOUS
+    address = (scope.get("client") or ("", 0))[0]
+    failed.check(address, presented)
+    used = await keys.use(services.pool, presented, settings.requests_per_minute)
     if used is None:
+        failed.failed(address)
         raise Unauthenticated()
+    failed.succeeded(presented)
     if used.wait > 0:
-        detail = f"This key may send {per_minute} requests per minute."
+        detail = f"This key may send {settings.requests_per_minute} requests per minute."
         raise TooMany(detail, retry_after=math.ceil(used.wait))
     return Caller(used.tenant, frozenset(used.rights), used.id, used.name)
-
-
-def _same_site(headers: Mapping[str, list[str]]) -> None:
-    """Without keys, a web page elsewhere must not act through its visitor's browser, by whatever name it finds us."""
-    for name in headers.get("host", []):
-        if not is_loopback(urlsplit(f"//{name}").hostname or ""):
-            raise Unreadable(400, "bad-request", "Without a key, the Host must be a loopback address.")
-    for origin in headers.get("origin", []):
-        if not is_loopback(urlsplit(origin).hostname or ""):
-            raise NotAllowed("Without a key, pages of other sites may not call this address.")
 
 
 _bearer = HTTPBearer(
     auto_error=False,
     scheme_name="key",
     bearerFormat="ek_<id>_<secret>",
-    description="A key made with `errand keys create`. On loopback no key is needed.",
+    description="A key made with `errand keys create`. The account that runs the server needs none on its own machine.",
 )
 
 

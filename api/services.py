@@ -9,6 +9,7 @@ from api.control.retry_queue import RetryQueue
 from api.http.metrics import Metrics
 from api.streams.feeds import Pages
 from api.streams.listener import EventListener
+from api.streams.slots import StreamSlots
 from domain.agents.prices import PriceTable
 from settings import Settings
 from store.database import Pool
@@ -25,6 +26,7 @@ class Services:
     pages: Pages
     prices: PriceTable
     metrics: Metrics
+    slots: StreamSlots
 
 
 def services_of(request: Request) -> Services:

@@ -14,6 +14,7 @@ COMMANDS = {
     "up": "cli.commands.stack",
     "status": "cli.commands.stack",
     "down": "cli.commands.stack",
+    "token": "cli.commands.stack",
     "run": "cli.commands.run",
     "chat": "cli.commands.chat",
     "attach": "cli.commands.attach",

@@ -10,7 +10,6 @@ from deploy.child import Part, get
 from deploy.environment import variables
 from settings import Settings
 
-KEEP_ALIVE_SECONDS = 75  # longer than clients keep idle connections: the server must not close one as a request arrives
 DRAIN_SECONDS = 2.0  # tasks resume at the next start, so there is little to wait for
 
 
@@ -25,28 +24,19 @@ def make_app_parts(settings: Settings, connection: dict[str, str], offline_port:
     env = variables(replace(settings, drain_seconds=min(settings.drain_seconds, DRAIN_SECONDS)))
     env |= connection | {"PYTHONUNBUFFERED": "1"}
     api_url = local_url(settings.host, settings.port)
-    listen = [
-        "--host",
-        settings.host,
-        "--port",
-        str(settings.port),
-        "--timeout-keep-alive",
-        str(KEEP_ALIVE_SECONDS),
-        "--timeout-graceful-shutdown",
-        str(int(DRAIN_SECONDS)),
-    ]
+    worker_env = {name: value for name, value in env.items() if name != "ERRAND_LOCAL_TOKEN"}
     parts = [
         # ready means that a task submitted now will run: the worker has stored the agents and polls its queue
         Part(
             name="worker",
             argv=[sys.executable, "worker.py"],
-            env=env,
+            env=worker_env,
             check=f"{api_url}/readyz",
             ready=partial(_has_reported, f"{api_url}/readyz"),
         ),
         Part(
             name="api",
-            argv=[sys.executable, "-m", "uvicorn", "api.app:app", *listen],
+            argv=[sys.executable, "-m", "api"],
             env=env,
             address=api_url,
             check=f"{api_url}/healthz",

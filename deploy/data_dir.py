@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import os
 import pwd
+import secrets
 import subprocess
 import time
 from dataclasses import dataclass
@@ -94,6 +95,24 @@ def create_data_dir(directory: Path, account: Account | None) -> None:
             f"PostgreSQL does not run as root, and the account that it runs as, {account.name}, cannot reach "
             f"{directory}; `chmod a+x` it and the folders above, or set ERRAND_DATA_DIR to another folder"
         )
+
+
+def secret_in(path: Path) -> str:
+    """The secret in a file that only its owner can read; created at the first call."""
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(32))
+    except FileExistsError:
+        pass
+    if found := path.read_text().strip():
+        return found
+    path.unlink()  # its first writer was killed, or the disk was full
+    return secret_in(path)
+
+
+def token_file(home: Path) -> Path:
+    """Opens the API on loopback for accounts other than the stack's own."""
+    return home / "token"
 
 
 def _nearest_existing(path: Path) -> Path:

@@ -17,4 +17,6 @@ def variables(settings: Settings) -> dict[str, str]:
 def _text(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(value)
+    if isinstance(value, bool):
+        return str(value).lower()
     return str(value.absolute() if isinstance(value, Path) else value)

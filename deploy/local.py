@@ -15,7 +15,7 @@ import click
 from deploy import state
 from deploy.app_parts import make_app_parts
 from deploy.child import answers, enter, rotate, tail
-from deploy.data_dir import create_data_dir, locate_data_dir, postgres_account
+from deploy.data_dir import create_data_dir, locate_data_dir, postgres_account, secret_in, token_file
 from deploy.environment import variables
 from deploy.plan import make_plan
 from deploy.ports import Ports
@@ -43,6 +43,7 @@ async def up(
             await asyncio.to_thread(state.end_leftovers, left)
         if settings.workspaces_dir == Settings.workspaces_dir:  # not configured: one directory holds everything
             settings = replace(settings, workspaces_dir=home / "workspaces")
+        settings = replace(settings, local_token=settings.local_token or secret_in(token_file(home)))
         settings.workspaces_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         stack = Stack(make_plan(settings, ports), home, log=log, make_parts=make_parts)
         try:

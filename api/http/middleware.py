@@ -9,10 +9,10 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import auth
+from api.http.failed_keys import FailedKeys
 from api.http.problems import Unreadable, respond, type_name
 from api.services import Services
 from domain.ids import new_id
-from domain.policy.addresses import is_loopback
 
 log = logging.getLogger("errand.access")
 
@@ -31,6 +31,7 @@ class RequestMiddleware:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        self._failed_keys = FailedKeys()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -74,10 +75,8 @@ class RequestMiddleware:
         if scope["path"] in OPEN_PATHS:
             return
         services: Services = scope["app"].state.services
-        settings = services.settings
-        scope.setdefault("state", {})["caller"] = await auth.identify(
-            headers, services.pool, open=is_loopback(settings.host), per_minute=settings.requests_per_minute
-        )
+        caller = await auth.identify(scope, headers, services, self._failed_keys)
+        scope.setdefault("state", {})["caller"] = caller
 
 
 def check_head(scope: Scope, headers: Headers) -> None:

@@ -76,6 +76,7 @@ TITLES = {
     "not-started": "The session has not started",
     "not-terminal": "The task has not ended",
     "rate-limited": "Too many requests",
+    "too-many-streams": "Too many open streams",
     "request-timeout": "The body arrived too slowly",
     "subscription-disabled": "The subscription is switched off",
     "unauthenticated": "A valid key is needed",

@@ -86,9 +86,11 @@ async def notifications_socket(websocket: WebSocket) -> None:
     if not call.caller.may(Right.READ):
         raise NotAllowed("This needs a key with the right read.", needed=[Right.READ])
     after = await tenant_position(call.pool, call.tenant, websocket.query_params.get("after"))
+    call.services.slots.check(call.tenant, call.caller.created_by)
     await websocket.accept()
     feed = _feed(call, websocket.query_params.get("mine") == "true")
-    with call.services.metrics.streams.track_inprogress():
+    slot = call.services.slots.taken(call.tenant, call.caller.created_by)
+    with slot, call.services.metrics.streams.track_inprogress():
         sending = asyncio.create_task(_send(websocket, call, feed, after))
         gone = asyncio.create_task(_until_gone(websocket))
         await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)

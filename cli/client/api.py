@@ -112,12 +112,27 @@ class Api:
     def _client(self) -> httpx2.Client:
         if self._http is None:
             base = _checked(self._url or self._stack_url())
-            headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+            key = self._key or self._local_token(base)
+            headers = {"Authorization": f"Bearer {key}"} if key else {}
             # a proxy from the environment is for other machines
             self._http = httpx2.Client(
                 base_url=base, headers=headers, timeout=TIMEOUT, trust_env=not is_loopback(base.host)
             )
         return self._http
+
+    def _local_token(self, base: httpx2.URL) -> str | None:
+        """The token of the running stack, if that is what we are about to call: nobody else may see it."""
+        from deploy import state
+        from deploy.data_dir import locate_data_dir, token_file
+
+        if not is_loopback(base.host):
+            return None
+        with contextlib.suppress(state.StackError, OSError):
+            home = locate_data_dir(self._settings)
+            info = state.running(home)
+            if info and httpx2.URL(info.api_url) == base:
+                return token_file(home).read_text().strip() or None
+        return None
 
     def _stack_url(self) -> str:
         from deploy import state  # only needed if no address was given

@@ -1,4 +1,4 @@
-"""`errand up`, `status`, `down`: the embedded stack on this machine."""
+"""`errand up`, `status`, `down`, `token`: the embedded stack on this machine."""
 
 import asyncio
 import contextlib
@@ -86,6 +86,27 @@ def down(as_json: bool) -> None:
         emit({"stopped": stopped})
     else:
         click.echo("stopped" if stopped else "no stack was running")
+
+
+@click.command()
+def token() -> None:
+    """Print the token of this machine's stack, which opens its API on loopback without a key.
+
+    The account that runs the stack needs none on Linux; this is for other accounts that you trust, and for macOS:
+
+    \b
+      curl -H "Authorization: Bearer $(./errand token)" http://127.0.0.1:8700/tasks
+    """
+    from deploy.data_dir import locate_data_dir, token_file
+
+    with _stack_errors():
+        file = token_file(locate_data_dir(settings()))
+    try:
+        click.echo(file.read_text().strip())
+    except FileNotFoundError:
+        raise Unreachable(f"there is no token yet; `{PROGRAM} up` makes one") from None
+    except OSError as error:
+        raise CliError(f"cannot read {file}: {error.strerror}") from None
 
 
 @contextlib.contextmanager

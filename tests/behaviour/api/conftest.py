@@ -16,6 +16,7 @@ import uvicorn
 from agents.catalogue import Catalogue
 from agents.loader import load_agents
 from api.app import create_app
+from api.http.head_timeout import HeadTimeoutProtocol
 from domain.agents.definition import AgentDefinition, Mode
 from domain.conversations.delegation import DelegationTool
 from domain.conversations.mailbox import DeliveryMode
@@ -84,7 +85,7 @@ async def serving(settings: Settings) -> AsyncIterator[str]:
     """A real server on loopback, whatever address the settings claim."""
     port = free_port()
     app = create_app(settings)
-    server = Server(uvicorn.Config(app, port=port, log_config=None, lifespan="on"))
+    server = Server(uvicorn.Config(app, port=port, log_config=None, lifespan="on", http=HeadTimeoutProtocol))
     with pytest.MonkeyPatch.context() as patch:  # read once, when the server starts; other tests must not see it
         patch.setenv("TEMPORAL_ADDRESS", NO_TEMPORAL)
         running = asyncio.create_task(server.serve())

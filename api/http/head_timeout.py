@@ -1,0 +1,42 @@
+"""The HTTP protocol of the server, with a time limit for the head of a request.
+
+uvicorn waits for ever for a head that was begun or never sent; a few thousand such connections would use up its files.
+"""
+
+import asyncio
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEAD_SECONDS = 15.0
+_RESPONSE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
+class HeadTimeoutProtocol(H11Protocol):
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(HEAD_SECONDS, self._expire)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._disarm()
+        elif self._timer is None:  # the first bytes of a further request on this connection
+            self._timer = self.loop.call_later(HEAD_SECONDS, self._expire)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        super().connection_lost(exc)
+
+    def _disarm(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+    def _expire(self) -> None:
+        self._timer = None
+        if self.transport and not self.transport.is_closing():
+            self.transport.write(_RESPONSE)
+            self.transport.close()

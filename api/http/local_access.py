@@ -1,0 +1,78 @@
+"""Requests without a key: only the account that runs the API may send them, on this machine, and no web page.
+
+Decided by the accepted connection and not by a setting: a server that listens on every address, or a proxy on the same
+machine, must not make everybody an administrator.
+"""
+
+import os
+import socket
+import struct
+import sys
+from collections.abc import Mapping
+from hmac import compare_digest
+from typing import Any
+from urllib.parse import urlsplit
+
+from api.http.problems import Unauthenticated, Unreadable
+from domain.errors import NotAllowed
+from domain.policy.addresses import is_loopback
+from settings import Settings
+
+_FORWARDED = frozenset({"forwarded", "via", "x-real-ip", "true-client-ip", "cf-connecting-ip"})
+
+# of Linux's sock_diag interface
+_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1
+_ESTABLISHED = 1
+
+Address = tuple[str, int]
+
+
+def is_local(scope: Mapping[str, Any], settings: Settings) -> bool:
+    """Whether this connection may do without a key: both of its ends are loopback addresses."""
+    ends = (scope.get("server"), scope.get("client"))
+    return (
+        not settings.require_keys
+        and is_loopback(settings.host)
+        and all(end is not None and is_loopback(end[0]) for end in ends)
+    )
+
+
+def is_local_token(presented: str, settings: Settings) -> bool:
+    return settings.local_token is not None and compare_digest(presented.encode(), settings.local_token.encode())
+
+
+def check_local(scope: Mapping[str, Any], headers: Mapping[str, list[str]], *, token: bool) -> None:
+    """Refuse what a proxy or a web page sent, and other accounts of this machine unless they have the token."""
+    if any(name in _FORWARDED or name.startswith("x-forwarded-") for name in headers):
+        raise Unauthenticated("A request that a proxy forwards needs a key.")
+    host = headers["host"][0]
+    if not is_loopback(urlsplit(f"//{host}").hostname or ""):  # a name of somebody else's that resolves to this machine
+        raise Unreadable(400, "bad-request", "Without a key, the Host must be a loopback address.")
+    if any(urlsplit(origin).netloc != host for origin in headers.get("origin", [])):
+        raise NotAllowed("Without a key, pages of other sites may not call this address.")
+    if not token and _owner_of_peer(scope["server"], scope["client"]) not in (os.geteuid(), 0):
+        raise Unauthenticated("Only the account that runs this server needs no key; `errand token` prints its token.")
+
+
+def _owner_of_peer(server: Address, client: Address) -> int | None:
+    """The account of the process at the other end of a connection within this machine; None if unknown."""
+    if sys.platform != "linux":
+        return None
+    family = socket.AF_INET6 if ":" in client[0] else socket.AF_INET
+    source, target = (socket.inet_pton(family, address).ljust(16, b"\0") for address in (client[0], server[0]))
+    ends = struct.pack("!HH16s16s", client[1], server[1], source, target) + struct.pack("=I8s", 0, b"\xff" * 8)
+    body = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF) + ends
+    head = struct.pack("=IHHII", 16 + len(body), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0)
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as netlink:
+            netlink.settimeout(1)  # the kernel replies at once
+            netlink.sendto(head + body, (0, 0))
+            reply = netlink.recv(4096)
+    except OSError:
+        return None
+    if struct.unpack_from("=IH", reply)[1] != _SOCK_DIAG_BY_FAMILY:
+        return None
+    state: int = reply[17]
+    uid, inode = struct.unpack_from("=II", reply, 16 + 4 + 48 + 12)
+    # the kernel says account 0 of a socket that its owner has closed: somebody could send a request and hang up
+    return uid if state == _ESTABLISHED and inode else None

@@ -1,0 +1,52 @@
+"""Who needs no key is decided by the addresses of the accepted connection."""
+
+import pytest
+
+from api.http.failed_keys import ADDRESSES, KEYS, MOST, FailedKeys
+from api.http.local_access import is_local
+from domain.errors import TooMany
+from settings import Settings
+
+LOCAL = ("127.0.0.1", 8700)
+OTHER = ("192.0.2.7", 40_000)
+
+
+@pytest.mark.parametrize(
+    ("server", "client", "settings", "local"),
+    [
+        (LOCAL, ("127.0.0.1", 40_000), Settings(), True),
+        (("::1", 8700), ("::1", 40_000), Settings(), True),
+        # `--host 0.0.0.0` without ERRAND_HOST: the settings still say 127.0.0.1
+        (("192.0.2.1", 8700), OTHER, Settings(), False),
+        (("192.0.2.1", 8700), ("192.0.2.1", 40_000), Settings(), False),
+        (LOCAL, OTHER, Settings(), False),
+        (None, None, Settings(), False),
+        (LOCAL, None, Settings(), False),
+        (LOCAL, ("127.0.0.1", 40_000), Settings(require_keys=True), False),
+        (LOCAL, ("127.0.0.1", 40_000), Settings(host="0.0.0.0"), False),
+    ],
+)
+def test_both_ends_of_the_connection_decide(
+    server: tuple[str, int] | None, client: tuple[str, int] | None, settings: Settings, local: bool
+) -> None:
+    assert is_local({"server": server, "client": client}, settings) is local
+
+
+def test_invalid_keys_are_limited_per_address_and_known_keys_pass() -> None:
+    failed = FailedKeys()
+    failed.succeeded("known")
+    for _ in range(MOST):
+        failed.check("a", "wrong")
+        failed.failed("a")
+    with pytest.raises(TooMany):
+        failed.check("a", "wrong")
+    failed.check("a", "known")
+    failed.check("b", "wrong")
+
+
+def test_memory_for_failed_keys_is_bounded() -> None:
+    failed = FailedKeys()
+    for number in range(max(ADDRESSES, KEYS) + 100):
+        failed.failed(str(number))
+        failed.succeeded(str(number))
+    assert len(failed._failures) == ADDRESSES and len(failed._valid) == KEYS
