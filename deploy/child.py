@@ -36,6 +36,7 @@ class Part:
     check: str = ""  # tcp:// or http:// address that answers while the part is healthy; empty: it only has to be alive
     ready: Callable[[int], bool] | None = None  # called with the pid after every start, before `check`
     prepare: Callable[[], None] | None = None  # called before every start
+    follow_up: "Part | None" = None  # runs to its end after every start, before the part counts as ready
     stop_signal: signal.Signals = signal.SIGTERM
     death_signal: signal.Signals = signal.SIGKILL  # sent by the kernel when the supervisor dies (Linux)
     account: Account | None = None

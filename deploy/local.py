@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,6 +37,15 @@ async def up(
     make_parts: MakeAppParts = make_app_parts,
 ) -> None:
     """Run the stack until SIGINT, SIGTERM, SIGHUP or cancellation; a second signal kills it."""
+    try:
+        await _up(settings, on_ready, log, make_parts)
+    except OSError as error:
+        raise StackError(state.describe(error)) from error
+
+
+async def _up(
+    settings: Settings, on_ready: Callable[[StackInfo], None], log: Callable[[str], None], make_parts: MakeAppParts
+) -> None:
     home = locate_data_dir(settings)
     create_data_dir(home, postgres_account())
     with state.lock(home), Ports(log) as ports:
@@ -148,6 +158,8 @@ def status(settings: Settings) -> StackInfo | None:
     for part in info.parts if info else ():
         alive = part.pid is not None and state.started_at(part.pid) == part.started
         part.healthy = alive and (not part.check or answers(part.check))
+    if info:
+        info.disk_free = shutil.disk_usage(info.data_dir).free
     return info
 
 

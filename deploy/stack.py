@@ -1,6 +1,7 @@
 """One start of the embedded stack: its parts in order, and the state file that describes them."""
 
 import asyncio
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -13,11 +14,12 @@ from deploy.child import Part
 from deploy.data_dir import postgres_account
 from deploy.plan import StackPlan
 from deploy.postgres import Postgres, url_of
-from deploy.state import StackInfo, started_at, without_password
+from deploy.state import StackInfo, describe, started_at, without_password
 from deploy.supervisor import Supervisor
 from deploy.temporal import CONNECTION, Temporal
 from settings import ROOT, Settings
 
+STATE_RETRY_SECONDS = 5.0
 MakeAppParts = Callable[[Settings, dict[str, str], int | None], AppParts]
 
 
@@ -26,13 +28,16 @@ class Stack:
         self._plan = plan
         self._home = home
         self._make_parts = make_parts
+        self._write_log = log
         self._connection = CONNECTION if plan.temporal_port else {}
         self._ready = False
         (home / "logs").mkdir(mode=0o700, exist_ok=True)  # others may pass through the folder above
-        self.supervisor = Supervisor(home / "logs", log=log, changed=lambda: state.write(self.info()))
+        self.supervisor = Supervisor(home / "logs", log=log, changed=self._write_state)
+        self._retry: asyncio.TimerHandle | None = None
 
     async def boot(self) -> None:
         """Start PostgreSQL and Temporal side by side and prepare each; then start the parts that need them."""
+        state.write(self.info())  # where this is not possible, nothing else is
         try:
             async with asyncio.TaskGroup() as group:
                 database = group.create_task(self._start_database())
@@ -41,7 +46,22 @@ class Stack:
             raise failures.exceptions[0] from None
         await self.supervisor.start(*database.result().parts)
         self._ready = True
-        state.write(self.info())
+        self._write_state()
+
+    def _write_state(self) -> None:
+        """Write the state file. If that fails, as on a full disk, the stack runs on and tries again."""
+        if self._retry:
+            self._retry.cancel()
+            self._retry = None
+        try:
+            state.write(self.info())
+        except OSError as error:
+            self._log(f"cannot write the state of the stack: {describe(error)}")
+            self._retry = asyncio.get_running_loop().call_later(STATE_RETRY_SECONDS, self._write_state)
+
+    def _log(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # it may be on the same disk
+            self._write_log(text)
 
     async def _start_database(self) -> AppParts:
         settings = self._plan.settings
@@ -58,12 +78,10 @@ class Stack:
         plan, temporal = self._plan, Temporal(self._home)
         if not plan.temporal_port or not plan.temporal_ui_port:
             return
-        await self.supervisor.start(temporal.part(plan.temporal_port, plan.temporal_ui_port))
-        if not temporal.prepared:
-            env = self._connection | {"TEMPORAL_ADDRESS": plan.temporal_address, "PYTHONPATH": str(ROOT)}
-            argv = [sys.executable, "-m", "deploy.temporal"]
-            await self.supervisor.run(Part(name="temporal-namespace", argv=argv, env=env))
-            temporal.mark_prepared()
+        env = self._connection | {"TEMPORAL_ADDRESS": plan.temporal_address, "PYTHONPATH": str(ROOT)}
+        # at every start: the database may have been deleted, or replaced by an older one
+        prepare = Part(name="temporal-namespace", argv=[sys.executable, "-m", "deploy.temporal"], env=env)
+        await self.supervisor.start(temporal.part(plan.temporal_port, prepare), temporal.guard(plan.temporal_ui_port))
 
     def info(self) -> StackInfo:
         plan, settings = self._plan, self._plan.settings

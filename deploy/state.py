@@ -1,6 +1,7 @@
 """The state of a running stack: its addresses and processes, in one file that any command can read."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -12,9 +13,21 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
+LOW_DISK = 64_000_000  # PostgreSQL writes its log in files of 16 MB
+
 
 class StackError(Exception):
     """The embedded stack cannot do it; the message says why, and what to do."""
+
+
+def describe(error: OSError | StackError) -> str:
+    """An error for people; a full disk is named, with what to do."""
+    if isinstance(error, StackError):
+        return str(error)
+    text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the disk is full ({text}); free some space there, or set ERRAND_DATA_DIR to another disk"
+    return text
 
 
 class PartInfo(BaseModel):
@@ -25,6 +38,7 @@ class PartInfo(BaseModel):
     restarts: int
     log: Path
     started: str | None = None  # with the pid, identifies the process: a later one may get the same pid
+    problem: str | None = None  # why it is not healthy, as far as known
     check: str = ""  # the address that answers while the part is healthy; empty: it only has to be alive
 
 
@@ -40,6 +54,11 @@ class StackInfo(BaseModel):
     data_dir: Path
     offline_model: bool
     parts: list[PartInfo] = []
+    disk_free: int | None = None  # bytes, when `status` looked
+
+    @property
+    def disk_full(self) -> bool:
+        return self.disk_free is not None and self.disk_free < LOW_DISK
 
 
 def without_password(url: str) -> str:

@@ -1,4 +1,4 @@
-"""The supervisor: starts parts, restarts those that die, gives up on those that keep failing, stops all in reverse."""
+"""The supervisor: starts parts, restarts those that die for as long as it runs, stops all in reverse."""
 
 import asyncio
 import contextlib
@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deploy.child import Part, answers, kill_group, spawn, tail
-from deploy.state import PartInfo, StackError, started_at
+from deploy.state import PartInfo, StackError, describe, started_at
 from settings import MISCONFIGURED
 
-GIVE_UP_AFTER = 5
+GIVE_UP_AFTER = 5  # failures of a part that has never been ready
+LONGEST_PAUSE = 30.0
 READY_WITHIN = 90.0
 STOP_WITHIN = 6.0
 
@@ -28,6 +29,8 @@ class SupervisedPart:
     started: str | None = None
     restarts: int = 0
     ready: asyncio.Event = field(default_factory=asyncio.Event)
+    was_ready: bool = False
+    problem: str | None = None  # why it is not ready
     watcher: asyncio.Task[None] | None = None
 
     def info(self) -> PartInfo:
@@ -41,6 +44,7 @@ class SupervisedPart:
             restarts=self.restarts,
             log=self.log,
             check=self.part.check,
+            problem=self.problem,
         )
 
 
@@ -49,7 +53,7 @@ class Supervisor:
 
     def __init__(self, logs: Path, *, log: Callable[[str], None], changed: Callable[[], None] = lambda: None) -> None:
         self._logs = logs
-        self._log = log
+        self._write_log = log
         self._changed = changed
         self._groups: list[list[SupervisedPart]] = []
         self._one_shots: set[Process] = set()
@@ -110,17 +114,26 @@ class Supervisor:
         try:
             failures = 0
             while not self._stopping:
-                code, was_ready = await self._run_once(supervised)
+                code, was_ready = None, False
+                try:
+                    code, was_ready = await self._run_once(supervised)
+                    ending = _ending(code)
+                except (OSError, StackError) as error:  # a full disk, a corrupt file: it may be cured while we run
+                    if isinstance(error, StackError) and not supervised.was_ready:
+                        raise
+                    ending = describe(error)
                 if self._stopping:
                     return
-                if code == MISCONFIGURED:
+                if code == MISCONFIGURED and not supervised.was_ready:
                     raise self._error(supervised.part, "cannot run with these settings")
                 failures = 1 if was_ready else failures + 1  # once it was ready, earlier failures no longer count
-                if failures >= GIVE_UP_AFTER:
-                    raise self._error(supervised.part, f"failed {failures} times in a row, last with {_ending(code)}")
+                if failures >= GIVE_UP_AFTER and not supervised.was_ready:
+                    raise self._error(supervised.part, f"failed {failures} times in a row, last with {ending}")
                 supervised.restarts += 1
-                self._log(f"{supervised.part.name} ended ({_ending(code)}); restarting it")
-                await asyncio.sleep(0.1 * 2**failures)
+                supervised.problem = ending
+                self._log(f"{supervised.part.name} ended ({ending}); restarting it")
+                self._changed()
+                await asyncio.sleep(min(0.1 * 2**failures, LONGEST_PAUSE))
         except Exception as error:
             if not self._failure.done():
                 self._failure.set_exception(error)
@@ -146,10 +159,24 @@ class Supervisor:
         while True:
             ready = part.ready is None or await asyncio.to_thread(part.ready, pid)
             if ready and (not part.check or await asyncio.to_thread(answers, part.check)):
+                if part.follow_up and not await self._followed_up(supervised, part.follow_up):
+                    continue
+                supervised.was_ready, supervised.problem = True, None
                 supervised.ready.set()
                 self._changed()
                 return
             await asyncio.sleep(0.03)
+
+    async def _followed_up(self, supervised: SupervisedPart, part: Part) -> bool:
+        try:
+            await self.run(part)
+        except (OSError, StackError) as error:
+            supervised.problem = describe(error)
+            self._log(supervised.problem)
+            self._changed()
+            await asyncio.sleep(1.0)
+            return False
+        return True
 
     async def _stop(self, supervised: SupervisedPart) -> None:
         process = supervised.process
@@ -167,6 +194,10 @@ class Supervisor:
         if (latest := supervised.process) and latest.returncode is None:
             kill_group(latest.pid)
             await latest.wait()
+
+    def _log(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # the log itself may be on the full disk
+            self._write_log(text)
 
     def _log_of(self, part: Part) -> Path:
         return self._logs / f"{part.name}.log"

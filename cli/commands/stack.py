@@ -70,7 +70,12 @@ def status(as_json: bool) -> None:
             for part in info.parts
         ]
         table(["PROCESS", "HEALTH", "PID", "ADDRESS", "RESTARTS", "LOG"], rows)
-    if not (info.ready and all(part.healthy for part in info.parts)):
+        for part in info.parts:
+            if part.problem and not part.healthy:
+                note(f"{part.name}: {part.problem}")
+    if info.disk_full:
+        note(f"the disk is full: {(info.disk_free or 0) // 1_000_000} MB are left at {info.data_dir}")
+    if info.disk_full or not (info.ready and all(part.healthy for part in info.parts)):
         click.get_current_context().exit(int(Exit.FAILED))
 
 

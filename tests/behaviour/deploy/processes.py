@@ -19,15 +19,16 @@ def session_of(leader: int) -> list[int]:
     return found
 
 
-def listening(pid: int) -> list[str]:
-    """The addresses on which this process listens."""
+def listening(pid: int) -> list[tuple[str, int]]:
+    """The addresses and ports on which this process listens."""
     sockets = {_link(path) for path in Path(f"/proc/{pid}/fd").iterdir()}
     found = []
     for table in ("tcp", "tcp6"):
         for line in _text(Path(f"/proc/{pid}/net/{table}")).splitlines()[1:]:
             fields = line.split()
             if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
-                found.append(_address(fields[1].partition(":")[0]))
+                address, _, port = fields[1].partition(":")
+                found.append((_address(address), int(port, 16)))
     return found
 
 

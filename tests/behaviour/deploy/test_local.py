@@ -22,6 +22,7 @@ from temporalio.client import Client
 from deploy import data_dir, local, state
 from deploy.state import StackError, StackInfo, started_at
 from deploy.temporal import SEARCH_ATTRIBUTES
+from domain.policy.addresses import is_loopback
 from settings import ROOT, Settings
 from tests.behaviour.deploy.processes import commands, listening
 
@@ -117,7 +118,7 @@ def test_stack_runs_every_part_and_shows_no_password(stack: RunningStack, home: 
 def test_parts_listen_on_loopback_only(stack: RunningStack) -> None:
     listened = {name: listening(pid) for name, pid in pids(stack.healthy()).items()}
     assert all(listened[name] for name in ("postgres", "temporal", "api"))
-    assert {address for addresses in listened.values() for address in addresses} <= {"127.0.0.1", "::1"}
+    assert all(is_loopback(address) for sockets in listened.values() for address, _ in sockets)
 
 
 async def test_database_requires_its_password(stack: RunningStack) -> None:
@@ -180,13 +181,38 @@ def test_leftovers_of_a_crash_do_not_hinder_the_next_start(home: Path) -> None:
     who = {"user": dropped.uid, "group": dropped.gid, "extra_groups": ()} if dropped else {}
     with subprocess.Popen(["sleep", "100"], cwd="/", **who) as bystander:  # type: ignore[call-overload]
         (home / "postgres" / "postmaster.pid").write_text(f"{bystander.pid}\n{home}/postgres\n1\n1\n\n\n\nready\n")
-        (home / "temporal" / "prepared").unlink()
+        for left in (home / "temporal").glob("temporal.db*"):
+            left.unlink()
         (home / "temporal" / "temporal.db").write_bytes(b"")
         try:
             with running(home):
                 assert bystander.poll() is None
         finally:
             bystander.kill()
+
+
+def test_damaged_database_of_temporal_is_named_with_what_to_do(home: Path) -> None:
+    (home / "temporal").mkdir(parents=True, exist_ok=True)
+    for left in (home / "temporal").glob("temporal.db*"):
+        left.unlink()
+    file = home / "temporal" / "temporal.db"
+    file.write_bytes(b"not a database, and longer than a header of one" * 1_000)
+    with pytest.raises(StackError, match=r"(?s)did not start.*temporal.db is damaged .*Restore it from a backup"):
+        local.start_detached(Settings(data_dir=home, port=0))
+    assert file.exists()
+    file.unlink()
+
+
+def test_state_file_that_cannot_be_written_does_not_end_the_stack(home: Path) -> None:
+    with running(home) as stack:
+        before = pids(stack.healthy())["worker"]
+        draft = home / "stack.new"
+        draft.mkdir()  # as on a full disk, the next state cannot be written
+        os.kill(before, signal.SIGKILL)
+        eventually(lambda: "cannot write the state of the stack" in stack.printed())
+        draft.rmdir()
+        eventually(lambda: pids(stack.healthy())["worker"] != before)
+        assert stack.process.poll() is None
 
 
 def test_failed_detached_start_shows_why(home: Path) -> None:

@@ -1,6 +1,7 @@
 """The supervisor with real small processes."""
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -156,6 +157,50 @@ asyncio.run(main())
     parent.kill()
     await parent.wait()
     await eventually(lambda: gone(child), within=3)
+
+
+async def test_part_that_was_ready_is_restarted_for_ever(
+    supervisor: Supervisor, tmp_path: Path, logged: Logged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.1)
+    fine = tmp_path / "fine"
+    fine.touch()
+    script = f"test -e {fine} || exit {MISCONFIGURED}; touch {tmp_path}/up; exec sleep 100"
+    await supervisor.start(shell("part", script, ready=lambda pid: (tmp_path / "up").exists()))
+    fine.unlink()
+    (tmp_path / "up").unlink()
+    pid = supervisor.infos()[0].pid
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: supervisor.infos()[0].restarts > module.GIVE_UP_AFTER + 3)
+    assert supervisor.infos()[0].problem == f"exit code {MISCONFIGURED}"
+    fine.touch()
+    await eventually(lambda: supervisor.infos()[0].healthy)
+    assert supervisor.infos()[0].problem is None
+
+
+async def test_full_disk_is_named_and_waited_out(supervisor: Supervisor, logged: Logged) -> None:
+    left = [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/data/logs/part.log")] * 3
+
+    def prepare() -> None:
+        if left:
+            raise left.pop()
+
+    await supervisor.until(supervisor.start(shell("part", "exec sleep 100", prepare=prepare)))
+    assert supervisor.infos()[0].healthy
+    assert logged.has("part ended (the disk is full (/data/logs/part.log: No space left on device)")
+
+
+async def test_follow_up_runs_after_every_start_before_the_part_is_ready(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    count = tmp_path / "count"
+    await supervisor.start(shell("part", "exec sleep 100", follow_up=shell("prepare", f"echo x >>{count}")))
+    assert count.read_text() == "x\n"
+    pid = supervisor.infos()[0].pid
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: count.read_text() == "x\nx\n" and supervisor.infos()[0].healthy)
 
 
 async def test_part_with_invalid_settings_is_not_restarted(supervisor: Supervisor, logged: Logged) -> None:

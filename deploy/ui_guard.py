@@ -1,0 +1,78 @@
+"""A guard before the Temporal Web UI (`python -m deploy.ui_guard PORT TARGET`), which itself checks nothing.
+
+Any web page could otherwise act through its visitor's browser: by a cross-site POST, or by a name of its own that
+resolves to this machine. The UI listens on a loopback address that no page can guess; this is the only known way to it.
+"""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+import httpx2
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host"})
+FRAMES = {"X-Frame-Options": "DENY", "Content-Security-Policy": "frame-ancestors 'none'"}
+
+
+def refusal(host: str, origin: str | None) -> str | None:
+    """Why a request is refused; None if it may pass."""
+    name = urlsplit(f"//{host}").hostname or ""
+    if name != "localhost" and not _is_loopback(name):
+        return "The Host must be a loopback address."
+    if origin is not None and urlsplit(origin).netloc != host:
+        return "Pages of other sites may not call the Temporal Web UI."
+    return None
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def create_app(target: str) -> Starlette:
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with httpx2.AsyncClient(base_url=f"http://{target}", timeout=60.0, trust_env=False) as client:
+            app.state.client = client
+            yield
+
+    async def forward(request: Request) -> Response:
+        if reason := refusal(request.headers.get("host", ""), request.headers.get("origin")):
+            return PlainTextResponse(reason, 403)
+        client: httpx2.AsyncClient = request.app.state.client
+        path = request.scope["raw_path"].decode("latin-1") + (f"?{request.url.query}" if request.url.query else "")
+        sent = client.build_request(request.method, path, headers=_kept(request.headers), content=await request.body())
+        try:
+            response = await client.send(sent, stream=True)
+        except httpx2.TransportError:
+            return PlainTextResponse("Temporal is starting, or away; see `errand status`.", 503)
+        headers = {**_kept(response.headers), **FRAMES}
+        return StreamingResponse(_body(response), response.status_code, headers)
+
+    return Starlette(routes=[Route("/{path:path}", forward, methods=METHODS)], lifespan=lifespan)
+
+
+async def _body(response: httpx2.Response) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in response.aiter_raw():
+            yield chunk
+    finally:
+        await response.aclose()
+
+
+def _kept(headers: object) -> dict[str, str]:
+    return {name: value for name, value in dict(headers).items() if name.lower() not in HOP_BY_HOP}  # type: ignore[call-overload]
+
+
+if __name__ == "__main__":
+    uvicorn.run(create_app(sys.argv[2]), host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")

@@ -1,0 +1,58 @@
+"""Temporal in the embedded stack: guarded against web pages, and prepared again when its database is gone."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from deploy.state import StackInfo
+from tests.behaviour.deploy.processes import listening
+from tests.support.launch import connected, home, offline_model, settings_in, started
+from tests.support.stack import Stack
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux about its processes")
+
+NAMESPACE = "/api/v1/namespaces/default"
+
+
+async def answer(address: str, path: str, **headers: str) -> int:
+    """The status of a request; 0 if it is no HTTP server."""
+    async with httpx2.AsyncClient(timeout=3) as http:
+        try:
+            return (await http.get(f"http://{address}{path}", headers=headers)).status_code
+        except httpx2.TransportError:
+            return 0
+
+
+async def test_web_pages_reach_neither_the_web_ui_nor_the_http_api(stack: Stack) -> None:
+    ui = urlsplit(stack.part("temporal-ui").address).netloc
+    assert await answer(ui, NAMESPACE) == 200
+    assert await answer(ui, NAMESPACE, Host="rebound.example") == 403
+    assert await answer(ui, NAMESPACE, Origin="https://evil.example") == 403
+    async with httpx2.AsyncClient(base_url=f"http://{ui}") as http:
+        path = "/api/v1/namespaces/default/batch-operations/x"
+        cross_site = {"Content-Type": "text/plain", "Origin": "https://evil.example"}
+        assert (await http.post(path, content="{}", headers=cross_site)).status_code == 403
+    # a page can try every port of 127.0.0.1
+    for _, port in listening(stack.pid("temporal")):
+        assert await answer(f"127.0.0.1:{port}", NAMESPACE) in (0, 403, 404)
+
+
+async def test_tasks_start_again_after_temporals_database_was_deleted() -> None:
+    with home() as folder, offline_model(folder) as model_port:
+        settings = settings_in(folder, model_port)
+
+        async def run_one(info: StackInfo) -> dict[str, Any]:
+            async with connected(settings, info) as stack:
+                return await stack.run("[[script:say text=done]] hello")
+
+        async with started(settings, folder / "stack.log") as info:
+            assert (await run_one(info))["status"] == "completed"
+        for path in await asyncio.to_thread(lambda: list(Path(settings.data_dir or "").glob("temporal/temporal.db*"))):
+            path.unlink()
+        async with started(settings, folder / "stack.log") as info:
+            assert (await run_one(info))["status"] == "completed"
