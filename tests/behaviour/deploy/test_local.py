@@ -106,7 +106,7 @@ def stack(home: Path) -> Iterator[RunningStack]:
 
 def test_stack_runs_every_part_and_shows_no_password(stack: RunningStack, home: Path) -> None:
     info = stack.healthy()
-    assert {part.name for part in info.parts} == {"postgres", "temporal", "worker", "api"}
+    assert {part.name for part in info.parts} == {"postgres", "temporal", "temporal-ui", "worker", "api"}
     assert all(part.healthy and part.restarts == 0 and part.log.exists() for part in info.parts)
     assert info.database_url.startswith("postgresql://errand:***@127.0.0.1:")
     password = (home / "postgres.password").read_text()
