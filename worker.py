@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import signal
 import socket
@@ -142,13 +143,14 @@ async def run(settings: Settings) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    pool = await patiently(lambda: connect(url, max_size=20), seconds=60)
+    pool = await connect(url, max_size=20)
     client = await connect_temporal(identity=name, telemetry=settings.otel_exporter_otlp_endpoint)
     sandbox = await choose(settings.sandbox)
     log.info("sandbox: %s", sandbox.name)
     async with pool, EventWriter(pool) as events:
         services = build_services(settings, pool, client, events, sandbox)
-        await publish_agents(settings, pool, services.tools)
+        # for as long as it takes: the database may be restarting, or its disk full
+        await patiently(lambda: publish_agents(settings, pool, services.tools), seconds=math.inf)
         await ensure_swept(client, settings.task_queue)
         async with build_worker(settings, services):
             beating = asyncio.create_task(_beat(pool, name, sandbox.name, services.tools))

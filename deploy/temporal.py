@@ -27,6 +27,7 @@ FLAGS = {
     "matching.enableFairness": "true",
     "history.transferProcessorMaxPollRPS": "5000",  # the default of 20 limits one session to 20 workflow tasks a second
 }
+TABLES = ("namespaces", "executions_visibility_fts_keyword_list")  # the first and the last that it creates
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL")
 
 # for our processes: the embedded server, whatever the user's own Temporal configuration says
@@ -90,11 +91,9 @@ class Temporal:
             return
         try:
             with contextlib.closing(sqlite3.connect(f"file:{self._file}?mode=ro", uri=True)) as database:
-                complete = database.execute("SELECT count(*) FROM namespaces").fetchone()[0] > 0
-        except sqlite3.OperationalError as error:
-            if "no such table" not in str(error):
-                return  # locked, or not readable: the server itself will say
-            complete = False
+                complete = all(database.execute(f"PRAGMA table_info({table})").fetchone() for table in TABLES)
+        except sqlite3.OperationalError:
+            return  # locked, or not readable: the server itself will say
         except sqlite3.DatabaseError as error:
             raise StackError(
                 f"Temporal's database {self._file} is damaged ({error}). Restore it from a backup, together with its "

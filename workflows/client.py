@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
+from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 from temporalio.client import (
     Client,
@@ -20,7 +21,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
 from temporalio.exceptions import WorkflowAlreadyStartedError
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from domain import wire
 from domain.conversations.requests import (
@@ -45,13 +46,20 @@ from domain.sessions.session import SessionInput
 from domain.sessions.step import StopRequest
 from domain.wire import conversation_workflow_id, session_workflow_id
 from workflows.client_errors import is_away, is_not_yet, is_over, refusal
+from workflows.schedules import SWEEPER
 from workflows.telemetry import plugins
-from workflows.ui import conversation_attributes, start_options
+from workflows.ui import SEARCH_ATTRIBUTES, conversation_attributes, start_options
 
 ANSWER_WITHIN = timedelta(seconds=2)
 DECIDE_WITHIN = timedelta(seconds=15)  # for updates, which a worker must handle before the caller gets an answer
 RETRY_PAUSE_S = 0.1
 Answer = TypeVar("Answer", bound=BaseModel)
+
+
+def permanent_refusal(error: BaseException) -> str | None:
+    """Temporal's reason, if it refused what repeating cannot cure."""
+    permanent = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
+    return error.message if isinstance(error, RPCError) and error.status in permanent else None
 
 
 async def connect(
@@ -193,6 +201,29 @@ class WorkflowClient:
             return False
         return True
 
+    async def missing(self) -> list[str]:
+        """What Temporal lacks for tasks to start: its database may have been deleted, or replaced by another."""
+        rpc, namespace = self._client, self._client.namespace
+        found: list[str] = []
+        try:
+            request = ListSearchAttributesRequest(namespace=namespace)
+            present = await rpc.operator_service.list_search_attributes(request, timeout=ANSWER_WITHIN)
+            found += [
+                f"search attribute {key.name}" for key in SEARCH_ATTRIBUTES if key.name not in present.custom_attributes
+            ]
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return [f"namespace {namespace}"]
+            if error.status not in (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.PERMISSION_DENIED):  # as in the cloud
+                raise
+        try:
+            await rpc.get_schedule_handle(SWEEPER).describe(rpc_timeout=ANSWER_WITHIN)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            found.append(f"schedule {SWEEPER}")
+        return found
+
     def _conversation(self, start: ConversationInput) -> dict[str, Any]:
         return {
             "id": conversation_workflow_id(start.conversation_id),
@@ -214,7 +245,7 @@ class WorkflowClient:
         """Send an update to a conversation, which is started again if it has closed."""
         give_up = time.monotonic() + within.total_seconds()
         while True:
-            left = timedelta(seconds=give_up - time.monotonic())
+            left = timedelta(seconds=max(give_up - time.monotonic(), 0.001))  # the SDK takes no negative one
             try:
                 answer = await self._update(tenant, conversation_id, update, argument, result, left)
                 break

@@ -25,6 +25,7 @@ CONVERSATION = SearchAttributeKey.for_keyword("ConversationId")
 PARENT_SESSION = SearchAttributeKey.for_keyword("ParentSessionId")
 STATUS = SearchAttributeKey.for_keyword("SessionStatus")
 TRIGGER = SearchAttributeKey.for_keyword("Trigger")
+SEARCH_ATTRIBUTES = (TENANT, AGENT, CONVERSATION, PARENT_SESSION, STATUS, TRIGGER)
 
 _ESCAPED = re.compile(r"[\\`*_\[\]<>]")
 

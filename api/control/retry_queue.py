@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from itertools import islice
 
 from api.http.problems import type_name
+from workflows.client import permanent_refusal
 
 log = logging.getLogger("errand.api")
 
@@ -59,5 +60,8 @@ class RetryQueue:
         try:
             return await operation()
         except Exception as error:  # an error of one operation must not end the loop for the others
+            if reason := permanent_refusal(error):  # the sweeper still looks at the row now and then
+                log.error("%s was refused and will not be retried: %s", name, reason)
+                return True
             log.warning("%s failed and will be retried (%s)", name, type_name(error))
             return False

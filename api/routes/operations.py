@@ -24,6 +24,7 @@ class Readiness(BaseModel):
     temporal: bool
     worker: bool
     workers: dict[str, str]  # worker -> its sandbox
+    missing: list[str] = []  # what Temporal lacks for tasks to start
 
 
 @router.get("/healthz", summary="Check that this process is running")
@@ -37,10 +38,17 @@ async def healthz() -> Health:
     summary="Check that all dependencies are reachable",
 )
 async def readyz(services: ServicesDep, response: Response) -> Readiness:
-    seen, temporal = await asyncio.gather(_workers(services), _temporal(services))
-    ready = bool(seen) and temporal
+    seen, missing = await asyncio.gather(_workers(services), _missing(services))
+    ready = bool(seen) and missing == []
     response.status_code = 200 if ready else 503
-    return Readiness(ready=ready, postgres=seen is not None, temporal=temporal, worker=bool(seen), workers=seen or {})
+    return Readiness(
+        ready=ready,
+        postgres=seen is not None,
+        temporal=missing is not None,
+        worker=bool(seen),
+        workers=seen or {},
+        missing=missing or [],
+    )
 
 
 async def _workers(services: Services) -> dict[str, str] | None:
@@ -50,11 +58,12 @@ async def _workers(services: Services) -> dict[str, str] | None:
         return None
 
 
-async def _temporal(services: Services) -> bool:
+async def _missing(services: Services) -> list[str] | None:
+    """What Temporal lacks; None if it cannot be reached."""
     try:
-        return await services.workflows.healthy()
-    except Exception:
-        return False
+        return await services.workflows.missing()
+    except Exception:  # any error means: not ready
+        return None
 
 
 @router.get(

@@ -13,6 +13,7 @@ from deploy.state import StackInfo
 from tests.behaviour.deploy.processes import listening
 from tests.support.launch import connected, home, offline_model, settings_in, started
 from tests.support.stack import Stack
+from workflows.schedules import SWEEPER, ensure_swept
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux about its processes")
 
@@ -40,6 +41,17 @@ async def test_web_pages_reach_neither_the_web_ui_nor_the_http_api(stack: Stack)
     # a page can try every port of 127.0.0.1
     for _, port in listening(stack.pid("temporal")):
         assert await answer(f"127.0.0.1:{port}", NAMESPACE) in (0, 403, 404)
+
+
+async def test_readiness_names_what_temporal_lacks(stack: Stack) -> None:
+    await stack.client.get_schedule_handle(SWEEPER).delete()
+    try:
+        answer = await stack.http.get("/readyz")
+        assert answer.status_code == 503
+        assert answer.json()["missing"] == [f"schedule {SWEEPER}"] and answer.json()["temporal"]
+    finally:
+        await ensure_swept(stack.client, stack.settings.task_queue)
+    assert (await stack.http.get("/readyz")).status_code == 200
 
 
 async def test_tasks_start_again_after_temporals_database_was_deleted() -> None:

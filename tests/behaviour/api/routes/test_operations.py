@@ -26,6 +26,7 @@ async def test_health_and_readiness(api: httpx2.AsyncClient, pool: Pool) -> None
         "temporal": False,
         "worker": True,
         "workers": {"seen": "bwrap"},
+        "missing": [],
     }
     await workers.leave(pool, "seen")
 

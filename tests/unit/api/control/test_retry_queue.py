@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from temporalio.service import RPCError, RPCStatusCode
 
 from api.control import retry_queue
 from api.control.retry_queue import RetryQueue
@@ -29,6 +30,12 @@ class Failing:
     async def __call__(self) -> bool:
         self.calls += 1
         return self.calls == self.succeeds_at
+
+
+class Refused(Failing):
+    async def __call__(self) -> bool:
+        self.calls += 1
+        raise RPCError("no such search attribute", RPCStatusCode.INVALID_ARGUMENT, b"")
 
 
 async def empty(waiting: RetryQueue) -> None:
@@ -70,3 +77,13 @@ async def test_queue_is_bounded(waiting: RetryQueue, monkeypatch: pytest.MonkeyP
     for name in ("a", "b", "c", "a"):
         waiting.add(name, Failing())
     assert len(waiting) == 2
+
+
+async def test_refusal_that_repeating_cannot_cure_is_logged_and_not_retried(
+    waiting: RetryQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = Refused()
+    waiting.add("the start of a session", refused)
+    await empty(waiting)
+    assert refused.calls == 1
+    assert "the start of a session was refused and will not be retried: no such search attribute" in caplog.text
