@@ -23,6 +23,7 @@ async def subscribed(pool: Pool) -> str:
         "target": "x",
         "events": list(NotificationSubject),
         "every_task": True,
+        "subagents": False,
     }
     made = await subscriptions.create(pool, "default", wish, "whsec_", "")
     assert made is not None
