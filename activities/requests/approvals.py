@@ -1,10 +1,11 @@
-"""The row of an approval: the call, which rule wants it approved, what it would change, and how it may be changed."""
+"""The row of an approval: the call, the rule that wants it approved, what it would change or run, possible changes."""
 
 import json
 from typing import Any
 
 from pydantic import ValidationError
 
+from activities.requests.approved_files import command_of, files_to_approve
 from activities.requests.file_diff import diff_of
 from activities.tools.rules import Rulebook, verdict_on
 from activities.tools.tool import Tool
@@ -31,12 +32,20 @@ class ApprovalColumns:
             gate = ApprovalRules(tool=tool, layers=layers).model_dump_json()
             rule = verdict_on(tool, arguments, layers).rule
             details |= {"rule": rule.model_dump(mode="json")} if rule else {}
+        details |= await self._files(session, tool, arguments)
         return {
             "question": f"May {tool.name} run: {tool.call_summary(arguments)}?",
             "details": json.dumps(details | await self._change(session, tool, arguments)),
             "answer_schema": json.dumps(_changeable(tool)),
             "gate": gate,
         }
+
+    async def _files(self, session: SessionRow, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+        """What a command would run: the approval holds for these files as they are now."""
+        if (command := command_of(tool, arguments)) is None:
+            return {}
+        found = await files_to_approve(self._pool, session.tenant, session.workspace_id, command)
+        return {"files": [one.model_dump() for one in found]} if found else {}
 
     async def _change(self, session: SessionRow, tool: Tool, arguments: dict[str, Any]) -> dict[str, str]:
         if tool.change is None:

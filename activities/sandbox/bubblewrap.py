@@ -120,30 +120,30 @@ def _arguments(given: dict[str, int], network: bool, limits: SandboxLimits) -> l
     isolation = (
         "--unshare-user --unshare-all --disable-userns --die-with-parent --new-session --clearenv --cap-drop ALL"
     )
-    words = [launcher.PROGRAM, *isolation.split()]
+    options = [launcher.PROGRAM, *isolation.split()]
     for name, value in (_ENVIRONMENT | (PROXY_ENVIRONMENT if network else {})).items():
-        words += ["--setenv", name, value]
-    words += ["--ro-bind", "/usr", "/usr", *_top_level(), "--proc", "/proc", "--dev", "/dev"]
+        options += ["--setenv", name, value]
+    options += ["--ro-bind", "/usr", "/usr", *_top_level(), "--proc", "/proc", "--dev", "/dev"]
     for place in ("/tmp", "/dev/shm"):
-        words += ["--size", str(limits.tmp_bytes), "--tmpfs", place]
+        options += ["--size", str(limits.tmp_bytes), "--tmpfs", place]
     for place in _ETC + (_ETC_NETWORK if network else ()):
-        words += ["--ro-bind-try", place, place]
+        options += ["--ro-bind-try", place, place]
     for name, fd in given.items():
-        words += ["--ro-bind-data", str(fd), name] if name.startswith("/") else [name, str(fd)]
-    words += ["--bind", launcher.WORKSPACE, "/workspace", "--chdir", "/workspace", "--hostname", "sandbox"]
+        options += ["--ro-bind-data", str(fd), name] if name.startswith("/") else [name, str(fd)]
+    options += ["--bind", launcher.WORKSPACE, "/workspace", "--chdir", "/workspace", "--hostname", "sandbox"]
     # the tmpfs of / and /dev have no size limit, so they must not be writable
-    return [*words, "--uid", "1000", "--gid", "1000", "--remount-ro", "/dev", "--remount-ro", "/"]
+    return [*options, "--uid", "1000", "--gid", "1000", "--remount-ro", "/dev", "--remount-ro", "/"]
 
 
 def _top_level() -> list[str]:
     """/bin, /lib and their like as this host has them: links into /usr, or directories of their own."""
-    words: list[str] = []
+    options: list[str] = []
     for name in ("/bin", "/sbin", "/lib", "/lib32", "/lib64"):
         if Path(name).is_symlink():
-            words += ["--symlink", os.readlink(name), name]
+            options += ["--symlink", os.readlink(name), name]
         elif Path(name).is_dir():
-            words += ["--ro-bind", name, name]
-    return words
+            options += ["--ro-bind", name, name]
+    return options
 
 
 def _plan(program: Path, argv: list[str], workspace: Path, uid: int | None, limits: SandboxLimits) -> bytes:

@@ -35,9 +35,9 @@ async def listening_socket(pid: int, uid: int | None) -> socket.socket:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
-        words = [sys.executable, "-I", "-S", listener.__file__, str(pid), str(-1 if uid is None else uid)]
+        argv = [sys.executable, "-I", "-S", listener.__file__, str(pid), str(-1 if uid is None else uid)]
         process = await asyncio.create_subprocess_exec(
-            *words,
+            *argv,
             str(theirs.fileno()),
             pass_fds=[theirs.fileno()],
             stdin=asyncio.subprocess.DEVNULL,

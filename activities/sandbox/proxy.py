@@ -103,7 +103,7 @@ class Proxy:
                 await server.write(request.opening)
             await self._relay(reader, writer, server)
         finally:
-            with contextlib.suppress(Exception):  # closing a connection that broke tells nothing new
+            with contextlib.suppress(Exception):  # closing a connection that broke changes nothing
                 await server.aclose()
 
     async def _request(self, reader: asyncio.StreamReader) -> _Request:
@@ -153,10 +153,10 @@ class Proxy:
 
 def _parsed(head: bytes) -> _Request:
     first, *lines = head[:-4].decode("latin-1").split("\r\n")
-    words = first.split(" ")
-    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+    tokens = first.split(" ")
+    if len(tokens) != 3 or not tokens[2].startswith("HTTP/1."):
         raise _RefusedError("this is not a request to an HTTP proxy")
-    method, target, _ = words
+    method, target, _ = tokens
     if method == "CONNECT":
         if "/" in target or not target.rpartition(":")[2].isdigit():
             raise _RefusedError("CONNECT needs a host and a port")

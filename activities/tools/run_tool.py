@@ -21,6 +21,7 @@ from activities.runtime.heartbeat import cancel_requested, heartbeating
 from activities.runtime.spans import tool_called
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands, NetworkPolicy
+from activities.tools.approved_call import approval_of, call_turn
 from activities.tools.record import Attempt
 from activities.tools.rules import Rulebook
 from activities.tools.support.egress import Fetcher
@@ -35,9 +36,8 @@ from domain.limits.loops import call_digest
 from domain.plan import Plan
 from domain.policy.rules import Action, Rule, verdict
 from domain.sessions.effects import would_have
-from domain.sessions.input_request import RequestKind
 from domain.sessions.step import Effect, ToolOutcome, ToolRequest, preview
-from store import files, input_requests, tool_calls
+from store import files, tool_calls
 from store.database import TRANSIENT_ERRORS, Pool, patiently
 from store.events import to_row
 
@@ -181,7 +181,10 @@ class RunTool:
             network=await self._network(request, agent),
         )
         try:
-            result = await asyncio.wait_for(tool.run(arguments, context), tool.timeout_s)
+            async with call_turn(self._pool, request, tool, folder) as refusal:
+                if refusal is not None:
+                    return refusal
+                result = await asyncio.wait_for(tool.run(arguments, context), tool.timeout_s)
         except TimeoutError:
             result = ToolResult(f"{tool.name} did not finish within {tool.timeout_s:g} seconds.", failed=True)
         except Exception:
@@ -196,13 +199,9 @@ class RunTool:
 
     async def _arguments(self, request: ToolRequest, body: str) -> Any:
         """As the model gave them, or as the person who approved the call changed them."""
-        if request.approval is not None:
-            approval = await input_requests.get(self._pool, request.ref.tenant, request.approval)
-            own = request.approval == derive_id(request.node, RequestKind.TOOL_APPROVAL, request.index)
-            if not own or approval is None or not (approval.answer or {}).get("approved"):
-                raise ApplicationError("This call was not approved.", type=wire.NOT_APPROVED, non_retryable=True)
-            if "arguments" in approval.answer:
-                return approval.answer["arguments"]
+        approval = await approval_of(self._pool, request)
+        if approval is not None and "arguments" in approval.answer:
+            return approval.answer["arguments"]
         return _arguments(body, request.index)
 
     async def _done(self, request: ToolRequest, tool: Tool | None, body: str) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cli.errors import Refused
+from domain.sessions.input_request import ApprovedFile
 
 EventData = dict[str, Any]  # an event as it came: one of another version of the server is passed on and shown too
 Model = TypeVar("Model", bound=BaseModel)
@@ -252,6 +253,7 @@ class RequestDetails(ResponseModel):
     plan: list[str] = []
     arguments: dict[str, Any] = {}
     diff: str | None = None
+    files: list[ApprovedFile] = []  # that a command names, as they are now
     note: str | None = None
     rule: MatchedRule | None = None
     variables: dict[str, str] = {}

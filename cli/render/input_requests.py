@@ -57,6 +57,10 @@ def _show_call(details: RequestDetails) -> None:
             click.echo(f"  {name}: " + text.replace("\n", "\n    "))
     for line in clean(details.diff).split("\n") if details.diff else []:
         click.echo("  " + click.style(line, fg=_COLOURS.get(line[:1])))
+    for file in details.files:
+        click.echo(dim(f"  {one_line(file.path)}, {file.size:,} bytes, sha256 {file.sha256}:"))
+        for line in clean(file.text).split("\n") if file.text is not None else ["(too long, or not text)"]:
+            click.echo(f"  | {line}")
     if details.note:
         click.echo(f"  {one_line(details.note)}")
     if rule := details.rule:

@@ -2,11 +2,11 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from domain.policy.commands import ShellCommand, matches
 from domain.policy.subjects import SubjectKind
 from domain.policy.traits import BOUND_KINDS, DELEGATION, Question, ToolTraits
 
@@ -60,8 +60,20 @@ def decide(rules: list[Rule], tool: ToolTraits, subject: str = "", default: Acti
 
 
 def _deciding(rules: list[Rule], question: Question) -> Rule | None:
-    found = (rule for rule in reversed(rules) if _covers(rule, question) and _matches(question.subject, rule.pattern))
-    return next(found, None)
+    covering = [rule for rule in reversed(rules) if _covers(rule, question)]
+    if not isinstance(question.subject, ShellCommand):
+        return next((rule for rule in covering if matches(question.subject, rule.pattern)), None)
+    # the stricter of what holds for the command as it is written and for what it really is, so that no way to spell a
+    # command avoids a rule, and none reaches a rule that is less strict
+    command = question.subject
+    written = next((rule for rule in covering if command.is_written(rule.pattern)), None)
+    meant = next((rule for rule in covering if _is_meant(rule, command)), None)
+    found = [rule for rule in (written, meant) if rule is not None]
+    return max(found, key=lambda rule: _STRICTNESS.index(rule.action), default=None)
+
+
+def _is_meant(rule: Rule, command: ShellCommand) -> bool:
+    return command.is_written(rule.pattern) if rule.action is Action.ALLOW else command.is_meant(rule.pattern)
 
 
 def verdict(layers: list[list[Rule]], tool: ToolTraits, subjects: Sequence[str] = ("",)) -> RuleVerdict:
@@ -125,15 +137,11 @@ def _unnamed_denied(rules: list[Rule], tool: ToolTraits) -> RuleVerdict | None:
 
 def names_a_tool(permission: str, tools: Collection[str]) -> bool:
     """Whether a rule for this could ever apply."""
-    return any(_matches(name, permission) for name in (*tools, DELEGATION))
+    return any(matches(name, permission) for name in (*tools, DELEGATION))
 
 
 def _covers(rule: Rule, question: Question) -> bool:
-    return rule.permission in question.groups or any(_matches(name, rule.permission) for name in question.names)
-
-
-def _matches(text: str, pattern: str) -> bool:
-    return fnmatchcase(text, pattern.replace("[", "[[]"))  # file names have brackets; only * and ? are special
+    return rule.permission in question.groups or any(matches(name, rule.permission) for name in question.names)
 
 
 def tools_of(

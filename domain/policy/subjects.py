@@ -1,7 +1,6 @@
 """Subjects: what a tool is used on, read from its arguments, as permission rules match it."""
 
 import os
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
@@ -9,9 +8,10 @@ from typing import Any
 from httpx2 import URL, InvalidURL
 from pydantic import BaseModel, ConfigDict
 
+from domain.policy.commands import commands_in
+
 MOUNT = "/workspace"  # where commands see the workspace; accepted from the model as a prefix
 MAX_DEPTH = 40
-_BETWEEN = re.compile(r"[;&|\n(){}`]|\$\(")
 
 
 class SubjectKind(StrEnum):
@@ -29,6 +29,9 @@ class Subject(BaseModel):
 
     kind: SubjectKind = SubjectKind.NAME
     fields: tuple[str, ...]  # texts or lists of texts; of NAME and COMMAND the first one that is given counts
+
+    def value(self, arguments: Mapping[str, Any]) -> Any:
+        return next((value for name in self.fields if (value := arguments.get(name))), "")
 
     def of(self, arguments: Mapping[str, Any]) -> list[str]:
         """Each of several must be allowed."""
@@ -50,15 +53,6 @@ class Subject(BaseModel):
 
 def subjects_of(subject: Subject | None, arguments: Mapping[str, Any]) -> list[str]:
     return subject.of(arguments) if subject is not None else [""]
-
-
-def commands_in(command: str) -> list[str]:
-    """The whole command, and each command in it: rules must agree to all of them.
-
-    Cut without regard to quotes: an innocent text may look like a command, but no command passes as a text.
-    """
-    parts = [part.strip() for part in _BETWEEN.split(command)]
-    return list(dict.fromkeys([command.strip(), *(part for part in parts if part)]))
 
 
 def host_of(url: str) -> str:

@@ -36,6 +36,17 @@ class RequestStatus(StrEnum):
     WITHDRAWN = "withdrawn"
 
 
+class ApprovedFile(BaseModel):
+    """A file that a command names, as it was when people were asked."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: str
+    sha256: str
+    size: int
+    text: str | None = None  # None: it is not text, or too long to be shown
+
+
 class InputRequest(BaseModel):
     model_config = ConfigDict(frozen=True)
 

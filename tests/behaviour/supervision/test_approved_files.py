@@ -1,0 +1,120 @@
+"""An approval holds for what people saw: the command, and the files that it runs."""
+
+import asyncio
+import hashlib
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from activities.tools.builtin.bash import TOOL as BASH
+from activities.tools.run_tool import RunTool
+from domain.ids import new_id
+from domain.sessions.session import AgentRef, SessionRef
+from domain.sessions.step import ToolRequest
+from tests.behaviour.supervision.people import answer, answered, bash, waiting
+from tests.support.stack import Stack, calls, eventually, steps
+
+GATE = [{"permission": "bash", "pattern": "sh *", "action": "ask"}]
+GOOD, BAD = "touch good\n", "touch bad\n"
+
+
+def write(content: str) -> tuple[str, dict[str, str]]:
+    return "write_file", {"path": "deploy.sh", "content": content}
+
+
+async def output(stack: Stack, task_id: str) -> str:
+    return str((await stack.asked(task_id))[-1]["body"]["messages"])
+
+
+async def made(stack: Stack, task_id: str) -> list[str]:
+    row = await stack.pool.fetchval("SELECT manifest FROM workspaces WHERE id = $1", task_id)
+    return [name for name in ("good", "bad") if f'"{name}"' in str(row)]
+
+
+async def test_files_of_a_command_are_shown_and_it_runs_with_them(people: Stack) -> None:
+    script = steps([write(GOOD)], [bash("sh deploy.sh")])
+    task_id = await people.submit(script, "asker", permissions=GATE)
+    [request] = await waiting(people, task_id)
+    digest = hashlib.sha256(GOOD.encode()).hexdigest()
+    shown = {"path": "deploy.sh", "sha256": digest, "size": len(GOOD), "text": GOOD}
+    assert request["details"]["files"] == [shown]
+    record = await answered(people, task_id, {"approved": True})
+    assert record["reason"] == "goal_reached"
+    assert await made(people, task_id) == ["good"]
+
+
+@pytest.mark.parametrize("before", [[write(GOOD)], []], ids=["changed", "new"])
+async def test_approval_is_void_when_a_file_was_changed_since(people: Stack, before: list[Any]) -> None:
+    """The same reply has a second call, which exchanges the file while people look at the first."""
+    first = [before] if before else []
+    script = steps(*first, [bash("sh deploy.sh"), write(BAD)])
+    task_id = await people.submit(script, "asker", permissions=GATE)
+    [request] = await waiting(people, task_id)
+
+    async def exchanged() -> bool:
+        row = await people.pool.fetchval("SELECT manifest FROM workspaces WHERE id = $1", task_id)
+        return hashlib.sha256(BAD.encode()).hexdigest() in str(row)
+
+    await eventually(exchanged, what="the file is exchanged")
+    await answer(people, task_id, request["id"], {"approved": True})
+    record = await people.wait(task_id)
+    assert record["reason"] == "goal_reached"
+    assert await made(people, task_id) == []
+    assert "was approved with other content of files that it names: deploy.sh. It was not run" in await output(
+        people, task_id
+    )
+
+
+async def test_approved_command_waits_for_calls_that_could_exchange_its_files(people: Stack) -> None:
+    """A second command writes the bad script again and again, and the good one at its end."""
+    swap = "for i in $(seq 60); do echo touch bad > deploy.sh; sleep 0.05; done; echo touch good > deploy.sh"
+    script = steps([write(GOOD)], [bash("sh deploy.sh"), bash(swap)])
+    task_id = await people.submit(script, "asker", permissions=GATE)
+    [request] = await waiting(people, task_id)
+    await asyncio.sleep(0.3)
+    await answer(people, task_id, request["id"], {"approved": True})
+    record = await people.wait(task_id)
+    assert record["reason"] == "goal_reached"
+    assert await made(people, task_id) == ["good"]
+
+
+async def test_person_who_approves_another_command_knows_its_files(people: Stack) -> None:
+    script = steps([write(GOOD)], [bash("sh nothing.sh")])
+    task_id = await people.submit(script, "asker", permissions=GATE)
+    [request] = await waiting(people, task_id)
+    assert "files" not in request["details"]
+    await answer(people, task_id, request["id"], {"approved": True, "arguments": {"command": "sh deploy.sh"}})
+    await people.wait(task_id)
+    assert await made(people, task_id) == ["good"]
+
+
+async def test_rule_is_met_in_another_spelling(people: Stack) -> None:
+    spelled = [bash(command) for command in ("/bin/sh  -c 'true'", "A=b sh -c true", "'s'h -c true")]
+    task_id = await people.submit(calls(*spelled), "asker", permissions=GATE)
+    assert len(await waiting(people, task_id, 3)) == 3
+    for request in await waiting(people, task_id, 3):
+        await answer(people, task_id, request["id"], {"approved": False})
+    await people.wait(task_id)
+
+
+async def test_approval_of_another_call_is_refused_where_the_call_is_made(people: Stack) -> None:
+    """The activity itself looks: an approval that was given for one call runs no other, whoever asks for it."""
+    task_id = await people.submit(calls(bash("sh -c true")), "asker", permissions=GATE)
+    [request] = await waiting(people, task_id)
+    await answered(people, task_id, {"approved": True})
+    unused: Any = None  # it is refused before any of these is needed
+    runner = RunTool(people.pool, {"bash": BASH}, *[unused] * 7)
+    other = ToolRequest(
+        ref=SessionRef(tenant="default", session_id=task_id, conversation_id=task_id),
+        agent=AgentRef(name="asker", owner="default", version=1),
+        step=1,
+        node=new_id(),
+        index=0,
+        name="bash",
+        effect=BASH.effect,
+        workspace_id=task_id,
+        approval=request["id"],
+    )
+    with pytest.raises(ApplicationError, match="This call was not approved"):
+        await runner._done(other, BASH, "")

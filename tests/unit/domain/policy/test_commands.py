@@ -1,0 +1,132 @@
+"""Commands under rules: a rule that forbids knows every spelling, a rule that allows only what is written."""
+
+import pytest
+
+from domain.policy import rules as policy
+from domain.policy.command_files import files_named
+from domain.policy.commands import commands_in
+from domain.policy.rules import Action, Rule
+from domain.policy.traits import ToolTraits
+
+
+def verdict(command: str, *rules: tuple[str, str]) -> Action:
+    layer = [Rule(permission="bash", pattern=pattern, action=Action(action)) for action, pattern in rules]
+    return policy.verdict([layer], ToolTraits(name="bash"), commands_in(command)).action
+
+
+RM = [
+    "rm -rf x",
+    "rm   -rf\tx",
+    "  rm -rf x",
+    "'rm' -rf x",
+    '"r"m -rf x',
+    "r\\m -rf x",
+    "r\\\nm -rf x",
+    "rm${IFS}-rf${IFS}x",
+    "rm$IFS-rf x",
+    "/bin/rm -rf x",
+    "/usr/bin/rm -rf x",
+    "../../bin/rm -rf x",
+    "'/bin'/rm -rf x",
+    "A=b rm -rf x",
+    "A=b C='d' /bin/rm -rf x",
+    "A+=b rm -rf x",
+    "</dev/null rm -rf x",
+    "2> log rm -rf x",
+    "env A=b rm -rf x",
+    "/usr/bin/env -i rm -rf x",
+    "command rm -rf x",
+    "sudo -u root rm -rf x",
+    "timeout 5 rm -rf x",
+    "nohup nice -n 5 rm -rf x",
+    "echo y | xargs rm -rf x",
+    "if true; then rm -rf x; fi",
+    "sh -c 'rm -rf x'",
+    'bash -c "A=b /bin/rm -rf x"',
+    "eval rm -rf x",
+    "ls; (rm -rf x)",
+    "echo $(rm -rf x)",
+    "! rm -rf x",
+]
+
+
+@pytest.mark.parametrize("command", RM)
+@pytest.mark.parametrize("pattern", ["rm *", "rm -rf *", "/bin/rm *", "'rm'  -rf *"])
+@pytest.mark.parametrize("action", ["deny", "ask"])
+def test_rule_that_tightens_knows_every_spelling(command: str, pattern: str, action: str) -> None:
+    assert verdict(command, (action, pattern)) is Action(action)
+
+
+@pytest.mark.parametrize("command", ["rmdir x", "git rm-like x", "ls", "cat rm.txt", "FORM=1 ls", "./arm x"])
+def test_rule_that_tightens_leaves_other_commands_alone(command: str) -> None:
+    assert verdict(command, ("deny", "rm *")) is Action.ALLOW
+
+
+@pytest.mark.parametrize(
+    ("command", "allowed"),
+    [
+        ("git log", True),
+        ("git   'log'", True),
+        ('git commit -m "a b"', True),
+        ("./git log", False),
+        ("/tmp/git log", False),
+        ("LD_PRELOAD=./x.so git log", False),
+        ("sudo git log", False),
+        ("git log; ls", False),
+        ("git log && git status", True),
+    ],
+)
+def test_rule_that_allows_means_what_is_written(command: str, allowed: bool) -> None:
+    assert (verdict(command, ("deny", "*"), ("allow", "git *")) is Action.ALLOW) is allowed
+
+
+@pytest.mark.parametrize("pattern", ['git commit -m "*"', "/usr/bin/git *", "CI=1 npm test*", "echo  hi"])
+def test_rule_that_allows_one_spelling_allows_it(pattern: str) -> None:
+    assert verdict(pattern.replace("*", "x"), ("deny", "*"), ("allow", pattern)) is Action.ALLOW
+
+
+def test_no_spelling_reaches_a_rule_that_is_less_strict() -> None:
+    rules = (("deny", "*"), ("ask", "touch *"))
+    assert verdict("touch  'x'", *rules) is Action.ASK
+    assert verdict("LD_PRELOAD=./x touch x", *rules) is Action.DENY
+    assert verdict("./touch x", *rules) is Action.DENY
+    assert verdict("rm x", ("deny", "rm *"), ("ask", "/bin/rm *")) is Action.DENY
+
+
+def test_later_allowance_does_not_lift_a_denial_of_another_spelling() -> None:
+    rules = (("deny", "rm *"), ("allow", "./rm *"))
+    assert verdict("/bin/rm x", *rules) is Action.DENY
+    assert verdict("./rm x", *rules) is Action.ALLOW
+
+
+@pytest.mark.parametrize("pattern", ["./*", "/*", "sudo *", "A=* *"])
+def test_pattern_with_a_wildcard_for_its_program_is_not_about_everything(pattern: str) -> None:
+    assert verdict("ls x", ("deny", pattern)) is Action.ALLOW
+
+
+PATHS = ["deploy.sh", "sub/deploy.sh", "x.py", "pkg/mod.py", "pkg/__main__.py", "Makefile", "a b.sh", "other.txt"]
+
+
+@pytest.mark.parametrize(
+    ("command", "files"),
+    [
+        ("sh deploy.sh", ["deploy.sh", "sub/deploy.sh"]),
+        ("./deploy.sh now", ["deploy.sh", "sub/deploy.sh"]),
+        ("/workspace/sub/deploy.sh", ["sub/deploy.sh"]),
+        ("cd sub && sh deploy.sh", ["deploy.sh", "sub/deploy.sh"]),
+        ("A=b 'python3' x.py", ["x.py"]),
+        ("bash <x.py", ["x.py"]),
+        ("cat x.py | sh", ["x.py"]),
+        ("sh -c './x.py'", ["x.py"]),
+        ("sh *.py", ["pkg/__main__.py", "pkg/mod.py", "x.py"]),
+        ("python -m pkg.mod", ["pkg/mod.py"]),
+        ("python -m pkg", ["pkg/__main__.py"]),
+        ("make -j4 all", ["Makefile"]),
+        ("tool --config=x.py", ["x.py"]),
+        ("sh 'a b.sh'", ["a b.sh"]),
+        ("ls -l", []),
+        ("", []),
+    ],
+)
+def test_files_that_a_command_names(command: str, files: list[str]) -> None:
+    assert files_named(command, PATHS) == files
