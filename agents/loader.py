@@ -114,8 +114,10 @@ def complete(
 
 def to_markdown(definition: AgentDefinition) -> str:
     """The text of a file that parse_agent reads back as the same definition."""
-    fields = definition.model_dump(mode="json", exclude_defaults=True)
-    prompt = fields.pop("prompt", "")
+    dumped = definition.model_dump(mode="json", exclude_defaults=True)
+    prompt = dumped.pop("prompt", "")
+    first = ("name", "title", "description", "mode")  # as people write them
+    fields = {name: dumped[name] for name in first if name in dumped} | dumped
     return front_matter.join(fields, prompt)
 
 

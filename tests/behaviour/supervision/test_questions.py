@@ -127,7 +127,7 @@ async def test_questions_are_capped(people: Stack) -> None:
     [
         ({"answer_schema": {"type": "objekt"}}, "answer_schema.type"),
         ({"answer_schema": {"$ref": "http://127.0.0.1/x"}}, "outside"),
-        ({"answer_schema": {"type": "string", "pattern": "(a+)+$"}}, "regular expressions"),
+        ({"answer_schema": {"type": "string", "pattern": "(?=a)"}}, "lookaround"),
         ({"answer_schema": {"type": "integer"}, "default": "x"}, "does not fit"),
         ({"question": ""}, "question"),
     ],
