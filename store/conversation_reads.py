@@ -134,7 +134,8 @@ async def turns(pool: Pool, tenant: str, conversation_id: str, after_id: str | N
     rows = await pool.fetch(
         """SELECT s.id AS session_id, s.parent_session_id, s.trigger, s.agent, s.status, s.reason, s.partial,
                   s.output, s.error, s.created_at, s.ended_at,
-                  CASE WHEN s.trigger IN ('api', 'fork') THEN (s.spec::jsonb -> 'input')::text END AS asked,
+                  CASE WHEN s.trigger IN ('api', 'fork', 'channel', 'schedule', 'event')
+                       THEN (s.spec::jsonb -> 'input')::text END AS asked,
                   (SELECT i.parts FROM inbox i
                     WHERE i.tenant = s.tenant AND i.id = s.inbox[array_upper(s.inbox, 1)]) AS parts,
                   CASE WHEN s.trigger = 'async_subagent_result' THEN

@@ -19,6 +19,7 @@ from domain.sessions.session import Reason, Status
 from domain.sessions.step import Finish, StopRequest
 from domain.wire import session_workflow_id
 from store import (
+    addresses,
     audit,
     conversation_state,
     conversations,
@@ -113,6 +114,7 @@ class Sweep:
         await self._dispatcher.repair()
         await deliveries.forget_old(self._pool, NOTICE_DAYS)
         await notices.forget_old(self._pool, NOTICE_DAYS)
+        await addresses.forget_old(self._pool, NOTICE_DAYS)
 
     async def _look_at(self, session: sessions.SessionRow, swept: Swept) -> None:
         swept.looked_at += 1

@@ -37,6 +37,9 @@ class Trigger(StrEnum):
     FORK = "fork"
     FIRE = "fire"
     RERUN = "rerun"
+    CHANNEL = "channel"  # a message that arrived for an address
+    SCHEDULE = "schedule"
+    EVENT = "event"
     CHILD_RESULT = "async_subagent_result"  # an outcome woke its thread
     TASK = DelegationTool.TASK
     ASYNC_TASK = DelegationTool.ASYNC_TASK

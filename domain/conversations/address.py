@@ -1,0 +1,62 @@
+"""Addresses: where a message goes that names no conversation. Each has one conversation, made at first use."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Literal, Self
+from urllib.parse import quote
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from domain.sessions.new_session import NewSession
+
+
+class AddressKind(StrEnum):
+    CHANNEL = "channel"  # connector, channel and user
+    SCHEDULE = "schedule"
+    TRIGGER = "trigger"
+    MISSION = "mission"
+
+
+class Address(BaseModel):
+    """The same parts are the same address, after a restart too; no two different lists of parts have one key."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: AddressKind
+    parts: tuple[str, ...] = Field(min_length=1)
+
+    @classmethod
+    def channel(cls, connector: str, channel_id: str, user_id: str) -> Self:
+        return cls(kind=AddressKind.CHANNEL, parts=(connector, channel_id, user_id))
+
+    @classmethod
+    def schedule(cls, schedule_id: str) -> Self:
+        return cls(kind=AddressKind.SCHEDULE, parts=(schedule_id,))
+
+    @classmethod
+    def trigger(cls, name: str) -> Self:
+        return cls(kind=AddressKind.TRIGGER, parts=(name,))
+
+    @classmethod
+    def mission(cls, mission_id: str) -> Self:
+        return cls(kind=AddressKind.MISSION, parts=(mission_id,))
+
+    @property
+    def key(self) -> str:
+        """As it is stored; a slash inside a part is escaped."""
+        return "/".join(quote(part, safe="") for part in self.parts)
+
+
+class ArrivingMessage(BaseModel):
+    """One message for an address, with the session that it becomes. `key` names it: the same key is accepted once."""
+
+    model_config = ConfigDict(frozen=True)
+
+    key: str = Field(min_length=1, max_length=500)
+    text: str
+    author: str = ""
+    session: NewSession  # checked already: agent, models, limits, rules
+    files: Mapping[str, Any] = Field(default_factory=dict)  # entries for the workspace, by path
+    if_busy: Literal["queue", "reject"] = "queue"
+    live_quota: int | None = None
+    metadata: Mapping[str, Any] = Field(default_factory=dict)  # of the conversation, if this message opens it

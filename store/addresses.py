@@ -1,0 +1,143 @@
+"""The one way in for messages that name no conversation: an address has one conversation, and a key one message.
+
+The row of the address is locked for the whole acceptance, so two first messages never make two conversations, and
+messages of one address are accepted in the order in which they arrive."""
+
+import json
+from dataclasses import dataclass
+
+from domain.conversations.address import Address, ArrivingMessage
+from domain.events import EventRow, TaskSubmitted
+from domain.ids import derive_id, new_id
+from domain.sessions.session import SessionRef
+from domain.sessions.session_writes import Acceptance, NewMessage
+from store import new_sessions, workspaces
+from store.database import Connection, Pool
+from store.new_sessions import Accepted
+from store.sessions import SessionRow, from_columns
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What became of a message: its session, or in `refused` the reason why there is none."""
+
+    session: SessionRow | None = None
+    duplicate: bool = False  # a message with this key was accepted before; `session` is what it became
+    refused: Accepted | None = None
+
+
+class _Refused(Exception):
+    """Rolls the transaction back: a refused first message leaves no address."""
+
+    def __init__(self, accepted: Accepted) -> None:
+        self.accepted = accepted
+
+
+async def accept(pool: Pool, tenant: str, address: Address, message: ArrivingMessage) -> Arrival:
+    """Accept one message for an address. The caller starts the session's workflow; the sweeper repeats a lost start."""
+    try:
+        async with pool.acquire() as connection, connection.transaction():
+            arrival = await accept_in(connection, tenant, address, message)
+            if arrival.refused is not None:
+                raise _Refused(arrival.refused)
+            return arrival
+    except _Refused as refused:
+        return Arrival(refused=refused.accepted)
+
+
+async def accept_in(connection: Connection, tenant: str, address: Address, message: ArrivingMessage) -> Arrival:
+    """The same in a transaction that writes more. After a refusal the caller rolls back or lets the address be."""
+    conversation_id = await locked(connection, tenant, address)
+    if (known := await _known(connection, tenant, conversation_id, message.key)) is not None:
+        return Arrival(known, duplicate=True)
+    workspace_id = await connection.fetchval(
+        "SELECT workspace_id FROM sessions WHERE tenant = $1 AND id = $2", tenant, conversation_id
+    )
+    first = workspace_id is None
+    session_id = conversation_id if first else new_id()
+    ref = SessionRef(tenant=tenant, session_id=session_id, conversation_id=conversation_id)
+    acceptance = acceptance_of(ref, message, workspace_id)
+    accepted = await new_sessions.accept(connection, acceptance)
+    if accepted.busy and message.if_busy == "queue":
+        accepted = await new_sessions.accept(connection, acceptance.model_copy(update={"queue": True}))
+    if accepted.session is None:
+        return Arrival(refused=accepted)
+    if message.files and not first:
+        await workspaces.change_in(connection, tenant, workspace_id, lambda known: {**known, **message.files})
+    await remember(connection, tenant, conversation_id, message.key, session_id)
+    return Arrival(accepted.session)
+
+
+async def locked(connection: Connection, tenant: str, address: Address, conversation_id: str | None = None) -> str:
+    """The conversation of an address, locked until the transaction ends. At first use it gets `conversation_id`, which
+    exists, or a new one, which its first message opens."""
+    await connection.execute(
+        "INSERT INTO addresses (tenant, kind, key, conversation_id) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+        tenant,
+        address.kind,
+        address.key,
+        conversation_id or new_id(),
+    )
+    found: str = await connection.fetchval(
+        "SELECT conversation_id FROM addresses WHERE tenant = $1 AND kind = $2 AND key = $3 FOR UPDATE",
+        tenant,
+        address.kind,
+        address.key,
+    )
+    return found
+
+
+async def find(pool: "Pool | Connection", tenant: str, address: Address) -> str | None:
+    """The conversation of an address, if it has been used."""
+    found: str | None = await pool.fetchval(
+        "SELECT conversation_id FROM addresses WHERE tenant = $1 AND kind = $2 AND key = $3",
+        tenant,
+        address.kind,
+        address.key,
+    )
+    return found
+
+
+async def remember(connection: Connection, tenant: str, conversation_id: str, key: str, session_id: str) -> None:
+    """Note what the message with this key became; the same key is not accepted again."""
+    await connection.execute(
+        "INSERT INTO address_messages (tenant, conversation_id, key, session_id) VALUES ($1, $2, $3, $4)",
+        tenant,
+        conversation_id,
+        key,
+        session_id,
+    )
+
+
+async def forget_old(pool: Pool, days: int) -> None:
+    """Keys of messages that no sender repeats any more."""
+    await pool.execute("DELETE FROM address_messages WHERE created_at < now() - make_interval(days => $1)", days)
+
+
+def acceptance_of(ref: SessionRef, message: ArrivingMessage, workspace_id: str | None = None) -> Acceptance:
+    """The session that a message becomes: the first of its conversation, or one that waits for its turn in it."""
+    first = ref.session_id == ref.conversation_id
+    given = {"workspace_id": workspace_id, "spec": {**message.session.spec, "input": message.text}}
+    session = message.session.model_copy(update=given)
+    submitted = TaskSubmitted(agent=session.agent, agent_version=session.agent_version, title=session.title)
+    parts = json.dumps([{"type": "text", "text": message.text}])
+    return Acceptance(
+        session=session.placed(ref),
+        inbox=[NewMessage(id=derive_id(ref.session_id, "inbox", 0), author=message.author, parts=parts)],
+        events=[EventRow.of(ref, submitted)],
+        live_quota=message.live_quota,
+        in_order=not first,
+        manifest=message.files if first else {},
+        metadata=dict(message.metadata) if first else {},
+    )
+
+
+async def _known(connection: Connection, tenant: str, conversation_id: str, key: str) -> SessionRow | None:
+    row = await connection.fetchrow(
+        """SELECT s.* FROM address_messages m JOIN sessions s ON s.tenant = m.tenant AND s.id = m.session_id
+            WHERE m.tenant = $1 AND m.conversation_id = $2 AND m.key = $3""",
+        tenant,
+        conversation_id,
+        key,
+    )
+    return from_columns(row) if row else None
