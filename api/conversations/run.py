@@ -46,7 +46,7 @@ async def run(call: Call, body: RunBody, key: IdempotencyKey) -> NewTurn:
         problem = finding("/agent", "missing", "a new conversation needs an agent")
         raise Invalid("A new conversation needs an agent.", errors=[problem])
     task = await submit.check(call, body.task(body.agent))
-    previous = await rules.previous(call.pool, call.tenant, task.spec)
+    previous = await rules.previous(call, task.spec)
     place = replace(_own_place(body), parent=previous)
     return await _own(call, submit.prepare(call, task, place), key)
 
@@ -74,9 +74,9 @@ async def fork(call: Call, body: MessageBody, source: SessionRow, key: Idempoten
 
 
 async def fork_source(call: Call, session_id: str, conversation_id: str | None = None) -> SessionRow:
-    """A session that can be gone on from: the caller's own, ended, with something said."""
+    """A session that can be forked: the caller may act on it, and it ended with a committed step."""
     try:
-        source = await lookup.session_of(call, session_id)
+        source = await lookup.own_session(call, session_id)
     except NotFound:
         raise NotFound("There is no such session to fork from.", type="unknown-session") from None
     if conversation_id is not None:
@@ -149,7 +149,6 @@ async def _continue(call: Call, body: MessageBody, prepared: Prepared, key: Idem
         if body.if_busy == "reject":
             break
         if body.if_busy == "steer":
-            lookup.check_owner(call.caller, await lookup.session_of(call, live))
             if (steered := await _steer(call, prepared, key, attempt, live)) is not None:
                 return NewTurn(steered)
             await asyncio.sleep(PAUSE_SECONDS)

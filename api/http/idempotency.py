@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import Header
 from pydantic import BaseModel
 
+from api.auth import Call
 from api.http.problems import Unreadable
 from domain.errors import Invalid
 from domain.sessions.session_writes import IdempotencyRecord
@@ -23,15 +24,18 @@ def reused() -> Invalid:
 
 @dataclass(frozen=True)
 class IdempotencyKey:
-    """The key of a request, and a digest of its route and body; the value is None if the caller sent no key."""
+    """The key of a request, and a digest of its caller, route and body; the value is None if the caller sent no key.
+
+    With the caller in the digest, a stored response is replayed only to the API key that received it first.
+    """
 
     value: str | None
     digest: str
 
     @classmethod
-    def of(cls, route: str, body: BaseModel, key: str | None) -> "IdempotencyKey":
+    def of(cls, call: Call, route: str, body: BaseModel, key: str | None) -> "IdempotencyKey":
         text = json.dumps(body.model_dump(mode="json", exclude_unset=True), sort_keys=True)
-        return cls(check_key(key), hashlib.sha256(f"{route}\n{text}".encode()).hexdigest())
+        return cls(check_key(key), hashlib.sha256(f"{call.caller.created_by}\n{route}\n{text}".encode()).hexdigest())
 
     async def answered(self, pool: Pool, tenant: str) -> str | None:
         """The stored response, even if the same request would be refused now; None if this is the first one."""

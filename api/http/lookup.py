@@ -31,21 +31,46 @@ def check_kept(session: SessionRow) -> None:
 async def own_session(call: Call, session_id: str) -> SessionRow:
     """A session that the caller may act on."""
     session = await session_of(call, session_id)
-    check_owner(call.caller, session)
+    await check_acting(call, session)
     return session
 
 
+async def check_acting(call: Call, session: SessionRow) -> None:
+    """Refuse a caller who started neither the session nor its conversation, unless the caller may supervise."""
+    if not owns(call.caller, session):
+        check_owner(call.caller, await session_of(call, session.conversation_id))
+
+
+def owns(caller: Caller, owned: SessionRow | File) -> bool:
+    """Whether the caller's key started or uploaded it. What was made without a key belongs to everybody."""
+    return owned.created_by in (caller.created_by, ANONYMOUS.created_by)
+
+
 def check_owner(caller: Caller, owned: SessionRow | File) -> None:
-    """What another key started or uploaded needs the right supervise; without a key, it is open to everybody."""
-    if owned.created_by not in (caller.created_by, ANONYMOUS.created_by) and not caller.may(Right.SUPERVISE):
+    """Acting on what another key started or uploaded needs the right supervise."""
+    if not owns(caller, owned) and not caller.may(Right.SUPERVISE):
         detail = "This belongs to another key: acting on it needs a key with the right supervise."
         raise NotAllowed(detail, needed=[Right.SUPERVISE])
 
 
+def check_reading(caller: Caller, owned: SessionRow | File) -> None:
+    """A task that uses what another key started or uploaded reads it: that needs the right read or supervise."""
+    if not owns(caller, owned) and not caller.may(Right.READ, Right.SUPERVISE):
+        detail = "This belongs to another key: using it in a task needs a key with the right read."
+        raise NotAllowed(detail, needed=[Right.READ, Right.SUPERVISE])
+
+
+async def check_file(call: Call, file: File) -> None:
+    """As `check_reading`; an artifact belongs to the key that started its session."""
+    if not call.caller.may(Right.READ, Right.SUPERVISE):
+        check_reading(call.caller, file if file.session_id is None else await session_of(call, file.session_id))
+
+
 async def own_conversation(call: Call, conversation_id: str) -> ConversationRow:
-    """A conversation that the caller may stop: the owner of its first session may."""
+    """A conversation that the caller may act on: the owner of its first session may."""
     found = await conversation_of(call, conversation_id)
-    check_owner(call.caller, await session_of(call, conversation_id))
+    if not call.caller.may(Right.SUPERVISE):
+        check_owner(call.caller, await session_of(call, conversation_id))
     return found
 
 
@@ -57,11 +82,15 @@ async def conversation_of(call: Call, conversation_id: str) -> ConversationRow:
 
 
 async def open_conversation(call: Call, conversation_id: str) -> ConversationRow:
-    """A conversation that was not terminated."""
-    found = await conversation_of(call, conversation_id)
-    if found.status == "terminated":
-        raise terminated()
+    """A conversation that the caller may continue: it may act on it, and it was not terminated."""
+    found = await own_conversation(call, conversation_id)
+    check_open(found)
     return found
+
+
+def check_open(conversation: ConversationRow) -> None:
+    if conversation.status == "terminated":
+        raise terminated()
 
 
 def terminated() -> Conflict:

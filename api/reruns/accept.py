@@ -98,7 +98,7 @@ async def _task(call: Call, source: SessionRow, body: RerunBody) -> Checked:
         rules.check_prices(limits, spec.config.tree, models, call.services.prices, call.settings)
         await rules.check_sandbox(call.pool, spec, definition, call.settings)
     retention = spec.config.retention or call.settings.retention_ms
-    files = await rules.manifest(call.pool, call.tenant, spec)
+    files = await rules.manifest(call, spec, checked=True)
     supervision = await declared.supervision(call.pool, spec, definition, source.variables)
     return Checked(spec, ref, definition, models, limits, files, retention, supervision)
 

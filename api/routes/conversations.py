@@ -84,7 +84,7 @@ async def run_turn(
     """`transport=sse` answers with the session's events, `transport=stream` with a handle; nothing else differs, and a
     reader may disconnect without consequences. A conversation runs at most one session at a time: see `if_busy`."""
     check_accept(request, body.transport)
-    key = IdempotencyKey.of("POST /conversations/run", body, idempotency_key)
+    key = IdempotencyKey.of(call, "POST /conversations/run", body, idempotency_key)
     if body.answers is not None and body.conversation_id is not None:
         turn = await deferred.answer(call, body.conversation_id, body, key)
     else:
@@ -109,7 +109,7 @@ async def further_turn(
     idempotency_key: Key = None,
 ) -> Response:
     check_accept(request, body.transport)
-    key = IdempotencyKey.of(f"POST /conversations/{conversation_id}/messages", body, idempotency_key)
+    key = IdempotencyKey.of(call, f"POST /conversations/{conversation_id}/messages", body, idempotency_key)
     continue_ = run.further if body.answers is None else deferred.answer
     return answer(call, await continue_(call, conversation_id, body, key), body.transport)
 
@@ -228,7 +228,7 @@ async def change_conversation(
     conversation_id: str,
     body: Annotated[ConversationChange, json_body(ConversationChange, check_value=check_input_length)],
 ) -> ConversationRecord:
-    await conversation_of(call, conversation_id)
+    await own_conversation(call, conversation_id)
     given: dict[str, str | None] = {}
     if body.title is not None:
         given["title"] = body.title

@@ -10,7 +10,7 @@ from api.conversations.reply import answer, answers, check_accept
 from api.conversations.run import NewTurn
 from api.http.body import json_body
 from api.http.idempotency import IdempotencyKey, Key, reused
-from api.http.lookup import conversation_of, session_of
+from api.http.lookup import own_conversation, session_of
 from api.http.problems import finding
 from api.openapi import BODY, ref, request_body
 from api.schemas.conversations import ForkBody, Handle, MessageBody, check_value, handle
@@ -46,7 +46,7 @@ async def fork_conversation(
     """The new conversation has a copy of the history and of the workspace. Without `execute` nothing runs: the next
     message to the new conversation goes on from there."""
     check_accept(request, body.transport)
-    key = IdempotencyKey.of(f"POST /conversations/{conversation_id}/fork", body, idempotency_key)
+    key = IdempotencyKey.of(call, f"POST /conversations/{conversation_id}/fork", body, idempotency_key)
     if (known := await key.answered(call.pool, call.tenant)) is not None:
         turn = NewTurn(Handle.model_validate_json(known), replayed=True)
         return answer(call, turn, body.transport)
@@ -59,7 +59,7 @@ async def fork_conversation(
 
 
 async def _source(call: Call, conversation_id: str, body: ForkBody) -> SessionRow:
-    await conversation_of(call, conversation_id)
+    await own_conversation(call, conversation_id)
     if body.from_session is not None:
         return await run.fork_source(call, body.from_session, conversation_id)
     latest = await conversation_reads.latest_committed(call.pool, call.tenant, conversation_id)

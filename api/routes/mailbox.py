@@ -81,6 +81,6 @@ async def fire_mailbox(
     An empty mailbox is 422 and nothing is created. If the session ends without a commit, the outcomes are pending
     again."""
     check_accept(request, body.transport)
-    key = IdempotencyKey.of(f"POST /conversations/{conversation_id}/fire", body, idempotency_key)
+    key = IdempotencyKey.of(call, f"POST /conversations/{conversation_id}/fire", body, idempotency_key)
     turn = await fire.fire(call, conversation_id, body, key)
     return answer(call, turn, body.transport)

@@ -8,7 +8,7 @@ from api.auth import Submitter
 from api.http.accept_header import accepts_json
 from api.http.body import check_input_length, json_body
 from api.http.idempotency import IdempotencyKey, Key
-from api.http.lookup import check_kept, session_of
+from api.http.lookup import check_kept, own_session
 from api.openapi import BODY, problems, ref, request_body
 from api.reruns import accept as rerun
 from api.schemas.reruns import RerunBody
@@ -49,9 +49,9 @@ async def rerun_task(
     """Creates a task in its own conversation, with the messages and files that the original had before that step. The
     original does not change. With `recorded` no model is called and no tool runs: responses and results are the
     original's, and only rules and limits are new."""
-    source = await session_of(call, task_id)
+    source = await own_session(call, task_id)
     check_kept(source)
-    key = IdempotencyKey.of(f"POST /tasks/{task_id}/rerun", body, idempotency_key)
+    key = IdempotencyKey.of(call, f"POST /tasks/{task_id}/rerun", body, idempotency_key)
     answer = await rerun.rerun(call, source, body, key)
     headers = {"Idempotent-Replayed": "true"} if answer.replayed else {}
     return Response(answer.body, 202, headers, media_type="application/json")

@@ -12,7 +12,7 @@ from api.conversations import steer
 from api.http.accept_header import accepts_json
 from api.http.body import json_body
 from api.http.idempotency import Key, check_key
-from api.http.lookup import open_conversation, own_session, session_of
+from api.http.lookup import check_open, conversation_of, own_session, session_of
 from api.http.problems import finding
 from api.openapi import BODY, problems, request_body
 from api.schemas.conversations import stream_key
@@ -98,7 +98,7 @@ async def steer_task(
     pool, tenant, where = call.pool, call.tenant, (session.conversation_id, session.thread_id, message_id)
     if not await conversations.has_message(pool, tenant, message_id):
         _check_running(session)
-        await open_conversation(call, session.conversation_id)
+        check_open(await conversation_of(call, session.conversation_id))
         await conversations.add_message(pool, tenant, *where, body.message, author=call.caller.name, untold=True)
     receiver: str | None = session.id
     if await conversations.untaken(pool, tenant, [message_id]):
@@ -215,7 +215,7 @@ async def promote_task(call: Stopper, task_id: str, response: Response) -> TaskR
     if not session.blocking:
         response.status_code = 200
         return task_record(session, call.settings.poll_interval_ms)
-    await open_conversation(call, session.conversation_id)
+    check_open(await conversation_of(call, session.conversation_id))
     try:
         request = Promote(request_id=session.id, session_id=session.id)
         await call.services.workflows.promote(call.tenant, session.conversation_id, request)

@@ -64,7 +64,7 @@ async def submit_task(
     idempotency_key: Key = None,
 ) -> Response:
     """Answers when the task is durable: a GET on it works from then on, even while Temporal is unreachable."""
-    answer = await submit.submit(call, spec, IdempotencyKey.of("POST /tasks", spec, idempotency_key))
+    answer = await submit.submit(call, spec, IdempotencyKey.of(call, "POST /tasks", spec, idempotency_key))
     headers = {"Idempotent-Replayed": "true"} if answer.replayed else {}
     return Response(answer.body, 202, headers, media_type="application/json")
 

@@ -100,7 +100,7 @@ async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: d
     await rules.check_sandbox(pool, spec, definition, settings)
     await rules.check_notify(pool, tenant, spec.config, limits.ttl_ms)
     retention = spec.config.retention or settings.retention_ms
-    files = await rules.manifest(pool, tenant, spec)
+    files = await rules.manifest(call, spec)
     await quotas.check_workspaces(call, files)
     supervision = await declared.supervision(pool, spec, definition, variables or {})
     return Checked(spec, agent, definition, models, limits, files, retention, supervision)
@@ -191,7 +191,7 @@ async def submit(call: Call, spec: TaskSpec, key: IdempotencyKey) -> AcceptedRes
     if (known := await key.answered(call.pool, call.tenant)) is not None:
         return AcceptedResponse(known, replayed=True)
     task = await check(call, spec)
-    previous = await rules.previous(call.pool, call.tenant, spec)
+    previous = await rules.previous(call, spec)
     prepared = prepare(call, task, SessionPlace(parent=previous))
     return await run_task(call, prepared, key)
 

@@ -4,6 +4,8 @@ from typing import Any
 
 from jsonschema.exceptions import ValidationError, best_match
 
+from api.auth import Call
+from api.http.lookup import check_file, check_reading
 from api.http.problems import finding
 from api.http.strict_json import join
 from api.schemas.files import check_file_name
@@ -181,15 +183,17 @@ async def check_sandbox(pool: Pool, spec: TaskSpec, definition: AgentDefinition,
     raise Invalid(f"The sandbox ({modes}) is not available: {why}.", type="not-available", errors=[problem])
 
 
-async def manifest(pool: Pool, tenant: str, spec: TaskSpec) -> Manifest:
-    """The files of the context, as entries of the workspace."""
-    found = await files.find(pool, tenant, spec.context.files) if spec.context.files else {}
+async def manifest(call: Call, spec: TaskSpec, *, checked: bool = False) -> Manifest:
+    """The files of the context, as entries of the workspace; `checked`: the caller may use them already."""
+    found = await files.find(call.pool, call.tenant, spec.context.files) if spec.context.files else {}
     result: Manifest = {}
     for place, file_id in enumerate(spec.context.files):
         pointer = f"/context/files/{place}"
         file = found.get(file_id)
         if file is None:
             raise Invalid("A file does not exist.", errors=[finding(pointer, "not_found", "there is no such file")])
+        if not checked:
+            await check_file(call, file)
         if file.name in result:
             raise Invalid("Two files have one name.", errors=[finding(pointer, "duplicate_name", "names must differ")])
         check_file_name(file.name, pointer)
@@ -197,15 +201,16 @@ async def manifest(pool: Pool, tenant: str, spec: TaskSpec) -> Manifest:
     return result
 
 
-async def previous(pool: Pool, tenant: str, spec: TaskSpec) -> SessionRow | None:
+async def previous(call: Call, spec: TaskSpec) -> SessionRow | None:
     """The ended session whose history this task continues."""
     wanted = spec.context.history_session
     if wanted is None:
         return None
-    found = await sessions.get(pool, tenant, wanted)
+    found = await sessions.get(call.pool, call.tenant, wanted)
     pointer = "/context/history_session"
     if found is None:
         raise Invalid("A session does not exist.", errors=[finding(pointer, "not_found", "there is no such session")])
+    check_reading(call.caller, found)
     if not found.status.terminal:
         problem = finding(pointer, "not_terminal", "only a session that has ended can be continued from")
         raise Invalid("A session has not ended.", errors=[problem])

@@ -1,9 +1,8 @@
-"""Keys, rights, rates and quotas, over HTTP."""
+"""Keys, rates and quotas, over HTTP; the rights of keys are in test_rights.py."""
 
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import httpx2
 import pytest
@@ -46,46 +45,6 @@ async def test_a_key_that_is_sent_must_be_valid_on_loopback_too(api: httpx2.Asyn
     problem(await api.get("/tasks", headers={"Authorization": f"Bearer {NOBODY}"}), 401, "unauthenticated")
     headers = await key_for(pool, "guest", Right.READ)
     assert (await api.get("/tasks", headers=headers)).json()["items"] == []  # the key's tenant, not the open one
-
-
-RIGHTS: list[tuple[str, str, dict[str, Any], set[Right]]] = [
-    ("POST", "/tasks", {"json": {"agent": "assistant", "input": "x"}}, {Right.SUBMIT}),
-    ("GET", "/tasks", {}, {Right.READ}),
-    ("GET", "/tasks/{id}", {}, {Right.READ}),
-    ("GET", "/sessions/{id}", {}, {Right.READ}),
-    ("GET", "/tasks/{id}/result", {}, {Right.READ}),
-    ("GET", "/tasks/{id}/budget", {}, {Right.READ}),
-    ("GET", "/tasks/{id}/events", {"headers": {"Accept": "application/json"}}, {Right.READ}),
-    ("GET", "/tasks/{id}/trace", {}, {Right.READ}),
-    ("GET", "/tasks/{id}/agent", {}, {Right.READ}),
-    ("POST", "/tasks/{id}/rerun", {}, {Right.SUBMIT}),
-    ("POST", "/tasks/{id}/cancel", {}, {Right.SUBMIT, Right.SUPERVISE}),
-    ("POST", "/tasks/{id}/input", {"json": {}}, {Right.ANSWER, Right.APPROVE, Right.SUPERVISE}),
-    ("GET", "/agents", {}, {Right.READ, Right.SUBMIT}),
-    ("GET", "/agents/assistant", {}, {Right.READ, Right.SUBMIT}),
-    ("PUT", "/agents/x", {"json": {"name": "x", "description": "x", "prompt": "x"}}, set()),
-    ("POST", "/files?name=x", {"content": b"x"}, {Right.SUBMIT}),
-    ("GET", "/files/{file}", {}, {Right.READ}),
-    ("GET", "/files/{file}/meta", {}, {Right.READ}),
-    ("DELETE", "/files/{file}", {}, {Right.SUBMIT, Right.SUPERVISE}),
-    ("GET", "/metrics", {}, {Right.READ}),
-]
-
-
-async def test_each_route_asks_for_its_right(keyed_url: str, pool: Pool) -> None:
-    holders = {right: await key_for(pool, "rights", right) for right in Right}
-    async with httpx2.AsyncClient(base_url=keyed_url) as client:
-        task_id = await submitted(client, holders[Right.SUBMIT])
-        upload = await client.post("/files?name=x", content=b"x", headers=holders[Right.SUBMIT])
-        names = {"id": task_id, "file": upload.json()["file_id"]}
-        for method, path, options, needed in RIGHTS:
-            for right, headers in holders.items():
-                sent = {**options, "headers": {**options.get("headers", {}), **headers}}
-                answer = await client.request(method, path.format(**names), **sent)
-                if right in needed or right is Right.ADMIN:
-                    assert answer.status_code not in (401, 403), (method, path, right)
-                else:
-                    problem(answer, 403, "insufficient-scope")
 
 
 async def test_rate_is_shared_by_all_processes(settings: Settings, pool: Pool) -> None:

@@ -1,0 +1,115 @@
+"""Two tenants with the same kinds of things, and every GET of the application: each sees its own and nothing else."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx2
+
+from api.app import create_app
+from domain.events import InputRequired
+from domain.ids import new_id
+from domain.sessions.input_request import RequestKind
+from domain.sessions.session import SessionRef
+from store import events, input_requests
+from store.database import Pool
+from tests.behaviour.api.conftest import end, key_for, problem, ref, spawned, submitted
+from tests.support.rights_table import routes_of
+
+ANY_ID = re.compile(r"(?<![0-9a-z])[0-9a-z]{26}(?![0-9a-z])")
+OF_THE_PLATFORM = {  # the same for everybody
+    *("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"),
+    "/audit/verify",  # counts, and a hash
+}
+GETS = sorted(path for method, path in routes_of(create_app()) if method == "GET")
+QUERIES = {"/notifications": {"after": "0"}}
+JSON = {"Accept": "application/json"}
+
+
+class Tenant:
+    """One thing of each kind, and a text that occurs in all of them."""
+
+    def __init__(self, client: httpx2.AsyncClient, headers: dict[str, str]) -> None:
+        self.name = self.mark = new_id()
+        self.ids: dict[str, str] = {"name": f"agent-{self.mark}"}
+        self._client, self._headers = client, headers
+
+    @classmethod
+    async def populated(cls, client: httpx2.AsyncClient, pool: Pool) -> "Tenant":
+        tenant = cls(client, {})
+        tenant._headers = {**JSON, **await key_for(pool, tenant.name)}
+        mark, ids = tenant.mark, tenant.ids
+        definition = {"name": ids["name"], "description": mark, "prompt": mark}
+        await tenant._made("PUT", f"/agents/{ids['name']}", json=definition)
+        file = await tenant._made("POST", f"/files?name={mark}", content=mark.encode())
+        webhook = {"name": mark, "channel": "webhook", "target": f"https://{mark}.example.org/x"}
+        subscription = await tenant._made("POST", "/subscriptions", json=webhook)
+        delivery = await tenant._made("POST", f"/subscriptions/{subscription['id']}/test")
+        root = await submitted(client, tenant._headers, input=mark)
+        child, asking = [await spawned(pool, root, tenant=tenant.name, name=name) for name in ("one", "two")]
+        await _ask(pool, ref(asking, tenant.name, root), mark)
+        await end(pool, child, tenant=tenant.name, output=mark)
+        await end(pool, root, tenant=tenant.name, output=mark)
+        ids |= {"task_id": root, "session_id": root, "conversation_id": root}
+        ids |= {"file_id": file["file_id"], "subscription_id": subscription["id"], "delivery_id": delivery["id"]}
+        return tenant
+
+    @property
+    def own(self) -> set[str]:
+        return {self.mark, *self.ids.values()}
+
+    async def _made(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        answer = await self._client.request(method, path, headers=self._headers, **options)
+        assert answer.status_code in (201, 202), answer.text
+        body: dict[str, Any] = answer.json()
+        return body
+
+    async def get(self, path: str, params: dict[str, str] | None = None) -> httpx2.Response:
+        return await self._client.get(path, params=params, headers=self._headers)
+
+
+async def _ask(pool: Pool, who: SessionRef, question: str) -> None:
+    deadline = datetime.now(UTC) + timedelta(hours=1)
+    row = {
+        **{"id": new_id(), "session_id": who.session_id, "conversation_id": who.conversation_id},
+        "kind": RequestKind.CLARIFICATION,
+        **{"question": question, "details": "{}", "deadline": deadline.isoformat(), "on_expiry": "cancel"},
+    }
+    event = InputRequired(request_id=row["id"], kind=RequestKind.CLARIFICATION, question=question, deadline=deadline)
+    rows = [events.to_row(who, event)]
+    await input_requests.open_request(pool, {"tenant": who.tenant, "request": row, "most": 9, "events": rows})
+
+
+async def test_every_get_shows_one_tenant_only(keyed_url: str, pool: Pool) -> None:
+    async with httpx2.AsyncClient(base_url=keyed_url, timeout=30) as client:
+        mine, theirs = [await Tenant.populated(client, pool) for _ in range(2)]
+        queries = _queries((await mine.get("/openapi.json")).json())
+        for path in GETS:
+            if "{" in path:
+                assert (await mine.get(path.format(**mine.ids))).status_code == 200, path
+                foreign = await theirs.get(path.format(**mine.ids))
+                problem(foreign, 404, "unknown-conversation" if "{conversation_id}" in path else "not-found")
+                continue
+            own, other = [(await one.get(path, QUERIES.get(path))).text for one in (mine, theirs)]
+            if path in OF_THE_PLATFORM:
+                assert not _ids(other) & mine.own, path
+                continue
+            assert not _ids(own) & _ids(other), path
+            assert _ids(own) & mine.own and _ids(other) & theirs.own, f"{path} shows a tenant nothing of its own"
+            for name in queries.get(path, ()):
+                filtered = {**QUERIES.get(path, {}), name: mine.ids[name]}
+                assert _ids((await mine.get(path, filtered)).text) & _ids(own), (path, name)
+                assert not _ids((await theirs.get(path, filtered)).text) & _ids(own), (path, name)
+
+
+def _ids(text: str) -> set[str]:
+    return set(ANY_ID.findall(text))
+
+
+def _queries(schema: dict[str, Any]) -> dict[str, list[str]]:
+    """The parameters of each GET that name something of a tenant."""
+    return {
+        path: [one["name"] for one in methods["get"].get("parameters", ()) if one["name"].endswith("_id")]
+        for path, methods in schema["paths"].items()
+        if "get" in methods and "{" not in path
+    }
