@@ -27,10 +27,11 @@ class Stop:
     reason: Reason
     note: str = ""
     grace_ms: int = 0
-    tree: bool = False  # nothing new begins below it from here on
+    tree: bool = False  # its subagents start nothing new either
 
 
 async def stop(call: Call, session: SessionRow, how: Stop, key: str = "") -> None:
+    """Record the request, then end a queued session here or signal the workflow of a running one."""
     if session.status.terminal:
         return
     request = StopRequest(reason=how.reason, by=call.caller.name, note=how.note, grace_ms=how.grace_ms)
@@ -44,11 +45,11 @@ async def stop(call: Call, session: SessionRow, how: Stop, key: str = "") -> Non
     if not session.live and await endings.end_queued(call.pool, ending):
         return
     try:
-        heard = await call.services.workflows.stop(session.id, request)
+        delivered = await call.services.workflows.stop(session.id, request)
     except Exception as error:
         log.warning("session %s will see its stop later (%s)", session.id, type_name(error))
-        heard = False
-    if not heard:
+        delivered = False
+    if not delivered:
         call.services.retry_queue.add(f"the stop of {session.id}", lambda: _stopped(call.services, session, request))
 
 

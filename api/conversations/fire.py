@@ -38,7 +38,7 @@ async def fire(call: Call, conversation_id: str, body: FireBody, key: Idempotenc
 
 
 async def _fired_before(call: Call, key: IdempotencyKey) -> NewTurn | None:
-    """What an earlier request under this key has come to, if it made its session."""
+    """The response to an earlier request with this key, if that created its session."""
     known = await key.answered(call.pool, call.tenant)
     if known is None:
         return None
@@ -87,7 +87,7 @@ async def _twice(call: Call, body: FireBody, session: NewSession, answer: Handle
     if message_id is not None:
         thread = answer.conversation_id
         await conversations.add_message(
-            pool, tenant, thread, thread, message_id, _words(body), author=call.caller.name, taken_by=session_id
+            pool, tenant, thread, thread, message_id, _message(body), author=call.caller.name, taken_by=session_id
         )
     try:
         try:
@@ -129,7 +129,7 @@ async def _ask(
     )
 
 
-def _words(body: FireBody) -> str:
+def _message(body: FireBody) -> str:
     assert body.input is not None
     return opening(TaskSpec.model_construct(agent="", input=body.input), [])
 

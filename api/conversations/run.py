@@ -1,4 +1,4 @@
-"""Running a turn: a root session, a continuation or a fork; and what to do when the thread is at work already."""
+"""Run a turn: a new conversation, a further turn or a fork; `if_busy` decides while a session is running."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -11,7 +11,6 @@ from api.http.problems import finding
 from api.schemas.conversations import Handle, MessageBody, RunBody, handle, stream_key
 from api.submission import accept as submit
 from api.submission import rules
-from api.submission import start as starting
 from api.submission.accept import Prepared, SessionPlace
 from domain.errors import Conflict, Invalid, NotFound
 from store import conversations, idempotency, sessions, workspaces
@@ -19,13 +18,13 @@ from store.idempotency import StoredResponse
 from store.new_sessions import Accepted
 from store.sessions import SessionRow
 
-TRIES = 4  # a live session may end between two looks at it
+TRIES = 4  # a live session may end between two attempts
 PAUSE_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
 class NewTurn:
-    """What a run came to."""
+    """The result of a run."""
 
     handle: Handle
     replayed: bool = False
@@ -91,7 +90,7 @@ async def fork_source(call: Call, session_id: str, conversation_id: str | None =
 
 
 async def latest_of(call: Call, conversation_id: str) -> SessionRow:
-    """The root thread's newest session, also if it has yet to begin."""
+    """The newest session of the root thread, even if it has not started yet."""
     found = await sessions.newest_of_thread(call.pool, call.tenant, conversation_id)
     return found or await lookup.session_of(call, conversation_id)
 
@@ -104,7 +103,7 @@ async def active_session(call: Call, session_id: str) -> dict[str, str]:
 
 async def busy(call: Call, session_id: str) -> Conflict:
     return Conflict(
-        "The conversation is at work on another session.",
+        "Another session of the conversation is running.",
         type="conversation-busy",
         active_session=await active_session(call, session_id),
     )
@@ -124,7 +123,7 @@ async def _own(call: Call, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
     if accepted.replay:
         return NewTurn(Handle.model_validate_json(accepted.replay.response), replayed=True)
     assert accepted.session is not None
-    await starting.start(call.services, accepted.session)
+    await submit.start(call.services, accepted.session)
     return NewTurn(answer)
 
 
@@ -142,7 +141,7 @@ async def _continue(call: Call, body: MessageBody, prepared: Prepared, key: Idem
         if accepted.replay:
             return NewTurn(Handle.model_validate_json(accepted.replay.response), replayed=True)
         if accepted.session is not None:
-            await starting.start(call.services, accepted.session)
+            await submit.start(call.services, accepted.session)
             return NewTurn(answer)
         assert accepted.busy is not None
         live = accepted.busy
@@ -163,7 +162,7 @@ def _refuse(accepted: Accepted) -> None:
 
 
 async def _steer(call: Call, prepared: Prepared, key: IdempotencyKey, attempt: int, live: str) -> Handle | None:
-    """The words go to the session at work; None if there is none any more."""
+    """Pass the message to the running session; None if it has ended meanwhile."""
     ref = prepared.ref
     thread, message_id = ref.conversation_id, steer.message_id_of(ref, key)
     await steer.write(call, ref.conversation_id, thread, message_id, prepared)
@@ -176,7 +175,7 @@ async def _steer(call: Call, prepared: Prepared, key: IdempotencyKey, attempt: i
 
 
 async def _steered_before(call: Call, prepared: Prepared, key: IdempotencyKey) -> Handle | None:
-    """A repetition whose first answer was lost: its words are written down, and may have been heard."""
+    """A repeat whose first response was lost: its message is stored, and may have been delivered."""
     ref = prepared.ref
     written = (
         await conversations.message_taken(call.pool, call.tenant, steer.message_id_of(ref, key)) if key.value else None

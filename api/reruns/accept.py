@@ -8,8 +8,7 @@ from api.http.problems import finding
 from api.reruns import origin as rerun_beginning
 from api.schemas.reruns import RerunBody
 from api.submission import accept as submit
-from api.submission import rules
-from api.submission import tools_and_variables as declared
+from api.submission import rules, tools_and_variables
 from api.submission.accept import AcceptedResponse, Checked, Prepared, SessionPlace
 from domain.agents.definition import AgentDefinition
 from domain.errors import Conflict, Invalid
@@ -68,8 +67,8 @@ def _check(source: SessionRow, body: RerunBody) -> None:
         detail = "Only a task that has ended can be run again; cancel it first, or wait."
         raise Conflict(detail, type="not-terminal", task_status=source.status)
     if body.recorded and (given := [name for name in ANSWERED_ALREADY if name in _given(body)]):
-        words = "recorded answers were given to the original; leave this out, or ask the model again"
-        problems = [finding(f"/{name}", "excluded", words) for name in given]
+        reason = "recorded answers were given to the original; leave this out, or ask the model again"
+        problems = [finding(f"/{name}", "excluded", reason) for name in given]
         raise Invalid("Recorded answers cannot follow from something else.", errors=problems)
     if body.tool_results and body.from_step == 1:
         problem = finding("/tool_results", "excluded", "no step came before the first")
@@ -99,7 +98,7 @@ async def _task(call: Call, source: SessionRow, body: RerunBody) -> Checked:
         await rules.check_sandbox(call.pool, spec, definition, call.settings)
     retention = spec.config.retention or call.settings.retention_ms
     files = await rules.manifest(call, spec, checked=True)
-    supervision = await declared.supervision(call.pool, spec, definition, source.variables)
+    supervision = await tools_and_variables.supervision(call.pool, spec, definition, source.variables)
     return Checked(spec, ref, definition, models, limits, files, retention, supervision)
 
 
@@ -123,7 +122,7 @@ def _spec(source: SessionRow, body: RerunBody) -> TaskSpec:
     )
     if body.input is not None and body.from_step == 1:
         spec = spec.model_copy(update={"input": body.input})
-    if body.recorded:  # nothing is judged, nothing is spent of what is shared, and nobody is told
+    if body.recorded:  # no judge, no shared budget, no notifications
         config = spec.config.model_copy(update={"tree": None, "notify": []})
         spec = spec.model_copy(update={"acceptance_criteria": [], "config": config})
     return spec

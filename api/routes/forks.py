@@ -44,7 +44,7 @@ async def fork_conversation(
     idempotency_key: Key = None,
 ) -> Response:
     """The new conversation has a copy of the history and of the workspace. Without `execute` nothing runs: the next
-    message to the new conversation goes on from there."""
+    message to the new conversation continues from there."""
     check_accept(request, body.transport)
     key = IdempotencyKey.of(call, f"POST /conversations/{conversation_id}/fork", body, idempotency_key)
     if (known := await key.answered(call.pool, call.tenant)) is not None:

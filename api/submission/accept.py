@@ -1,6 +1,7 @@
 """Accept a session: refuse everything that can be refused first, then make it durable in one transaction."""
 
 import json
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -8,11 +9,11 @@ from typing import Any
 
 from api.auth import Call
 from api.http.idempotency import IdempotencyKey, reused
+from api.http.problems import type_name
 from api.schemas.tasks import TaskAccepted
+from api.services import Services
 from api.submission import budgets as tree_rules
-from api.submission import quotas, rules
-from api.submission import start as starting
-from api.submission import tools_and_variables as declared
+from api.submission import quotas, rules, tools_and_variables
 from domain.agents.definition import AgentDefinition
 from domain.conversations.mailbox import DeliveryMode
 from domain.errors import Conflict, TooMany
@@ -22,10 +23,12 @@ from domain.sessions.new_session import NewSession, Supervision, Trigger
 from domain.sessions.session import AgentRef, Limits, SessionRef, Status
 from domain.sessions.session_writes import Acceptance, NewMessage
 from domain.task import TaskSpec, opening, title_of
-from store import new_sessions
+from store import new_sessions, sessions
 from store.new_sessions import Accepted
 from store.sessions import SessionRow
 from store.workspaces import Manifest
+
+log = logging.getLogger("errand.api")
 
 TRY_AGAIN_SECONDS = 10  # until a live task may have ended
 
@@ -102,7 +105,7 @@ async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: d
     retention = spec.config.retention or settings.retention_ms
     files = await rules.manifest(call, spec)
     await quotas.check_workspaces(call, files)
-    supervision = await declared.supervision(pool, spec, definition, variables or {})
+    supervision = await tools_and_variables.supervision(pool, spec, definition, variables or {})
     return Checked(spec, agent, definition, models, limits, files, retention, supervision)
 
 
@@ -208,7 +211,7 @@ async def run_task(
     if accepted.replay:
         return AcceptedResponse(accepted.replay.response, replayed=True)
     assert accepted.session is not None
-    await starting.start(call.services, accepted.session)
+    await start(call.services, accepted.session)
     return AcceptedResponse(response)
 
 
@@ -234,3 +237,32 @@ def _inbox(session_id: str, spec: TaskSpec, files: list[str]) -> list[NewMessage
         )
         for place, (kind, text) in enumerate(texts)
     ]
+
+
+async def start(services: Services, session: SessionRow) -> None:
+    """Start the workflow of an accepted session, or queue a retry if Temporal is unreachable.
+
+    The row is committed, so the session will run: a failed start is repeated under the same id, at last by the sweeper.
+    """
+    try:
+        if await _start(services, session):
+            return
+        log.warning("session %s waits for Temporal or a worker", session.id)
+    except Exception as error:
+        log.warning("session %s waits for Temporal (%s)", session.id, type_name(error))
+    services.retry_queue.add(f"the start of {session.id}", lambda: _start_again(services, session))
+
+
+async def _start_again(services: Services, session: SessionRow) -> bool:
+    """The row may have changed: the session was stopped, or left its queue, while its start waited."""
+    current = await sessions.get(services.pool, session.tenant, session.id)
+    assert current is not None
+    return current.status.terminal or await _start(services, current)
+
+
+async def _start(services: Services, session: SessionRow) -> bool:
+    if session.id == session.conversation_id:
+        return await services.workflows.start(session.workflow_input())
+    return await services.workflows.submit(
+        session.workflow_input(), session.id, session.thread_id, queued=not session.live
+    )

@@ -42,6 +42,6 @@ def variables(
     values = {name: value for name, value in (before | given).items() if name in known}
     missing = {name: one.description for name, one in known.items() if one.required and name not in values}
     if missing and not may_ask:
-        problems = [finding(f"/context/variables/{name}", "missing", words) for name, words in missing.items()]
+        problems = [finding(f"/context/variables/{name}", "missing", text) for name, text in missing.items()]
         raise Invalid("The agent needs variables, and may not ask for them.", type="missing-variables", errors=problems)
     return values, missing
