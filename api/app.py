@@ -111,9 +111,8 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
         )
     if not is_loopback(settings.host):
         log.warning("bound to %s: every request needs a key; make one with `errand keys create NAME`", settings.host)
-    pool = await database.connect(
-        url, min_size=0, max_size=20
-    )  # no connection at first: the database may be unreachable
+    # no connection at first: the database may be unreachable
+    pool = await database.connect(url, min_size=0, max_size=20, patience=database.FOR_REQUESTS)
     listener = EventListener(url)
     temporal = await client.connect(lazy=True, telemetry=settings.otel_exporter_otlp_endpoint)
     services = Services(

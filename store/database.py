@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
@@ -29,17 +30,54 @@ TRANSIENT_ERRORS: tuple[type[BaseException], ...] = (
 )
 
 
-async def connect(url: str, *, min_size: int = 0, max_size: int = 10, command_timeout: float = 10.0) -> Pool:
-    pool = await asyncpg.create_pool(
+@dataclass(frozen=True)
+class PoolPatience:
+    """Seconds after which a database that does not answer counts as unreachable."""
+
+    statement: float = 10.0
+    connect: float = 5.0
+    acquire: float | None = None  # waiting for a free connection, or a new one
+    release: float | None = None
+
+
+# A request is answered within five seconds also while PostgreSQL is stopped but not dead: then nothing fails by itself,
+# and a statement that timed out would wait for its own cancellation without end.
+FOR_REQUESTS = PoolPatience(statement=3.0, connect=3.0, acquire=4.0, release=0.5)
+
+
+class PatientPool(asyncpg.Pool):
+    patience = PoolPatience()
+
+    def acquire(self, *, timeout: float | None = None) -> Any:
+        return super().acquire(timeout=timeout or self.patience.acquire)
+
+    async def release(self, connection: Any, *, timeout: float | None = None) -> None:  # noqa: ASYNC109  asyncpg's own
+        await super().release(connection, timeout=timeout or self.patience.release)
+
+
+async def connect(url: str, *, min_size: int = 0, max_size: int = 10, patience: PoolPatience | None = None) -> Pool:
+    patience = patience or PoolPatience()
+    # asyncpg.create_pool makes its own class and no other, so the arguments that it fills in are given here
+    pool = PatientPool(
         url,
+        connection_class=asyncpg.Connection,
+        record_class=asyncpg.Record,
+        init_size=None,
         min_size=min_size,
         max_size=max_size,
-        command_timeout=command_timeout,
-        timeout=5.0,
-        server_settings={"jit": "off"},
+        max_queries=50_000,
+        max_inactive_connection_lifetime=300.0,
+        connect=None,
+        setup=None,
+        init=None,
         reset=_keep,
+        loop=None,
+        command_timeout=patience.statement,
+        timeout=patience.connect,
+        server_settings={"jit": "off"},
     )
-    assert pool is not None
+    pool.patience = patience
+    await pool
     return pool
 
 

@@ -1,6 +1,7 @@
 """Temporal and PostgreSQL killed with -9 under running tasks: all of them finish, and nothing is lost or doubled."""
 
 import asyncio
+import os
 import signal
 from pathlib import Path
 
@@ -52,6 +53,33 @@ async def test_temporal_killed(stack: Stack, tmp_path: Path) -> None:
     await stack.back("temporal", before)
     assert (await stack.wait(waiting))["status"] == "completed"
     await all_well(stack, tasks, ledger)
+
+
+async def test_postgres_stopped_but_not_dead_is_a_503_within_five_seconds(stack: Stack) -> None:
+    assert (await stack.http.get("/tasks")).status_code == 200
+    processes = [stack.pid("postgres"), *children_of(stack.pid("postgres"))]
+    with stack.frozen_supervisor():
+        for pid in processes:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            loop = asyncio.get_running_loop()
+            for _ in range(2):  # with a connection of the pool, and then with a new one
+                begun = loop.time()
+                answers = await asyncio.gather(*(stack.http.get("/tasks", timeout=20) for _ in range(25)))
+                assert {answer.status_code for answer in answers} == {503} and answers[0].headers["retry-after"]
+                assert loop.time() - begun < 5
+        finally:
+            for pid in processes:
+                os.kill(pid, signal.SIGCONT)
+    await eventually(lambda: reads(stack), what="the API reads again")
+
+
+async def reads(stack: Stack) -> bool:
+    return (await stack.http.get("/tasks")).status_code == 200
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @pytest.mark.proves("S1-05", "S1-22", "F-09")
