@@ -1,11 +1,14 @@
 """Webhooks: signed, told of what was asked for, tried for days, given up at last, and sent again on demand."""
 
+import signal
+
 import pytest
 
 from tests.behaviour.notifications.receivers import Receiver
 from tests.behaviour.notifications.subscribers import Told
 from tests.behaviour.supervision.people import answer, answered, ask, waiting
-from tests.support.stack import calls, eventually
+from tests.support.launch import TESTER
+from tests.support.stack import calls, eventually, of_type
 
 DOWN = "503 Service Unavailable"
 
@@ -43,6 +46,55 @@ async def test_a_task_names_who_is_told(told: Told, receiver: Receiver) -> None:
     await receiver.got("/kind")
     for subscription in (named, kind):
         assert [one["task_id"] for one in await told.deliveries(subscription)] == [task_id]
+
+
+@pytest.mark.proves("S1-47")
+async def test_task_chooses_its_subscriptions_and_its_sandbox(told: Told, receiver: Receiver) -> None:
+    definition = TESTER | {"name": "networked", "network": True}
+    assert (await told.stack.http.put("/agents/networked", json=definition)).is_success
+    named = await told.subscribe(f"{receiver.url}/chosen", every_task=False)
+    command = calls(("bash", {"command": "echo proxy=${HTTPS_PROXY:-none}"}))
+    shown = {}
+    for mode in ("networked", "isolated"):
+        config = {"sandbox": mode, "notify": [named["name"]] if mode == "isolated" else []}
+        task_id = (await told.stack.run(command, agent="networked", config=config))["task_id"]
+        shown[mode] = str((await told.stack.asked(task_id))[-1]["body"]["messages"][-1])
+    assert "proxy=http://" in shown["networked"] and "proxy=none" in shown["isolated"]
+    await receiver.got("/chosen")
+    assert [one["task_id"] for one in await told.deliveries(named)] == [task_id]
+
+
+@pytest.mark.proves("S1-90")
+async def test_seven_foundations_hold_in_one_task(told: Told, receiver: Receiver) -> None:
+    """Handle, durable store, reasoning loop, five states, observation, bounds and notification."""
+    stack = told.stack
+    made = await told.subscribe(f"{receiver.url}/all", events=["task_completed", "task_failed", "task_cancelled"])
+    spec = {"agent": "asker", "input": calls(ask("Which port?"), ("list_files", {"path": "."}))}
+    config = {"ttl": 60_000, "max_steps": 5}
+    handle = (await stack.http.post("/tasks", json={**spec, "config": config})).json()
+    task_id = handle["task_id"]
+    assert handle["status"] == "submitted"  # a handle at once
+    [request] = await waiting(stack, task_id)
+    assert (await stack.record(task_id))["status"] == "input_required"
+    before = stack.pid("worker")
+    stack.signal("worker", signal.SIGKILL)  # the store is durable
+    await stack.back("worker", before)
+    done = await answered(stack, task_id, "80")
+    assert (done["status"], done["reason"]) == ("completed", "goal_reached")
+    events = await stack.events(task_id)  # watched: every step of the loop, gapless
+    assert [event["step"] for event in of_type(events, "step_started")] == [1, 2]
+    assert [event["tool"] for event in of_type(events, "tool_called")] == ["ask_user", "list_files"]
+    assert of_type(events, "task_started") and of_type(events, "input_required")
+    bounded = await stack.run("[[script:count n=20]]", config={"max_steps": 2})
+    assert (bounded["status"], bounded["reason"]) == ("failed", "step_limit")
+    running = await stack.submit("[[script:say words=400 delay=0.05]]")
+    await stack.seen(running, "message_delta")
+    assert (await stack.record(running))["status"] == "working"
+    await stack.http.post(f"/tasks/{running}/cancel", json={})
+    assert (await stack.wait(running))["status"] == "cancelled"
+    received = await receiver.got("/all", 3)
+    assert {one.json["type"] for one in received} == {"task_completed", "task_failed", "task_cancelled"}
+    assert all(one.signed_by(made["secret"]) for one in received)
 
 
 @pytest.mark.proves("S1-27")
