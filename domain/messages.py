@@ -5,6 +5,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from domain.sessions.step import CallState, ToolCallResult
+
 USER, NOTE, ASSISTANT, TOOL_RESULTS, SUMMARY = "user", "note", "assistant", "tool_results", "summary"
 
 UNANSWERED = "No result: the call was interrupted before it could report. It may or may not have happened."
@@ -30,7 +32,7 @@ class Node(BaseModel):
 
 
 def text_of(node: Node) -> str:
-    """The readable words of a node."""
+    """The readable text of a node."""
     body = node.content()
     if node.kind == ASSISTANT:
         return "\n\n".join(block["text"] for block in body["content"] if block["type"] == "text").strip()
@@ -48,18 +50,17 @@ def calls_of(node: Node) -> list[dict[str, Any]]:
     return [block for block in node.content()["content"] if block["type"] == "tool_use"]
 
 
-def answer_calls(calls: list[dict[str, Any]], results: list[dict[str, Any]]) -> dict[str, Any]:
+def answer_calls(calls: list[dict[str, Any]], results: list[ToolCallResult]) -> dict[str, Any]:
     """The tool_results body that answers every call, with a synthetic result where none is known."""
-    known = {result["index"]: result for result in results}
+    known = {result.index: result for result in results if result.state is not CallState.STARTED}
     answers = []
     for index, call in enumerate(calls):
         result = known.get(index)
-        settled = result is not None and result["state"] != "started"
         answers.append(
             {
                 "tool_use_id": call["id"],
-                "text": result["text"] if result is not None and settled else UNANSWERED,
-                "failed": not settled or (result is not None and result["state"] != "ok"),
+                "text": result.text if result is not None else UNANSWERED,
+                "failed": result is None or result.state is not CallState.OK,
             }
         )
     return {"results": answers}

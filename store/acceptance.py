@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from domain.sessions.acceptance import CriterionVerdict
+from domain.sessions.tool_writes import CheckBegin, CheckEnd
 from store.database import Pool, call
 
 
@@ -21,13 +22,13 @@ async def get(pool: Pool, tenant: str, session_id: str) -> Round | None:
     return Round.model_validate_json(text) if text else None
 
 
-async def begin_command(pool: Pool, document: dict[str, Any]) -> None:
-    """What runs is in the ledger before it runs."""
-    await call(pool, "begin_check", document)
+async def begin_command(pool: Pool, check: CheckBegin) -> None:
+    """Enter a command into the ledger before it runs."""
+    await call(pool, "begin_check", check)
 
 
-async def end_command(pool: Pool, document: dict[str, Any]) -> None:
-    await call(pool, "end_check", document)
+async def end_command(pool: Pool, check: CheckEnd) -> None:
+    await call(pool, "end_check", check)
 
 
 async def record(pool: Pool, document: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from pydantic import BaseModel, Field
 
 from domain.sessions.effects import EffectRecord, Source, state_of
 from domain.sessions.session import Status
+from domain.sessions.step import CallState
 from store.database import Pool
 from store.sessions import SessionRow
 
@@ -35,7 +36,7 @@ async def ledger(pool: Pool, tenant: str, session_id: str) -> Ledger:
     for row in rows[:MOST]:
         values = dict(row)
         ended = Status(values.pop("status")).terminal
-        values["state"] = state_of(values["state"], dry=values.pop("dry"), ended=ended)
+        values["state"] = state_of(CallState(values["state"]), dry=values.pop("dry"), ended=ended)
         found.append(EffectRecord(**values))
     return Ledger(items=found, complete=len(rows) <= MOST)
 

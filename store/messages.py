@@ -9,7 +9,7 @@ from domain.conversations.mailbox import Outcome
 from domain.external_tool import ExternalTool
 from domain.limits.budget import TreeBudget
 from domain.messages import Node
-from domain.sessions.step import ModelReply
+from domain.sessions.step import ModelReply, ToolCallResult
 from store import outcomes
 from store.database import Pool, call
 
@@ -37,7 +37,7 @@ class StepFacts(BaseModel):
     tree: TreeBudget | None = None
     inbox: list[dict[str, Any]] = Field(default_factory=list)
     outcomes: dict[str, Outcome] = Field(default_factory=dict)  # by the session that is the source of an inbox message
-    results: list[dict[str, Any]] = Field(default_factory=list)
+    results: list[ToolCallResult] = Field(default_factory=list)
 
 
 async def begin_step(pool: Pool, document: dict[str, Any]) -> StepFacts:

@@ -1,17 +1,17 @@
 """Tool calls: claimed before the effect, recorded after it, fenced by holder and attempt."""
 
-from typing import Any
-
 from pydantic import BaseModel
 
+from domain.sessions.step import CallState, ToolCallResult
+from domain.sessions.tool_writes import ToolClaim, ToolCommit
 from store.database import Pool, call
 
 
 class ToolClaimResult(BaseModel):
     go: bool
     dry: bool = False  # to be described, not done
-    told: bool = False  # of a read: watchers know of the call
-    state: str | None = None
+    emitted: bool = False  # of a read: watchers know of the call
+    state: CallState | None = None
     text: str | None = None
     plan: str | None = None
     workspace_version: int | None = None
@@ -19,23 +19,23 @@ class ToolClaimResult(BaseModel):
     spent: bool = False  # the tree's budget of tool calls does not allow it
 
 
-async def claim(pool: Pool, document: dict[str, Any]) -> ToolClaimResult:
-    return ToolClaimResult.model_validate_json(await call(pool, "claim_tool", document))
+async def claim(pool: Pool, claim: ToolClaim) -> ToolClaimResult:
+    return ToolClaimResult.model_validate_json(await call(pool, "claim_tool", claim))
 
 
-async def commit(pool: Pool, document: dict[str, Any]) -> bool:
+async def commit(pool: Pool, commit: ToolCommit) -> bool:
     """False: a newer attempt holds the call, and this result was dropped."""
-    return bool(await call(pool, "commit_tool", document))
+    return bool(await call(pool, "commit_tool", commit))
 
 
-async def results(pool: Pool, tenant: str, node: str) -> list[dict[str, Any]]:
+async def results(pool: Pool, tenant: str, node: str) -> list[ToolCallResult]:
     rows = await pool.fetch(
         """SELECT call_index AS index, state, result AS text FROM tool_calls
             WHERE tenant = $1 AND node = $2 ORDER BY call_index""",
         tenant,
         node,
     )
-    return [dict(row) for row in rows]
+    return [ToolCallResult(**row) for row in rows]
 
 
 async def open_of_session(pool: Pool, tenant: str, session_id: str) -> list[str]:

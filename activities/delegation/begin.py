@@ -19,6 +19,7 @@ from domain.conversations.subagent_texts import dispatched, launched, not_found
 from domain.ids import derive_id
 from domain.messages import calls_of
 from domain.policy.rules import Rule
+from domain.sessions.step import CallState
 from store import children, messages
 from store.database import Pool
 from workflows.client import WorkflowClient
@@ -136,7 +137,7 @@ class BeginDelegations:
         text = dispatched(one.planned.name, child)
         if one.door is DelegationTool.ASYNC_TASK:
             text = launched(child, one.planned.agent.name, one.planned.description)
-        settled = await record.settle(one.index, one.door, "ok", text, [started])
+        settled = await record.settle(one.index, one.door, CallState.OK, text, [started])
         return Begun(index=one.index, door=one.door, settled=settled, child=child, wakes=said.delivery == "wake")
 
     async def _dead_on_arrival(self, call: DelegationCall, ids: list[str]) -> dict[str, str]:
@@ -169,7 +170,7 @@ class BeginDelegations:
     async def _refuse(
         self, record: DelegationRecord, index: int, door: DelegationTool, text: str, rule: Rule | None = None
     ) -> Begun:
-        return Begun(index=index, door=door, settled=await record.settle(index, door, "failed", text, [], rule))
+        return Begun(index=index, door=door, settled=await record.settle(index, door, CallState.FAILED, text, [], rule))
 
 
 def _child(call: DelegationCall, one: Wanted) -> SpawnChild:

@@ -12,7 +12,7 @@ from domain.conversations.delegation import DelegationTool, Settle
 from domain.conversations.subagent_texts import gathered, promoted, result
 from domain.messages import ASSISTANT, calls_of, text_of
 from domain.sessions.session import Status
-from domain.sessions.step import ToolOutcome
+from domain.sessions.step import CallState, ToolOutcome
 from store import messages, outcomes
 from store.database import Pool
 
@@ -31,33 +31,33 @@ class SettleDelegation:
             if settle.previous is not None:
                 events = [ev.StepCompleted(step=settle.previous_step, result=settle.previous)]
         elif settle.tool is DelegationTool.GATHER:
-            state, text = "ok", await self._gather(settle)
+            state, text = CallState.OK, await self._gather(settle)
         elif settle.promoted:
             assert settle.child is not None
-            state, text = "ok", promoted(settle.child)
+            state, text = CallState.OK, promoted(settle.child)
         else:
             assert settle.child is not None
             child = await self._subagents.child(settle.ref, settle.child)
             [outcome] = await outcomes.of_sessions(self._pool, settle.ref.tenant, [settle.child])
-            state = "ok" if outcome.status is Status.COMPLETED else "failed"
+            state = CallState.OK if outcome.status is Status.COMPLETED else CallState.FAILED
             text = result(outcome, child.error_type if child else None)
             events = [ev.SubagentEnded(child_session_id=settle.child, name=outcome.name, status=outcome.status)]
         record = DelegationRecord(self._pool, settle.ref, settle.node)
         return await record.settle(settle.index, settle.tool, state, text, events)
 
-    async def _inline(self, settle: Settle) -> tuple[str, str]:
+    async def _inline(self, settle: Settle) -> tuple[CallState, str]:
         """The last reply of an inline subagent, after the limit that ended it if there was one. Where a recording ends,
         the call has the result that was recorded."""
         if settle.failed == recording.ENDED:
             [node] = await messages.path(self._pool, settle.ref.tenant, settle.node, limit=1)
             known = await recording.original_result(self._pool, settle.ref.tenant, node.body, settle.index)
-            return "failed" if known.failed else "ok", known.text
+            return CallState.FAILED if known.failed else CallState.OK, known.text
         nodes = await messages.path(self._pool, settle.ref.tenant, settle.head)
         spoken = [text_of(node) for node in nodes if node.kind == ASSISTANT]
         text = next((reply for reply in reversed(spoken) if reply), "(no output)")
         if settle.failed is None:
-            return "ok", text
-        return "failed", f"The subagent did not finish: {settle.failed}. Its last reply:\n{text}"
+            return CallState.OK, text
+        return CallState.FAILED, f"The subagent did not finish: {settle.failed}. Its last reply:\n{text}"
 
     async def _gather(self, settle: Settle) -> str:
         [node] = await messages.path(self._pool, settle.ref.tenant, settle.node, limit=1)

@@ -16,7 +16,7 @@ from domain.messages import ASSISTANT, UNANSWERED, Node
 from domain.policy.rules import Action, Rule
 from domain.sessions.rerun import Rerun
 from domain.sessions.session import Usage
-from domain.sessions.step import Effect, ModelCall, ModelReply, Purpose, ToolCall, ToolRequest
+from domain.sessions.step import CallState, Effect, ModelCall, ModelReply, Purpose, ToolCall, ToolRequest
 from store import reruns
 from store import tool_calls as calls_made
 from store.database import Pool
@@ -130,7 +130,7 @@ async def result_without_tool(pool: Pool, request: ToolRequest, body: str) -> To
 async def original_result(pool: Pool, tenant: str, body: str, index: int) -> ToolResult:
     """`body`: of the reply that repeats the original's."""
     made = await calls_made.results(pool, tenant, json.loads(body)["origin"])
-    known = next((one for one in made if one["index"] == index and one["state"] != "started"), None)
+    known = next((one for one in made if one.index == index and one.state is not CallState.STARTED), None)
     if known is None:
         return ToolResult(UNANSWERED, failed=True)
-    return ToolResult(known["text"], failed=known["state"] != "ok")
+    return ToolResult(known.text, failed=known.state is not CallState.OK)

@@ -11,7 +11,7 @@ from domain.external_tool import RESULT_SCHEMA, ExternalTool
 from domain.json_schema import fits
 from domain.sessions.effects import would_have
 from domain.sessions.input_request import InputRequest, RequestStatus
-from domain.sessions.step import Effect, preview
+from domain.sessions.step import CallState, Effect, preview
 
 
 class Unaskable(Exception):
@@ -68,14 +68,14 @@ def columns(tool: Tool, arguments: dict[str, Any], spent: dict[str, Any]) -> dic
     }
 
 
-def outcome(request: InputRequest) -> tuple[str, str]:
+def outcome(request: InputRequest) -> tuple[CallState, str]:
     """State and text of the tool's result."""
     if request.status is not RequestStatus.ANSWERED:
-        return "failed", "Nobody answered this call in time. Continue without its result."
+        return CallState.FAILED, "Nobody answered this call in time. Continue without its result."
     if "error" in request.answer:
-        return "failed", str(request.answer["error"])
+        return CallState.FAILED, str(request.answer["error"])
     value = request.answer["result"]
-    return "ok", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return CallState.OK, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def summary(request: InputRequest) -> str:

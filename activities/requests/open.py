@@ -29,7 +29,7 @@ from domain.sessions.input_request import (
     SettledRequest,
     SettleRequest,
 )
-from domain.sessions.step import preview
+from domain.sessions.step import CallState, preview
 from store import input_requests, sessions
 from store.database import Pool
 from store.events import to_row
@@ -94,7 +94,7 @@ class InputRequests:
     async def _refuse(self, request: OpenRequest, tool: str, why: str, *, described: bool = False) -> OpenedRequest:
         record = DelegationRecord(self._pool, request.ref, request.node)
         await record.claim(request.index, tool, "")
-        await record.settle(request.index, tool, "ok" if described else "failed", why, [])
+        await record.settle(request.index, tool, CallState.OK if described else CallState.FAILED, why, [])
         return OpenedRequest(deadline=request.deadline, refused=not described, described=described)
 
     @activity.defn(name="settle_request")
@@ -119,7 +119,7 @@ class InputRequests:
         state, text = external_tools.outcome(request)
         await self._result(settle, request.details["tool"], state, text, external_tools.summary(request))
         return SettledRequest(
-            status=request.status, approved=state == "ok", cancel=_cancels(request), preview=preview(text, 160)
+            status=request.status, approved=state is CallState.OK, cancel=_cancels(request), preview=preview(text, 160)
         )
 
     async def _answer(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:
@@ -131,7 +131,7 @@ class InputRequests:
             text = f"{NOBODY} Continue without an answer."
         elif request.status is not RequestStatus.ANSWERED:
             text = f"{NOBODY} Continue with what you named as the default: {text}"
-        await self._result(settle, ask_user.TOOL.name, "ok" if known else "failed", text)
+        await self._result(settle, ask_user.TOOL.name, CallState.OK if known else CallState.FAILED, text)
         return SettledRequest(
             status=request.status, approved=known, cancel=_cancels(request), preview=preview(text, 160)
         )
@@ -148,7 +148,7 @@ class InputRequests:
         else:
             return SettledRequest(status=request.status, approved=True)
         summary = tool.call_summary(request.details["arguments"])
-        await self._result(settle, tool.name, "failed", f"{why} It was not run.", summary)
+        await self._result(settle, tool.name, CallState.FAILED, f"{why} It was not run.", summary)
         return SettledRequest(status=request.status, cancel=_cancels(request), preview=preview(why, 160))
 
     async def _forbidden(self, settle: SettleRequest, tool: Tool, answer: dict[str, Any]) -> str | None:
@@ -177,7 +177,7 @@ class InputRequests:
             )
         return SettledRequest(status=request.status, approved=True, note=APPROVED + notes)
 
-    async def _result(self, settle: SettleRequest, tool: str, state: str, text: str, summary: str = "") -> None:
+    async def _result(self, settle: SettleRequest, tool: str, state: CallState, text: str, summary: str = "") -> None:
         record = DelegationRecord(self._pool, settle.ref, settle.node)
         await record.claim(settle.index, tool, summary)
         await record.settle(settle.index, tool, state, text, [])

@@ -28,9 +28,9 @@ from domain.sessions.acceptance import (
     CriterionVerdict,
     criterion_text,
 )
-from domain.sessions.effects import EffectKind
 from domain.sessions.session import Usage
-from domain.sessions.step import preview
+from domain.sessions.step import CallState, preview
+from domain.sessions.tool_writes import CheckBegin, CheckEnd, ToolCallKey
 from store import acceptance, sessions, workspaces
 from store.database import Pool
 from store.events import to_row
@@ -100,7 +100,7 @@ class AcceptanceChecks:
         ended = f"stopped: {result.stopped}" if result.stopped else ended
         why = result.refusal or f"{ended}: {clean(result.output).strip()[-WHY:] or '(no output)'}"
         passed = result.exit_code == 0
-        await acceptance.end_command(self._pool, {**entry, "state": "ok" if passed else "failed", "text": why})
+        await acceptance.end_command(self._pool, _ended(entry, passed, why))
         return CriterionVerdict(kind="command", criterion=criterion_text(criterion), passed=passed, why=why)
 
     async def _judge(self, check: CheckAcceptance, criteria: list[str]) -> tuple[list[CriterionVerdict], Usage]:
@@ -159,19 +159,23 @@ class AcceptanceChecks:
         )
 
 
-def _entry(check: CheckAcceptance, place: int, criterion: CommandCriterion) -> dict[str, Any]:
+def _entry(check: CheckAcceptance, place: int, criterion: CommandCriterion) -> CheckBegin:
     """In the ledger of effects; the key is the same should it run again after a crash."""
-    return {
-        "tenant": check.ref.tenant,
-        "session_id": check.ref.session_id,
-        "node": f"{check.ref.session_id}/acceptance/{check.round}",
-        "index": place,
-        "tool": "acceptance",
-        "kind": EffectKind.COMMAND,
-        "description": f"$ {preview(criterion.run, 120)}",
-        "actor": "errand",
-        "command": criterion.run,
-    }
+    return CheckBegin(
+        tenant=check.ref.tenant,
+        session_id=check.ref.session_id,
+        node=f"{check.ref.session_id}/acceptance/{check.round}",
+        index=place,
+        tool="acceptance",
+        actor="errand",
+        description=f"$ {preview(criterion.run, 120)}",
+        command=criterion.run,
+    )
+
+
+def _ended(entry: CheckBegin, passed: bool, why: str) -> CheckEnd:
+    key = {name: getattr(entry, name) for name in ToolCallKey.model_fields}
+    return CheckEnd(**key, state=CallState.OK if passed else CallState.FAILED, text=why)
 
 
 def _said(verdicts: Any, place: int) -> dict[str, Any]:

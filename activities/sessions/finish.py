@@ -21,7 +21,7 @@ from domain.ids import derive_id
 from domain.messages import ASSISTANT, TOOL_RESULTS, Node, answer_calls, calls_of, text_of
 from domain.sessions.session import BUDGET_REASONS, Reason
 from domain.sessions.session_writes import SessionEnding
-from domain.sessions.step import Finish, Finished, StopRequest, preview
+from domain.sessions.step import CallState, Finish, Finished, StopRequest, preview
 from store import endings, mailbox, tool_calls
 from store.database import Pool
 from store.endings import WrittenEnding
@@ -96,7 +96,8 @@ class FinishSession:
     async def _open_calls(self, finish: Finish) -> list[EventRow]:
         """Watchers see every call end, also one that a stop left waiting."""
         names = await tool_calls.open_of_session(self._pool, finish.ref.tenant, finish.ref.session_id)
-        closed = [ev.ToolReturned(tool=name, state="cancelled", preview="The session ended first.") for name in names]
+        ended = "The session ended first."
+        closed = [ev.ToolReturned(tool=name, state=CallState.CANCELLED, preview=ended) for name in names]
         return [EventRow.of(finish.ref, event) for event in closed]
 
     async def _repair(self, finish: Finish, nodes: list[Node]) -> list[Node]:

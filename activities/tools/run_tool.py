@@ -31,15 +31,16 @@ from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult
 from domain import events as ev
 from domain import wire
 from domain.agents.definition import AgentDefinition
+from domain.events import EventRow
 from domain.ids import derive_id
 from domain.limits.loops import call_digest
 from domain.plan import Plan
 from domain.policy.rules import Action, Rule, verdict
 from domain.sessions.effects import would_have
-from domain.sessions.step import Effect, ToolOutcome, ToolRequest, preview
+from domain.sessions.step import CallState, Effect, ToolOutcome, ToolRequest, preview
+from domain.sessions.tool_writes import NewFile
 from store import files, tool_calls
 from store.database import TRANSIENT_ERRORS, Pool, patiently
-from store.events import to_row
 
 COMMIT_PATIENCE = 300.0  # seconds: a call that was made is not forgotten because the database restarts
 INTERRUPTED = "Interrupted: the session was told to stop while this call ran."
@@ -54,18 +55,18 @@ class SavedFile:
     artifact: ArtifactFile
 
     @property
-    def row(self) -> dict[str, Any]:
+    def row(self) -> NewFile:
         artifact = self.artifact
-        return {
-            "id": self.id,
-            "sha256": self.sha256,
-            "size": len(artifact.content),
-            "name": artifact.name,
-            "media_type": artifact.media_type,
-            "type": artifact.type,
-            "description": artifact.description,
-            "url": artifact.url,
-        }
+        return NewFile(
+            id=self.id,
+            sha256=self.sha256,
+            size=len(artifact.content),
+            name=artifact.name,
+            media_type=artifact.media_type,
+            type=artifact.type,
+            description=artifact.description,
+            url=artifact.url,
+        )
 
     @property
     def event(self) -> ev.ArtifactSaved:
@@ -129,24 +130,25 @@ class RunTool:
             planned = tool is not None and tool.plans
             return _outcome(
                 request,
-                claim.state or "unknown",
+                claim.state or CallState.UNKNOWN,
                 claim.text or "",
                 spent=claim.spent,
                 planned=planned,
                 replanned=planned,
             )
         called = ev.ToolCalled(tool=request.name, args=request.preview)
-        not_emitted = request.effect is Effect.READ and not claim.told  # a claim emits it, and a read seldom makes one
+        # a claim emits it, and a read seldom makes one
+        not_emitted = request.effect is Effect.READ and not claim.emitted
         if not_emitted and not info.is_local and attempt.number == 1:
             self._events.put(request.ref, called)
         done = await self._done(request, tool, claim.body or "")
         try:
             result = await self._do(attempt, tool, claim)
-            state = "failed" if result.failed else "ok"
+            state = CallState.FAILED if result.failed else CallState.OK
         except asyncio.CancelledError:
             if not cancel_requested():
                 raise
-            state, result = "cancelled", ToolResult(INTERRUPTED, failed=True)
+            state, result = CallState.CANCELLED, ToolResult(INTERRUPTED, failed=True)
         if not_emitted and info.is_local:  # emitted with its end, and so once, however often it began
             result = replace(result, events=[called, *result.events])
         outcome = await self._commit(attempt, state, result, done)
@@ -231,28 +233,24 @@ class RunTool:
             short += f"\n[The whole output is in the file {path} of the workspace.]"
         return replace(result, text=short)
 
-    async def _commit(self, attempt: Attempt, state: str, result: ToolResult, done: str | None) -> ToolOutcome:
+    async def _commit(self, attempt: Attempt, state: CallState, result: ToolResult, done: str | None) -> ToolOutcome:
         request = attempt.request
         saved = await self._save(request, result.artifacts)
         events: list[ev.Event] = [*result.events, *(file.event for file in saved)]
         returned = ev.ToolReturned(tool=request.name, state=state, preview=preview(result.text), rule=request.rule)
         events.append(returned)
-        document = attempt.document(
-            tool=request.name,
-            effect=request.effect,
-            started_at=activity.info().started_time.isoformat(),
-            state=state,
-            text=result.text,
+        commit = attempt.commit(
+            state,
+            result.text,
+            await self._events.take(request.ref) + [EventRow.of(request.ref, event) for event in events],
+            started_at=activity.info().started_time,
             progress=clean(result.progress) if result.progress else None,
             plan=result.plan.model_dump_json() if result.plan else None,
             files=[file.row for file in saved],
             sources=json.dumps([one.model_dump(mode="json") for one in result.sources]) if result.sources else None,
-            denied=request.refusal is not None,
-            rule=str(request.rule) if request.rule else None,
             description=done,
-            events=await self._events.take(request.ref) + [to_row(request.ref, event) for event in events],
         )
-        held = await patiently(lambda: tool_calls.commit(self._pool, document), seconds=COMMIT_PATIENCE)
+        held = await patiently(lambda: tool_calls.commit(self._pool, commit), seconds=COMMIT_PATIENCE)
         if not held:
             raise ApplicationError("A newer attempt holds this call.", type=wire.SUPERSEDED, non_retryable=True)
         outcome = _outcome(request, state, result.text)
@@ -289,8 +287,6 @@ def _doing(plan: Plan) -> str:
     return preview(plan.steps[plan.current - 1].title, 80)
 
 
-def _outcome(request: ToolRequest, state: str, text: str, **more: Any) -> ToolOutcome:
-    known = state if state in ("ok", "failed", "cancelled") else "unknown"
-    return ToolOutcome.model_validate(
-        {"index": request.index, "name": request.name, "state": known, "preview": preview(text, 160), **more}
-    )
+def _outcome(request: ToolRequest, state: CallState, text: str, **more: bool) -> ToolOutcome:
+    outcome = ToolOutcome(index=request.index, name=request.name, state=state.for_model, preview=preview(text, 160))
+    return outcome.model_copy(update=more)

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel
 
-from domain.sessions.step import Effect
+from domain.sessions.step import CallState, Effect
 
 
 class EffectKind(StrEnum):
@@ -48,13 +48,13 @@ class Source(BaseModel):
     sha256: str | None = None
 
 
-def state_of(state: str, *, dry: bool, ended: bool) -> EffectState:
+def state_of(state: CallState, *, dry: bool, ended: bool) -> EffectState:
     """The effect's state, from the state of its call. Nothing runs any more once its session has `ended`."""
-    if state == "started":
+    if state is CallState.STARTED:
         return EffectState.UNKNOWN if ended else EffectState.RUNNING
-    if state == "ok":
+    if state is CallState.OK:
         return EffectState.WOULD_HAVE if dry else EffectState.DONE
-    if state == "failed" or dry:
+    if state is CallState.FAILED or dry:
         return EffectState.FAILED
     return EffectState.UNKNOWN  # lost, or stopped while it ran
 

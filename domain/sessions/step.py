@@ -2,7 +2,6 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -23,7 +22,32 @@ class Effect(StrEnum):
 
     READ = "read"  # changes nothing: repeated freely
     IDEMPOTENT = "idempotent"  # the same call leaves the same world: repeated freely
-    ONCE = "once"  # never silently repeated: an interrupted attempt is told to the model as "outcome unknown"
+    ONCE = "once"  # never silently repeated: the model sees "outcome unknown" for an interrupted attempt
+
+
+class CallState(StrEnum):
+    """How far a tool call is."""
+
+    STARTED = "started"
+    OK = "ok"
+    FAILED = "failed"
+    UNKNOWN = "unknown"  # it may have happened in full, in part or not at all
+    CANCELLED = "cancelled"
+
+    @property
+    def for_model(self) -> "CallState":
+        """A call that did not report may have happened."""
+        return CallState.UNKNOWN if self is CallState.STARTED else self
+
+
+class ToolCallResult(BaseModel):
+    """What a tool call returned; `text` is empty as long as it runs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    index: int
+    state: CallState
+    text: str
 
 
 class Purpose(StrEnum):
@@ -87,7 +111,7 @@ class ModelReply(BaseModel):
     # the rest is rare, and costs no byte of history where it is not there:
     # why it is not the answer that the agent's output schema asks for
     misfit: str | None = Field(default=None, exclude_if=lambda value: value is None)
-    # of a recorded answer: what it used when it was given, for the limits alone; and whether the original heard more
+    # of a recorded answer: what it used when it was given, for the limits alone; and whether the original continued
     recorded: Usage | None = Field(default=None, exclude_if=lambda value: value is None)
     continues: bool = Field(default=False, exclude_if=lambda value: not value)
 
@@ -114,7 +138,7 @@ class ToolOutcome(BaseModel):
 
     index: int
     name: str
-    state: Literal["ok", "failed", "unknown", "cancelled"] = "ok"
+    state: CallState = CallState.OK  # never `started`
     preview: str = ""
     doing: str | None = None  # the plan's current step, when the call changed the plan
     planned: bool = Field(default=False, exclude_if=lambda value: not value)  # the call submitted a plan

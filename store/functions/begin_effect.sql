@@ -11,7 +11,7 @@ BEGIN
     is_dry := s.dry_run AND coalesce((p ->> 'withheld')::boolean, false);
     UPDATE tool_calls SET kind = p ->> 'kind', description = p ->> 'description', dry = is_dry
      WHERE tenant = t AND node = p ->> 'node' AND call_index = (p ->> 'index')::int;
-    PERFORM append_audit(t, s.conversation_id, coalesce(p ->> 'actor', 'agent ' || coalesce(p ->> 'agent', s.agent)),
+    PERFORM append_audit(t, s.conversation_id, coalesce(p ->> 'actor', 'agent ' || s.agent),
                          'tool_begun', s.id,
                          concat_ws(' ', p ->> 'tool', (p ->> 'node') || ':' || (p ->> 'index'), CASE WHEN is_dry THEN 'dry' END),
                          coalesce(p ->> 'command', (SELECT body FROM messages WHERE tenant = t AND id = p ->> 'node')));

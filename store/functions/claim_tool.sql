@@ -1,4 +1,4 @@
--- Claims a tool call for one attempt. `go`: this attempt may act; else `state` and `text` say what stands already.
+-- Claims a tool call for one attempt. `go`: this attempt may act; else `state` and `text` are the result that exists already.
 -- `spent`: the tree's budget of tool calls does not allow it, and that is its result. `dry`: it is to be
 -- described only.
 CREATE OR REPLACE FUNCTION claim_tool(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
@@ -28,7 +28,7 @@ BEGIN
                  WHERE tenant = t AND node = p ->> 'node' AND call_index = (p ->> 'index')::int;
             END IF;
         END IF;
-        RETURN (SELECT jsonb_build_object('go', c.node IS NULL OR c.state = 'started', 'told', c.node IS NOT NULL,
+        RETURN (SELECT jsonb_build_object('go', c.node IS NULL OR c.state = 'started', 'emitted', c.node IS NOT NULL,
                                           'state', c.state, 'text', c.result, 'plan', s.plan, 'spent', spent,
                                           'workspace_version', w.version, 'body', m.body)
                   FROM sessions s
@@ -40,7 +40,7 @@ BEGIN
     VALUES (t, p ->> 'node', (p ->> 'index')::int, p ->> 'session_id', p ->> 'tool', p ->> 'effect', p ->> 'holder', mine)
     ON CONFLICT DO NOTHING;
     IF FOUND THEN
-        -- a question to people is no deed; their patience has a limit of its own
+        -- a question to people has no effect; their patience has a limit of its own
         go := p ->> 'tool' = 'ask_user' OR take_tool_call(t, p ->> 'session_id');
         spent := NOT go;
         IF spent THEN

@@ -1,4 +1,4 @@
--- Records what a tool call came to, if this attempt still holds the claim; false means it was superseded.
+-- Records the result of a tool call, if this attempt still holds the claim; false means it was superseded.
 CREATE OR REPLACE FUNCTION commit_tool(p jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     t text := p ->> 'tenant';
@@ -34,9 +34,8 @@ BEGIN
      WHERE tenant = t AND id = p ->> 'session_id' AND status NOT IN ('completed', 'failed', 'cancelled')
        AND (p ->> 'plan' IS NOT NULL OR p ->> 'progress' IS NOT NULL);
     INSERT INTO files (tenant, id, sha256, size, name, media_type, type, description, url, session_id)
-    SELECT t, f ->> 'id', f ->> 'sha256', (f ->> 'size')::bigint, f ->> 'name', f ->> 'media_type', f ->> 'type',
-           f ->> 'description', f ->> 'url', p ->> 'session_id'
-      FROM jsonb_array_elements(p -> 'files') f
+    SELECT t, f.id, f.sha256, f.size, f.name, f.media_type, f.type, f.description, f.url, p ->> 'session_id'
+      FROM jsonb_populate_recordset(NULL::files, p -> 'files') f
     ON CONFLICT DO NOTHING;
     PERFORM append_events('', false, p -> 'events');
     PERFORM end_effect(p);

@@ -8,7 +8,7 @@ from temporalio.exceptions import ActivityError
 
 from domain.conversations.delegation import Begun, DelegationCall, DelegationTool, Settle
 from domain.sessions.session import Line
-from domain.sessions.step import ModelReply, ToolCall, ToolOutcome
+from domain.sessions.step import CallState, ModelReply, ToolCall, ToolOutcome
 from workflows import activity_calls
 from workflows.session.context import Ending, SessionContext, all_of, cause
 
@@ -41,7 +41,7 @@ async def delegate(
     except ActivityError as error:
         session.check()
         return [
-            ToolOutcome(index=call.index, name=call.name, state="unknown", preview=cause(error)[1][:160])
+            ToolOutcome(index=call.index, name=call.name, state=CallState.UNKNOWN, preview=cause(error)[1][:160])
             for call in calls
         ]
     session.check()
@@ -78,7 +78,7 @@ async def _follow(session: SessionContext, line: Line, node: str, begun: Begun, 
         return await session.wait(activity_calls.settle_delegation(settle))
     except ActivityError as error:
         session.check()
-        return ToolOutcome(index=begun.index, name=begun.door, state="unknown", preview=cause(error)[1][:160])
+        return ToolOutcome(index=begun.index, name=begun.door, state=CallState.UNKNOWN, preview=cause(error)[1][:160])
 
 
 async def _run_inline(session: SessionContext, line: Line, begun: Begun, settle: Settle, run_line: RunLine) -> Settle:

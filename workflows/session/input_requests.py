@@ -17,7 +17,7 @@ from domain.sessions.input_request import (
     SettleRequest,
 )
 from domain.sessions.session import Line, Reason
-from domain.sessions.step import StopRequest, ToolCall, ToolOutcome
+from domain.sessions.step import CallState, StopRequest, ToolCall, ToolOutcome
 from workflows import activity_calls
 from workflows.session.context import Ending, SessionContext, Stopped, cause
 
@@ -101,11 +101,9 @@ async def answer_call(session: SessionContext, line: Line, node: str, call: Tool
     """Answer a call whose result comes from outside: the answer to a question, or the result of an external tool."""
     settled = await ask(session, line, kind, node, call.index, call.preview)
     if settled is None:
-        return ToolOutcome(index=call.index, name=call.name, state="failed", preview="nobody was asked")
-    state = "ok" if settled.approved else "failed"
-    return ToolOutcome.model_validate(
-        {"index": call.index, "name": call.name, "state": state, "preview": settled.preview}
-    )
+        return ToolOutcome(index=call.index, name=call.name, state=CallState.FAILED, preview="nobody was asked")
+    state = CallState.OK if settled.approved else CallState.FAILED
+    return ToolOutcome(index=call.index, name=call.name, state=state, preview=settled.preview)
 
 
 async def approve_tool(session: SessionContext, line: Line, node: str, call: ToolCall) -> str | None:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from domain.limits import loops as loop_detection
 from domain.sessions.session import Line, Reason
-from domain.sessions.step import Effect, ToolCall, ToolOutcome
+from domain.sessions.step import CallState, Effect, ToolCall, ToolOutcome
 from workflows.session.context import Ending, SessionContext
 
 OVER_LIMIT = "This session may not make so many tool calls. This one was not run."
@@ -40,7 +40,7 @@ def within_limit(session: SessionContext, calls: list[ToolCall]) -> list[ToolCal
 def count(session: SessionContext, outcomes: list[ToolOutcome], calls: list[ToolCall]) -> None:
     state, over = session.state, sum(call.refusal == OVER_LIMIT for call in calls)
     state.usage.tool_invocations += len(outcomes) - over
-    state.failed_calls += sum(outcome.state != "ok" for outcome in outcomes) - over
+    state.failed_calls += sum(outcome.state is not CallState.OK for outcome in outcomes) - over
     state.denied_calls += sum(outcome.denied for outcome in outcomes)
     state.forbidden_calls += sum(outcome.forbidden for outcome in outcomes)
     most = session.start.limits.denied

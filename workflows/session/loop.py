@@ -12,7 +12,17 @@ from domain.limits.limits import reached
 from domain.limits.stop_rules import CUT_OFF, Next, decide
 from domain.sessions.input_request import RequestKind
 from domain.sessions.session import Line, Reason, Usage
-from domain.sessions.step import Effect, ModelCall, ModelReply, Purpose, StopRequest, ToolCall, ToolOutcome, ToolRequest
+from domain.sessions.step import (
+    CallState,
+    Effect,
+    ModelCall,
+    ModelReply,
+    Purpose,
+    StopRequest,
+    ToolCall,
+    ToolOutcome,
+    ToolRequest,
+)
 from workflows import activity_calls
 from workflows.session import acceptance, delegation, input_requests, limits
 from workflows.session.context import Ending, SessionContext, Stopped, all_of, cause
@@ -150,7 +160,7 @@ async def act(session: SessionContext, line: Line, reply: ModelReply) -> list[To
     session.check()
     if any(one.replanned for one in outcomes):
         session.state.plan_approved = False  # the approved plan is not the present one
-    if session.plan_awaits_approval and any(one.planned and one.state == "ok" for one in outcomes):
+    if session.plan_awaits_approval and any(one.planned and one.state is CallState.OK for one in outcomes):
         await input_requests.approve_plan(session, line, reply.head)
     return sorted(outcomes, key=lambda outcome: outcome.index)
 
@@ -184,7 +194,9 @@ async def _delegate(session: SessionContext, line: Line, reply: ModelReply) -> l
 
 
 def _denied(call: ToolCall) -> ToolOutcome:
-    return ToolOutcome(index=call.index, name=call.name, state="failed", preview="denied by a person", denied=True)
+    return ToolOutcome(
+        index=call.index, name=call.name, state=CallState.FAILED, preview="denied by a person", denied=True
+    )
 
 
 async def run_tool(session: SessionContext, line: Line, node: str, call: ToolCall) -> ToolOutcome:
@@ -221,7 +233,7 @@ async def run_tool(session: SessionContext, line: Line, node: str, call: ToolCal
     except ActivityError as error:
         session.check()
         # the store has no result for this call, and the next model call reports that to the model
-        return ToolOutcome(index=call.index, name=call.name, state="unknown", preview=cause(error)[1][:160])
+        return ToolOutcome(index=call.index, name=call.name, state=CallState.UNKNOWN, preview=cause(error)[1][:160])
 
 
 async def _called(session: SessionContext, request: ToolRequest, call: ToolCall) -> ToolOutcome:

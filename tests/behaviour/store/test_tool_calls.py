@@ -1,22 +1,23 @@
-"""Tool calls: claimed before the deed; whoever was superseded can neither act again nor write its result."""
+"""Tool calls are claimed before the effect; a superseded attempt can neither act again nor write its result."""
 
 import asyncio
 from typing import Any
 
 import pytest
 
-from domain.events import ToolCalled
+from domain.events import EventRow, ToolCalled
 from domain.ids import new_id
 from domain.sessions.session import SessionRef
+from domain.sessions.step import CallState, Effect
+from domain.sessions.tool_writes import ToolClaim, ToolCommit
 from store import budgets, tool_calls
 from store.database import Pool, to_json
-from store.events import to_row
 from tests.behaviour.store.conftest import Accept
 from tests.behaviour.store.test_budgets import budgeted
 from tests.support.stack import eventually
 
 
-def claim(ref: SessionRef, node: str, attempt: int, effect: str, holder: str = "run/1") -> dict[str, Any]:
+def fields(ref: SessionRef, node: str, attempt: int, effect: Effect, holder: str) -> dict[str, Any]:
     return {
         "tenant": ref.tenant,
         "session_id": ref.session_id,
@@ -24,26 +25,27 @@ def claim(ref: SessionRef, node: str, attempt: int, effect: str, holder: str = "
         "index": 0,
         "holder": holder,
         "attempt": attempt,
-        "tool": "deed",
+        "tool": "bash",
         "effect": effect,
-        "unknown": "nobody knows",
-        "called": [],
-        "lost": [],
     }
 
 
-def outcome(ref: SessionRef, node: str, attempt: int, text: str, holder: str = "run/1") -> dict[str, Any]:
-    return {**claim(ref, node, attempt, "", holder), "state": "ok", "text": text, "files": [], "events": []}
+def claim(ref: SessionRef, node: str, attempt: int, effect: Effect, holder: str = "run/1", **more: Any) -> ToolClaim:
+    return ToolClaim(**fields(ref, node, attempt, effect, holder), unknown="nobody knows", **more)
+
+
+def outcome(ref: SessionRef, node: str, attempt: int, text: str, effect: Effect = Effect.IDEMPOTENT) -> ToolCommit:
+    return ToolCommit(**fields(ref, node, attempt, effect, "run/1"), state=CallState.OK, text=text)
 
 
 async def test_a_read_claims_nothing_and_its_first_result_stands(pool: Pool, accept: Accept) -> None:
     ref, node = await accept(), new_id()
     for attempt in (1, 2):
-        assert (await tool_calls.claim(pool, claim(ref, node, attempt, "read"))).go
+        assert (await tool_calls.claim(pool, claim(ref, node, attempt, Effect.READ))).go
     assert await tool_calls.results(pool, "default", node) == []
     for attempt, text in ((2, "first"), (1, "from a worker that woke up late")):
-        assert await tool_calls.commit(pool, {**outcome(ref, node, attempt, text), "effect": "read"})
-    late = await tool_calls.claim(pool, claim(ref, node, 3, "read"))
+        assert await tool_calls.commit(pool, outcome(ref, node, attempt, text, Effect.READ))
+    late = await tool_calls.claim(pool, claim(ref, node, 3, Effect.READ))
     assert (late.go, late.state, late.text) == (False, "ok", "first")
 
 
@@ -51,31 +53,31 @@ async def test_a_read_is_counted_once_in_its_trees_budget(pool: Pool, accept: Ac
     """A local activity that is run again after a crash cannot know that it is: its number is the same."""
     ref, node = await accept(), new_id()
     await budgeted(pool, ref, max_tool_calls=1)
-    called = [to_row(ref, ToolCalled(tool="deed", args=""))]
-    asked = {**claim(ref, node, 1, "read"), "called": called}
+    called = [EventRow.of(ref, ToolCalled(tool="bash", args=""))]
+    asked = claim(ref, node, 1, Effect.READ, called=called)
     first, again = [await tool_calls.claim(pool, asked) for _ in range(2)]
-    assert first.go and first.told and again.go and again.told
+    assert first.go and first.emitted and again.go and again.emitted
     for text in ("first", "from a worker that woke up late"):
-        assert await tool_calls.commit(pool, {**outcome(ref, node, 1, text), "effect": "read"})
-    assert [one["text"] for one in await tool_calls.results(pool, "default", node)] == ["first"]
+        assert await tool_calls.commit(pool, outcome(ref, node, 1, text, Effect.READ))
+    assert [one.text for one in await tool_calls.results(pool, "default", node)] == ["first"]
     tree = await budgets.get(pool, ref.tenant, ref.conversation_id)
     assert tree is not None and tree.tool_calls == 1
-    other = await tool_calls.claim(pool, {**claim(ref, new_id(), 1, "read"), "refused": [], "spent": "no more"})
+    other = await tool_calls.claim(pool, claim(ref, new_id(), 1, Effect.READ, spent="no more"))
     assert (other.go, other.spent, other.text) == (False, True, "no more")
 
 
-async def test_a_read_that_another_attempt_claims_in_this_moment_is_known_to_be_told(
+async def test_a_read_that_another_attempt_claims_in_this_moment_is_known_to_be_emitted(
     pool: Pool, accept: Accept
 ) -> None:
     """One that got stuck is given up and begun anew while its first claim still waits in the database."""
     ref, node = await accept(), new_id()
     await budgeted(pool, ref, max_tool_calls=1)
-    asked = {**claim(ref, node, 1, "read"), "called": [to_row(ref, ToolCalled(tool="deed", args=""))]}
+    asked = claim(ref, node, 1, Effect.READ, called=[EventRow.of(ref, ToolCalled(tool="bash", args=""))])
     async with pool.acquire() as slow:
         stuck = slow.transaction()
         await stuck.start()
         await slow.execute("SELECT claim_tool($1::jsonb)", to_json(asked))
-        again = asyncio.create_task(tool_calls.claim(pool, {**asked, "holder": "run/2"}))
+        again = asyncio.create_task(tool_calls.claim(pool, asked.model_copy(update={"holder": "run/2"})))
 
         async def waits() -> bool:
             return bool(
@@ -87,15 +89,15 @@ async def test_a_read_that_another_attempt_claims_in_this_moment_is_known_to_be_
         await eventually(waits, what="the second claim waits for the first")
         await stuck.commit()
     late = await again
-    assert (late.go, late.told) == (True, True)
-    told = await pool.fetchval(
+    assert (late.go, late.emitted) == (True, True)
+    emitted = await pool.fetchval(
         "SELECT count(*) FROM events WHERE session_id = $1 AND type = 'tool_called'", ref.session_id
     )
-    assert told == 1
+    assert emitted == 1
 
 
 async def test_what_may_be_repeated_is_claimed_anew_and_the_old_attempt_is_fenced(pool: Pool, accept: Accept) -> None:
-    effect = "idempotent"
+    effect = Effect.IDEMPOTENT
     ref, node = await accept(), new_id()
     assert (await tool_calls.claim(pool, claim(ref, node, 1, effect))).go
     assert (await tool_calls.claim(pool, claim(ref, node, 1, effect))).go  # its answer was lost
@@ -110,9 +112,9 @@ async def test_what_may_be_repeated_is_claimed_anew_and_the_old_attempt_is_fence
 @pytest.mark.parametrize(("attempt", "holder"), [(2, "run/1"), (1, "another run/1")])
 async def test_a_once_call_is_never_claimed_twice(pool: Pool, accept: Accept, attempt: int, holder: str) -> None:
     ref, node = await accept(), new_id()
-    assert (await tool_calls.claim(pool, claim(ref, node, 1, "once"))).go
-    second = await tool_calls.claim(pool, claim(ref, node, attempt, "once", holder))
+    assert (await tool_calls.claim(pool, claim(ref, node, 1, Effect.ONCE))).go
+    second = await tool_calls.claim(pool, claim(ref, node, attempt, Effect.ONCE, holder))
     assert (second.go, second.state, second.text) == (False, "unknown", "nobody knows")
     assert not await tool_calls.commit(pool, outcome(ref, node, 1, "it had happened after all"))
     [result] = await tool_calls.results(pool, "default", node)
-    assert (result["state"], result["text"]) == ("unknown", "nobody knows")
+    assert (result.state, result.text) == ("unknown", "nobody knows")

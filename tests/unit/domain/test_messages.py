@@ -23,10 +23,11 @@ from domain.messages import (
     since_checkpoint,
     text_of,
 )
+from domain.sessions.step import CallState, ToolCallResult
 
 WORDS = st.text(min_size=1, max_size=20)
 MODELS = st.sampled_from(["one", "other"])
-STATES = st.sampled_from(["ok", "failed", "unknown", "cancelled", "started"])
+STATES = st.sampled_from(CallState)
 
 
 def node(kind: str, body: dict[str, Any]) -> Node:
@@ -47,9 +48,9 @@ def replies(draw: st.DrawFn, turn: int) -> Node:
 
 
 @st.composite
-def known_results(draw: st.DrawFn, calls: int) -> list[dict[str, Any]]:
+def known_results(draw: st.DrawFn, calls: int) -> list[ToolCallResult]:
     answered = draw(st.sets(st.integers(0, calls - 1))) if calls else set()
-    return [{"index": n, "state": draw(STATES), "text": draw(st.text(max_size=20))} for n in sorted(answered)]
+    return [ToolCallResult(index=n, state=draw(STATES), text=draw(st.text(max_size=20))) for n in sorted(answered)]
 
 
 @st.composite
@@ -113,10 +114,10 @@ def test_every_call_has_an_answer_and_only_a_good_one_counts_as_success(count: i
     results = data.draw(known_results(count))
     answers = answer_calls(calls, results)["results"]
     assert [answer["tool_use_id"] for answer in answers] == [call["id"] for call in calls]
-    known = {result["index"]: result for result in results if result["state"] != "started"}
+    known = {result.index: result for result in results if result.state is not CallState.STARTED}
     for index, answer in enumerate(answers):
-        assert answer["text"] == (known[index]["text"] if index in known else UNANSWERED)
-        assert answer["failed"] == (index not in known or known[index]["state"] != "ok")
+        assert answer["text"] == (known[index].text if index in known else UNANSWERED)
+        assert answer["failed"] == (index not in known or known[index].state is not CallState.OK)
 
 
 @given(paths(), st.integers(0, 10))

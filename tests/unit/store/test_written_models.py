@@ -6,6 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from domain.sessions.session_writes import Acceptance, NewBudget, SessionEnding
+from domain.sessions.tool_writes import CheckBegin, CheckEnd, ToolClaim, ToolCommit
 from settings import ROOT
 from store.new_sessions import Accepted
 
@@ -14,6 +15,10 @@ FUNCTIONS = ROOT / "store" / "functions"
 
 def source(function: str) -> str:
     return (FUNCTIONS / f"{function}.sql").read_text()
+
+
+def keys_of(function: str, argument: str = "p") -> set[str]:
+    return set(re.findall(rf"\b{argument} ->>? '(\w+)'", source(function)))
 
 
 @pytest.mark.parametrize(
@@ -25,8 +30,33 @@ def source(function: str) -> str:
     ],
 )
 def test_sql_function_reads_the_fields_of_its_model(model: type[BaseModel], function: str, argument: str) -> None:
-    read = set(re.findall(rf"\b{argument} ->>? '(\w+)'", source(function)))
-    assert read == {*model.model_fields, *model.model_computed_fields}
+    assert keys_of(function, argument) == {*model.model_fields, *model.model_computed_fields}
+
+
+# functions that are called with the whole document of another one
+EFFECTS = ("begin_effect", "end_effect")
+
+
+@pytest.mark.parametrize(
+    ("model", "function", "helpers"),
+    [
+        (ToolClaim, "claim_tool", EFFECTS),
+        (ToolCommit, "commit_tool", EFFECTS),
+        (CheckBegin, "begin_check", EFFECTS),
+        (CheckEnd, "end_check", EFFECTS),
+    ],
+)
+def test_sql_function_and_its_helpers_read_the_fields_of_their_model(
+    model: type[BaseModel], function: str, helpers: tuple[str, ...]
+) -> None:
+    read = keys_of(function)
+    assert read <= set(model.model_fields)
+    assert set(model.model_fields) <= read.union(*map(keys_of, helpers))
+
+
+def test_helpers_read_only_fields_that_a_model_has() -> None:
+    fields = {name for model in (ToolClaim, ToolCommit, CheckBegin, CheckEnd) for name in model.model_fields}
+    assert set().union(*map(keys_of, EFFECTS)) <= fields
 
 
 def test_accept_session_returns_the_fields_of_accepted() -> None:

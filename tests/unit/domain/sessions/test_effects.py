@@ -1,9 +1,9 @@
-"""The ledger's words: what a call's own state means for whoever reads what was done."""
+"""The ledger shows for each effect what the state of its call means."""
 
 import pytest
 
 from domain.sessions.effects import EffectKind, state_of, withheld
-from domain.sessions.step import Effect
+from domain.sessions.step import CallState, Effect
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from domain.sessions.step import Effect
     ],
 )
 def test_states(state: str, dry: bool, ended: bool, shown: str) -> None:
-    assert state_of(state, dry=dry, ended=ended) == shown
+    assert state_of(CallState(state), dry=dry, ended=ended) == shown
 
 
 def test_a_dry_run_withholds_what_touches_anything() -> None:

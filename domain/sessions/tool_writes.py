@@ -1,0 +1,81 @@
+"""What the store writes about a tool call: its claim before the effect, its result after it. The fields are those that
+the SQL functions `claim_tool`, `commit_tool`, `begin_check` and `end_check` read; only the store dumps these models."""
+
+from datetime import datetime
+
+from pydantic import Field
+
+from domain.events.base import EventRow
+from domain.sessions.effects import EffectKind
+from domain.sessions.session_writes import Write
+from domain.sessions.step import CallState, Effect
+
+
+class ToolCallKey(Write):
+    """Which call, in which node of the message tree."""
+
+    tenant: str
+    session_id: str
+    node: str
+    index: int
+    tool: str
+    actor: str | None = None  # of the audit log; None: the session's agent
+
+
+class ToolAttempt(ToolCallKey):
+    """Who makes the call. A newer attempt, or another holder, fences this one off."""
+
+    effect: Effect
+    holder: str
+    attempt: int
+
+
+class ToolClaim(ToolAttempt):
+    kind: EffectKind | None = None  # of the ledger; None: the call touches nothing
+    description: str = ""
+    withheld: bool = False  # a dry run describes it instead of running it
+    called: list[EventRow] = Field(default_factory=list)
+    unknown: str = ""  # the result if an earlier attempt may have happened and must not be repeated
+    lost: list[EventRow] = Field(default_factory=list)  # emitted with it
+    spent: str = ""  # the result if the tree's budget of tool calls is spent
+    refused: list[EventRow] = Field(default_factory=list)  # emitted with it
+
+
+class NewFile(Write):
+    """An artifact whose bytes are stored already."""
+
+    id: str
+    sha256: str
+    size: int
+    name: str
+    media_type: str
+    type: str
+    description: str = ""
+    url: str | None = None
+
+
+class ToolCommit(ToolAttempt):
+    state: CallState
+    text: str
+    started_at: datetime | None = None  # None: now; of a read, which is not claimed
+    description: str | None = None  # None: as claimed
+    progress: str | None = None
+    plan: str | None = None  # JSON
+    files: list[NewFile] = Field(default_factory=list)
+    sources: str | None = None  # JSON
+    denied: bool = False
+    rule: str | None = None  # the one that denied it
+    events: list[EventRow] = Field(default_factory=list)
+
+
+class CheckBegin(ToolCallKey):
+    """A command of the acceptance criteria, before it runs."""
+
+    kind: EffectKind = EffectKind.COMMAND
+    description: str
+    command: str
+
+
+class CheckEnd(ToolCallKey):
+    state: CallState
+    text: str
