@@ -7,22 +7,23 @@ import asyncio
 import json
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
 import httpx2
+import uvicorn
 from fastapi import FastAPI
 
 import worker
 from activities.runtime.event_writer import EventWriter
 from activities.sandbox import choose
 from api.app import create_app
-from api.services import Services
 from settings import ROOT, Settings
 from store import database
+from tests.support.launch import free_port
 from tests.support.stack import eventually
 from workflows import client
 
@@ -78,24 +79,38 @@ async def files_of(settings: Settings, prompt: str) -> FilesRun:
     temporal = await client.connect()
     async with (
         await database.connect(settings.database_url) as pool,
-        app.router.lifespan_context(app),
+        _served(app) as url,
         EventWriter(pool) as events,
-        httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://127.0.0.1") as http,
+        httpx2.AsyncClient(base_url=url) as http,
     ):
         services = worker.build_services(settings, pool, temporal, events, await choose("none"))
         await worker.publish_agents(settings, pool, services.tools)
         built = worker.build_worker(settings, services)
-        await eventually(lambda: _is_listening(app), what="the API listens")
         with recorded() as files:
             async with built:
-                task = (await http.post("/tasks", json={"agent": "assistant", "input": prompt})).json()
+                posted = await http.post("/tasks", json={"agent": "assistant", "input": prompt})
+                assert posted.status_code == 202, posted.text
+                task = posted.json()
                 await eventually(lambda: _has_result(http, task["task_id"]), what="the task has a result")
         return files
 
 
-async def _is_listening(app: FastAPI) -> bool:
-    services: Services = app.state.services
-    return services.listener.listening
+@asynccontextmanager
+async def _served(app: FastAPI) -> AsyncIterator[str]:
+    """On a real socket: without a key, the API checks who owns the other end."""
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_config=None))
+    running = asyncio.create_task(server.serve())
+
+    async def is_ready() -> bool:
+        return server.started and app.state.services.listener.listening
+
+    await eventually(is_ready, what="the API listens for requests and for events")
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        await running
 
 
 async def _has_result(http: httpx2.AsyncClient, task_id: str) -> bool:
