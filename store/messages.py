@@ -9,9 +9,28 @@ from domain.conversations.mailbox import Outcome
 from domain.external_tool import ExternalTool
 from domain.limits.budget import TreeBudget
 from domain.messages import Node
+from domain.sessions.session import Status
 from domain.sessions.step import ModelReply, ToolCallResult
+from domain.sessions.step_writes import RetryNote, StepBegin, StepCommit
 from store import outcomes
 from store.database import Pool, call
+
+
+class TakenMessage(BaseModel):
+    """A message of the inbox that enters the context."""
+
+    id: str
+    kind: str
+    author: str
+    parts: Json[list[dict[str, Any]]]
+    source: str | None = None  # the session whose outcome it carries
+
+
+class LiveChild(BaseModel):
+    """A subagent that runs."""
+
+    session_id: str
+    name: str
 
 
 class StepFacts(BaseModel):
@@ -20,10 +39,10 @@ class StepFacts(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     reply: str | None = None  # this very call was committed before
-    status: str = ""
+    status: Status | None = None
     plan: str | None = None
     tools: list[str] | None = None  # what the session may use, if that is not what its definition lists
-    children: list[dict[str, Any]] = Field(default_factory=list)  # subagents at work, for a checkpoint
+    children: list[LiveChild] = Field(default_factory=list)  # only for a checkpoint
     cancel_requested: str | None = None
     rules: str = "[]"  # JSON: layers of permission rules beside the agent's own
     may_ask: bool = False
@@ -35,25 +54,25 @@ class StepFacts(BaseModel):
     created_at: datetime | None = None
     started_at: datetime | None = None
     tree: TreeBudget | None = None
-    inbox: list[dict[str, Any]] = Field(default_factory=list)
+    inbox: list[TakenMessage] = Field(default_factory=list)
     outcomes: dict[str, Outcome] = Field(default_factory=dict)  # by the session that is the source of an inbox message
     results: list[ToolCallResult] = Field(default_factory=list)
 
 
-async def begin_step(pool: Pool, document: dict[str, Any]) -> StepFacts:
-    facts = StepFacts.model_validate_json(await call(pool, "begin_step", document))
-    sources = [message["source"] for message in facts.inbox if message["source"] is not None]
-    found = await outcomes.of_sessions(pool, document["tenant"], sources)
+async def begin_step(pool: Pool, begin: StepBegin) -> StepFacts:
+    facts = StepFacts.model_validate_json(await call(pool, "begin_step", begin))
+    sources = [message.source for message in facts.inbox if message.source is not None]
+    found = await outcomes.of_sessions(pool, begin.tenant, sources)
     return facts.model_copy(update={"outcomes": {outcome.session_id: outcome for outcome in found}})
 
 
-async def commit_step(pool: Pool, document: dict[str, Any]) -> ModelReply:
-    """Append prelude and reply; answers the reply that stands."""
-    return ModelReply.model_validate_json(await call(pool, "commit_step", document))
+async def commit_step(pool: Pool, commit: StepCommit) -> ModelReply:
+    """Append prelude and reply; returns the reply that was committed first."""
+    return ModelReply.model_validate_json(await call(pool, "commit_step", commit))
 
 
-async def note_retry(pool: Pool, document: dict[str, Any]) -> None:
-    await call(pool, "note_retry", document)
+async def note_retry(pool: Pool, note: RetryNote) -> None:
+    await call(pool, "note_retry", note)
 
 
 async def path(

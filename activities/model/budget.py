@@ -10,14 +10,14 @@ from temporalio.exceptions import ApplicationError
 
 from activities.model.anthropic import Model
 from domain import wire
-from domain.events import BudgetLow
+from domain.events import BudgetLow, EventRow
 from domain.limits.anomalies import Thresholds, anomalies
 from domain.limits.budget import TTL, CallEstimate, Grant, Share, budget_note, shares, time_of
 from domain.sessions.session import Limits, Usage
 from domain.sessions.step import ModelCall, Purpose
+from domain.sessions.step_writes import OnceEvent
 from store import budgets
 from store.database import TRANSIENT_ERRORS, Pool, patiently
-from store.events import to_row
 from store.messages import StepFacts
 
 CHARACTERS = 3  # of a request, per token: fewer than there really are, so that an estimate is rather too high
@@ -65,7 +65,7 @@ class Bounds:
         own = shares(limits, call.step - 1, call.usage, _time(call, limits, facts))
         return budget_note(own, facts.tree.shares() if facts.tree else [])
 
-    def once(self, call: ModelCall, facts: StepFacts, total: Usage) -> list[dict[str, Any]]:
+    def once(self, call: ModelCall, facts: StepFacts, total: Usage) -> list[OnceEvent]:
         """Events of which a session has one each, at most."""
         limits = _limits(facts)
         low = [
@@ -77,7 +77,7 @@ class Bounds:
         seconds = (datetime.now(UTC) - facts.started_at).total_seconds() if facts.started_at else 0.0
         odd = anomalies(total, call.failed_calls, call.denied_calls, seconds, self._thresholds)
         named = [*low, *((f"anomaly/{one.kind}", one) for one in odd)]
-        return [{"name": name, "event": to_row(call.ref, event)} for name, event in named]
+        return [OnceEvent(name=name, event=EventRow.of(call.ref, event)) for name, event in named]
 
 
 def _limits(facts: StepFacts) -> Limits:

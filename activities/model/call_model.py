@@ -24,11 +24,12 @@ from domain import events as ev
 from domain import wire
 from domain.agents.definition import AgentDefinition
 from domain.agents.system_prompt import CHECKPOINT, system_prompt
+from domain.events import EventRow
 from domain.messages import Node, mark_cacheable, render, shorten_results
 from domain.sessions.step import ModelCall, ModelReply, Purpose, ToolCall, preview
+from domain.sessions.step_writes import OnceEvent, RetryNote
 from store import messages
 from store.database import TRANSIENT_ERRORS, Pool, patiently
-from store.events import to_row
 from store.messages import StepFacts
 
 COMMIT_PATIENCE = 300.0  # seconds: a reply that was paid for is not thrown away because the database restarts
@@ -148,7 +149,7 @@ class CallModel:
         context: list[Node],
         nodes: list[Node],
         calls: list[ToolCall],
-        once: list[dict[str, Any]],
+        once: list[OnceEvent],
         turn: ModelResponse,
         **more: Any,
     ) -> ModelReply:
@@ -165,9 +166,9 @@ class CallModel:
             **more,
         )
         model_called(call, turn.usage)
-        document = turn_record.commit(call, idem, nodes, reply, turn) | {"once": once}
-        document["events"] = await self._events.take(call.ref) + document["events"]
-        committed = await patiently(lambda: messages.commit_step(self._pool, document), seconds=COMMIT_PATIENCE)
+        commit = turn_record.commit(call, idem, nodes, reply, turn, once)
+        commit = commit.model_copy(update={"events": await self._events.take(call.ref) + commit.events})
+        committed = await patiently(lambda: messages.commit_step(self._pool, commit), seconds=COMMIT_PATIENCE)
         if committed.head == reply.head:
             self._contexts.remember(call.ref, call.line, context + nodes)
         return committed
@@ -187,14 +188,14 @@ class CallModel:
             reason=failure.message,
             next_at=datetime.now(UTC) + wait,
         )
-        document = {
-            "tenant": call.ref.tenant,
-            "session_id": call.ref.session_id,
-            "retry": event.model_dump_json(),
-            "events": await self._events.take(call.ref) + [to_row(call.ref, event)],
-        }
+        note = RetryNote(
+            tenant=call.ref.tenant,
+            session_id=call.ref.session_id,
+            retry=event.model_dump_json(),
+            events=[*await self._events.take(call.ref), EventRow.of(call.ref, event)],
+        )
         try:
-            await messages.note_retry(self._pool, document)
+            await messages.note_retry(self._pool, note)
         except TRANSIENT_ERRORS:
             activity.logger.warning("the retry could not be shown: the database is away")
         return ApplicationError(failure.message, type=failure.type, next_retry_delay=wait)

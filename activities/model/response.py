@@ -10,17 +10,18 @@ from domain import events as ev
 from domain.agents.definition import AgentDefinition
 from domain.agents.typed_output import Misfit, typed
 from domain.conversations.mailbox import render
+from domain.events import EventRow
 from domain.ids import new_id
 from domain.messages import ASSISTANT, NOTE, SUMMARY, TOOL_RESULTS, USER, Node, answer_calls, calls_of
 from domain.sessions.session import Usage
 from domain.sessions.step import ModelCall, ModelReply, Purpose, preview
-from store.events import to_row
+from domain.sessions.step_writes import BudgetUse, NewNode, OnceEvent, StepBegin, StepCommit
 from store.messages import StepFacts
 
 Body = tuple[str, str, dict[str, Any]]  # kind, author, content
 
 
-def beginning(call: ModelCall, idem: str, attempt: int) -> dict[str, Any]:
+def beginning(call: ModelCall, idem: str, attempt: int) -> StepBegin:
     """The first write of a call: what watchers see when the step begins, and what they see when it is tried again."""
     begins: list[ev.Event] = []
     if call.begins:
@@ -36,19 +37,19 @@ def beginning(call: ModelCall, idem: str, attempt: int) -> dict[str, Any]:
             )
         )
     again = ev.AttemptReset(step=call.step, attempt=attempt)
-    return {
-        "tenant": call.ref.tenant,
-        "session_id": call.ref.session_id,
-        "idem": idem,
-        "version": call.version - 1,
-        "step": call.step,
-        "attempt": attempt,
-        "head": call.head,
-        "take": call.take,
-        "purpose": call.purpose,
-        "events": [to_row(call.ref, event) for event in begins],
-        "again": [to_row(call.ref, again)],
-    }
+    return StepBegin(
+        tenant=call.ref.tenant,
+        session_id=call.ref.session_id,
+        idem=idem,
+        version=call.version - 1,
+        step=call.step,
+        attempt=attempt,
+        head=call.head,
+        take=call.take,
+        purpose=call.purpose,
+        events=[EventRow.of(call.ref, event) for event in begins],
+        again=[EventRow.of(call.ref, again)],
+    )
 
 
 def prelude(call: ModelCall, context: list[Node], facts: StepFacts, opening: str = "") -> list[Node]:
@@ -59,13 +60,13 @@ def prelude(call: ModelCall, context: list[Node], facts: StepFacts, opening: str
     if context and (calls := calls_of(context[-1])):
         bodies.append((TOOL_RESULTS, "", answer_calls(calls, facts.results)))
     for message in facts.inbox:
-        parts = json.loads(message["parts"])
-        if outcome := facts.outcomes.get(message["source"]):
+        parts = message.parts
+        if message.source and (outcome := facts.outcomes.get(message.source)):
             parts = [{"type": "text", "text": render([outcome])}]
-        if message["kind"] == ASSISTANT:
-            bodies.append((ASSISTANT, message["author"], {"content": parts}))
+        if message.kind == ASSISTANT:
+            bodies.append((ASSISTANT, message.author, {"content": parts}))
         else:
-            bodies.append((USER, message["author"], {"parts": parts}))
+            bodies.append((USER, message.author, {"parts": parts}))
     if call.note:
         bodies.append((NOTE, "errand", {"text": call.note}))
     return chain(call, context[-1].id if context else None, bodies)
@@ -108,7 +109,7 @@ def running_subagents(facts: StepFacts) -> str:
     """Subagents that still run must survive a checkpoint, whatever the model chose to write down."""
     if not facts.children:
         return ""
-    lines = [f"- {child['name']} (session: {child['session_id']})" for child in facts.children]
+    lines = [f"- {child.name} (session: {child.session_id})" for child in facts.children]
     return "\n\nSubagents still running:\n" + "\n".join(lines)
 
 
@@ -133,37 +134,30 @@ def misfit(agent: AgentDefinition, call: ModelCall, turn: ModelResponse) -> str 
     return None
 
 
-def commit(call: ModelCall, idem: str, nodes: list[Node], reply: ModelReply, turn: ModelResponse) -> dict[str, Any]:
+def commit(
+    call: ModelCall, idem: str, nodes: list[Node], reply: ModelReply, turn: ModelResponse, once: list[OnceEvent]
+) -> StepCommit:
     """The last write of a call, without the deltas that go before it."""
     total = call.usage.plus(turn.usage)
     answer = reply.model_dump_json()
-    last = len(nodes) - 1
-    return {
-        "tenant": call.ref.tenant,
-        "session_id": call.ref.session_id,
-        "idem": idem,
-        "version": call.version,
-        "head": reply.head,
-        "line": call.line,
-        "take": call.take,
-        "usage": total.model_dump_json(),
-        "used": {
-            "tokens": turn.usage.tokens,
-            "cost_usd": turn.usage.cost_usd,
-            "steps": int(call.purpose is Purpose.TURN),
-        },
-        "progress": preview(turn.answer(), 200) or None,
-        "reply": answer,
-        "nodes": [
-            node.model_dump()
-            | {
-                "idem": idem if place == last else f"{idem}/{place}",
-                "reply": answer if place == last else None,
-            }
-            for place, node in enumerate(nodes)
-        ],
-        "events": [to_row(call.ref, event) for event in _events(call, turn, total)],
-    }
+    written = [NewNode(**dict(node), idem=f"{idem}/{place}") for place, node in enumerate(nodes[:-1])]
+    written += [NewNode(**dict(node), idem=idem, reply=answer) for node in nodes[-1:]]
+    return StepCommit(
+        tenant=call.ref.tenant,
+        session_id=call.ref.session_id,
+        idem=idem,
+        version=call.version,
+        head=reply.head,
+        line=call.line,
+        take=call.take,
+        usage=total,
+        used=BudgetUse(tokens=turn.usage.tokens, cost_usd=turn.usage.cost_usd, steps=int(call.purpose is Purpose.TURN)),
+        progress=preview(turn.answer(), 200) or None,
+        reply=answer,
+        nodes=written,
+        once=once,
+        events=[EventRow.of(call.ref, event) for event in _events(call, turn, total)],
+    )
 
 
 def _events(call: ModelCall, turn: ModelResponse, total: Usage) -> list[ev.Event]:

@@ -11,7 +11,7 @@ BEGIN
     SELECT reply INTO done FROM messages WHERE tenant = t AND idem = p ->> 'idem';
     IF done IS NOT NULL THEN RETURN jsonb_build_object('reply', done); END IF;
     UPDATE sessions SET version = (p ->> 'version')::bigint, step = (p ->> 'step')::int,
-                        -- while one line waits for people another may go on: the session is still shown as waiting
+                        -- while one line waits for people another may continue: the session is still shown as waiting
                         status = CASE WHEN EXISTS (SELECT 1 FROM input_requests r WHERE r.tenant = t AND r.session_id = sid
                                                       AND r.status = 'open') THEN 'input_required' ELSE 'working' END,
                         started_at = coalesce(started_at, now()), updated_at = now(), retry = NULL
@@ -20,7 +20,7 @@ BEGIN
     IF (p ->> 'attempt')::int > 1 THEN   -- before the counters of the events, which are locked after the session
         UPDATE sessions SET retry = NULL, updated_at = now() WHERE tenant = t AND id = sid AND retry IS NOT NULL;
     END IF;
-    -- lines of one session may begin at the same time, so the version cannot tell whether watchers know of this step
+    -- lines of one session may begin at the same time, so the version does not show whether watchers know of this step
     PERFORM append_events(p ->> 'idem', (p ->> 'attempt')::int > 1, p -> 'events');
     IF (p ->> 'attempt')::int > 1 THEN PERFORM append_events('', false, p -> 'again'); END IF;
     SELECT * INTO s FROM sessions WHERE tenant = t AND id = sid;

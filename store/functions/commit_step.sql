@@ -1,6 +1,6 @@
--- Commits a model call: its messages, its reply for whoever asks again, the session's figures and its events. Messages
+-- Commits a model call: its messages, its reply for a repeated attempt, the session's figures and its events. Messages
 -- that entered the context are marked, with the outcomes they brought. What it used is taken from the tree's budget;
--- of the events in `once` each name is told once in a session.
+-- of the events in `once` each name is emitted once in a session.
 CREATE OR REPLACE FUNCTION commit_step(p jsonb) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     t    text := p ->> 'tenant';
@@ -11,9 +11,8 @@ BEGIN
     SELECT reply INTO done FROM messages WHERE tenant = t AND idem = p ->> 'idem';
     IF done IS NOT NULL THEN RETURN done; END IF;
     INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, step, body, reply)
-    SELECT t, m ->> 'id', m ->> 'parent', p ->> 'session_id', m ->> 'idem', m ->> 'kind', m ->> 'author', m ->> 'line',
-           (m ->> 'step')::int, m ->> 'body', m ->> 'reply'
-      FROM jsonb_array_elements(p -> 'nodes') m;
+    SELECT t, m.id, m.parent, p ->> 'session_id', m.idem, m.kind, m.author, m.line, m.step, m.body, m.reply
+      FROM jsonb_populate_recordset(NULL::messages, p -> 'nodes') m;
     UPDATE sessions SET version = (p ->> 'version')::bigint, usage = p ->> 'usage', retry = NULL,
                         head = CASE WHEN p ->> 'line' = 'main' THEN p ->> 'head' ELSE head END,
                         progress = coalesce(p ->> 'progress', progress), updated_at = now()

@@ -7,6 +7,7 @@ import pytest
 
 from domain.limits.budget import CallEstimate
 from domain.sessions.session import Reason, SessionRef
+from domain.sessions.step_writes import BudgetUse
 from store import budgets, endings, messages
 from store.database import Pool
 from tests.behaviour.store.conftest import Accept
@@ -42,7 +43,7 @@ async def test_an_attempt_replaces_the_one_before_and_a_commit_settles_once(pool
     for _ in range(3):
         assert (await budgets.reserve(pool, ref, "main", WISH)).given
     assert await held(pool, ref) == (1, 3_000)
-    commit = step(ref, f"{ref.session_id}/1", 2, "done") | {"line": "main", "used": {"tokens": 8_500, "steps": 1}}
+    commit = step(ref, f"{ref.session_id}/1", 2, "done", used=BudgetUse(tokens=8_500, steps=1))
     await asyncio.gather(*(messages.commit_step(pool, commit) for _ in range(4)))
     tree = await budgets.get(pool, ref.tenant, ref.conversation_id)
     assert tree is not None and (tree.tokens, tree.steps) == (8_500, 1)

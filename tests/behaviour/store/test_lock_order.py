@@ -11,12 +11,13 @@ from domain.ids import new_id
 from domain.sessions.input_request import RequestKind, RequestStatus
 from domain.sessions.session import Reason, SessionRef, Status
 from domain.sessions.session_writes import Acceptance, NewBudget
+from domain.sessions.step_writes import RetryNote
 from store import deliveries, endings, input_requests, mailbox, messages, new_sessions, subscriptions
 from store.database import Pool
 from store.new_sessions import Accepted
 from tests.behaviour.store.conftest import Accept, new_session
 from tests.behaviour.store.test_deliveries import DONE, found, subscribed
-from tests.behaviour.store.test_messages import step
+from tests.behaviour.store.test_messages import begin, step
 from tests.behaviour.store.test_sessions import cancel, end, ending
 from tests.behaviour.store.test_trees import accepted, child_of, ref_of
 from tests.support.stack import eventually
@@ -106,7 +107,7 @@ async def test_an_outcome_that_is_read_in_two_ways(pool: Pool, accept: Accept) -
     mail = (await end(pool, ref_of(child), Reason.GOAL_REACHED)).mail
     assert mail is not None
     async with held(pool, "inbox", f"id = '{mail}'") as others:
-        await others.begin(messages.commit_step(pool, {**step(ref, new_id(), 2, "x"), "take": [mail]}))
+        await others.begin(messages.commit_step(pool, step(ref, new_id(), 2, "x", take=[mail])))
         await others.begin(mailbox.deliver(pool, ref.tenant, [mail], ref.session_id))
     for task in others.begun:
         task.result()
@@ -115,13 +116,11 @@ async def test_an_outcome_that_is_read_in_two_ways(pool: Pool, accept: Accept) -
 async def test_a_call_that_is_repeated_beside_another_of_its_session(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     await messages.commit_step(pool, step(ref, new_id(), 5, "x"))
-    told = [EventRow.of(ref, MessageReceived(kind="user", author="x", preview="x"))]
-    await messages.note_retry(pool, {"tenant": ref.tenant, "session_id": ref.session_id, "retry": "{}", "events": []})
-    begun = {"tenant": ref.tenant, "session_id": ref.session_id, "idem": new_id(), "version": 1, "step": 1}
-    repeated = {**begun, "attempt": 2, "take": [], "events": told, "again": []}
+    received = [EventRow.of(ref, MessageReceived(kind="user", author="x", preview="x"))]
+    await messages.note_retry(pool, RetryNote(tenant=ref.tenant, session_id=ref.session_id, retry="{}"))
     async with held(pool, "sessions", f"id = '{ref.session_id}'") as others:
         await others.begin(messages.commit_step(pool, step(ref, new_id(), 7, "y")))
-        await others.begin(messages.begin_step(pool, repeated))
+        await others.begin(messages.begin_step(pool, begin(ref, new_id(), 2, events=received)))
     for task in others.begun:
         task.result()
 

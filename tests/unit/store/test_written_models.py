@@ -6,6 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from domain.sessions.session_writes import Acceptance, NewBudget, SessionEnding
+from domain.sessions.step_writes import BudgetUse, OnceEvent, RetryNote, StepBegin, StepCommit
 from domain.sessions.tool_writes import CheckBegin, CheckEnd, ToolClaim, ToolCommit
 from settings import ROOT
 from store.new_sessions import Accepted
@@ -27,6 +28,11 @@ def keys_of(function: str, argument: str = "p") -> set[str]:
         (Acceptance, "accept_session", "p"),
         (SessionEnding, "finish_session", "p"),
         (NewBudget, "enter_budget", "p_tree"),
+        (StepBegin, "begin_step", "p"),
+        (RetryNote, "note_retry", "p"),
+        (StepCommit, "commit_step", "p"),
+        (OnceEvent, "commit_step", "o"),
+        (BudgetUse, "settle_budget", "p_used"),
     ],
 )
 def test_sql_function_reads_the_fields_of_its_model(model: type[BaseModel], function: str, argument: str) -> None:
