@@ -22,6 +22,7 @@ class Settings:
     anthropic_base_url: str | None = None
     data_dir: Path | None = None  # of the embedded stack; None: see deploy/data_dir.py
     workspaces_dir: Path = ROOT / ".errand" / "workspaces"
+    secret_keys: tuple[str, ...] = field(default=(), repr=False)  # id:key, the first encrypts; see domain/sealing.py
 
     otel_exporter_otlp_endpoint: str | None = None  # receiver of traces; None: none are sent
 
@@ -145,6 +146,7 @@ VARIABLES: dict[str, type] = {
     "ANTHROPIC_BASE_URL": str,
     "ERRAND_DATA_DIR": Path,
     "ERRAND_WORKSPACES_DIR": Path,
+    "ERRAND_SECRET_KEYS": tuple,
     "OTEL_EXPORTER_OTLP_ENDPOINT": str,
     "ERRAND_URL": str,
     "ERRAND_API_KEY": str,

@@ -34,6 +34,7 @@ from agents.catalogue import Catalogue
 from agents.loader import check_agents, load_prices
 from agents.problems import AgentFileError
 from domain.limits.anomalies import Thresholds
+from domain.sealing import KeyRing, KeyRingError
 from settings import MISCONFIGURED, Settings, SettingsError
 from store import agents, workers
 from store.database import TRANSIENT_ERRORS, Pool, connect, patiently
@@ -62,6 +63,7 @@ def build_services(
         commands=_commands(settings, sandbox),
         workspaces=Workspaces(pool, settings.workspaces_dir, caps, settings.tenant_workspace_bytes),
         fetcher=Fetcher(settings.allow_private_hosts, ports=_ports(settings)),
+        keys=KeyRing.parse(settings.secret_keys),
         channels=channels(_notifier(settings), _mail_server(settings)),
         dispatcher=Dispatcher(pool, client, settings.task_queue, settings.delivery_hours * 3_600),
         thresholds=Thresholds(settings.anomaly_error_rate, settings.anomaly_spend_per_minute, settings.anomaly_denied),
@@ -194,6 +196,6 @@ if __name__ == "__main__":
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log every URL, and some hold a token
     try:
         asyncio.run(run(Settings.from_env()))
-    except (SettingsError, ToolsError, AgentFileError) as error:
+    except (SettingsError, KeyRingError, ToolsError, AgentFileError) as error:
         log.error("%s", error)  # it says what to change; a traceback would bury it
         sys.exit(MISCONFIGURED)

@@ -36,6 +36,7 @@ from activities.tools.support.egress import Fetcher
 from activities.tools.tool import Tool
 from domain.limits.anomalies import Thresholds
 from domain.notification import ChannelName
+from domain.sealing import KeyRing
 from store.database import Pool
 from workflows.client import WorkflowClient
 
@@ -54,6 +55,7 @@ class ActivityServices:
     commands: Commands
     workspaces: Workspaces
     fetcher: Fetcher
+    keys: KeyRing  # read secrets that the database holds encrypted
     channels: dict[ChannelName, Channel]
     dispatcher: Dispatcher
     thresholds: Thresholds
@@ -114,7 +116,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         OpenSessions(pool).open_sessions,
         records.record_delivery,
         records.load_conversation,
-        Deliver(pool, services.channels).deliver,
+        Deliver(pool, services.channels, services.keys).deliver,
         sweeper(services).sweep,
     ]
 

@@ -47,6 +47,7 @@ from api.streams.feeds import Pages
 from api.streams.listener import EventListener
 from api.streams.slots import StreamSlots
 from domain.policy.addresses import is_loopback
+from domain.sealing import KeyRing
 from settings import Settings, SettingsError
 from store import database
 from workflows import client, telemetry
@@ -123,6 +124,7 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
         listener=listener,
         pages=Pages(pool),
         prices=load_prices(settings.prices_file),
+        keys=KeyRing.parse(settings.secret_keys),
         metrics=Metrics(),
         slots=StreamSlots(settings.streams_per_key),
     )

@@ -11,6 +11,7 @@ from api.streams.feeds import Pages
 from api.streams.listener import EventListener
 from api.streams.slots import StreamSlots
 from domain.agents.prices import PriceTable
+from domain.sealing import KeyRing
 from settings import Settings
 from store.database import Pool
 from workflows.client import WorkflowClient
@@ -25,6 +26,7 @@ class Services:
     listener: EventListener
     pages: Pages
     prices: PriceTable
+    keys: KeyRing  # encrypt secrets before they are stored
     metrics: Metrics
     slots: StreamSlots
 

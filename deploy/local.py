@@ -54,6 +54,8 @@ async def _up(
         if settings.workspaces_dir == Settings.workspaces_dir:  # not configured: one directory holds everything
             settings = replace(settings, workspaces_dir=home / "workspaces")
         settings = replace(settings, local_token=settings.local_token or secret_in(token_file(home)))
+        if settings.database_url is None and not settings.secret_keys:
+            settings = replace(settings, secret_keys=(f"embedded:{secret_in(home / 'secret-key')}",))
         settings.workspaces_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         stack = Stack(make_plan(settings, ports), home, log=log, make_parts=make_parts)
         try:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict
 
@@ -71,14 +72,14 @@ class DeliveryStatus(StrEnum):
 
 
 class Subscription(BaseModel):
-    """A standing request to be notified; its secret is kept elsewhere."""
+    """A standing request to be notified, without its address and its secret."""
 
     model_config = ConfigDict(frozen=True)
 
     id: str
     name: str
     channel: ChannelName
-    target: str
+    target_shown: str
     events: list[str]
     every_task: bool
     subagents: bool
@@ -88,6 +89,15 @@ class Subscription(BaseModel):
     old_until: datetime | None
     created_by: str
     created_at: datetime
+
+
+def shown_target(channel: ChannelName, target: str) -> str:
+    """What listings show of an address: of a URL the host, of an e-mail address the first letter and the domain."""
+    if channel == ChannelName.EMAIL:
+        name, _, domain = target.rpartition("@")
+        return f"{name[:1]}…@{domain}"
+    url = urlsplit(target)
+    return f"{url.scheme}://{url.hostname or ''}{f':{url.port}' if url.port else ''}/…"
 
 
 class Delivery(BaseModel):

@@ -9,7 +9,9 @@ from pydantic import BaseModel, Field
 
 from domain.ids import new_id
 from domain.notification import ChannelName, Delivery, DeliveryStatus, Notice, SubscriptionStatus
+from domain.sealing import KeyRing
 from store.database import Pool, call
+from store.subscriptions import SEALED_FOR
 
 CHANNEL = "deliveries"  # NOTIFY without a payload: there is something to dispatch
 _COLUMNS = ", ".join(Delivery.model_fields)
@@ -39,16 +41,21 @@ def _read(row: asyncpg.Record | None) -> Delivery | None:
     return Delivery(**{name: row[name] for name in Delivery.model_fields}) if row else None
 
 
-async def load(pool: Pool, tenant: str, delivery_id: str) -> Job | None:
+async def load(pool: Pool, tenant: str, delivery_id: str, keys: KeyRing) -> Job | None:
+    """All that one attempt needs, with address and secrets in plain text."""
     row = await pool.fetchrow(
         """SELECT d.status, d.body, s.status AS subscription, s.channel, coalesce(s.target, '') AS target,
+                  coalesce(s.id, '') AS id,
                   array_remove(ARRAY[s.secret, CASE WHEN s.old_until > now() THEN s.old_secret END], NULL) AS signing
              FROM deliveries d LEFT JOIN subscriptions s ON s.tenant = d.tenant AND s.id = d.subscription_id
             WHERE d.tenant = $1 AND d.id = $2""",
         tenant,
         delivery_id,
     )
-    return Job(**dict(row)) if row else None
+    if row is None:
+        return None
+    opened = [keys.unseal(text, tenant, SEALED_FOR, row["id"]) for text in (row["target"], *row["signing"])]
+    return Job(**{**row, "target": opened[0], "signing": opened[1:]})
 
 
 async def record(pool: Pool, document: dict[str, Any]) -> DeliveryStatus:

@@ -1,4 +1,7 @@
-"""Subscriptions: who is notified of what, over which channel; secrets are written here and read by deliveries alone."""
+"""Subscriptions: who is notified of what, over which channel.
+
+Addresses and secrets are encrypted here and decrypted by deliveries alone; `target_shown` is what people see.
+"""
 
 import json
 from typing import Any
@@ -7,11 +10,17 @@ import asyncpg
 
 from domain.audit import TENANT
 from domain.ids import new_id
-from domain.notification import ROTATION_HOURS, Subscription
+from domain.notification import ROTATION_HOURS, Subscription, shown_target
+from domain.sealing import KeyRing
 from store import audit
 from store.database import Pool
 
+SEALED_FOR = "subscription"
 _COLUMNS = ", ".join(Subscription.model_fields)
+
+
+def _sealed(keys: KeyRing, tenant: str, subscription_id: str, text: str) -> str:
+    return keys.seal(text, tenant, SEALED_FOR, subscription_id)
 
 
 def _read(row: asyncpg.Record | None) -> Subscription | None:
@@ -30,26 +39,28 @@ async def _change(
 
 
 async def create(
-    pool: Pool, tenant: str, subscription: dict[str, Any], secret: str | None, created_by: str
+    pool: Pool, tenant: str, subscription: dict[str, Any], secret: str | None, created_by: str, keys: KeyRing
 ) -> Subscription | None:
     """None if the name is taken."""
+    subscription_id, target = new_id(), subscription["target"]
     row = await _change(
         pool,
         tenant,
         created_by,
         "subscribe",
-        f"""INSERT INTO subscriptions (tenant, id, name, channel, target, events, every_task, subagents, secret,
-                                      created_by)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+        f"""INSERT INTO subscriptions (tenant, id, name, channel, target, target_shown, events, every_task,
+                                      subagents, secret, created_by)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
             ON CONFLICT (tenant, name) DO NOTHING RETURNING {_COLUMNS}""",
-        new_id(),
+        subscription_id,
         subscription["name"],
         subscription["channel"],
-        subscription["target"],
+        _sealed(keys, tenant, subscription_id, target),
+        shown_target(subscription["channel"], target),
         subscription["events"],
         subscription["every_task"],
         subscription["subagents"],
-        secret,
+        _sealed(keys, tenant, subscription_id, secret) if secret else None,
         created_by,
         inputs=json.dumps(subscription, sort_keys=True, default=str),
     )
@@ -79,12 +90,15 @@ async def remove(pool: Pool, tenant: str, subscription_id: str, by: str) -> bool
     return await _change(pool, tenant, by, "unsubscribe", statement, subscription_id) is not None
 
 
-async def rotate(pool: Pool, tenant: str, subscription_id: str, secret: str, by: str) -> Subscription | None:
+async def rotate(
+    pool: Pool, tenant: str, subscription_id: str, secret: str, by: str, keys: KeyRing
+) -> Subscription | None:
     """A new secret; the one before signs too for a while. None if there is no such webhook."""
     statement = f"""UPDATE subscriptions
                        SET old_secret = secret, old_until = now() + make_interval(hours => $4), secret = $3
                      WHERE tenant = $1 AND id = $2 AND secret IS NOT NULL RETURNING {_COLUMNS}"""
-    return _read(await _change(pool, tenant, by, "rotate_secret", statement, subscription_id, secret, ROTATION_HOURS))
+    sealed = _sealed(keys, tenant, subscription_id, secret)
+    return _read(await _change(pool, tenant, by, "rotate_secret", statement, subscription_id, sealed, ROTATION_HOURS))
 
 
 async def enable(pool: Pool, tenant: str, subscription_id: str, by: str) -> Subscription | None:

@@ -12,18 +12,20 @@ from domain.notification import (
     DeliveryStatus,
     SubscriptionStatus,
 )
+from domain.sealing import KeyRing
 from store import deliveries
 from store.database import Pool
 
 
 class Deliver:
-    def __init__(self, pool: Pool, channels: dict[ChannelName, Channel]) -> None:
+    def __init__(self, pool: Pool, channels: dict[ChannelName, Channel], keys: KeyRing) -> None:
         self._pool = pool
         self._channels = channels
+        self._keys = keys
 
     @activity.defn(name="deliver")
     async def deliver(self, attempt: DeliveryAttempt) -> DeliveryOutcome:
-        job = await deliveries.load(self._pool, attempt.tenant, attempt.id)
+        job = await deliveries.load(self._pool, attempt.tenant, attempt.id, self._keys)
         if job is None:
             return DeliveryOutcome(status=DeliveryStatus.FAILED, note="Its record was removed.")
         if job.status is not DeliveryStatus.PENDING:  # the response of an earlier attempt was lost

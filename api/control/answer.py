@@ -3,16 +3,17 @@
 import json
 from typing import Any
 
-from api.auth import Caller
+from api.auth import Call, Caller
 from api.http.problems import finding
 from api.services import Services
 from api.submission import rules as submission_rules
+from domain.agents.secret_variables import seal_secrets
 from domain.errors import Conflict, Invalid, NotAllowed
 from domain.events import InputReceived
 from domain.policy.approval_rules import ApprovalRules
 from domain.policy.rules import Action
-from domain.sessions.input_request import APPROVALS, InputRequest, RequestStatus
-from store import events
+from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind, RequestStatus
+from store import agents, events
 from store.keys import Right
 from store.sessions import SessionRow
 
@@ -38,6 +39,14 @@ def _check_change(approval_rules: ApprovalRules, arguments: dict[str, Any]) -> N
     denied = finding("/input/arguments", "denied", f"a rule denies this: {found.rule}")
     rule = found.rule.model_dump(mode="json")
     raise Invalid("The rules of the task forbid this call.", type="denied-by-rule", rule=rule, errors=[denied])
+
+
+async def sealed(call: Call, session: SessionRow, request: InputRequest, value: Any) -> Any:
+    """The answer as it is stored: values of secret variables are encrypted."""
+    if request.kind is not RequestKind.MISSING_VARIABLES:
+        return value
+    declared = (await agents.load(call.pool, session.agent_ref)).variables
+    return seal_secrets(call.services.keys, call.tenant, value, declared)
 
 
 def document(caller: Caller, session: SessionRow, request: InputRequest, value: Any) -> dict[str, Any]:

@@ -101,7 +101,7 @@ async def _given(call: Call, live: SessionRow, request_id: str, value: Any) -> t
     if request is None or request.session_id != live.id:
         raise answering.unknown(live)
     answering.check(call.caller, request, value)
-    return request, value
+    return request, await answering.sealed(call, live, request, value)
 
 
 async def _store_message(call: Call, live: SessionRow, body: MessageBody, key: IdempotencyKey) -> str | None:

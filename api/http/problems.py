@@ -67,6 +67,7 @@ TITLES = {
     "missing-variables": "Variables are missing",
     "nothing-waits": "Nothing waits for answers",
     "name-taken": "The name is taken",
+    "no-secret-key": "Secrets cannot be stored",
     "not-acceptable": "Not acceptable",
     "not-available": "Not available yet",
     "not-blocking": "Nobody waits for this session",

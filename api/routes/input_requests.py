@@ -88,7 +88,8 @@ async def answer_task(
     if request is None or request.session_id != session.id:
         raise answering.unknown(session)
     answering.check(call.caller, request, answer.input)
-    refused = await input_requests.answer(call.pool, answering.document(call.caller, session, request, answer.input))
+    value = await answering.sealed(call, session, request, answer.input)
+    refused = await input_requests.answer(call.pool, answering.document(call.caller, session, request, value))
     if "status" in refused:
         raise answering.settled(RequestStatus(refused["status"]))
     await answering.signal(call.services, session.id, request.id)

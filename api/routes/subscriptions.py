@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
@@ -31,7 +30,7 @@ class SubscriptionRecord(BaseModel):
     id: str
     name: str
     channel: ChannelName
-    target: str = Field(description="an e-mail address; of a URL only the host, because the rest may be secret")
+    target: str = Field(description="of a URL the host, of an e-mail address the first letter and the domain")
     events: list[str]
     every_task: bool
     subagents: bool
@@ -71,7 +70,9 @@ async def subscribe(
     if len(known) >= MOST:
         raise Conflict(f"There may be at most {MOST} subscriptions.")
     secret = new_secret() if body.channel is ChannelName.WEBHOOK else None
-    made = await subscriptions.create(call.pool, call.tenant, body.model_dump(), secret, call.caller.created_by)
+    made = await subscriptions.create(
+        call.pool, call.tenant, body.model_dump(), secret, call.caller.created_by, call.services.keys
+    )
     if made is None:
         raise Conflict("There is a subscription with this name.", type="name-taken")
     return _with_secret(made, secret)
@@ -106,7 +107,9 @@ async def rotate_secret(call: Supervisor, subscription_id: str) -> CreatedSubscr
     """For a day both secrets sign, so that the receiver can switch without missing anything."""
     await _found(call, subscription_id)
     secret = new_secret()
-    made = await subscriptions.rotate(call.pool, call.tenant, subscription_id, secret, call.caller.created_by)
+    made = await subscriptions.rotate(
+        call.pool, call.tenant, subscription_id, secret, call.caller.created_by, call.services.keys
+    )
     if made is None:
         raise Conflict("Only webhooks have a secret.")
     return _with_secret(made, secret)
@@ -154,6 +157,4 @@ def _with_secret(one: Subscription, secret: str | None) -> CreatedSubscription:
 
 
 def _shown(one: Subscription) -> dict[str, Any]:
-    url = urlsplit(one.target)
-    target = one.target if one.channel is ChannelName.EMAIL else f"{url.scheme}://{url.netloc}/…"
-    return {**one.model_dump(), "target": target, "old_secret_until": one.old_until}
+    return {**one.model_dump(), "target": one.target_shown, "old_secret_until": one.old_until}

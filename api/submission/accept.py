@@ -95,6 +95,7 @@ async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: d
     agent, definition = await rules.agent(pool, tenant, spec.agent)
     if schema:
         rules.check_input(definition, spec.input)
+    spec = tools_and_variables.sealed(call, spec, definition)
     models = rules.models(spec, definition, settings)
     limits = rules.limits(spec, definition, settings)
     rules.check_plan(spec, definition)

@@ -1,8 +1,10 @@
 """What a task brings: tools that its caller answers, and values for the variables of its agent."""
 
+from api.auth import Call
 from api.http.problems import finding
 from api.submission import rules as submission_rules
 from domain.agents.definition import AgentDefinition
+from domain.agents.secret_variables import seal_secrets
 from domain.errors import Invalid
 from domain.external_tool import ExternalTool, tool_problems
 from domain.sessions.new_session import Supervision
@@ -17,6 +19,12 @@ async def supervision(pool: Pool, spec: TaskSpec, definition: AgentDefinition, b
     values, missing = variables(spec, definition, before, rules.may_ask)
     tools = await _tools(pool, spec, definition)
     return rules.model_copy(update={"external_tools": tools, "variables": values, "missing": missing})
+
+
+def sealed(call: Call, spec: TaskSpec, definition: AgentDefinition) -> TaskSpec:
+    """The task with its secret variables encrypted, before any of it is stored."""
+    values = seal_secrets(call.services.keys, call.tenant, spec.context.variables, definition.variables)
+    return spec.model_copy(update={"context": spec.context.model_copy(update={"variables": values})})
 
 
 async def _tools(pool: Pool, spec: TaskSpec, definition: AgentDefinition) -> list[ExternalTool]:

@@ -1,6 +1,7 @@
 """The system prompt: the agent's own prompt, its variables, then the platform's few rules. Stable, so it caches."""
 
 from domain.agents.definition import AgentDefinition
+from domain.agents.prompt import VariableKind
 from domain.agents.typed_output import instruction
 
 RULES = """\
@@ -21,7 +22,8 @@ Critical context (exact names, paths, ids, figures and quotations that are still
 
 
 def system_prompt(agent: AgentDefinition, variables: dict[str, str] | None = None) -> str:
-    given = {name: value for name, value in (variables or {}).items() if name in agent.variables}
+    shown = {name for name, one in agent.variables.items() if one.kind is not VariableKind.SECRET}
+    given = {name: value for name, value in (variables or {}).items() if name in shown}
     listed = "".join(f"- {name}: {value}\n" for name, value in sorted(given.items()))
     section = f"Variables of this task:\n{listed}\n" if listed else ""
     form = f"\n\n{instruction(agent.output_schema)}" if agent.output_schema is not None else ""

@@ -2,10 +2,11 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
+from domain.sealed_text import masked
 from domain.sessions.session import AgentRef, SessionRef
 
 
@@ -58,7 +59,7 @@ class InputRequest(BaseModel):
     details: dict[str, Any] = Field(default_factory=dict)
     answer_schema: dict[str, Any] | None = None
     status: RequestStatus = RequestStatus.OPEN
-    answer: Any = None
+    answer: Annotated[Any, PlainSerializer(masked)] = None
     answered_by: str | None = None
     answered_at: datetime | None = None
     deadline: datetime

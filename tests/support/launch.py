@@ -28,6 +28,7 @@ from store.database import connect
 from tests.support.stack import Stack, eventually
 
 MODEL_KEY = "sk-canary-6f1d0c9a"  # must show up in no file, table, log or event
+SECRET_KEYS = ("test:" + "A" * 43 + "=",)
 TESTER = {
     "name": "tester",
     "description": "Does what the offline model's scripts say.",
@@ -81,6 +82,7 @@ def settings_in(folder: Path, model_port: int) -> Settings:
         data_dir=folder / "data",
         workspaces_dir=folder / "workspaces",
         port=free_port(),
+        secret_keys=SECRET_KEYS,
         anthropic_api_key=MODEL_KEY,
         anthropic_base_url=f"http://127.0.0.1:{model_port}",
         tools_module="tests.faults.ledger",

@@ -30,7 +30,7 @@ from store import agents, database, endings, events, keys, new_sessions, session
 from store.database import Pool
 from store.keys import Right
 from store.migrate import migrate
-from tests.support.launch import empty_database
+from tests.support.launch import SECRET_KEYS, empty_database
 from tests.support.stack import Stack
 
 TOOLS = (
@@ -77,7 +77,7 @@ async def pool(database_url: str) -> AsyncIterator[Pool]:
 
 @pytest.fixture(scope="session")
 def settings(database_url: str) -> Settings:
-    return Settings(database_url=database_url, poll_interval_ms=1_500)
+    return Settings(database_url=database_url, poll_interval_ms=1_500, secret_keys=SECRET_KEYS)
 
 
 @contextlib.asynccontextmanager

@@ -104,15 +104,16 @@ def stack(home: Path) -> Iterator[RunningStack]:
         yield stack
 
 
-def test_stack_runs_every_part_and_shows_no_password(stack: RunningStack, home: Path) -> None:
+def test_stack_runs_every_part_and_shows_no_secret(stack: RunningStack, home: Path) -> None:
     info = stack.healthy()
     assert {part.name for part in info.parts} == {"postgres", "temporal", "temporal-ui", "worker", "api"}
     assert all(part.healthy and part.restarts == 0 and part.log.exists() for part in info.parts)
     assert info.database_url.startswith("postgresql://errand:***@127.0.0.1:")
-    password = (home / "postgres.password").read_text()
-    assert password and password not in info.model_dump_json() + (home / "stack.json").read_text() + stack.printed()
-    assert stat.S_IMODE((home / "postgres.password").stat().st_mode) == 0o600
-    assert password not in commands()
+    for file in (home / "postgres.password", home / "secret-key"):
+        secret = file.read_text()
+        assert secret and secret not in info.model_dump_json() + (home / "stack.json").read_text() + stack.printed()
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert secret not in commands()
 
 
 def test_parts_listen_on_loopback_only(stack: RunningStack) -> None:

@@ -1,10 +1,13 @@
-"""Addresses and secrets stay in their table: neither Temporal nor a log nor an answer shows them again."""
+"""Addresses and secrets are nowhere in plain text: no table, nor Temporal, nor a log, nor a response shows them."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
+import httpx2
 import pytest
 
+from tests.behaviour.api.conftest import problem, serving
 from tests.behaviour.notifications.receivers import Receiver
 from tests.behaviour.notifications.subscribers import Told
 
@@ -12,7 +15,7 @@ TOKEN = "canary-81f2c40e"
 
 
 @pytest.mark.proves("S1-27")
-async def test_no_secret_leaves_its_table(told: Told, receiver: Receiver) -> None:
+async def test_no_secret_is_stored_or_shown(told: Told, receiver: Receiver) -> None:
     receiver.answers[f"/{TOKEN}"] = ["500 Oh", "204 No Content"]
     made = await told.subscribe(f"{receiver.url}/{TOKEN}")
     rotated = (await told.stack.http.post(f"/subscriptions/{made['id']}/rotate")).json()
@@ -27,8 +30,7 @@ async def test_no_secret_leaves_its_table(told: Told, receiver: Receiver) -> Non
     tables = await told.stack.pool.fetch("SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public'")
     for table in tables:
         for row in await told.stack.pool.fetch(f'SELECT t::text AS row FROM "{table["name"]}" t'):
-            found = [secret for secret in secrets if secret in row["row"]]
-            assert not found or table["name"] == "subscriptions", table["name"]
+            assert not [secret for secret in secrets if secret in row["row"]], table["name"]
     for file in await asyncio.to_thread(_files, told.stack.root):
         content = await asyncio.to_thread(file.read_bytes)
         assert not [secret for secret in secrets if secret.encode() in content], file
@@ -38,3 +40,18 @@ def _files(root: Path) -> list[Path]:
     found = [*(root / "temporal").glob("temporal.db*"), *(root / "logs").iterdir(), root / "stack.json"]
     assert len(found) > 5
     return [path for path in found if path.is_file()]
+
+
+async def test_without_a_key_no_secret_is_stored(told: Told) -> None:
+    """An API without ERRAND_SECRET_KEYS refuses subscriptions and secret variables, and says what to set."""
+    settings = replace(told.stack.settings, database_url=told.stack.database_url, secret_keys=(), local_token=None)
+    async with serving(settings) as url, httpx2.AsyncClient(base_url=url) as client:
+        for channel, target in (("webhook", "https://x.example.org/t"), ("email", "ops@example.org")):
+            body = {"name": f"no-key-{channel}", "channel": channel, "target": target}
+            refused = await client.post("/subscriptions", json=body)
+            assert "ERRAND_SECRET_KEYS" in problem(refused, 409, "no-secret-key")["detail"]
+        definition = {"name": "locked-out", "description": "x", "prompt": "x", "tools": []}
+        secret = {"pin": {"description": "x", "kind": "secret"}, "city": "where"}
+        assert (await client.put("/agents/locked-out", json={**definition, "variables": secret})).is_success
+        task = {"agent": "locked-out", "input": "x", "context": {"variables": {"pin": "x", "city": "x"}}}
+        problem(await client.post("/tasks", json=task), 409, "no-secret-key")

@@ -6,11 +6,14 @@ from typing import Any
 from domain.events import MailboxUpdated, TaskCompleted
 from domain.ids import is_id, new_id
 from domain.notification import Delivery, DeliveryStatus, NotificationSubject
+from domain.sealing import KeyRing
 from domain.sessions.session import Reason, SessionRef, Status, Usage
 from store import deliveries, events, notices, subscriptions
 from store.database import Pool
 from tests.behaviour.store.conftest import Accept
+from tests.support.launch import SECRET_KEYS
 
+KEYS = KeyRing.parse(SECRET_KEYS)
 DONE = TaskCompleted(
     status=Status.COMPLETED, reason=Reason.GOAL_REACHED, partial=False, usage=Usage(), output="x" * 9_999
 )
@@ -25,7 +28,7 @@ async def subscribed(pool: Pool) -> str:
         "every_task": True,
         "subagents": False,
     }
-    made = await subscriptions.create(pool, "default", wish, "whsec_", "")
+    made = await subscriptions.create(pool, "default", wish, "whsec_", "", KEYS)
     assert made is not None
     return made.id
 
@@ -49,7 +52,7 @@ async def test_an_event_and_its_delivery_are_written_together_and_once(pool: Poo
         await events.append(pool, new_id(), [events.to_row(ref, DONE)])
     [one] = await found(pool, mine)
     assert is_id(one.id) and (one.event, one.session_id) == ("task_completed", ref.session_id)
-    job = await deliveries.load(pool, "default", one.id)
+    job = await deliveries.load(pool, "default", one.id, KEYS)
     assert job is not None and 2_000 < len(job.body) < 3_000
     [told] = await notices.after(pool, "default", head, 10, None)
     assert (told.type, told.session_id) == ("task_completed", ref.session_id) and "output" not in told.data

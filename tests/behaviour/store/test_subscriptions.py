@@ -6,18 +6,22 @@ from api.schemas.subscriptions import NewSubscription
 from domain.audit import TENANT
 from domain.ids import new_id
 from domain.notification import ChannelName
+from domain.sealing import KeyRing
 from store import audit, subscriptions
+from tests.support.launch import SECRET_KEYS
 from tests.support.stack import Stack
+
+KEYS = KeyRing.parse(SECRET_KEYS)
 
 
 @pytest.mark.proves("S1-65")
 async def test_changes_are_on_record(stack: Stack) -> None:
     tenant = f"t{new_id()}"
     body = NewSubscription(name="ops", channel=ChannelName.WEBHOOK, target="https://x.example/token").model_dump()
-    made = await subscriptions.create(stack.pool, tenant, body, "whsec_one", "key/a")
+    made = await subscriptions.create(stack.pool, tenant, body, "whsec_one", "key/a", KEYS)
     assert made is not None
-    assert await subscriptions.create(stack.pool, tenant, body, "whsec_two", "key/a") is None  # changed nothing
-    assert await subscriptions.rotate(stack.pool, tenant, made.id, "whsec_three", "key/b")
+    assert await subscriptions.create(stack.pool, tenant, body, "whsec_two", "key/a", KEYS) is None  # changed nothing
+    assert await subscriptions.rotate(stack.pool, tenant, made.id, "whsec_three", "key/b", KEYS)
     assert await subscriptions.enable(stack.pool, tenant, made.id, "key/b")
     assert await subscriptions.remove(stack.pool, tenant, made.id, "key/c")
     assert not await subscriptions.remove(stack.pool, tenant, made.id, "key/c")

@@ -4,7 +4,11 @@ from typing import Any
 
 import pytest
 
+from domain.agents.secret_variables import open_secrets
+from domain.sealing import KeyRing
+from store import sessions
 from tests.behaviour.supervision.people import agent, answer, answered, output, waiting
+from tests.support.secrets import secrets_found
 from tests.support.stack import Stack, calls, of_type
 
 VARIABLES = {
@@ -12,7 +16,9 @@ VARIABLES = {
     "day": {"description": "when"},
     "note": {"description": "what else", "required": False},
 }
+PINS = {name: {"description": name, "kind": "secret"} for name in ("pin", "code")}
 AGENTS = [
+    agent("locked", may_ask=True, variables={"city": "where", **PINS}),
     agent("guide", may_ask=True, variables=VARIABLES),
     agent("strict-guide", variables=VARIABLES),
     agent("guide-lead", may_ask=True, subagents=["strict-guide", {"agent": "guide", "may_ask": True}]),
@@ -97,3 +103,29 @@ async def test_a_child_asks_for_its_variables_if_it_may_and_is_refused_if_not(pe
     await people.wait(task_id)
     said = await output(people, task_id)
     assert "'strict-guide' needs variables that nobody can be asked for: city (where to look), day (when)." in said
+
+
+async def test_secret_variables_are_stored_encrypted_and_shown_to_nobody(people: Stack) -> None:
+    """One comes with the task and one with an answer; a further turn and a rerun inherit both."""
+    pin, code = "canary-pin-52a1", "canary-code-90fe"
+    task_id = await people.submit(
+        "[[script:say text=hi]]", "locked", context={"variables": {"city": "Oslo", "pin": pin}}
+    )
+    assert (await answered(people, task_id, {"code": code}))["reason"] == "goal_reached"
+    more = {"conversation_id": task_id, "input": "[[script:say text=again]]", "transport": "stream"}
+    further = (await people.http.post("/conversations/run", json=more)).json()["session_id"]
+    await people.wait(further)
+    rerun = (await people.http.post(f"/tasks/{task_id}/rerun", json={"prompt": "Say pin."})).json()["task_id"]
+    await people.wait(rerun)
+    keys = KeyRing.parse(people.settings.secret_keys)
+    for session_id in (task_id, further, rerun):
+        row = await sessions.get(people.pool, "default", session_id)
+        assert row is not None and row.variables["city"] == "Oslo"
+        assert open_secrets(keys, "default", row.variables) == {"pin": pin, "code": code}
+        for path in (f"/tasks/{session_id}", f"/sessions/{session_id}", f"/tasks/{session_id}/input-requests"):
+            shown = (await people.http.get(path)).text
+            assert pin not in shown and code not in shown and "sealed:" not in shown
+    asked = [str(request) for request in await people.asked(task_id)]
+    assert len(asked) == 3 and all("Oslo" in one for one in asked)
+    assert not [one for one in asked if "sealed:" in one or pin in one or code in one]
+    assert await secrets_found(people, [pin.encode(), code.encode()]) == []
