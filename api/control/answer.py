@@ -45,8 +45,8 @@ async def sealed(call: Call, session: SessionRow, request: InputRequest, value: 
     """The answer as it is stored: values of secret variables are encrypted."""
     if request.kind is not RequestKind.MISSING_VARIABLES:
         return value
-    declared = (await agents.load(call.pool, session.agent_ref)).variables
-    return seal_secrets(call.services.keys, call.tenant, value, declared)
+    known = (await agents.load(call.pool, session.agent_ref)).variables
+    return seal_secrets(call.services.keys, call.tenant, value, known)
 
 
 def document(caller: Caller, session: SessionRow, request: InputRequest, value: Any) -> dict[str, Any]:
