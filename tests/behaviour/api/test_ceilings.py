@@ -6,6 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from domain.sessions.session_writes import NewBudget
 from settings import Settings
 from store.database import Pool
 from tests.behaviour.api.conftest import serving, submitted
@@ -36,7 +37,7 @@ async def test_a_conversation_never_has_more_than_the_platform_allows(
         refused = await bounded.post("/tasks", json=dear)
         assert refused.json()["type"] == "urn:errand:problem:unpriced-model"
         # a later turn that brings no budget of its own leaves the one there is
-        standing = '{"max_tokens": 1000000, "low_percent": 20, "standing": true}'
-        await pool.fetchval("SELECT enter_budget('default', $1, $2::jsonb)", less, standing)
+        ceilings = NewBudget(max_tokens=1_000_000, default=True).model_dump_json()
+        await pool.fetchval("SELECT enter_budget('default', $1, $2::jsonb)", less, ceilings)
         assert await limits(bounded, less) == most | {"tokens": 50_000.0, "steps": 9.0}
     assert await limits(api, await submitted(api)) is None  # where the operator set none
