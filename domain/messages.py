@@ -1,4 +1,4 @@
-"""The message tree's nodes, and how a path of them becomes what the model API wants to see."""
+"""The message tree's nodes, and how a path of them becomes the request that one side's model is sent."""
 
 import json
 from typing import Any
@@ -9,6 +9,8 @@ from domain.sessions.step import CallState, ToolCallResult
 
 USER, NOTE, ASSISTANT, TOOL_RESULTS, SUMMARY = "user", "note", "assistant", "tool_results", "summary"
 
+NOTHING_SAID = "(The other side ended its turn without a message.)"
+CONVERSATION_BEGINS = "(The conversation begins here.)"
 UNANSWERED = "No result: the call was interrupted before it could report. It may or may not have happened."
 
 
@@ -23,6 +25,7 @@ class Node(BaseModel):
     kind: str
     author: str = ""
     line: str = "main"
+    side: str = "a"  # the side of the agent whose turn it belongs to
     step: int
     body: str
 
@@ -66,7 +69,16 @@ def answer_calls(calls: list[dict[str, Any]], results: list[ToolCallResult]) -> 
     return {"results": answers}
 
 
-def _blocks(node: Node, model: str) -> tuple[str, list[dict[str, Any]]]:
+def turn_text_of(node: Node) -> str:
+    """What an assistant node says to the other side: its stop tool's message, else its text."""
+    return str(node.content().get("turn_text") or text_of(node)).strip()
+
+
+def _blocks(node: Node, model: str, side: str) -> tuple[str, list[dict[str, Any]]]:
+    if node.side != side and node.kind != USER:
+        # the other side is the user here: its text is shown, its tool calls, results and notes are not
+        text = turn_text_of(node) if node.kind == ASSISTANT else ""
+        return "user", [{"type": "text", "text": text}] if text else []
     body = node.content()
     if node.kind == ASSISTANT:
         # a thinking block is signed for the model that thought it
@@ -90,26 +102,38 @@ def _blocks(node: Node, model: str) -> tuple[str, list[dict[str, Any]]]:
     return "user", [{"type": "text", "text": f"<system_message>\n{body['text']}\n</system_message>"}]
 
 
-def since_checkpoint(nodes: list[Node]) -> list[Node]:
-    """Only what follows the newest checkpoint, and the checkpoint itself, is shown to the model."""
+def since_checkpoint(nodes: list[Node], side: str = "a") -> list[Node]:
+    """What a side's model is shown: its newest checkpoint, and all that follows. Each side writes its own."""
     for place in range(len(nodes) - 1, -1, -1):
-        if nodes[place].kind == SUMMARY:
+        if nodes[place].kind == SUMMARY and nodes[place].side == side:
             return nodes[place:]
     return nodes
 
 
-def render(nodes: list[Node], model: str) -> list[dict[str, Any]]:
-    """The messages of a request: neighbours of one role are merged, as the API demands alternation."""
+def render(nodes: list[Node], model: str, side: str = "a") -> list[dict[str, Any]]:
+    """The messages of a request as one side sees them: itself as assistant, the other side and people as user.
+
+    Neighbours of one role are merged, since the API demands alternation. It also demands that a user begins; and where
+    there are two sides, the model must be given something to answer even if the other side said nothing.
+    """
     messages: list[dict[str, Any]] = []
-    for node in since_checkpoint(nodes):
-        role, blocks = _blocks(node, model)
+    for node in since_checkpoint(nodes, side):
+        role, blocks = _blocks(node, model, side)
         if not blocks:
             continue
         if messages and messages[-1]["role"] == role:
             messages[-1]["content"].extend(blocks)
         else:
             messages.append({"role": role, "content": blocks})
+    if messages and messages[0]["role"] == "assistant":
+        messages.insert(0, _user(CONVERSATION_BEGINS))
+    if messages and messages[-1]["role"] == "assistant" and any(node.side != side for node in nodes):
+        messages.append(_user(NOTHING_SAID))
     return messages
+
+
+def _user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "text", "text": text}]}
 
 
 def mark_cacheable(messages: list[dict[str, Any]]) -> None:

@@ -83,13 +83,13 @@ async def path(
         return []
     rows = await pool.fetch(
         """WITH RECURSIVE walk AS (
-               SELECT id, parent, session_id, kind, author, line, step, body, 1 AS depth
+               SELECT id, parent, session_id, kind, author, line, side, step, body, 1 AS depth
                  FROM messages WHERE tenant = $1 AND id = $2
                UNION ALL
-               SELECT m.id, m.parent, m.session_id, m.kind, m.author, m.line, m.step, m.body, depth + 1
+               SELECT m.id, m.parent, m.session_id, m.kind, m.author, m.line, m.side, m.step, m.body, depth + 1
                  FROM walk JOIN messages m ON m.tenant = $1 AND m.id = walk.parent
                 WHERE walk.parent IS DISTINCT FROM $3 AND ($4::int IS NULL OR depth < $4))
-           SELECT id, parent, session_id, kind, author, line, step, body FROM walk ORDER BY depth DESC""",
+           SELECT id, parent, session_id, kind, author, line, side, step, body FROM walk ORDER BY depth DESC""",
         tenant,
         head,
         known,
@@ -101,7 +101,7 @@ async def path(
 async def of_session(pool: Pool, tenant: str, session_id: str) -> list[Node]:
     """Every node a session wrote, oldest first: also of branches a reset left behind."""
     rows = await pool.fetch(
-        """SELECT id, parent, session_id, kind, author, line, step, body FROM messages
+        """SELECT id, parent, session_id, kind, author, line, side, step, body FROM messages
             WHERE tenant = $1 AND session_id = $2 ORDER BY created_at, id""",
         tenant,
         session_id,

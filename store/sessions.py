@@ -34,6 +34,7 @@ class SessionRow(PlacedSession):
     version: int = 0
     step: int = 0
     progress: str = ""
+    status_text: str | None = None  # what the session itself published as its status
     plan: Plan | None = None
     retry: dict[str, Any] | None = None
     usage: Usage = Usage()
@@ -65,6 +66,7 @@ class SessionRow(PlacedSession):
             ask_variables=bool(self.missing),
             acceptance=bool(self.spec.get("acceptance_criteria")) and not self.dry_run,  # there is nothing to check
             parent_session_id=self.spawned_by,
+            sides=self.sides,
         )
 
 
@@ -74,7 +76,7 @@ _LISTED = ", ".join(_LONG.get(name, name) for name in SessionRow.model_fields)
 # columns of type text that hold JSON
 _JSON = frozenset(
     {"spec", "limits", "plan", "retry", "usage", "cancel_requested", "rules", "rerun"}
-    | {"external_tools", "variables", "missing"}
+    | {"external_tools", "variables", "missing", "sides"}
 )
 _FIRST_STATE = {
     name: field.get_default(call_default_factory=True)

@@ -11,6 +11,7 @@ from activities.runtime.definitions import Definitions
 from activities.tools.offered import line_tools
 from activities.tools.tool import Tool
 from domain.agents.definition import AgentDefinition, Mode, SubagentRef
+from domain.agents.sides import session_sides
 from domain.conversations.delegation import DelegationCall, DelegationTool
 from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.subagent_texts import another_agent, not_found, unknown_subagent
@@ -80,9 +81,13 @@ class ChildPlanner:
         agent, child = await self._target(
             call, definition, wanted, lambda name: verdict(layers, self._tools[door], [name])
         )
-        models = [child.model or call.model, *child.fallback_models]
-        if problem := await self._models.problem(models[0]):
-            raise ChildRefused(f"The launch failed: {problem} Nothing was started.")
+        sides = session_sides(child, lambda view: [view.model or call.model, *view.fallback_models])
+        models = sides.models[sides.first] if sides else [child.model or call.model, *child.fallback_models]
+        for first in {models[0]: None} | {own[0]: None for own in (sides.models if sides else {}).values()}:
+            if problem := await self._models.problem(first):
+                raise ChildRefused(f"The launch failed: {problem} Nothing was started.")
+        if sides is not None and (sides.dual or sides.first == "b") and door is DelegationTool.DELEGATE:
+            raise ChildRefused(f"'{child.name}' has two sides and works in a session of its own: use task instead.")
         tree = await budgets.get(self._pool, call.ref.tenant, call.ref.conversation_id)
         if door is not DelegationTool.DELEGATE and tree is not None and (lacking := tree.spent(datetime.now(UTC))):
             raise ChildRefused(f"The budget of {lacking} shared with all subagents is spent; nothing was started.")
@@ -95,13 +100,14 @@ class ChildPlanner:
             or DeliveryMode.HOLD
         )
         description = getattr(arguments, "description", "")
-        tools = tools_of(
-            self._tools,
-            child.tools,
-            child.permissions,
-            delegates=bool(child.subagents),
-            parent_tools=line_tools(self._tools, agents, parent.tools),
-        )
+        parent_tools = line_tools(self._tools, agents, parent.tools)
+        granted = [
+            tools_of(
+                self._tools, view.tools, child.permissions, delegates=bool(view.subagents), parent_tools=parent_tools
+            )
+            for view in child.views
+        ]
+        tools = list(dict.fromkeys(name for names in granted for name in names))
         supervision, limits = _supervision(parent, child, reference, door, layers), _limits(parent, child)
         session = None
         if door is not DelegationTool.DELEGATE:
@@ -113,6 +119,7 @@ class ChildPlanner:
                 name=name,
                 label=description or name,
                 models=models,
+                sides=sides,
                 tools=tools,
                 limits=limits,
             )
@@ -191,8 +198,9 @@ def _supervision(
     definition says so; an inline child waits for nobody."""
     may_ask = reference is not None and reference.may_ask
     waits = may_ask and door is not DelegationTool.DELEGATE
-    values = {name: value for name, value in parent.variables.items() if name in child.variables}
-    missing = {name: one.description for name, one in child.variables.items() if one.required and name not in values}
+    known = child.all_variables
+    values = {name: value for name, value in parent.variables.items() if name in known}
+    missing = {name: one.description for name, one in known.items() if one.required and name not in values}
     if missing and not (waits and child.may_ask):
         names = ", ".join(f"{name} ({description})" for name, description in missing.items())
         raise ChildRefused(

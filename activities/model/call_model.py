@@ -83,7 +83,7 @@ class CallModel:
             turn = ModelResponse()
             if (rerun := recording.rerun_of(facts)) is not None:
                 played = await recording.play(self._pool, call, rerun)
-                nodes = prelude + recording.nodes(call, agent.name, context + prelude, played)
+                nodes = prelude + recording.nodes(call, agent.speaker(call.agent.side), context + prelude, played)
                 calls = recording.tool_calls(self._toolbox.tools, tools, played, layers, rerun, facts)
                 again = {"recorded": played.usage, "continues": played.goes_on}
                 return await self._commit(call, idem, context, nodes, calls, [], played.turn, **again)
@@ -96,7 +96,7 @@ class CallModel:
             except Exception as error:
                 await self._bounds.release(call, facts)
                 raise await self._failure(call, info.attempt, classify(error)) from error
-            nodes = prelude + turn_record.reply_nodes(call, agent.name, context + prelude, turn, facts)
+            nodes = prelude + turn_record.reply_nodes(call, agent, context + prelude, turn, facts)
             calls = []
             if call.purpose is Purpose.TURN:
                 calls = tool_calls(self._toolbox.tools, tools, turn, layers, facts.may_ask)
@@ -113,19 +113,19 @@ class CallModel:
         facts: StepFacts,
         turn: ModelResponse,
     ) -> None:
-        system = system_prompt(agent, facts.variables)
+        system = system_prompt(agent, facts.variables, call.agent.side)
         request: dict[str, Any] = {
             "model": call.model,
             "max_tokens": agent.max_tokens,
             "system": [{"type": "text", "text": system, "cache_control": {"type": "ephemeral"}}],
         }
         if call.purpose is Purpose.COMPACT:
-            request["messages"] = render(shorten_results(nodes, 2_000), call.model)
+            request["messages"] = render(shorten_results(nodes, 2_000), call.model, call.agent.side)
             request["messages"].append({"role": "user", "content": [{"type": "text", "text": CHECKPOINT}]})
             await self._bounds.reserve(call, facts, request)
             await self._model.ask(request, turn, on_text=lambda _: None, on_thinking=lambda _: None)
             return
-        request["messages"] = render(nodes, call.model)
+        request["messages"] = render(nodes, call.model, call.agent.side)
         mark_cacheable(request["messages"])
         if call.purpose is Purpose.TURN:
             if tools:

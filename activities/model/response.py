@@ -69,7 +69,9 @@ def prelude(call: ModelCall, context: list[Node], facts: StepFacts, opening: str
             bodies.append((USER, message.author, {"parts": parts}))
     if call.note:
         bodies.append((NOTE, "errand", {"text": call.note}))
-    return chain(call, context[-1].id if context else None, bodies)
+    nodes = chain(call, context[-1].id if context else None, bodies)
+    # results belong to the side that made the calls, also where the other side's turn has begun
+    return [node.model_copy(update={"side": context[-1].side}) if node.kind == TOOL_RESULTS else node for node in nodes]
 
 
 def chain(call: ModelCall, parent: str | None, bodies: list[Body]) -> list[Node]:
@@ -83,6 +85,7 @@ def chain(call: ModelCall, parent: str | None, bodies: list[Body]) -> list[Node]
             kind=kind,
             author=author,
             line=call.line,
+            side=call.agent.side,
             step=call.step,
             body=json.dumps(body),
         )
@@ -91,15 +94,18 @@ def chain(call: ModelCall, parent: str | None, bodies: list[Body]) -> list[Node]
     return nodes
 
 
-def reply_nodes(call: ModelCall, author: str, before: list[Node], turn: ModelResponse, facts: StepFacts) -> list[Node]:
+def reply_nodes(
+    call: ModelCall, agent: AgentDefinition, before: list[Node], turn: ModelResponse, facts: StepFacts
+) -> list[Node]:
     """The reply itself, or the checkpoint that replaces the context; nothing if the model had said nothing yet."""
     if not turn.content:
         return []
-    body: Body = (
-        ASSISTANT,
-        author,
-        {"content": turn.content, "model": call.model, "stop_reason": turn.stop_reason},
-    )
+    author = agent.speaker(call.agent.side)
+    content = {"content": turn.content, "model": call.model, "stop_reason": turn.stop_reason}
+    calls = [block for block in turn.content if block["type"] == "tool_use"]
+    if (turn_text := agent.side(call.agent.side).turn_text(calls)) is not None:
+        content["turn_text"] = clean(turn_text)
+    body: Body = (ASSISTANT, author, content)
     if call.purpose is Purpose.COMPACT and turn.stop_reason != INTERRUPTED:
         body = (SUMMARY, author, {"text": turn.answer() + running_subagents(facts)})
     return chain(call, before[-1].id if before else None, [body])
@@ -125,7 +131,7 @@ def interrupt(turn: ModelResponse) -> None:
 def misfit(agent: AgentDefinition, call: ModelCall, turn: ModelResponse) -> str | None:
     """Why a final answer does not fit the agent's output schema, if it has one."""
     final = call.purpose is Purpose.TURN and not any(block["type"] == "tool_use" for block in turn.content)
-    if agent.output_schema is None or not final:
+    if agent.output_schema is None or agent.dual or not final:
         return None
     try:
         typed(agent.output_schema, turn.answer())

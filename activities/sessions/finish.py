@@ -18,7 +18,7 @@ from domain.agents.typed_output import Misfit, typed
 from domain.conversations.requests import EndedSession
 from domain.events import EventRow, SubagentBudgetExceeded
 from domain.ids import derive_id
-from domain.messages import ASSISTANT, TOOL_RESULTS, Node, answer_calls, calls_of, text_of
+from domain.messages import ASSISTANT, TOOL_RESULTS, Node, answer_calls, calls_of, text_of, turn_text_of
 from domain.sessions.session import BUDGET_REASONS, Reason
 from domain.sessions.session_writes import SessionEnding
 from domain.sessions.step import CallState, Finish, Finished, StopRequest, preview
@@ -26,6 +26,9 @@ from store import endings, mailbox, tool_calls
 from store.database import Pool
 from store.endings import WrittenEnding
 from workflows.client import WorkflowClient
+
+MOST_ERROR = 2_000  # characters
+MOST_FAILURE = 100_000  # of what a side reports as the session's failure: it is the session's result
 
 
 class FinishSession:
@@ -44,7 +47,7 @@ class FinishSession:
         ref = finish.ref
         nodes = await self._contexts.load(ref, "main", finish.head)
         tail = await self._repair(finish, nodes)
-        output = _output(ref.session_id, nodes)
+        finish, output = await self._payload(finish, nodes)
         value = await self._value(finish, output)
         output = value or output
         late = await self._events.take(ref) + await self._open_calls(finish)
@@ -83,6 +86,21 @@ class FinishSession:
                 next_retry_delay=timedelta(seconds=1),
             )
 
+    async def _payload(self, finish: Finish, nodes: list[Node]) -> tuple[Finish, str | None]:
+        """The output, and the ending with its error. Where a side's tool call ended the session, the call's message is
+        the one or the other."""
+        node = next((node for node in reversed(nodes) if finish.binding and node.id == finish.binding.node), None)
+        if finish.binding is None or node is None:
+            return finish, _output(finish.ref.session_id, nodes)
+        side = (await self._definitions.load(finish.agent)).side(finish.agent.side)
+        call = calls_of(node)[finish.binding.index]
+        failed = finish.reason is not Reason.GOAL_REACHED
+        binding = side.session_fail if failed else side.session_stop
+        message = clean(binding.message(call["input"], text_of(node)) if binding else "").strip()
+        if failed:
+            return finish.model_copy(update={"error": message or finish.error}), None
+        return finish, message or _output(finish.ref.session_id, nodes)
+
     async def _value(self, finish: Finish, output: str | None) -> str | None:
         """The answer as JSON, if it is one and the agent has an output schema."""
         agent = await self._definitions.load(finish.agent)
@@ -111,6 +129,7 @@ class FinishSession:
                 parent=nodes[-1].id,
                 session_id=finish.ref.session_id,
                 kind=TOOL_RESULTS,
+                side=nodes[-1].side,
                 step=finish.step,
                 body=json.dumps(answer_calls(calls, results)),
             )
@@ -120,7 +139,7 @@ class FinishSession:
 def _output(session_id: str, nodes: list[Node]) -> str | None:
     """The last text of this session; None if it has none."""
     for node in reversed(nodes):
-        if node.session_id == session_id and node.kind == ASSISTANT and (text := text_of(node)):
+        if node.session_id == session_id and node.kind == ASSISTANT and (text := turn_text_of(node)):
             return clean(text)
     return None
 
@@ -131,7 +150,7 @@ def _ending(
     reason = finish.reason
     status = reason.status
     partial = reason is not Reason.GOAL_REACHED and output is not None
-    error = clean(finish.error)[:2_000] if finish.error else None
+    error = clean(finish.error)[: MOST_FAILURE if finish.binding else MOST_ERROR] if finish.error else None
     events: list[ev.Event] = []
     if finish.previous is not None:
         events.append(ev.StepCompleted(step=finish.previous_step, result=finish.previous))

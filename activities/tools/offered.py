@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 from activities.requests.external_tools import callers_tool
+from activities.tools.declared import declared_tool
 from activities.tools.tool import Tool
 from domain.agents.definition import AgentDefinition, Mode
 from domain.conversations.subagent_texts import roster
@@ -30,6 +31,7 @@ class Toolbox:
         agent = agents[-1]
         names = line_tools(self.tools, agents, facts.tools)
         found = [tool for name in names if (tool := self.tools.get(name)) and not tool.asks]
+        found += [declared_tool(one, agent.side(call.agent.side)) for one in agent.declared_tools]
         if call.line == "main":
             if facts.may_ask and agent.may_ask:
                 found += [tool for tool in self.tools.values() if tool.asks]
@@ -67,7 +69,9 @@ def line_tools(tools: dict[str, Tool], agents: list[AgentDefinition], granted: l
     """What the last of these may use: each has at most what the one before it has, the first what it was granted."""
     first, *inner = agents
     own = tools_of(tools, first.tools, first.permissions, delegates=bool(first.subagents))
-    names = own if granted is None else granted
+    # what was granted to a session with two sides is for both; each side has its own part of it
+    both = first.side_a is not None or first.side_b is not None
+    names = own if granted is None else [name for name in granted if name in own] if both else granted
     for agent in inner:
         names = tools_of(tools, agent.tools, agent.permissions, delegates=bool(agent.subagents), parent_tools=names)
     return names

@@ -22,6 +22,7 @@ from activities.runtime.spans import tool_called
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands, NetworkPolicy
 from activities.tools.approved_call import approval_of, call_turn
+from activities.tools.declared import DECLARED, declared_tool, with_binding
 from activities.tools.record import Attempt
 from activities.tools.rules import Rulebook
 from activities.tools.support.egress import Fetcher
@@ -106,20 +107,26 @@ class RunTool:
     def activities(self) -> list[Callable[..., Any]]:
         """One registered activity per tool, so that the timeline and the metrics name it."""
         own = [tool.name for tool in self._tools.values() if tool.activity is None]
-        return [self._named(name) for name in (*own, "refuse", RECORDED)]
+        return [self._named(name) for name in (*own, "refuse", RECORDED, DECLARED)]
 
     def _named(self, name: str) -> Callable[[ToolRequest], Coroutine[Any, Any, ToolOutcome]]:
         @activity.defn(name=f"tool.{name}")
         async def run_tool(request: ToolRequest) -> ToolOutcome:
             async with heartbeating():
                 try:
-                    return tool_called(request, await self._run(request, self._tools.get(name)))
+                    tool = await self._declared(request) if name == DECLARED else self._tools.get(name)
+                    return tool_called(request, await self._run(request, tool))
                 except TRANSIENT_ERRORS as error:
                     raise ApplicationError(
                         "The database is away.", type=wire.DATABASE_AWAY, next_retry_delay=timedelta(seconds=1)
                     ) from error
 
         return run_tool
+
+    async def _declared(self, request: ToolRequest) -> Tool | None:
+        agent = await self._definitions.load(request.agent)
+        given = next((one for one in agent.declared_tools if one.name == request.name), None)
+        return declared_tool(given, agent.side(request.agent.side)) if given else None
 
     async def _run(self, request: ToolRequest, tool: Tool | None) -> ToolOutcome:
         info = activity.info()
@@ -193,6 +200,9 @@ class RunTool:
             # an unexpected error may hold a secret: it is logged, and the model learns only that the tool failed
             activity.logger.exception("tool %s failed unexpectedly", tool.name)
             result = ToolResult(f"{tool.name} failed unexpectedly; the operator's log has the details.", failed=True)
+        if not request.above:
+            given = _arguments(claim.body or "", request.index)
+            result = await with_binding(agent.side(request.agent.side), request.name, given, context, result)
         result = await self._spill(request, folder, result)
         if tool.effect is not Effect.READ:
             report = await self._workspaces.keep(request.ref.tenant, request.workspace_id)
@@ -245,6 +255,7 @@ class RunTool:
             await self._events.take(request.ref) + [EventRow.of(request.ref, event) for event in events],
             started_at=activity.info().started_time,
             progress=clean(result.progress) if result.progress else None,
+            status_text=result.status_text,
             plan=result.plan.model_dump_json() if result.plan else None,
             files=[file.row for file in saved],
             sources=json.dumps([one.model_dump(mode="json") for one in result.sources]) if result.sources else None,

@@ -1,7 +1,7 @@
 """A tool: its description for the model, its input type, the function that runs it, and what it declares of itself."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +50,10 @@ class ToolResult:
     plan: Plan | None = None
     artifacts: list[ArtifactFile] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)  # what it read, and in which state
+    status_text: str | None = None  # what the session publishes as its status
+
+    def replaced(self, **changes: Any) -> "ToolResult":
+        return replace(self, **changes)
 
 
 async def _allowed(subject: str) -> bool:

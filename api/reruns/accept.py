@@ -11,6 +11,7 @@ from api.submission import accept as submit
 from api.submission import rules, tools_and_variables
 from api.submission.accept import AcceptedResponse, Checked, Prepared, SessionPlace
 from domain.agents.definition import AgentDefinition
+from domain.agents.sides import all_models, session_sides
 from domain.errors import Conflict, Invalid
 from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.rerun import Rerun
@@ -92,14 +93,21 @@ async def _task(call: Call, source: SessionRow, body: RerunBody) -> Checked:
     added = spec.model_copy(update={"permissions": body.permissions, "boundary": None})
     await rules.check_tool_names(call.pool, added, definition)
     limits = _limits(call, source, body, definition)
-    models = _models(call, source, body, definition)
+    models = _models(call, source, body, definition.for_side(definition.first_side))
+    sides = session_sides(definition, lambda view: _models(call, source, body, view))
+    if source.sides is not None and body.from_step > 1:
+        problem = finding("/from_step", "unavailable", "whose turn it was is not part of a rerun", [1])
+        raise Invalid("A session with two sides can be rerun from its first step only.", errors=[problem])
+    if sides is not None and source.sides is not None and body.model is None and body.agent_version is None:
+        sides = source.sides
     if not body.recorded:
-        rules.check_prices(limits, spec.config.tree, models, call.services.prices, call.settings)
+        every = all_models(models, sides)
+        rules.check_prices(limits, spec.config.tree, every, call.services.prices, call.settings)
         await rules.check_sandbox(call.pool, spec, definition, call.settings)
     retention = spec.config.retention or call.settings.retention_ms
     files = await rules.manifest(call, spec, checked=True)
     supervision = await tools_and_variables.supervision(call.pool, spec, definition, source.variables)
-    return Checked(spec, ref, definition, models, limits, files, retention, supervision)
+    return Checked(spec, ref, definition, models, limits, files, retention, supervision, sides)
 
 
 async def _agent(call: Call, source: SessionRow, body: RerunBody) -> tuple[AgentRef, AgentDefinition]:

@@ -15,6 +15,7 @@ from api.services import Services
 from api.submission import budgets as tree_rules
 from api.submission import quotas, rules, tools_and_variables
 from domain.agents.definition import AgentDefinition
+from domain.agents.sides import Sides, all_models, session_sides
 from domain.conversations.mailbox import DeliveryMode
 from domain.errors import Conflict, TooMany
 from domain.events import EventRow, TaskSubmitted
@@ -66,6 +67,7 @@ class Checked:
     files: Manifest
     retention_ms: int
     supervision: Supervision
+    sides: Sides | None = None
 
 
 @dataclass(frozen=True)
@@ -96,18 +98,19 @@ async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: d
     if schema:
         rules.check_input(definition, spec.input)
     spec = tools_and_variables.sealed(call, spec, definition)
-    models = rules.models(spec, definition, settings)
+    models = rules.models(spec, definition.for_side(definition.first_side), settings)
+    sides = session_sides(definition, lambda view: rules.models(spec, view, settings))
     limits = rules.limits(spec, definition, settings)
     rules.check_plan(spec, definition)
     await rules.check_tool_names(pool, spec, definition)
-    rules.check_prices(limits, spec.config.tree, models, call.services.prices, call.settings)
+    rules.check_prices(limits, spec.config.tree, all_models(models, sides), call.services.prices, call.settings)
     await rules.check_sandbox(pool, spec, definition, settings)
     await rules.check_notify(pool, tenant, spec.config, limits.ttl_ms)
     retention = spec.config.retention or settings.retention_ms
     files = await rules.manifest(call, spec)
     await quotas.check_workspaces(call, files)
     supervision = await tools_and_variables.supervision(pool, spec, definition, variables or {})
-    return Checked(spec, agent, definition, models, limits, files, retention, supervision)
+    return Checked(spec, agent, definition, models, limits, files, retention, supervision, sides)
 
 
 def prepare(call: Call, task: Checked, place: SessionPlace) -> Prepared:
@@ -135,6 +138,7 @@ def new_session(task: Checked, title: str, place: SessionPlace, created_by: str)
         task.supervision,
         title=title,
         models=task.models,
+        sides=task.sides,
         limits=task.limits,
         retention_ms=task.retention_ms,
         created_by=created_by,

@@ -148,7 +148,7 @@ def check_waiting(spec: TaskSpec, ttl_ms: int) -> None:
 
 def check_plan(spec: TaskSpec, definition: AgentDefinition) -> None:
     """Plan approval needs an agent that can submit a plan."""
-    if spec.config.approval_required and "update_plan" not in definition.tools:
+    if spec.config.approval_required and not any("update_plan" in view.tools for view in definition.views):
         problem = finding("/config/approval_required", "unavailable", "this agent has no update_plan", [False])
         raise Invalid("This agent cannot submit a plan.", errors=[problem])
 
@@ -226,6 +226,7 @@ async def check_tool_names(pool: Pool, spec: TaskSpec, definition: AgentDefiniti
     if not tools:  # no worker is running, so no names are known: the task is accepted anyway
         return
     tools |= {tool.name for tool in (*definition.external_tools, *spec.config.external_tools)}
+    tools |= {tool.name for view in definition.views for tool in view.declared_tools}
     found = [
         finding(pointer, "unknown_tool", "no tool has this name", sorted(tools))
         for pointer, name in named

@@ -40,7 +40,7 @@ def variables(
     spec: TaskSpec, definition: AgentDefinition, before: dict[str, str], may_ask: bool
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The values there are, and the descriptions of those to be asked for; nobody to ask is a refusal."""
-    given, known = spec.context.variables, definition.variables
+    given, known = spec.context.variables, definition.all_variables
     if unknown := [name for name in given if name not in known]:
         problems = [
             finding(f"/context/variables/{name}", "unknown_variable", "there is none", sorted(known))

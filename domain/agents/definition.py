@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from domain.agents.names import AGENT_NAME_PATTERN, AgentName, VariableName
 from domain.agents.prompt import Equipment, PromptDefinition, SubagentRef, Variable, tools_by_kind
-from domain.agents.side import Side, SideKind, SideName, side_from_word
+from domain.agents.side import SIDES, Side, SideKind, SideName, side_from_word
 from domain.agents.spelling import AgentPart
 from domain.external_tool import MAX_TOOLS, ExternalTool
 from domain.policy.rules import Rule
@@ -141,6 +141,20 @@ class AgentDefinition(Equipment):
                 "variables": {**self.variables, **prompt.variables},
             }
         )
+
+    @property
+    def views(self) -> list["AgentDefinition"]:
+        """The definition as each side that is not human sees it."""
+        return [self.for_side(name) for name in SIDES if not self.side(name).human]
+
+    @property
+    def all_variables(self) -> dict[VariableName, Variable]:
+        """The variables of all its sides."""
+        return {name: variable for view in self.views for name, variable in view.variables.items()}
+
+    def speaker(self, name: SideName) -> str:
+        """The name that messages of a side are shown with."""
+        return self.side(name).label or self.name
 
     def may_reach(self, host: str) -> bool:
         """Whether the definition gives its commands this host; the platform's guard has the last word."""

@@ -1,5 +1,7 @@
 """The two sides of an agent: who takes the turns on each, when a turn is over, and which tools end the session."""
 
+import json
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -29,6 +31,13 @@ class Binding(AgentPart):
     message_property: PropertyName | None = None  # the argument that becomes the message
     attachments_property: PropertyName | None = None  # the argument with paths of files to hand over
 
+    def message(self, arguments: dict[str, Any], text: str = "") -> str:
+        """The message of a call: the mapped argument; without a mapping the response's text, else all arguments."""
+        if self.message_property is None:
+            return text.strip() or (json.dumps(arguments, ensure_ascii=False) if arguments else "")
+        value = arguments.get(self.message_property, "")
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
 
 def _by_tool(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
@@ -57,6 +66,14 @@ class Side(AgentPart):
         if self.human:
             return SideKind.HUMAN
         return SideKind.HANDLER if self.handler is not None else SideKind.PROMPT
+
+    def turn_text(self, calls: Sequence[dict[str, Any]]) -> str | None:
+        """The turn's outcome as the stop tool's call says it; None: there is no such call, or no mapped argument."""
+        if self.stop_tool is None or self.stop_tool_response_property is None:
+            return None
+        called: dict[str, Any] = next((call["input"] for call in calls if call["name"] == self.stop_tool), {})
+        value = called.get(self.stop_tool_response_property)
+        return value if isinstance(value, str) or value is None else json.dumps(value, ensure_ascii=False)
 
     def bindings(self) -> dict[str, Binding]:
         """The bindings that are set, by their field."""

@@ -16,6 +16,7 @@ def reached(limits: Limits, steps: int, usage: Usage) -> Reason | None:
 
 _LABELS = {
     Reason.STEP_LIMIT: "its limit of steps",
+    Reason.TURN_LIMIT: "its limit of turns",
     Reason.TOKEN_BUDGET: "its token budget",
     Reason.COST_BUDGET: "its cost budget",
     Reason.TOOL_LIMIT: "its limit of tool calls",

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 from domain import notification
+from domain.agents.sides import Sides
 from domain.conversations.delegation import DelegationTool
 from domain.conversations.mailbox import DeliveryMode
 from domain.external_tool import ExternalTool
@@ -66,6 +67,7 @@ class NewSession(Supervision):
     agent: str
     agent_version: int
     models: list[str]  # the model, then its fallbacks in order
+    sides: Sides | None = None  # None: a plain agent, with a model on one side and people on the other
     title: str = ""
     spec: dict[str, Any] = Field(default_factory=dict)  # the task as submitted
     limits: Limits = Limits()
@@ -98,6 +100,7 @@ class NewSession(Supervision):
         *,
         title: str,
         models: list[str],
+        sides: Sides | None = None,
         limits: Limits,
         retention_ms: int,
         created_by: str,
@@ -111,6 +114,7 @@ class NewSession(Supervision):
             **dict(supervision),
             **_agent(agent),
             models=models,
+            sides=sides,
             title=title,
             spec={**spec.model_dump(mode="json"), "transport": transport},
             limits=limits,
@@ -132,6 +136,7 @@ class NewSession(Supervision):
         name: str,
         label: str,
         models: list[str],
+        sides: Sides | None = None,
         tools: list[str],
         limits: Limits,
     ) -> Self:
@@ -142,6 +147,7 @@ class NewSession(Supervision):
             **dict(supervision),
             **_agent(agent),
             models=models,
+            sides=sides,
             title=f"{label} (@{agent.name} subagent)",
             spec={"agent": agent.name, "config": shared},
             limits=limits,

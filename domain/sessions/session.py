@@ -6,6 +6,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 from domain.agents.side import SideName
+from domain.agents.sides import Sides, other_side
 
 
 class Status(StrEnum):
@@ -31,6 +32,7 @@ class Reason(StrEnum):
     ERROR = "error"
     TTL = "ttl"
     STEP_LIMIT = "step_limit"
+    TURN_LIMIT = "turn_limit"
     TOKEN_BUDGET = "token_budget"
     COST_BUDGET = "cost_budget"
     TOOL_LIMIT = "tool_limit"
@@ -58,7 +60,7 @@ _CANCELS = frozenset({Reason.CALLER_CANCEL, Reason.INTERRUPTED, Reason.TERMINATE
 BUDGET_REASONS = frozenset(
     {Reason.STEP_LIMIT, Reason.TOKEN_BUDGET, Reason.COST_BUDGET, Reason.TOOL_LIMIT, Reason.TREE_BUDGET}
 )
-LIMIT_REASONS = BUDGET_REASONS | {Reason.TTL, Reason.LOOP_DETECTED, Reason.POLICY_DENIED}
+LIMIT_REASONS = BUDGET_REASONS | {Reason.TURN_LIMIT, Reason.TTL, Reason.LOOP_DETECTED, Reason.POLICY_DENIED}
 
 
 class SandboxMode(StrEnum):
@@ -150,6 +152,7 @@ class Line(BaseModel):
     head: str | None = None
     opening: str | None = None  # "node/index" of the tool call whose prompt opens an inline line
     step: int = 0  # the session's number of the line's current step
+    steps: int = Field(default=0, exclude_if=lambda steps: not steps)  # of a side: how many it has taken
     doing: str = ""  # what the current step is about
     above: list[AgentRef] = Field(
         default_factory=list
@@ -200,6 +203,18 @@ class SessionState(BaseModel):
     denied_calls: int = 0
     forbidden_calls: int = 0  # those of them that a rule denied
     acceptance_round: int = 0  # how often the acceptance criteria were checked
+    turns: int = Field(default=0, exclude_if=lambda turns: not turns)  # completed turns of the two sides
+    # of an agent with two AI sides: the line of the side that waits for its turn. Both share one message tree.
+    waiting_line: Line | None = Field(default=None, exclude_if=lambda line: line is None)
+
+    def switch_sides(self) -> None:
+        """The other side continues from where this one stopped."""
+        assert self.waiting_line is not None
+        spoke, self.line = self.line, self.waiting_line
+        self.line.head, self.line.step = spoke.head, spoke.step
+        self.line.previous, self.line.previous_step = spoke.previous, spoke.previous_step
+        self.waiting_line = spoke
+        self.turns += 1
 
 
 class SessionInput(BaseModel):
@@ -221,11 +236,21 @@ class SessionInput(BaseModel):
     acceptance: bool = False  # criteria are checked before it may complete
     await_children: bool = True  # with children still to report, the session is not done
     parent_session_id: str | None = None  # who spawned it
+    sides: Sides | None = Field(default=None, exclude_if=lambda sides: sides is None)  # None: a plain agent
     carried: SessionState | None = None
 
     def first_state(self) -> SessionState:
-        line = Line(agent=self.agent, models=self.models, head=self.head)
-        return SessionState(line=line, inbox=list(self.inbox))
+        if self.sides is None:
+            line = Line(agent=self.agent, models=self.models, head=self.head)
+            return SessionState(line=line, inbox=list(self.inbox))
+        first = self.sides.first
+        waiting = self._side_line(other_side(first)) if self.sides.dual else None
+        return SessionState(line=self._side_line(first), waiting_line=waiting, inbox=list(self.inbox))
+
+    def _side_line(self, name: SideName) -> Line:
+        assert self.sides is not None
+        agent = self.agent.model_copy(update={"side": name})
+        return Line(agent=agent, models=self.sides.models[name], head=self.head)
 
 
 class SessionResult(BaseModel):

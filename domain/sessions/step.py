@@ -150,6 +150,15 @@ class ToolOutcome(BaseModel):
     spent: bool = Field(default=False, exclude_if=lambda value: not value)
 
 
+class BindingCall(BaseModel):
+    """The tool call with which a side ended its session; its arguments are the session's payload."""
+
+    model_config = ConfigDict(frozen=True)
+
+    node: str
+    index: int
+
+
 class Finish(BaseModel):
     """How a session ended; the one ending activity writes it."""
 
@@ -167,6 +176,7 @@ class Finish(BaseModel):
     previous_step: int = 0
     spawned_by: str | None = None
     taken: list[str] = Field(default_factory=list)  # messages that entered its context
+    binding: BindingCall | None = Field(default=None, exclude_if=lambda call: call is None)
 
 
 class Finished(BaseModel):

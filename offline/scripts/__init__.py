@@ -19,6 +19,7 @@ from offline.scripts import (
     steps,
     think,
     tools,
+    turns,
     unknown,
 )
 from offline.scripts.judge import VERDICT, judge
@@ -39,6 +40,7 @@ SCRIPTS: dict[str, Script] = {
     "say": Script(say.replies),
     "answers": Script(answers.replies),
     "stamp": Script(stamp.replies),
+    "turns": Script(turns.replies),
     "forever": Script(forever.replies),
     "repeat": Script(repeat.replies),
     "think": Script(think.replies),

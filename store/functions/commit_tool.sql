@@ -30,7 +30,8 @@ BEGIN
                           AND call_index = (p ->> 'index')::int AND holder = p ->> 'holder'
                           AND attempt = (p ->> 'attempt')::int AND state = p ->> 'state');
     END IF;
-    UPDATE sessions SET plan = coalesce(p ->> 'plan', plan), progress = coalesce(p ->> 'progress', progress), updated_at = now()
+    UPDATE sessions SET plan = coalesce(p ->> 'plan', plan), progress = coalesce(p ->> 'progress', progress),
+                        status_text = coalesce(p ->> 'status_text', status_text), updated_at = now()
      WHERE tenant = t AND id = p ->> 'session_id' AND status NOT IN ('completed', 'failed', 'cancelled')
        AND (p ->> 'plan' IS NOT NULL OR p ->> 'progress' IS NOT NULL);
     INSERT INTO files (tenant, id, sha256, size, name, media_type, type, description, url, session_id)

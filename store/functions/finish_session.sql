@@ -22,8 +22,8 @@ BEGIN
         END IF;
         -- before the session gives up its place: whoever wants that place has locked the conversation and would wait for us
         UPDATE conversations SET updated_at = now() WHERE tenant = t AND id = s.conversation_id;
-        INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, step, body)
-        SELECT t, m.id, m.parent, s.id, m.id || '/repair', m.kind, m.author, m.line, m.step, m.body
+        INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, side, step, body)
+        SELECT t, m.id, m.parent, s.id, m.id || '/repair', m.kind, m.author, m.line, coalesce(m.side, 'a'), m.step, m.body
           FROM jsonb_populate_recordset(NULL::messages, p -> 'nodes') m ON CONFLICT DO NOTHING;
         UPDATE sessions SET status = p ->> 'status', reason = p ->> 'reason', partial = (p ->> 'partial')::boolean,
                             error_type = p ->> 'error_type', error = p ->> 'error', output = p ->> 'output',

@@ -8,7 +8,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from domain.sessions.session import LIMIT_REASONS, Line, Reason, SessionInput, StartedChild
-from domain.sessions.step import StopRequest, preview
+from domain.sessions.step import BindingCall, StopRequest, preview
 
 T = TypeVar("T")
 PLAN_FIRST = (
@@ -27,9 +27,16 @@ class Stopped(Exception):
 class Ending(Exception):
     """How a line ends; raised where it cannot be returned."""
 
-    def __init__(self, reason: Reason, error_type: str | None = None, error: str | None = None) -> None:
+    def __init__(
+        self,
+        reason: Reason,
+        error_type: str | None = None,
+        error: str | None = None,
+        binding: BindingCall | None = None,
+    ) -> None:
         super().__init__(reason)
         self.reason, self.error_type, self.error = reason, error_type, error
+        self.binding = binding  # the call whose message is the session's result
 
 
 class SessionContext:

@@ -1,6 +1,6 @@
 """The loop: ask the model, run its tool calls, repeat. One function per line, so an inline delegate can nest it."""
 
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from typing import Any
 
 from temporalio import workflow
@@ -37,10 +37,8 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
     """Run until the line must end; None means that the workflow should continue as new here, between two steps."""
     state = session.state
     while True:
-        if session.spent:
-            return session.spent
-        if limit := reached(session.start.limits, state.step, state.usage.plus(state.recorded)):
-            return Ending(limit)
+        if limit := limit_reached(session):
+            return limit
         if line.is_main and workflow.info().is_continue_as_new_suggested():
             return None
         state.step += 1
@@ -52,15 +50,11 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
         if decision.next is Next.STOP:
             assert decision.reason is not None
             line.previous, line.previous_step = step_result(reply, []), line.step
-            if decision.reason is Reason.GOAL_REACHED and reply.misfit is not None:
-                line.misfits += 1
-                if line.misfits >= MAX_MISFITS:
-                    return Ending(Reason.ERROR, "output_schema", reply.misfit)
-                line.note = retry_request(reply.misfit)
-                continue
-            if decision.reason is Reason.GOAL_REACHED and not await _done(session, line, reply):
-                continue
-            return Ending(decision.reason, decision.error_type, decision.error)
+            if decision.reason is not Reason.GOAL_REACHED:
+                return Ending(decision.reason, decision.error_type, decision.error)
+            if ending := await answered(session, line, reply):
+                return ending
+            continue
         began = workflow.now()
         outcomes = await act(session, line, reply)
         line.previous, line.previous_step = step_result(reply, outcomes), line.step
@@ -71,7 +65,27 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
         workflow.set_current_details(current_details(session.start, state, outcomes, workflow.info().namespace))
 
 
-async def _done(session: SessionContext, line: Line, reply: ModelReply) -> bool:
+def limit_reached(session: SessionContext) -> Ending | None:
+    """The limit that forbids another step."""
+    state = session.state
+    if session.spent:
+        return session.spent
+    limit = reached(session.start.limits, state.step, state.usage.plus(state.recorded))
+    return Ending(limit) if limit else None
+
+
+async def answered(session: SessionContext, line: Line, reply: ModelReply) -> Ending | None:
+    """The ending that an answer without calls leads to; None: the line continues."""
+    if reply.misfit is not None:
+        line.misfits += 1
+        if line.misfits >= MAX_MISFITS:
+            return Ending(Reason.ERROR, "output_schema", reply.misfit)
+        line.note = retry_request(reply.misfit)
+        return None
+    return Ending(Reason.GOAL_REACHED) if await done(session, line, reply) else None
+
+
+async def done(session: SessionContext, line: Line, reply: ModelReply) -> bool:
     """Whether an answer ends the line: always an inline one, else if no message is unread and the criteria hold."""
     if reply.continues:
         return False
@@ -144,14 +158,17 @@ def model_call(session: SessionContext, line: Line, purpose: Purpose, **extra: A
     )
 
 
-async def act(session: SessionContext, line: Line, reply: ModelReply) -> list[ToolOutcome]:
-    """Run the calls of one reply concurrently; their results wait in the store for the next model call."""
+async def act(
+    session: SessionContext, line: Line, reply: ModelReply, last: Collection[str] | None = None
+) -> list[ToolOutcome]:
+    """Run the calls of one reply; their results wait in the store for the next model call. They run concurrently, or,
+    if `last` is given, one after another: in their order, but the tools of these names after all others."""
     if blocked := next((call for call in reply.calls if call.asks and call.refusal), None):
         raise Ending(Reason.NEEDS_INPUT, "needs_input", blocked.preview)
     reply = reply.model_copy(update={"calls": limits.within_limit(session, reply.calls)})
     session.calling += len(reply.calls)
     try:
-        outcomes = await _outcomes(session, line, reply)
+        outcomes = await (_outcomes(session, line, reply) if last is None else _one_by_one(session, line, reply, last))
     finally:
         session.calling -= len(reply.calls)
     limits.count(session, outcomes, reply.calls)
@@ -170,6 +187,16 @@ async def _outcomes(session: SessionContext, line: Line, reply: ModelReply) -> l
         _listed(run_tool(session, line, reply.head, call)) for call in reply.calls if not delegation.is_delegation(call)
     ]
     return [outcome for part in await all_of([*tools, _delegate(session, line, reply)]) for outcome in part]
+
+
+async def _one_by_one(
+    session: SessionContext, line: Line, reply: ModelReply, last: Collection[str]
+) -> list[ToolOutcome]:
+    outcomes: list[ToolOutcome] = []
+    for call in sorted(reply.calls, key=lambda call: call.name in last):
+        outcomes += await _outcomes(session, line, reply.model_copy(update={"calls": [call]}))
+        session.check()
+    return outcomes
 
 
 async def _listed(outcome: Coroutine[Any, Any, ToolOutcome]) -> list[ToolOutcome]:

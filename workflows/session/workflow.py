@@ -16,6 +16,7 @@ from workflows import activity_calls
 from workflows.session.context import Ending, SessionContext, Stopped, cause
 from workflows.session.input_requests import ask_variables
 from workflows.session.loop import model_call, run_line
+from workflows.session.sides import run_sides
 from workflows.ui import STATUS, current_details
 
 
@@ -64,7 +65,7 @@ class Session:
         line = self.context.state.line
         if start.ask_variables and start.carried is None:
             await ask_variables(self.context, line)
-        return await run_line(self.context, line)
+        return await (run_line(self.context, line) if start.sides is None else run_sides(self.context, start.sides))
 
     @workflow.update(
         name=wire.STOP, description="Ask the session to stop; it commits what it has and ends as the reason says."
@@ -142,7 +143,7 @@ class Session:
             ending = Ending(stop.reason)
         return Finish(
             ref=start.ref,
-            agent=start.agent,
+            agent=state.line.agent,
             reason=ending.reason,
             head=state.line.head,
             step=state.step,
@@ -155,6 +156,7 @@ class Session:
             previous_step=state.line.previous_step,
             spawned_by=start.parent_session_id,
             taken=[message for message in state.seen_messages if message not in state.inbox],
+            binding=ending.binding,
         )
 
     def _result(self, finished: Finished) -> SessionResult:

@@ -1,0 +1,82 @@
+"""Declared tools: they have no code. A call of one does what a binding or a stop rule of its side makes of it."""
+
+import json
+from typing import Any
+
+from activities.requests.external_tools import Arguments, CallersTool
+from activities.tools.builtin import save_artifact
+from activities.tools.support.output import clean
+from activities.tools.tool import Tool, ToolContext, ToolResult
+from domain.agents.prompt import DeclaredTool
+from domain.agents.side import Binding, Side
+from domain.events import Progress
+from domain.json_schema import fits
+from domain.sessions.step import Effect, preview
+
+DECLARED = "declared"  # the activity tool.declared runs them all
+MOST_ATTACHMENTS = 50
+MOST_STATUS = 500  # characters
+MOST_PATH = 4096
+
+
+def declared_tool(given: DeclaredTool, side: Side) -> Tool:
+    async def run(arguments: Arguments, context: ToolContext) -> ToolResult:
+        if not fits(given.input_schema, arguments.model_dump()):
+            return ToolResult(f"The arguments do not fit the input schema of {given.name}.", failed=True)
+        return ToolResult("ok")
+
+    files = any(one.attachments_property for one in side.bindings().values() if one.name == given.name)
+    return CallersTool(
+        name=given.name,
+        description=given.description,
+        input=Arguments,
+        run=run,
+        activity=f"tool.{DECLARED}",
+        effect=Effect.IDEMPOTENT,
+        kind=None,
+        touches=(),
+        talks=True,
+        bookkeeping=not files,  # files are read from the workspace, which may have to be fetched first
+        summary=lambda arguments: preview(json.dumps(arguments.model_dump(), ensure_ascii=False), 120),
+        schema=given.input_schema,
+    )
+
+
+async def with_binding(
+    side: Side, tool: str, arguments: dict[str, Any], context: ToolContext, result: ToolResult
+) -> ToolResult:
+    """Add to a call's result what a binding of its side makes of it: a status, or the files that it hands over. A file
+    that cannot be handed over fails the call, so that the session does not end without it."""
+    for field, binding in side.bindings().items():
+        if binding.name != tool or result.failed:
+            continue
+        result = await _with_attachments(binding, arguments, context, result)
+        if field == "session_status" and not result.failed:
+            result = _with_status(binding, arguments, result)
+    return result
+
+
+def _with_status(binding: Binding, arguments: dict[str, Any], result: ToolResult) -> ToolResult:
+    message = " ".join(clean(binding.message(arguments)).split())[:MOST_STATUS]
+    if not message:
+        return ToolResult("The status has no visible text.", failed=True)
+    events = [*result.events, Progress(message=message)]
+    return result.replaced(progress=message, status_text=message, events=events)
+
+
+async def _with_attachments(
+    binding: Binding, arguments: dict[str, Any], context: ToolContext, result: ToolResult
+) -> ToolResult:
+    given = arguments.get(binding.attachments_property) if binding.attachments_property else None
+    paths = [given] if isinstance(given, str) else given or []
+    if not isinstance(paths, list) or not all(isinstance(path, str) and 0 < len(path) <= MOST_PATH for path in paths):
+        return ToolResult(f"{binding.attachments_property} must be a path or a list of paths.", failed=True)
+    if len(paths) > MOST_ATTACHMENTS:
+        return ToolResult(f"At most {MOST_ATTACHMENTS} files can be handed over.", failed=True)
+    artifacts = list(result.artifacts)
+    for path in dict.fromkeys(paths):
+        saved = await save_artifact.run(save_artifact.Input.model_validate({"path": path}), context)
+        if saved.failed:
+            return saved
+        artifacts += saved.artifacts
+    return result.replaced(artifacts=artifacts)

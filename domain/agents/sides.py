@@ -1,0 +1,57 @@
+"""The two sides of a session's agent, as the session's loop needs them."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
+
+from domain.agents.side import Side, SideName
+
+if TYPE_CHECKING:
+    from domain.agents.definition import AgentDefinition
+
+
+class Sides(BaseModel):
+    """Who takes the turns, which rules end them, and how many there may be. A plain agent, with a model on side A,
+    people on side B and no rules of its own, has none of this."""
+
+    model_config = ConfigDict(frozen=True)
+
+    a: Side
+    b: Side
+    models: dict[SideName, list[str]]  # of each side that is not human: the model, then its fallbacks in order
+    max_session_turns: int | None = None
+
+    def of(self, name: SideName) -> Side:
+        return self.a if name == "a" else self.b
+
+    @property
+    def first(self) -> SideName:
+        return "b" if self.a.human else "a"
+
+    @property
+    def dual(self) -> bool:
+        return not (self.a.human or self.b.human)
+
+
+def other_side(name: SideName) -> SideName:
+    return "b" if name == "a" else "a"
+
+
+def all_models(models: list[str], sides: Sides | None) -> list[str]:
+    """Every model that a session may call."""
+    return list(dict.fromkeys([*models, *(name for own in (sides.models if sides else {}).values() for name in own)]))
+
+
+def session_sides(definition: "AgentDefinition", models: "Callable[[AgentDefinition], list[str]]") -> Sides | None:
+    """The sides of a new session of this agent; `models` chooses those of one side, given the definition as it sees it.
+    None: the agent is the short form."""
+    if definition.side_a is None and definition.side_b is None:
+        return None
+    names: tuple[SideName, SideName] = ("a", "b")
+    return Sides(
+        a=definition.side("a"),
+        b=definition.side("b"),
+        models={name: models(definition.for_side(name)) for name in names if not definition.side(name).human},
+        max_session_turns=definition.max_session_turns,
+    )

@@ -1,0 +1,104 @@
+"""The loop of an agent with two sides, which take turns over one message tree until a rule or a limit ends it."""
+
+from temporalio import workflow
+
+from domain.agents.side import Side
+from domain.agents.sides import Sides
+from domain.limits.side_rules import SideVerdict, after_response
+from domain.limits.stop_rules import CUT_OFF, Decision, Next, decide
+from domain.sessions.session import Line, Reason
+from domain.sessions.step import BindingCall, ModelReply, Purpose, ToolOutcome
+from workflows.session import limits
+from workflows.session.context import Ending, SessionContext
+from workflows.session.loop import act, answered, done, limit_reached, think
+from workflows.ui import current_details, step_result
+
+STEPS_USED = "{} has used the {} steps that it may take in one session."
+NOT_OVER = "Your reply did not end your turn. Continue{}."
+
+
+async def run_sides(session: SessionContext, sides: Sides) -> Ending | None:
+    """Run until the session must end; None means that the workflow should continue as new here, between two steps."""
+    state = session.state
+    while True:
+        if limit := limit_reached(session):
+            return limit
+        if workflow.info().is_continue_as_new_suggested():
+            return None
+        line = state.line
+        side = sides.of(line.agent.side)
+        state.step += 1
+        line.step = state.step
+        line.steps += 1
+        note, line.note = line.note, None
+        reply = await think(session, line, Purpose.TURN, session.take(line), note)
+        decision = decide(reply)
+        if decision.reason is Reason.ERROR:
+            return Ending(decision.reason, decision.error_type, decision.error)
+        began = workflow.now()
+        outcomes = await act(session, line, reply, last=_ending_tools(side))
+        line.previous, line.previous_step = step_result(reply, outcomes), line.step
+        ending = await _judge(session, sides, side, reply, decision, outcomes)
+        if ending is not None:
+            return ending
+        if reply.calls and limits.repeats_itself(session, line, outcomes, workflow.now() - began):
+            return Ending(Reason.LOOP_DETECTED)
+        if reply.full or decision.next is Next.COMPACT:
+            await _compact(session, line)
+        workflow.set_current_details(current_details(session.start, state, outcomes, workflow.info().namespace))
+
+
+async def _judge(
+    session: SessionContext,
+    sides: Sides,
+    side: Side,
+    reply: ModelReply,
+    decision: Decision,
+    outcomes: list[ToolOutcome],
+) -> Ending | None:
+    """What a response means under the rules of its side: an ending, the other side's turn, or another step."""
+    state, line = session.state, session.state.line
+    if decision.next in (Next.GO_ON, Next.COMPACT):  # cut off: not yet a response that could end a turn
+        side = side.model_copy(update={"stop_on_response": False})
+    succeeded = {outcome.index for outcome in outcomes if outcome.state == "ok"}
+    # a call that failed or was refused controls nothing: its side sees why, and may call again
+    names = [call.name if call.index in succeeded else "" for call in reply.calls]
+    turns = sides.max_session_turns if sides.dual else None
+    found = after_response(side, names, steps=line.steps, turns=state.turns, max_session_turns=turns)
+    binding = BindingCall(node=reply.head, index=reply.calls[found.call].index) if found.call is not None else None
+    match found.verdict:
+        case SideVerdict.FAIL_SESSION:
+            return Ending(Reason.ERROR, "session_fail", "The session was ended as failed.", binding)
+        case SideVerdict.STOP_SESSION:
+            return Ending(Reason.GOAL_REACHED, binding=binding) if await done(session, line, reply) else None
+        case SideVerdict.TURN_LIMIT:
+            return Ending(Reason.TURN_LIMIT)
+        case SideVerdict.STEP_LIMIT:
+            return Ending(Reason.STEP_LIMIT, "max_steps", STEPS_USED.format(side.label or "A side", side.max_steps))
+        case SideVerdict.END_TURN if sides.dual:
+            state.switch_sides()
+        case SideVerdict.END_TURN:
+            return await answered(session, line, reply)
+        case SideVerdict.ACT if decision.next in (Next.GO_ON, Next.COMPACT):
+            line.note = CUT_OFF
+        case SideVerdict.ACT if not reply.calls:
+            line.note = _not_over(side)
+    return None
+
+
+async def _compact(session: SessionContext, line: Line) -> None:
+    """A side writes the checkpoint of its own view, also when the other side's turn has begun."""
+    state = session.state
+    line.head = state.line.head
+    await think(session, line, Purpose.COMPACT)
+    state.line.head = line.head
+
+
+def _ending_tools(side: Side) -> set[str]:
+    bindings = (side.session_stop, side.session_fail)
+    return {binding.name for binding in bindings if binding is not None}
+
+
+def _not_over(side: Side) -> str:
+    tools = sorted({*_ending_tools(side), *([side.stop_tool] if side.stop_tool else [])})
+    return NOT_OVER.format(f", or end it with {' or '.join(tools)}" if tools else "")
