@@ -6,16 +6,11 @@ from typing import Any
 from tests.support.stack import Stack
 
 Reply = str | dict[str, Any]
-STATUS = {
-    "name": "status",
-    "description": "Publish a status.",
-    "input_schema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
-}
 
 
 def declared(name: str, *properties: str) -> dict[str, Any]:
     """A tool without code whose arguments are all text, except `files`, a list of paths."""
-    fields = {one: {"type": "string"} for one in properties if one != "files"}
+    fields: dict[str, Any] = {one: {"type": "string"} for one in properties if one != "files"}
     if "files" in properties:
         fields["files"] = {"type": "array", "items": {"type": "string"}}
     schema = {"type": "object", "properties": fields, "required": list(properties[:1])}

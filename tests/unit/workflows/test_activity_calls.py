@@ -35,10 +35,14 @@ async def registered(tmp_path: Path) -> dict[str, _Definition]:
 
 
 def expected() -> Iterator[tuple[str, type, type]]:
-    """Each step with its types; the one for tools stands for every tool for refusals and for recorded results."""
+    """Each step with its types; the one for tools stands for every tool for refusals, recorded results and declared tools."""
     for step in steps.ALL:
         own = [name for name, tool in TOOLS.items() if tool.activity is None]
-        names = [step.name] if step is not steps.RUN_TOOL else [f"tool.{tool}" for tool in (*own, "refuse", "recorded")]
+        names = (
+            [step.name]
+            if step is not steps.RUN_TOOL
+            else [f"tool.{tool}" for tool in (*own, "refuse", "recorded", "declared")]
+        )
         yield from ((name, step.takes, step.gives) for name in names)
 
 

@@ -15,6 +15,7 @@ STATUS_OF = {
     Reason.ERROR: Status.FAILED,
     Reason.TTL: Status.FAILED,
     Reason.STEP_LIMIT: Status.FAILED,
+    Reason.TURN_LIMIT: Status.FAILED,
     Reason.TOKEN_BUDGET: Status.FAILED,
     Reason.COST_BUDGET: Status.FAILED,
     Reason.TOOL_LIMIT: Status.FAILED,
