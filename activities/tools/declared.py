@@ -7,11 +7,12 @@ from activities.requests.external_tools import Arguments, CallersTool
 from activities.tools.builtin import save_artifact
 from activities.tools.support.output import clean
 from activities.tools.tool import Tool, ToolContext, ToolResult
+from domain.agents.definition import AgentDefinition
 from domain.agents.prompt import DeclaredTool
 from domain.agents.side import Binding, Side
 from domain.events import Progress
 from domain.json_schema import fits
-from domain.sessions.step import Effect, preview
+from domain.sessions.step import Effect, ToolRequest, preview
 
 DECLARED = "declared"  # the activity tool.declared runs them all
 MOST_ATTACHMENTS = 50
@@ -40,6 +41,11 @@ def declared_tool(given: DeclaredTool, side: Side) -> Tool:
         summary=lambda arguments: preview(json.dumps(arguments.model_dump(), ensure_ascii=False), 120),
         schema=given.input_schema,
     )
+
+
+def find_declared(agent: AgentDefinition, request: ToolRequest) -> Tool | None:
+    given = next((one for one in agent.declared_tools if one.name == request.name), None)
+    return declared_tool(given, agent.side(request.agent.side)) if given else None
 
 
 async def with_binding(

@@ -22,7 +22,7 @@ from activities.runtime.spans import tool_called
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands, NetworkPolicy
 from activities.tools.approved_call import approval_of, call_turn
-from activities.tools.declared import DECLARED, declared_tool, with_binding
+from activities.tools.declared import DECLARED, find_declared, with_binding
 from activities.tools.record import Attempt
 from activities.tools.rules import Rulebook
 from activities.tools.support.egress import Fetcher
@@ -114,7 +114,9 @@ class RunTool:
         async def run_tool(request: ToolRequest) -> ToolOutcome:
             async with heartbeating():
                 try:
-                    tool = await self._declared(request) if name == DECLARED else self._tools.get(name)
+                    tool = self._tools.get(name)
+                    if name == DECLARED:
+                        tool = find_declared(await self._definitions.load(request.agent), request)
                     return tool_called(request, await self._run(request, tool))
                 except TRANSIENT_ERRORS as error:
                     raise ApplicationError(
@@ -122,11 +124,6 @@ class RunTool:
                     ) from error
 
         return run_tool
-
-    async def _declared(self, request: ToolRequest) -> Tool | None:
-        agent = await self._definitions.load(request.agent)
-        given = next((one for one in agent.declared_tools if one.name == request.name), None)
-        return declared_tool(given, agent.side(request.agent.side)) if given else None
 
     async def _run(self, request: ToolRequest, tool: Tool | None) -> ToolOutcome:
         info = activity.info()

@@ -60,6 +60,7 @@ class ToolCommit(ToolAttempt):
     started_at: datetime | None = None  # None: now; of a read, which is not claimed
     description: str | None = None  # None: as claimed
     progress: str | None = None
+    status_text: str | None = None  # what the session publishes as its status
     plan: str | None = None  # JSON
     files: list[NewFile] = Field(default_factory=list)
     sources: str | None = None  # JSON

@@ -35,7 +35,7 @@ async def registered(tmp_path: Path) -> dict[str, _Definition]:
 
 
 def expected() -> Iterator[tuple[str, type, type]]:
-    """Each step with its types; the one for tools stands for every tool for refusals, recorded results and declared tools."""
+    """Each step with its types; the one for tools stands for every tool, refusals, recorded and declared ones."""
     for step in steps.ALL:
         own = [name for name, tool in TOOLS.items() if tool.activity is None]
         names = (
