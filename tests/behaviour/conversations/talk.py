@@ -50,8 +50,8 @@ AGENTS = [
     agent("narrow", "helper", permissions=[ALLOWED]),
     agent("tight", "second", max_depth=2),
     agent("broad", "narrow"),
-    agent("curious", mode="subagent", may_ask=True),
-    agent("patron", {"agent": "curious", "may_ask": True}),
+    agent("inquirer", mode="subagent", may_ask=True),
+    agent("patron", {"agent": "inquirer", "may_ask": True}),
     agent("boss", mode="primary"),  # since the others were written
 ]
 

@@ -269,11 +269,11 @@ async def test_nothing_is_posted_before_the_end(team: Stack) -> None:
 async def waiting_for_a_person(stack: Stack) -> tuple[Talk, SessionRow, list[str], dict[str, Any]]:
     """A subagent asks a question in the background. Meanwhile it is given another task, and its mailbox is fired."""
     ask: Call = ("ask_user", {"question": "Which port?"})
-    talk = await Talk.done(stack, chain([async_delegate("curious", chain([ask]))], last="Off."), "patron")
+    talk = await Talk.done(stack, chain([async_delegate("inquirer", chain([ask]))], last="Off."), "patron")
     child = await talk.child()
     await stack.seen(child.id, "input_required")
     assert await talk.mail() == [] and (await talk.try_fire()).status_code == 422
-    texts = await talk.results(await talk.say(chain([async_delegate("curious", "Do something else.")])))
+    texts = await talk.results(await talk.say(chain([async_delegate("inquirer", "Do something else.")])))
     waiting = await talk.session(child.id)
     open_ones = await stack.http.get("/input-requests", params={"conversation_id": talk.id})
     [request] = open_ones.json()["items"]

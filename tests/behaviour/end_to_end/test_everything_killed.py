@@ -47,7 +47,7 @@ async def _kill_all(stack: Stack) -> None:
     info = local.status(stack.settings)
     assert info is not None
     pids = [info.pid, *(part.pid for part in info.parts if part.pid)]
-    assert len(pids) == 5
+    assert len(pids) == 6
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
 

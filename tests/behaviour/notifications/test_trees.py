@@ -6,7 +6,7 @@ from tests.behaviour.conversations.talk import AGENTS, Gate, Talk, async_task, c
 from tests.behaviour.notifications.receivers import Receiver
 from tests.behaviour.notifications.subscribers import Told
 from tests.behaviour.supervision.people import ask
-from tests.support.stack import calls
+from tests.support.stack import calls, eventually
 
 
 async def test_a_question_of_a_subagent_is_told_and_its_end_is_not(told: Told, receiver: Receiver) -> None:
@@ -71,8 +71,11 @@ async def test_subagent_takes_follow_ups_and_its_end_reaches_parent_and_webhook(
     assert ends[child.id]["type"] == "task_completed" and data["conversation_id"] == talk.id
     assert (data["subagent"], data["spawned_by"], data["reason"]) == ("helper", talk.id, "goal_reached")
     assert (await talk.prompts(child.id))[1:] == ["Also the rest."] and len(await talk.children()) == 1
-    await talk.rest()
-    assert await talk.heard() == [child.id]  # the parent learned of it without a fire
+
+    async def woken() -> bool:
+        return await talk.heard() == [child.id]
+
+    await eventually(woken, what="the parent learns of it without a fire")
     assert child.id not in [one["task_id"] for one in await told.deliveries(roots)]
 
 

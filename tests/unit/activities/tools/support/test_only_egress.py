@@ -21,7 +21,9 @@ ALLOWED = {
     "activities/model/": {"anthropic", "httpx2"},  # to the model endpoint that the operator set
     "activities/notifications/channels/email.py": {"smtplib"},  # to the mail server that the operator set
     "cli/": {"httpx2"},  # to our own API
+    "activities/tools/builtin/save_artifact.py": {"httpx2"},  # its URL only: an address is parsed, never requested
     "domain/policy/subjects.py": {"httpx2"},  # its URL only: rules must read a host as the client will
+    "deploy/ui_guard.py": {"httpx2"},  # to the Web UI that the supervisor itself started
     "deploy/": {"http.client"},  # health of the parts that the supervisor itself started
     "bench/": {"httpx2", "anthropic"},
     "worker.py": {"anthropic", "httpx2"},  # makes the model client and hands it in
