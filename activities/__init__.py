@@ -24,6 +24,9 @@ from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands
+from activities.schedules.check import Checks
+from activities.schedules.sync import ScheduleSync
+from activities.schedules.tick import Ticks
 from activities.sessions.acceptance import AcceptanceChecks
 from activities.sessions.conversations import ConversationRecords
 from activities.sessions.finish import FinishSession
@@ -39,6 +42,7 @@ from domain.notification import ChannelName
 from domain.sealing import KeyRing
 from store.database import Pool
 from workflows.client import WorkflowClient
+from workflows.schedule_client import ScheduleClient
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         records.record_delivery,
         records.load_conversation,
         Deliver(pool, services.channels, services.keys).deliver,
+        Ticks(pool, conversations, Checks(pool, definitions, services.workspaces, services.commands)).tick,
         sweeper(services).sweep,
     ]
 
@@ -126,4 +131,5 @@ def sweeper(services: ActivityServices) -> Sweep:
     pool = services.pool
     conversations = WorkflowClient(services.temporal, services.task_queue)
     finish = FinishSession(pool, conversations, Definitions(pool), services.events, Contexts(pool))
-    return Sweep(pool, services.temporal, conversations, finish, services.workspaces, services.dispatcher)
+    schedules = ScheduleSync(pool, ScheduleClient(services.temporal, services.task_queue))
+    return Sweep(pool, services.temporal, conversations, finish, services.workspaces, services.dispatcher, schedules)

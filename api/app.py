@@ -36,6 +36,7 @@ from api.routes import (
     operations,
     record,
     reruns,
+    schedules,
     sessions,
     steering,
     subscriptions,
@@ -51,6 +52,7 @@ from domain.sealing import KeyRing
 from settings import Settings, SettingsError
 from store import database
 from workflows import client, telemetry
+from workflows.schedule_client import ScheduleClient
 
 log = logging.getLogger("errand.api")
 
@@ -60,6 +62,7 @@ ROUTERS = (
     *(budgets.router,),
     *(conversations.router, mailbox.router, forks.router, notifications.router),
     *(subscriptions.router, deliveries.router, traces.router, reruns.router),
+    *(schedules.router,),
     *(agents.router, files.router, operations.router),
 )
 
@@ -120,6 +123,7 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
         settings=settings,
         pool=pool,
         workflows=client.WorkflowClient(temporal, settings.task_queue),
+        schedules=ScheduleClient(temporal, settings.task_queue),
         retry_queue=RetryQueue(),
         listener=listener,
         pages=Pages(pool),

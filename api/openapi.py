@@ -10,6 +10,7 @@ from api.schemas.conversations import ConversationChange, FireBody, ForkBody, Me
 from api.schemas.events import EventPage
 from api.schemas.problems import Problem
 from api.schemas.reruns import RerunBody
+from api.schemas.schedules import NewSchedule
 from api.schemas.subscriptions import NewSubscription
 from domain.agents.definition import AgentDefinition
 from domain.task import TaskSpec
@@ -20,7 +21,7 @@ Every refusal is an RFC 9457 problem (`application/problem+json`); a refused req
 Lists have cursors. A POST that starts a session takes an `Idempotency-Key`: the same key with the same body returns
 the same session."""
 _MODELS = (TaskSpec, AgentDefinition, Problem, EventPage, RunBody, MessageBody, FireBody, ForkBody, ConversationChange,
-           NewSubscription, RerunBody)  # fmt: skip
+           NewSubscription, RerunBody, NewSchedule)  # fmt: skip
 _DESCRIPTIONS = {
     400: "The request cannot be read",
     401: "No valid key",
@@ -47,6 +48,7 @@ TAGS = [
         "name": "conversations",
         "description": "Turns that share one history, their subagents, and the mailbox for outcomes.",
     },
+    {"name": "schedules", "description": "Agents that are sent a message by the clock."},
     {"name": "record", "description": "The effects of tasks, and the audit log."},
     {"name": "notifications", "description": "Subscriptions, deliveries, and one feed of everything that happens."},
     {"name": "agents", "description": "Agent definitions. Each change is a new version; running tasks keep theirs."},

@@ -15,6 +15,7 @@ from domain.sealing import KeyRing
 from settings import Settings
 from store.database import Pool
 from workflows.client import WorkflowClient
+from workflows.schedule_client import ScheduleClient
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Services:
     settings: Settings
     pool: Pool
     workflows: WorkflowClient
+    schedules: ScheduleClient
     retry_queue: RetryQueue
     listener: EventListener
     pages: Pages

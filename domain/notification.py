@@ -51,6 +51,7 @@ class NotificationSubject(StrEnum):
     BUDGET_LOW = "budget_low"
     ANOMALY = "anomaly"
     SUBSCRIPTION_DISABLED = "subscription_disabled"
+    SCHEDULE_PAUSED = "schedule_paused"
 
 
 class ChannelName(StrEnum):
@@ -194,6 +195,7 @@ _HEADS = {
     "budget_low": "Budget is low",
     "anomaly": "Out of line",
     "subscription_disabled": "Subscription switched off",
+    "schedule_paused": "Schedule paused",
     TEST: "It works",
 }
 

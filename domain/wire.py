@@ -9,6 +9,7 @@ SESSION = "Session"
 CONVERSATION = "Conversation"
 NOTIFICATION_DELIVERY = "NotificationDelivery"
 SWEEPER = "Sweeper"
+TICK = "Tick"
 
 # signals of a Session
 MESSAGE = "message"
@@ -73,3 +74,8 @@ def session_workflow_id(session_id: str) -> str:
 
 def conversation_workflow_id(conversation_id: str) -> str:
     return f"conversation/{conversation_id}"
+
+
+def schedule_workflow_id(schedule_id: str) -> str:
+    """Of a schedule in Temporal, and the beginning of its ticks' workflow ids."""
+    return f"schedule/{schedule_id}"

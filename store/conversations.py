@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from domain.conversations.mailbox import DeliveryMode
 from store import audit, workspaces
-from store.database import Pool
+from store.database import Connection, Pool
 from store.workspaces import Manifest
 
 TELLING = timedelta(seconds=20)  # whoever wrote words down has told of them by then, or will not
@@ -155,24 +155,49 @@ async def add_message(
     untold: bool = False,
     files: tuple[str, Manifest] | None = None,
 ) -> None:
-    """Words for a thread, before anybody is told of them, and with them the files they speak of, into a workspace; the
-    same id is written once."""
+    """Store a message for a thread before it is delivered, and the files that it names; the same id is written once."""
     async with pool.acquire() as connection, connection.transaction():
-        await connection.execute(
-            """INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, taken_by, unsignalled)
-               VALUES ($1, $2, $3, $4, 'user', $5, $6, $7, $8) ON CONFLICT DO NOTHING""",
+        await add_message_in(
+            connection,
             tenant,
-            message_id,
             conversation_id,
             thread_id,
-            author,
-            json.dumps([{"type": "text", "text": text}]),
-            taken_by,
-            untold,
+            message_id,
+            text,
+            author=author,
+            taken_by=taken_by,
+            untold=untold,
         )
         if files is not None and files[1]:
             workspace_id, manifest = files
             await workspaces.change_in(connection, tenant, workspace_id, lambda known: {**known, **manifest})
+
+
+async def add_message_in(
+    connection: Connection,
+    tenant: str,
+    conversation_id: str,
+    thread_id: str,
+    message_id: str,
+    text: str,
+    *,
+    author: str = "",
+    taken_by: str | None = None,
+    untold: bool = False,
+) -> None:
+    """The same in a transaction that writes more."""
+    await connection.execute(
+        """INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, taken_by, unsignalled)
+           VALUES ($1, $2, $3, $4, 'user', $5, $6, $7, $8) ON CONFLICT DO NOTHING""",
+        tenant,
+        message_id,
+        conversation_id,
+        thread_id,
+        author,
+        json.dumps([{"type": "text", "text": text}]),
+        taken_by,
+        untold,
+    )
 
 
 async def drop_message(pool: Pool, tenant: str, message_id: str, taken_by: str | None = None) -> None:

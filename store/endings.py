@@ -4,10 +4,12 @@ import json
 
 from pydantic import BaseModel, ConfigDict
 
+from domain.events import EventRow, TaskCancelled
 from domain.sessions.session import Reason, Status
 from domain.sessions.session_writes import SessionEnding
 from domain.sessions.step import StopRequest
 from store.database import Connection, Pool, call
+from store.sessions import SessionRow
 
 
 class WrittenEnding(BaseModel):
@@ -32,6 +34,19 @@ async def finish(pool: "Pool | Connection", ending: SessionEnding) -> WrittenEnd
     if "cancel_requested" in answer:
         return StopRequest.model_validate_json(answer["cancel_requested"])
     return WrittenEnding.model_validate(answer)
+
+
+def of_unbegun(session: SessionRow, reason: Reason) -> SessionEnding:
+    """The ending of a session that never began."""
+    ended = TaskCancelled(status=reason.status, reason=reason, partial=False, usage=session.usage)
+    return SessionEnding(
+        ref=session.ref,
+        reason=reason,
+        head=session.head,
+        step=0,
+        version=session.version + 1,
+        events=[EventRow.of(session.ref, ended)],
+    )
 
 
 async def end_queued(pool: Pool, ending: SessionEnding) -> bool:

@@ -14,7 +14,7 @@ from domain.plan import Plan
 from domain.sessions.new_session import PlacedSession
 from domain.sessions.session import Reason, SessionInput, SessionRef, Status, Usage
 from store import audit
-from store.database import Pool, call, to_json
+from store.database import Connection, Pool, call, to_json
 
 
 class SessionRow(PlacedSession):
@@ -95,7 +95,7 @@ def from_columns(row: asyncpg.Record | Mapping[str, Any]) -> SessionRow:
     return SessionRow(**{key: json.loads(value) if key in _JSON and value else value for key, value in row.items()})
 
 
-async def get(pool: Pool, tenant: str, session_id: str) -> SessionRow | None:
+async def get(pool: "Pool | Connection", tenant: str, session_id: str) -> SessionRow | None:
     row = await pool.fetchrow("SELECT * FROM sessions WHERE tenant = $1 AND id = $2", tenant, session_id)
     return from_columns(row) if row else None
 

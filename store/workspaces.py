@@ -62,7 +62,7 @@ def _above(path: str) -> list[str]:
     return ["/".join(names[:depth]) for depth in range(1, len(names))]
 
 
-async def get(pool: Pool, tenant: str, workspace_id: str) -> tuple[int, Manifest]:
+async def get(pool: "Pool | Connection", tenant: str, workspace_id: str) -> tuple[int, Manifest]:
     row = await pool.fetchrow(
         "SELECT version, manifest FROM workspaces WHERE tenant = $1 AND id = $2", tenant, workspace_id
     )

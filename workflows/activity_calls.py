@@ -13,6 +13,7 @@ from domain.conversations.delegation import BegunBatch, DelegationCall, Settle
 from domain.conversations.requests import ConversationRef, Delivered, Nothing, OpenBatch, OpenedBatch
 from domain.conversations.state import ConversationState
 from domain.notification import DeliveryAttempt, DeliveryOutcome
+from domain.schedules.schedule import TickCall, TickOutcome
 from domain.sessions.acceptance import AcceptanceVerdict, CheckAcceptance
 from domain.sessions.input_request import OpenedRequest, OpenRequest, RemindRequest, SettledRequest, SettleRequest
 from domain.sessions.step import (
@@ -93,6 +94,7 @@ SETTLE_REQUEST = ActivityCall("settle_request", SettleRequest, SettledRequest)
 REMIND_REQUEST = ActivityCall("remind_request", RemindRequest, Nothing)
 DELIVER = ActivityCall("deliver", DeliveryAttempt, DeliveryOutcome)
 CHECK_ACCEPTANCE = ActivityCall("check_acceptance", CheckAcceptance, AcceptanceVerdict)
+TICK = ActivityCall("tick", TickCall, TickOutcome)
 
 ALL: list[ActivityCall[Any, Any]] = [
     CALL_MODEL,
@@ -108,6 +110,7 @@ ALL: list[ActivityCall[Any, Any]] = [
     REMIND_REQUEST,
     DELIVER,
     CHECK_ACCEPTANCE,
+    TICK,
 ]
 
 SUMMARY_SECONDS = 45
@@ -250,4 +253,14 @@ def check_acceptance(check: CheckAcceptance, deadline: datetime) -> "workflow.Ac
             non_retryable_error_types=NEVER_RETRIED,
         ),
         summary=f"acceptance criteria, round {check.round}",
+    )
+
+
+def tick(call: TickCall) -> "workflow.ActivityHandle[TickOutcome]":
+    """Run the schedule's check and send its message; the time it is for makes every retry the same tick."""
+    return TICK.start(
+        call,
+        start_to_close_timeout=timedelta(minutes=12),  # a check may take ten
+        retry_policy=PERSISTENT,
+        summary=f"tick of {call.at.isoformat()}",
     )

@@ -4,5 +4,6 @@ from workflows.conversation.workflow import Conversation
 from workflows.notification_delivery import NotificationDelivery
 from workflows.session.workflow import Session
 from workflows.sweeper import Sweeper
+from workflows.tick import Tick
 
-WORKFLOWS = [Session, Conversation, NotificationDelivery, Sweeper]
+WORKFLOWS = [Session, Conversation, NotificationDelivery, Sweeper, Tick]

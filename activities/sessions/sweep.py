@@ -14,6 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.notifications.dispatcher import Dispatcher
 from activities.runtime.heartbeat import beating
 from activities.runtime.workspaces import Workspaces
+from activities.schedules.sync import ScheduleSync
 from activities.sessions.finish import FinishSession
 from domain.sessions.session import Reason, Status
 from domain.sessions.step import Finish, StopRequest
@@ -62,6 +63,7 @@ class Sweep:
         finish: FinishSession,
         workspaces: Workspaces,
         dispatcher: Dispatcher,
+        schedules: ScheduleSync,
     ) -> None:
         self._pool = pool
         self._client = client
@@ -70,6 +72,7 @@ class Sweep:
         self._workspaces = workspaces
         self._tidied = 0.0
         self._dispatcher = dispatcher
+        self._schedules = schedules
 
     async def look(self, swept: Swept) -> None:
         """Check that every unsettled session runs; a new worker does this at once, before the next sweep."""
@@ -112,6 +115,7 @@ class Sweep:
         swept.removed = await self._forget()
         await audit.seal(self._pool)
         await self._dispatcher.repair()
+        await self._schedules.repair()
         await deliveries.forget_old(self._pool, NOTICE_DAYS)
         await notices.forget_old(self._pool, NOTICE_DAYS)
         await addresses.forget_old(self._pool, NOTICE_DAYS)

@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 from api.auth import Call
 from api.http.problems import type_name
 from api.services import Services
-from domain.events import CancelRequested, EventRow, TaskCancelled
+from domain.events import CancelRequested, EventRow
 from domain.sessions.session import Reason
-from domain.sessions.session_writes import SessionEnding
 from domain.sessions.step import StopRequest
 from store import endings, sessions
 from store.sessions import SessionRow
@@ -41,7 +40,7 @@ async def stop(call: Call, session: SessionRow, how: Stop, key: str = "") -> Non
     mode = "graceful" if how.grace_ms else "hard"
     event = CancelRequested(reason=how.reason, by=call.caller.name, note=how.note, mode=mode)
     await sessions.request_cancel(call.pool, session.ref, cancel, EventRow.of(session.ref, event))
-    ending = _ending(session, how.reason)
+    ending = endings.of_unbegun(session, how.reason)
     if not session.live and await endings.end_queued(call.pool, ending):
         return
     try:
@@ -68,16 +67,3 @@ async def stop_all(call: Call, session_ids: list[str], how: Stop) -> None:
                 await stop(call, session, how)
 
     await asyncio.gather(*(one(session_id) for session_id in session_ids))
-
-
-def _ending(session: SessionRow, reason: Reason) -> SessionEnding:
-    """Of a session that never began."""
-    ended = TaskCancelled(status=reason.status, reason=reason, partial=False, usage=session.usage)
-    return SessionEnding(
-        ref=session.ref,
-        reason=reason,
-        head=session.head,
-        step=0,
-        version=session.version + 1,
-        events=[EventRow.of(session.ref, ended)],
-    )

@@ -32,6 +32,9 @@ BEGIN
       JOIN subscriptions sub ON sub.tenant = e ->> 'tenant' AND sub.status = 'active'
      WHERE CASE
                WHEN (s.rerun::jsonb ->> 'recorded')::boolean THEN false   -- nothing of it really happened
+               -- a scheduled run that found nothing to do
+               WHEN e ->> 'type' = 'task_completed'
+                    AND btrim(d.data ->> 'output') = (s.spec::jsonb) -> 'schedule' ->> 'silent_reply' THEN false
                WHEN e ->> 'type' = 'input_escalated' THEN sub.name = d.data ->> 'to'
                -- the end of a subagent is reported to its parent, and outside only to those who ask for it
                WHEN e ->> 'type' LIKE 'task\_%' AND s.spawned_by IS NOT NULL AND NOT sub.subagents THEN false

@@ -4,12 +4,14 @@ Each returns the id of the workflow to record.
 """
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 
 from temporalio.api.enums.v1 import EventType
 
 from tests.behaviour.conversations.talk import Gate, Talk, async_task, chain, gather, say, task
 from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.notifications.subscribers import Told
+from tests.behaviour.schedules.clock import create, until
 from tests.support.stack import Stack, calls, eventually, steps
 
 DOWN = "503 Service Unavailable"
@@ -118,6 +120,15 @@ async def _swept(stack: Stack) -> str:
     return await eventually(swept_twice, what="two sweeps")
 
 
+async def _ticked(stack: Stack) -> str:
+    """A tick by the clock, which becomes a session."""
+    made = await create(stack, every=1_000)
+    [run, *_] = await until(stack, made["id"], lambda listed: bool(listed))
+    (await stack.http.delete(f"/schedules/{made['id']}")).raise_for_status()
+    at = datetime.fromisoformat(run["scheduled_at"]).astimezone(UTC)
+    return f"schedule/{made['id']}-{at:%Y-%m-%dT%H:%M:%SZ}"
+
+
 TREE_SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "every_delegation": _every_delegation,
     "promoted": _promoted,
@@ -127,6 +138,7 @@ TREE_SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "rerun": _rerun,
     "notification_delivery": _delivered,
     "sweeper": _swept,
+    "tick": _ticked,
 }
 
 

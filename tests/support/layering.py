@@ -19,8 +19,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "store": ("domain",),
     "store.migrate": ("domain", "settings"),  # runs as a program of its own
     "workflows": ("domain",),
-    "activities": ("domain", "store", "workflows.client"),
-    "api": ("domain", "agents", "store", "workflows.client", "workflows.telemetry", "settings"),
+    # schedule_client is the part of the client that is about Temporal's schedules
+    "activities": ("domain", "store", "workflows.client", "workflows.schedule_client"),
+    "api": (
+        *("domain", "agents", "store", "settings"),
+        *("workflows.client", "workflows.schedule_client", "workflows.telemetry"),
+    ),
     # `errand agents check` must know the tools that a worker would have
     "cli": (
         *("domain", "agents", "store", "workflows.client", "workflows.replay", "settings", "deploy"),

@@ -1,0 +1,1 @@
+"""Schedules: the activity behind each tick."""

@@ -1,0 +1,127 @@
+"""tick: one due time of a schedule becomes one message, or a row that says why not. A retry finds what was decided."""
+
+import logging
+from datetime import UTC, datetime
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.runtime.heartbeat import beating
+from activities.schedules.check import Checks
+from domain import wire
+from domain.conversations.requests import Steer
+from domain.errors import NotFound, Unavailable
+from domain.events import CancelRequested, EventRow
+from domain.ids import derive_id
+from domain.schedules.schedule import (
+    Overlap,
+    RunStatus,
+    Schedule,
+    ScheduleRun,
+    TickCall,
+    TickOutcome,
+    tick_text,
+)
+from domain.sessions.session import Reason
+from domain.sessions.step import StopRequest
+from store import conversations, endings, schedule_runs, schedules, sessions
+from store.database import Pool
+from store.sessions import SessionRow
+from workflows.client import WorkflowClient
+
+log = logging.getLogger("errand.worker")
+
+GONE = TickOutcome(status="gone", reason="the schedule was deleted")
+
+
+class Ticks:
+    def __init__(self, pool: Pool, conversations_client: WorkflowClient, checks: Checks) -> None:
+        self._pool = pool
+        self._conversations = conversations_client
+        self._checks = checks
+
+    @activity.defn(name="tick")
+    @beating
+    async def tick(self, call: TickCall) -> TickOutcome:
+        await schedule_runs.settle(self._pool)  # so that a schedule that fails again and again is paused by now
+        schedule = await schedules.get(self._pool, call.tenant, call.schedule_id)
+        if schedule is None or schedule.deleted_at is not None:
+            return GONE
+        known = await schedule_runs.get(self._pool, call)
+        text = schedule.prompt
+        if known is None:
+            status, reason, text = await self._before(schedule, call)
+            if status is not None:
+                return _outcome(await schedule_runs.record(self._pool, call, status, reason))
+            if schedule.rules.overlap is Overlap.CANCEL_PREVIOUS:
+                await self._cancel_previous(schedule)
+        fired = await schedule_runs.fire(self._pool, call, text)
+        if fired is None:
+            return GONE
+        run, session = fired
+        if run.status is RunStatus.STEERED:
+            await self._steer(schedule, call)
+        elif run.status is RunStatus.FIRED and session is not None:
+            await self._start(session)
+        return _outcome(run)
+
+    async def _before(self, schedule: Schedule, call: TickCall) -> tuple[RunStatus | None, str, str]:
+        """What ends the tick before its message is sent, why, and the message."""
+        rules = schedule.rules
+        if not call.manual and schedule.paused:
+            return RunStatus.SKIPPED, "paused", ""
+        if not call.manual and rules.quiet_hours and rules.quiet_hours.cover(call.at, rules.timezone):
+            return RunStatus.SKIPPED, "quiet hours", ""
+        if rules.check is None:
+            return None, "", schedule.prompt
+        result = await self._checks.run(schedule, rules.check)
+        return result.ends, result.reason, tick_text(schedule.prompt, result.output)
+
+    async def _start(self, session: SessionRow) -> None:
+        """The row is written, so it will run: what does not succeed now is repeated by the sweeper."""
+        if session.status.terminal:
+            return
+        if session.id == session.conversation_id:
+            started = await self._conversations.start(session.workflow_input())
+        else:
+            started = await self._conversations.submit(
+                session.workflow_input(), session.id, session.thread_id, queued=not session.live
+            )
+        if not started:
+            log.warning("session %s waits for Temporal or a worker", session.id)
+
+    async def _steer(self, schedule: Schedule, call: TickCall) -> None:
+        message_id = schedule.message_id(call.at)
+        written = await conversations.message_taken(self._pool, call.tenant, message_id)
+        if written is None or written.by is not None:
+            return
+        steer = Steer(
+            request_id=derive_id(message_id, activity.info().attempt),
+            thread=schedule.conversation_id,
+            message=message_id,
+        )
+        try:
+            await self._conversations.steer(call.tenant, schedule.conversation_id, steer)
+        except NotFound:
+            if await schedule_runs.unsteer(self._pool, schedule, call):
+                raise ApplicationError("The session ended before it was given the message.") from None
+            return
+        except Unavailable as error:
+            raise ApplicationError(error.detail, type=wire.CONVERSATION_UNREACHABLE) from error
+        await conversations.told(self._pool, call.tenant, message_id)
+
+    async def _cancel_previous(self, schedule: Schedule) -> None:
+        """Stop what earlier runs left running or waiting. The rows note it first, so the sweeper can repeat it."""
+        by = f"schedule {schedule.rules.name}"
+        stop = StopRequest(reason=Reason.CALLER_CANCEL, by=by, note="the next run is due")
+        for session in await schedule_runs.unfinished(self._pool, schedule.tenant, schedule.id):
+            cancel = {**stop.model_dump(mode="json"), "at": datetime.now(UTC).isoformat(), "request_id": None}
+            event = CancelRequested(reason=stop.reason, by=by, note=stop.note, mode="hard")
+            await sessions.request_cancel(self._pool, session.ref, cancel, EventRow.of(session.ref, event))
+            ending = endings.of_unbegun(session, stop.reason)
+            if session.live or not await endings.end_queued(self._pool, ending):
+                await self._conversations.stop(session.id, stop)
+
+
+def _outcome(run: ScheduleRun | None) -> TickOutcome:
+    return TickOutcome(status=run.status, reason=run.reason, session_id=run.session_id) if run else GONE

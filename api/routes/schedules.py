@@ -1,0 +1,278 @@
+"""/schedules: agents that are sent a message by the clock."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+from pydantic import AwareDatetime
+
+from api.auth import Call, Reader, Stopper, Submitter
+from api.http import lookup
+from api.http.accept_header import accepts_json
+from api.http.body import json_body
+from api.http.paging import cursor, position
+from api.http.problems import finding
+from api.openapi import BODY, problems, ref, request_body
+from api.schemas.schedules import (
+    BackfillBody,
+    NewSchedule,
+    PauseBody,
+    RunPage,
+    SchedulePage,
+    ScheduleRecord,
+    Triggered,
+    schedule_record,
+)
+from api.submission import accept as submit
+from api.submission.accept import Checked, SessionPlace
+from domain.errors import Conflict, Invalid, NotFound, Unavailable
+from domain.ids import is_id
+from domain.schedules.cron import per_day
+from domain.schedules.schedule import DAY_MS, Schedule
+from domain.sessions.new_session import NewSession, Trigger
+from domain.task import opening
+from store import schedule_runs, schedules
+
+router = APIRouter(tags=["schedules"], dependencies=[Depends(accepts_json)])
+
+MOST = 20_000  # per tenant
+MOST_BACKFILLED = 10_000  # ticks of one request
+_EXAMPLE = {
+    "name": "morning-report",
+    "cron": "30 7 * * MON-FRI",
+    "timezone": "Europe/Berlin",
+    "task": {"agent": "assistant", "input": "Write the morning report."},
+}
+
+
+@router.post(
+    "/schedules",
+    status_code=201,
+    responses=problems(403, 409, *BODY),
+    openapi_extra=request_body({"application/json": {"schema": ref(NewSchedule), "example": _EXAMPLE}}),
+    summary="Create a schedule",
+)
+async def create_schedule(call: Submitter, body: Annotated[NewSchedule, json_body(NewSchedule)]) -> ScheduleRecord:
+    """Each run is a session of the task, in the schedule's own conversation unless it names one. What is invalid is
+    refused now, not when a run is due."""
+    task = await _checked(call, body)
+    if await schedules.count(call.pool, call.tenant) >= MOST:
+        raise Conflict(f"There may be at most {MOST} schedules.")
+    made = await schedules.create(
+        call.pool,
+        call.tenant,
+        body.rules(),
+        _session(call, body, task),
+        opening(task.spec, sorted(task.files)),
+        task.files,
+        call.caller.created_by,
+    )
+    if made is None:
+        raise Conflict("There is a schedule with this name.", type="name-taken")
+    return await _shown(call, await _synced(call, made))
+
+
+@router.get("/schedules", responses=problems(), summary="List the schedules")
+async def list_schedules(
+    call: Reader,
+    name: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 50,
+    after: Annotated[str | None, Query(alias="cursor")] = None,
+) -> SchedulePage:
+    """Newest first; the next times of each are shown with the schedule itself."""
+    query = {"schedules": name}
+    found = await schedules.listing(
+        call.pool, call.tenant, name=name, before_id=position(query, after), limit=limit + 1
+    )
+    items = [
+        schedule_record(one, await schedule_runs.counts(call.pool, call.tenant, one.id), None) for one in found[:limit]
+    ]
+    return SchedulePage(items=items, next_cursor=cursor(query, items[-1].id) if len(found) > limit else None)
+
+
+@router.get("/schedules/{schedule_id}", responses=problems(404), summary="Show a schedule and its next five times")
+async def show_schedule(call: Reader, schedule_id: str) -> ScheduleRecord:
+    return await _shown(call, await _found(call, schedule_id))
+
+
+@router.put(
+    "/schedules/{schedule_id}",
+    responses=problems(403, 404, 409, *BODY),
+    openapi_extra=request_body({"application/json": {"schema": ref(NewSchedule), "example": _EXAMPLE}}),
+    summary="Replace a schedule",
+)
+async def replace_schedule(
+    call: Submitter, schedule_id: str, body: Annotated[NewSchedule, json_body(NewSchedule)]
+) -> ScheduleRecord:
+    """Its runs, its conversation and its workspace stay."""
+    known = await _own(call, schedule_id)
+    if body.conversation_id not in (None, known.conversation_id) or body.task.context.files:
+        pointer = "/task/context/files" if body.task.context.files else "/conversation_id"
+        raise Invalid(
+            "A schedule keeps its conversation and its files.",
+            errors=[finding(pointer, "not_changeable", "make another schedule instead")],
+        )
+    task = await _checked(call, body)
+    made = await schedules.replace(
+        call.pool,
+        call.tenant,
+        schedule_id,
+        body.rules(),
+        _session(call, body, task),
+        opening(task.spec, []),
+        call.caller.created_by,
+    )
+    if made is None:
+        raise Conflict("There is a schedule with this name.", type="name-taken")
+    return await _shown(call, await _synced(call, made))
+
+
+@router.delete("/schedules/{schedule_id}", status_code=204, responses=problems(403, 404), summary="Delete a schedule")
+async def delete_schedule(call: Stopper, schedule_id: str) -> Response:
+    """Runs that have begun continue; the conversation and the list of runs stay."""
+    await _own(call, schedule_id)
+    gone = await schedules.delete(call.pool, call.tenant, schedule_id, call.caller.created_by)
+    if gone is not None:
+        await _synced(call, gone)
+    return Response(status_code=204)
+
+
+@router.post(
+    "/schedules/{schedule_id}/pause",
+    responses=problems(403, 404, *BODY),
+    summary="Pause a schedule",
+    openapi_extra=request_body({"application/json": {"schema": PauseBody.model_json_schema()}}, required=False),
+)
+async def pause_schedule(
+    call: Stopper, schedule_id: str, body: Annotated[PauseBody, json_body(PauseBody, optional=True)]
+) -> ScheduleRecord:
+    return await _set_paused(call, schedule_id, True, body.reason or f"paused by {call.caller.name}")
+
+
+@router.post("/schedules/{schedule_id}/resume", responses=problems(403, 404), summary="Resume a schedule")
+async def resume_schedule(call: Stopper, schedule_id: str) -> ScheduleRecord:
+    """What was due while it was paused is not made up for; backfill does that."""
+    return await _set_paused(call, schedule_id, False)
+
+
+@router.post(
+    "/schedules/{schedule_id}/trigger",
+    status_code=202,
+    responses=problems(403, 404, 503),
+    summary="Run a schedule now",
+)
+async def trigger_schedule(call: Submitter, schedule_id: str) -> Triggered:
+    """Also if it is paused or in its quiet hours; the check and the overlap rule hold."""
+    schedule = await _own(call, schedule_id)
+    at = datetime.now(UTC)
+    await call.services.schedules.trigger(schedule, at)
+    return Triggered(scheduled_at=at)
+
+
+@router.post(
+    "/schedules/{schedule_id}/backfill",
+    status_code=202,
+    responses=problems(403, 404, 503, *BODY),
+    summary="Run a schedule for a past range of time",
+    openapi_extra=request_body({"application/json": {"schema": BackfillBody.model_json_schema()}}),
+)
+async def backfill_schedule(
+    call: Submitter, schedule_id: str, body: Annotated[BackfillBody, json_body(BackfillBody)]
+) -> ScheduleRecord:
+    """A time that has a run already is left alone."""
+    schedule = await _own(call, schedule_id)
+    _check_range(schedule, body)
+    await call.services.schedules.backfill(schedule.id, body.start, body.end)
+    return await _shown(call, schedule)
+
+
+@router.get("/schedules/{schedule_id}/runs", responses=problems(404), summary="List the runs of a schedule")
+async def list_runs(
+    call: Reader,
+    schedule_id: str,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    before: AwareDatetime | None = None,
+) -> RunPage:
+    """The latest scheduled times first; `before` continues after the last of a page."""
+    found = await _found(call, schedule_id)
+    return RunPage(items=await schedule_runs.listing(call.pool, call.tenant, found.id, before=before, limit=limit))
+
+
+async def _checked(call: Call, body: NewSchedule) -> Checked:
+    if body.at is not None and body.at <= datetime.now(UTC):
+        raise Invalid(
+            "The time is past.", type="invalid-time", errors=[finding("/at", "past", "must be in the future")]
+        )
+    excluded = [name for name in ("history", "history_session") if getattr(body.task.context, name)]
+    excluded += ["files"] if body.conversation_id and body.task.context.files else []
+    if excluded:
+        pointer = f"/task/context/{excluded[0]}"
+        raise Invalid(
+            "The conversation of the schedule has its own history and files.",
+            errors=[finding(pointer, "excluded", "not for a schedule of this conversation")],
+        )
+    if body.task.config.tree is not None:
+        problem = finding("/task/config/tree", "excluded", "runs have limits of their own")
+        raise Invalid("A schedule's runs have limits of their own.", errors=[problem])
+    if body.conversation_id is not None:
+        await lookup.open_conversation(call, body.conversation_id)
+        await lookup.own_conversation(call, body.conversation_id)
+    return await submit.check(call, body.task)
+
+
+def _session(call: Call, body: NewSchedule, task: Checked) -> NewSession:
+    title = task.spec.title or body.name
+    return submit.new_session(task, title, SessionPlace(trigger=Trigger.SCHEDULE), call.caller.created_by)
+
+
+def _check_range(schedule: Schedule, body: BackfillBody) -> None:
+    if body.start >= body.end or body.end > datetime.now(UTC):
+        problem = finding("/end", "out_of_range", "after the start, and not in the future")
+        raise Invalid("This is no past range of time.", type="invalid-time", errors=[problem])
+    days = (body.end - body.start) / timedelta(days=1)
+    rules = schedule.rules
+    ticks = days * (per_day(rules.cron) if rules.cron else DAY_MS / rules.every if rules.every else 1)
+    if ticks > MOST_BACKFILLED:
+        problem = finding("/start", "out_of_range", f"at most {MOST_BACKFILLED} ticks at once")
+        raise Invalid("This range has too many ticks.", errors=[problem])
+
+
+async def _set_paused(call: Call, schedule_id: str, paused: bool, reason: str | None = None) -> ScheduleRecord:
+    await _own(call, schedule_id)
+    made = await schedules.set_paused(call.pool, call.tenant, schedule_id, paused, call.caller.created_by, reason)
+    if made is None:
+        raise NotFound()
+    return await _shown(call, await _synced(call, made))
+
+
+async def _found(call: Call, schedule_id: str) -> Schedule:
+    found = await schedules.get(call.pool, call.tenant, schedule_id) if is_id(schedule_id) else None
+    if found is None or found.deleted_at is not None:
+        raise NotFound("There is no such schedule.")
+    return found
+
+
+async def _own(call: Call, schedule_id: str) -> Schedule:
+    found = await _found(call, schedule_id)
+    lookup.check_owner(call.caller, found)
+    return found
+
+
+async def _synced(call: Call, schedule: Schedule) -> Schedule:
+    """Bring Temporal into line with the row; if it is unreachable, later, at last by the sweeper."""
+
+    async def put() -> bool:
+        await call.services.schedules.put(schedule)
+        await schedules.synced(call.pool, schedule)
+        return True
+
+    try:
+        await put()
+    except Unavailable:
+        call.services.retry_queue.add(f"the schedule {schedule.id}", put)
+    return schedule
+
+
+async def _shown(call: Call, schedule: Schedule) -> ScheduleRecord:
+    counts: dict[str, Any] = await schedule_runs.counts(call.pool, call.tenant, schedule.id)
+    return schedule_record(schedule, counts, await call.services.schedules.next_times(schedule.id))

@@ -1,0 +1,71 @@
+"""Bodies and records of /schedules."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import AwareDatetime, BaseModel, Field, StringConstraints
+
+from domain.schedules.schedule import Schedule, ScheduleRules
+from domain.task import Strict, TaskSpec
+from store.schedule_runs import RunRecord
+
+
+class NewSchedule(ScheduleRules):
+    task: TaskSpec = Field(description="what each run does; its input is the message")
+
+    def rules(self) -> ScheduleRules:
+        return ScheduleRules(**{name: getattr(self, name) for name in ScheduleRules.model_fields})
+
+
+class PauseBody(Strict):
+    reason: Annotated[str, StringConstraints(max_length=500)] = ""
+
+
+class BackfillBody(Strict):
+    start: AwareDatetime = Field(strict=False)
+    end: AwareDatetime = Field(strict=False)
+
+
+class ScheduleRecord(ScheduleRules):
+    id: str
+    agent: str
+    agent_version: int = Field(description="fixed when the schedule was made or replaced")
+    prompt: str
+    paused: bool
+    pause_reason: str | None
+    failures: int = Field(description="runs in a row that failed")
+    runs: dict[str, int] = Field(description="how many ticks were fired, steered, skipped or failed")
+    next_times: list[datetime] | None = Field(description="the next five; null if Temporal does not answer")
+    created_by: str
+    created_at: datetime
+
+
+class SchedulePage(BaseModel):
+    items: list[ScheduleRecord]
+    next_cursor: str | None
+
+
+class RunPage(BaseModel):
+    items: list[RunRecord]
+
+
+class Triggered(BaseModel):
+    scheduled_at: datetime = Field(description="names the run in the list of runs")
+
+
+def schedule_record(schedule: Schedule, runs: dict[str, int], next_times: list[datetime] | None) -> ScheduleRecord:
+    rules: dict[str, Any] = {name: getattr(schedule.rules, name) for name in ScheduleRules.model_fields}
+    return ScheduleRecord(
+        **{**rules, "conversation_id": schedule.conversation_id},
+        id=schedule.id,
+        agent=schedule.session.agent,
+        agent_version=schedule.session.agent_version,
+        prompt=schedule.prompt,
+        paused=schedule.paused,
+        pause_reason=schedule.pause_reason,
+        failures=schedule.failures,
+        runs=runs,
+        next_times=[] if schedule.paused else next_times,
+        created_by=schedule.created_by,
+        created_at=schedule.created_at,
+    )

@@ -1,0 +1,195 @@
+"""A schedule: when a message is sent, to whom, what if the last run is not over; and what each tick did."""
+
+import functools
+from datetime import UTC, datetime, time
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+from zoneinfo import ZoneInfo, available_timezones
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
+
+from domain.ids import derive_id
+from domain.schedules.cron import CronError, check_cron
+from domain.sessions.new_session import NewSession
+from domain.task import Id, Strict
+
+DAY_MS = 24 * 3_600_000
+YEAR_MS = 366 * DAY_MS
+
+
+def _cron(text: str) -> str:
+    try:
+        check_cron(text)
+    except CronError as error:
+        raise PydanticCustomError("invalid_cron", "{reason}", {"reason": str(error)}) from None
+    return text
+
+
+_zones = functools.cache(available_timezones)  # it reads a directory
+
+
+def _zone(name: str) -> str:
+    if name not in _zones():
+        raise PydanticCustomError("unknown_zone", "there is no such time zone; use an IANA name such as Europe/Berlin")
+    return name
+
+
+Cron = Annotated[str, StringConstraints(min_length=9, max_length=200), AfterValidator(_cron)]
+Zone = Annotated[str, StringConstraints(min_length=1, max_length=64), AfterValidator(_zone)]
+ClockTime = Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+ScheduleName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+
+
+class Overlap(StrEnum):
+    """What a tick does while the run before it is not over."""
+
+    SKIP = "skip"
+    QUEUE = "queue"  # it waits for its turn in the conversation
+    STEER = "steer"  # the running session reads it before its next step
+    ALLOW = "allow"  # both run, each in a conversation of its own
+    CANCEL_PREVIOUS = "cancel_previous"
+
+
+class ContextMode(StrEnum):
+    """What a run knows of those before it."""
+
+    CONTINUE = "continue"  # all of it: every run is a session of one conversation
+    FORK = "fork"  # what the conversation knows; the run leaves no trace in it
+    ISOLATED = "isolated"  # nothing
+
+
+class QuietHours(Strict):
+    """From `start` until `end`, by the clock of the schedule's zone; past midnight if the end is the earlier one."""
+
+    start: ClockTime
+    end: ClockTime
+
+    def cover(self, moment: datetime, zone: str) -> bool:
+        clock = moment.astimezone(ZoneInfo(zone)).time()
+        start, end = time.fromisoformat(self.start), time.fromisoformat(self.end)
+        return start <= clock < end if start <= end else clock >= start or clock < end
+
+
+class Check(Strict):
+    """A sandboxed command in the workspace. Its output goes to the agent; no output, or exit code 3, skips the run."""
+
+    run: Annotated[str, StringConstraints(min_length=1, max_length=4_000)]
+    timeout_s: int = Field(default=60, ge=1, le=600)
+
+
+class Timing(Strict):
+    """Exactly one of cron, every and at."""
+
+    cron: Cron | None = Field(default=None, description="five fields: minute hour day-of-month month day-of-week")
+    timezone: Zone = Field(default="UTC", description="IANA name; for cron and quiet hours")
+    every: int | None = Field(default=None, ge=1_000, le=YEAR_MS, description="milliseconds")
+    at: AwareDatetime | None = Field(default=None, strict=False, description="once, at this time")
+    jitter: int = Field(default=0, ge=0, le=DAY_MS, description="milliseconds; each tick is late by a part of it")
+    catch_up: int = Field(
+        default=600_000, ge=10_000, le=YEAR_MS, description="milliseconds; a tick that was missed for longer is dropped"
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if sum(given is not None for given in (self.cron, self.every, self.at)) != 1:
+            raise PydanticCustomError("needs", "give exactly one of cron, every and at")
+        return self
+
+
+class ScheduleRules(Timing):
+    """What a caller decides about a schedule, besides the task."""
+
+    name: ScheduleName
+    context: ContextMode = Field(default=ContextMode.CONTINUE, strict=False)
+    overlap: Overlap = Field(default=Overlap.SKIP, strict=False)
+    check: Check | None = None
+    quiet_hours: QuietHours | None = None
+    silent_reply: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
+        default=None, description="a run that answers exactly this notifies nobody"
+    )
+    pause_after_failures: int | None = Field(default=5, ge=1, le=1_000, description="in a row; null: never")
+    conversation_id: Id | None = Field(default=None, description="whose messages these are; null: its own conversation")
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        alone = self.context is not ContextMode.CONTINUE
+        if self.overlap in (Overlap.QUEUE, Overlap.STEER) and alone:
+            raise PydanticCustomError("excluded", "queue and steer need context continue: other runs share no thread")
+        if self.overlap is Overlap.ALLOW and not alone:
+            raise PydanticCustomError("excluded", "allow needs another context: a thread runs one session at a time")
+        return self
+
+
+class Schedule(BaseModel):
+    """One row. `session` is what each run becomes, checked when the schedule was made."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tenant: str
+    id: str
+    rules: ScheduleRules
+    session: NewSession
+    prompt: str
+    conversation_id: str  # of its address
+    paused: bool = False
+    pause_reason: str | None = None
+    failures: int = 0  # in a row
+    version: int = 1
+    created_by: str = ""
+    created_at: datetime
+    deleted_at: datetime | None = None
+
+    def message_id(self, at: datetime) -> str:
+        """Of the message that a tick gives to a running session; the same for every repetition of the tick."""
+        return derive_id(self.conversation_id, "tick", self.id, tick_key(at))
+
+
+class RunStatus(StrEnum):
+    FIRED = "fired"  # it became a session
+    STEERED = "steered"  # a running session was given its message
+    SKIPPED = "skipped"
+    FAILED = "failed"  # its message could not be accepted, or its check failed
+
+
+class ScheduleRun(BaseModel):
+    """What one tick did. There is one row for each scheduled time, however often the tick is repeated."""
+
+    model_config = ConfigDict(frozen=True)
+
+    scheduled_at: datetime
+    status: RunStatus
+    reason: str = ""
+    session_id: str | None = None
+    manual: bool = False
+
+
+class TickInput(BaseModel):
+    """Input of a Tick workflow. Temporal says which time it is for, unless a caller triggered it."""
+
+    tenant: str
+    schedule_id: str
+    at: datetime | None = None
+
+
+class TickCall(BaseModel):
+    tenant: str
+    schedule_id: str
+    at: datetime
+    manual: bool = False
+
+
+class TickOutcome(BaseModel):
+    status: RunStatus | Literal["gone"]  # gone: the schedule was deleted
+    reason: str = ""
+    session_id: str | None = None
+
+
+def tick_key(at: datetime) -> str:
+    """A scheduled time as the key of its message."""
+    return at.astimezone(UTC).isoformat()
+
+
+def tick_text(prompt: str, output: str) -> str:
+    """The message of a tick: the prompt, and what the check found, which is data and no instruction."""
+    return f"{prompt}\n\n<check_output>\n{output}\n</check_output>" if output else prompt

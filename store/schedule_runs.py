@@ -1,0 +1,262 @@
+"""What the ticks of schedules did. Each is decided in one transaction under its schedule's lock, so it happens once."""
+
+from datetime import datetime
+from typing import Literal
+
+import asyncpg
+
+from domain.conversations.address import Address, ArrivingMessage
+from domain.ids import new_id
+from domain.schedules.schedule import ContextMode, Overlap, RunStatus, Schedule, ScheduleRun, TickCall, tick_key
+from domain.sessions.new_session import Trigger
+from domain.sessions.session import SessionRef
+from store import addresses, conversations, new_sessions, schedules, sessions, workspaces
+from store.addresses import Arrival
+from store.database import Connection, Pool
+from store.sessions import SessionRow, from_columns
+
+_COLUMNS = ", ".join(ScheduleRun.model_fields)
+_OVER = "('completed', 'failed', 'cancelled')"
+_TITLES = {"terminated": "the conversation was terminated", "unknown": "the conversation does not exist"}
+
+
+class RunRecord(ScheduleRun):
+    """A run as it is listed, with the state of its session."""
+
+    task_status: str | None = None
+
+
+async def get(pool: "Pool | Connection", tick: TickCall) -> ScheduleRun | None:
+    row = await pool.fetchrow(
+        f"SELECT {_COLUMNS} FROM schedule_runs WHERE tenant = $1 AND schedule_id = $2 AND scheduled_at = $3",
+        tick.tenant,
+        tick.schedule_id,
+        tick.at,
+    )
+    return ScheduleRun(**dict(row)) if row else None
+
+
+async def record(pool: Pool, tick: TickCall, status: RunStatus, reason: str) -> ScheduleRun | None:
+    """Note a tick that becomes no session; what was noted before stays. None: the schedule is gone."""
+    async with pool.acquire() as connection, connection.transaction():
+        schedule = await schedules.get(connection, tick.tenant, tick.schedule_id, lock=True)
+        if schedule is None or schedule.deleted_at is not None:
+            return None
+        if (known := await get(connection, tick)) is not None:
+            return known
+        return await _write(connection, schedule, tick, status, reason)
+
+
+async def fire(pool: Pool, tick: TickCall, text: str) -> tuple[ScheduleRun, SessionRow | None] | None:
+    """Decide on a tick: a new session, a message to the running one, or nothing because one is running. The same tick
+    is decided once. None: the schedule is gone."""
+    async with pool.acquire() as connection, connection.transaction():
+        schedule = await schedules.get(connection, tick.tenant, tick.schedule_id, lock=True)
+        if schedule is None or schedule.deleted_at is not None:
+            return None
+        known = await get(connection, tick)
+        if known is not None:
+            return known, await _session(connection, tick.tenant, known.session_id)
+        if schedule.rules.overlap is Overlap.STEER:
+            live = await _live(connection, schedule)
+            if live is not None:
+                await _add_message(connection, schedule, tick, text)
+                return await _write(connection, schedule, tick, RunStatus.STEERED, session_id=live.id), live
+        if schedule.rules.overlap is Overlap.SKIP and await _unfinished(connection, schedule):
+            return await _write(connection, schedule, tick, RunStatus.SKIPPED, "the run before it is not over"), None
+        arrival = await _accept(connection, schedule, tick, text)
+        if arrival.session is not None:
+            run = await _write(connection, schedule, tick, RunStatus.FIRED, session_id=arrival.session.id)
+            return run, arrival.session
+        assert arrival.refused is not None
+        if arrival.refused.busy:
+            return await _write(connection, schedule, tick, RunStatus.SKIPPED, "the conversation is busy"), None
+        why = arrival.refused.refused or "refused"
+        return await _write(connection, schedule, tick, RunStatus.FAILED, _TITLES.get(why, why)), None
+
+
+async def unsteer(pool: Pool, schedule: Schedule, tick: TickCall) -> bool:
+    """Take back the message of a tick that found its session ended, so that the tick is decided again. False: a session
+    has read it after all."""
+    async with pool.acquire() as connection, connection.transaction():
+        await schedules.get(connection, tick.tenant, tick.schedule_id, lock=True)
+        gone = await connection.fetchval(
+            "DELETE FROM inbox WHERE tenant = $1 AND id = $2 AND taken_by IS NULL RETURNING 1",
+            tick.tenant,
+            schedule.message_id(tick.at),
+        )
+        if gone:
+            await connection.execute(
+                "DELETE FROM schedule_runs WHERE tenant = $1 AND schedule_id = $2 AND scheduled_at = $3",
+                tick.tenant,
+                tick.schedule_id,
+                tick.at,
+            )
+        return gone is not None
+
+
+async def unfinished(pool: Pool, tenant: str, schedule_id: str) -> list[SessionRow]:
+    """The sessions of earlier runs that have not ended."""
+    rows = await pool.fetch(
+        f"""SELECT s.* FROM schedule_runs r JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
+             WHERE r.tenant = $1 AND r.schedule_id = $2 AND NOT r.settled AND s.status NOT IN {_OVER}""",
+        tenant,
+        schedule_id,
+    )
+    return [from_columns(row) for row in rows]
+
+
+async def settle(pool: Pool, limit: int = 500) -> int:
+    """Count how the sessions of runs have ended; schedules that fail too often in a row are paused."""
+    rows = await pool.fetch(
+        f"""SELECT r.tenant, r.schedule_id, r.scheduled_at, s.status
+              FROM schedule_runs r JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
+             WHERE NOT r.settled AND s.status IN {_OVER} ORDER BY s.ended_at LIMIT $1""",
+        limit,
+    )
+    for row in rows:
+        async with pool.acquire() as connection, connection.transaction():
+            schedule = await schedules.get(connection, row["tenant"], row["schedule_id"], lock=True)
+            settled = await connection.fetchval(
+                """UPDATE schedule_runs SET settled = true
+                    WHERE tenant = $1 AND schedule_id = $2 AND scheduled_at = $3 AND NOT settled RETURNING 1""",
+                row["tenant"],
+                row["schedule_id"],
+                row["scheduled_at"],
+            )
+            if settled and schedule is not None and row["status"] != "cancelled":  # a stopped run says nothing
+                await schedules.count_run(connection, schedule, failed=row["status"] == "failed")
+    return len(rows)
+
+
+async def listing(
+    pool: Pool, tenant: str, schedule_id: str, *, before: datetime | None = None, limit: int = 50
+) -> list[RunRecord]:
+    """The latest scheduled times first."""
+    rows = await pool.fetch(
+        """SELECT r.scheduled_at, r.status, r.reason, r.session_id, r.manual, s.status AS task_status
+             FROM schedule_runs r LEFT JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
+            WHERE r.tenant = $1 AND r.schedule_id = $2 AND ($3::timestamptz IS NULL OR r.scheduled_at < $3)
+            ORDER BY r.scheduled_at DESC LIMIT $4""",
+        tenant,
+        schedule_id,
+        before,
+        limit,
+    )
+    return [RunRecord(**dict(row)) for row in rows]
+
+
+async def counts(pool: Pool, tenant: str, schedule_id: str) -> dict[str, int]:
+    rows = await pool.fetch(
+        "SELECT status, count(*) AS n FROM schedule_runs WHERE tenant = $1 AND schedule_id = $2 GROUP BY status",
+        tenant,
+        schedule_id,
+    )
+    return {row["status"]: row["n"] for row in rows}
+
+
+async def _accept(connection: Connection, schedule: Schedule, tick: TickCall, text: str) -> Arrival:
+    config = {**schedule.session.spec, "schedule": {"id": schedule.id, "silent_reply": schedule.rules.silent_reply}}
+    session = schedule.session.model_copy(update={"spec": config, "trigger": Trigger.SCHEDULE})
+    busy: Literal["reject", "queue"] = "reject" if schedule.rules.overlap is Overlap.SKIP else "queue"
+    message = ArrivingMessage(
+        key=f"{schedule.id}:{tick_key(tick.at)}",
+        text=text,
+        author=f"schedule {schedule.rules.name}",
+        session=session,
+        if_busy=busy,
+    )
+    context = schedule.rules.context
+    source = await _source(connection, schedule) if context is ContextMode.FORK else None
+    if context is ContextMode.CONTINUE or (context is ContextMode.FORK and source is None):
+        return await addresses.accept_in(connection, schedule.tenant, Address.schedule(schedule.id), message)
+    return await _accept_apart(connection, schedule, message, source)
+
+
+async def _accept_apart(
+    connection: Connection, schedule: Schedule, message: ArrivingMessage, source: SessionRow | None
+) -> Arrival:
+    """A conversation of its own: a fork of `source`, or isolated. Files come from the schedule's workspace."""
+    session_id = new_id()
+    workspace_id = source.workspace_id if source else schedule.conversation_id
+    _, files = await workspaces.get(connection, schedule.tenant, workspace_id)
+    if source is not None:
+        history = {"parent_session_id": source.id, "base_head": source.head}
+        message = message.model_copy(update={"session": message.session.model_copy(update=history)})
+    ref = SessionRef(tenant=schedule.tenant, session_id=session_id, conversation_id=session_id)
+    acceptance = addresses.acceptance_of(ref, message.model_copy(update={"files": files}))
+    accepted = await new_sessions.accept(connection, acceptance)
+    return Arrival(accepted.session) if accepted.session else Arrival(refused=accepted)
+
+
+async def _write(
+    connection: Connection,
+    schedule: Schedule,
+    tick: TickCall,
+    status: RunStatus,
+    reason: str = "",
+    session_id: str | None = None,
+) -> ScheduleRun:
+    row = await connection.fetchrow(
+        f"""INSERT INTO schedule_runs (tenant, schedule_id, scheduled_at, status, reason, session_id, manual, settled)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING {_COLUMNS}""",
+        tick.tenant,
+        tick.schedule_id,
+        tick.at,
+        status,
+        reason,
+        session_id,
+        tick.manual,
+        status is not RunStatus.FIRED,
+    )
+    assert row is not None
+    if status is RunStatus.FAILED:
+        await schedules.count_run(connection, schedule, failed=True)
+    return ScheduleRun(**dict(row))
+
+
+async def _unfinished(connection: Connection, schedule: Schedule) -> bool:
+    found = await connection.fetchval(
+        f"""SELECT 1 FROM schedule_runs r JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
+             WHERE r.tenant = $1 AND r.schedule_id = $2 AND NOT r.settled AND s.status NOT IN {_OVER} LIMIT 1""",
+        schedule.tenant,
+        schedule.id,
+    )
+    return found is not None
+
+
+async def _live(connection: Connection, schedule: Schedule) -> SessionRow | None:
+    row = await connection.fetchrow(
+        "SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND live",
+        schedule.tenant,
+        schedule.conversation_id,
+    )
+    return from_columns(row) if row else None
+
+
+async def _source(connection: Connection, schedule: Schedule) -> SessionRow | None:
+    """The newest session of the conversation that has an answer."""
+    row: asyncpg.Record | None = await connection.fetchrow(
+        """SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND committed ORDER BY ended_at DESC LIMIT 1""",
+        schedule.tenant,
+        schedule.conversation_id,
+    )
+    return from_columns(row) if row else None
+
+
+async def _session(connection: Connection, tenant: str, session_id: str | None) -> SessionRow | None:
+    return await sessions.get(connection, tenant, session_id) if session_id else None
+
+
+async def _add_message(connection: Connection, schedule: Schedule, tick: TickCall, text: str) -> None:
+    """For the running session; the conversation is signalled after the transaction, or by the sweeper."""
+    await conversations.add_message_in(
+        connection,
+        schedule.tenant,
+        schedule.conversation_id,
+        schedule.conversation_id,
+        schedule.message_id(tick.at),
+        text,
+        author=f"schedule {schedule.rules.name}",
+        untold=True,
+    )

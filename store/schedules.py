@@ -1,0 +1,214 @@
+"""Schedules: the rows decide, and Temporal is brought into line with them, at once or by the sweeper."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+
+from domain.audit import TENANT
+from domain.conversations.address import Address
+from domain.ids import new_id
+from domain.schedules.schedule import Schedule, ScheduleRules
+from domain.sessions.new_session import NewSession
+from store import addresses, audit, workspaces
+from store.database import Connection, Pool
+from store.workspaces import Manifest
+
+_COLUMNS = ", ".join(name for name in Schedule.model_fields)
+
+
+def _read(row: asyncpg.Record) -> Schedule:
+    rules = ScheduleRules.model_validate_json(row["rules"])
+    session = NewSession.model_validate_json(row["session"])
+    return Schedule(**{**row, "rules": rules, "session": session})
+
+
+async def create(
+    pool: Pool, tenant: str, rules: ScheduleRules, session: NewSession, prompt: str, files: Manifest, created_by: str
+) -> Schedule | None:
+    """None if the name is taken. Its address and the workspace of its runs exist from here on."""
+    schedule_id = new_id()
+    async with pool.acquire() as connection, connection.transaction():
+        conversation_id = await addresses.locked(
+            connection, tenant, Address.schedule(schedule_id), rules.conversation_id
+        )
+        row = await connection.fetchrow(
+            f"""INSERT INTO schedules (tenant, id, name, rules, session, prompt, conversation_id, created_by)
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+                ON CONFLICT (tenant, name) WHERE deleted_at IS NULL DO NOTHING RETURNING {_COLUMNS}""",
+            tenant,
+            schedule_id,
+            rules.name,
+            rules.model_dump_json(),
+            session.model_dump_json(exclude_defaults=True),
+            prompt,
+            conversation_id,
+            created_by,
+        )
+        if row is None:
+            await connection.execute(
+                "DELETE FROM addresses WHERE tenant = $1 AND conversation_id = $2 AND key = $3",
+                tenant,
+                conversation_id,
+                schedule_id,
+            )
+            return None
+        if files and rules.conversation_id is None:
+            await workspaces.change_in(connection, tenant, conversation_id, lambda known: {**known, **files})
+        await _audit(connection, tenant, created_by, "create_schedule", rules)
+        return _read(row)
+
+
+async def replace(
+    pool: Pool, tenant: str, schedule_id: str, rules: ScheduleRules, session: NewSession, prompt: str, by: str
+) -> Schedule | None:
+    """None if the name is another schedule's. The conversation stays."""
+    async with pool.acquire() as connection, connection.transaction():
+        try:
+            row = await connection.fetchrow(
+                f"""UPDATE schedules SET name = $3, rules = $4, session = $5, prompt = $6, version = version + 1
+                     WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {_COLUMNS}""",
+                tenant,
+                schedule_id,
+                rules.name,
+                rules.model_dump_json(),
+                session.model_dump_json(exclude_defaults=True),
+                prompt,
+            )
+        except asyncpg.UniqueViolationError:
+            return None
+        if row is not None:
+            await _audit(connection, tenant, by, "replace_schedule", rules)
+    return _read(row) if row else None
+
+
+async def set_paused(
+    pool: Pool, tenant: str, schedule_id: str, paused: bool, by: str, reason: str | None = None
+) -> Schedule | None:
+    """To resume forgets earlier failures."""
+    async with pool.acquire() as connection, connection.transaction():
+        row = await connection.fetchrow(
+            f"""UPDATE schedules SET paused = $3, pause_reason = $4, version = version + 1,
+                                     failures = CASE WHEN $3 THEN failures ELSE 0 END
+                 WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {_COLUMNS}""",
+            tenant,
+            schedule_id,
+            paused,
+            reason if paused else None,
+        )
+        if row is not None:
+            found = _read(row)
+            await _audit(connection, tenant, by, "pause_schedule" if paused else "resume_schedule", found.rules)
+    return _read(row) if row else None
+
+
+async def delete(pool: Pool, tenant: str, schedule_id: str, by: str) -> Schedule | None:
+    """Its runs and its conversation stay."""
+    async with pool.acquire() as connection, connection.transaction():
+        row = await connection.fetchrow(
+            f"""UPDATE schedules SET deleted_at = now(), version = version + 1
+                 WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {_COLUMNS}""",
+            tenant,
+            schedule_id,
+        )
+        if row is not None:
+            await _audit(connection, tenant, by, "delete_schedule", _read(row).rules)
+    return _read(row) if row else None
+
+
+async def get(pool: "Pool | Connection", tenant: str, schedule_id: str, *, lock: bool = False) -> Schedule | None:
+    """Also a deleted one."""
+    row = await pool.fetchrow(
+        f"SELECT {_COLUMNS} FROM schedules WHERE tenant = $1 AND id = $2{' FOR UPDATE' if lock else ''}",
+        tenant,
+        schedule_id,
+    )
+    return _read(row) if row else None
+
+
+async def listing(
+    pool: Pool,
+    tenant: str,
+    *,
+    name: str | None = None,
+    conversation_id: str | None = None,
+    before_id: str | None = None,
+    limit: int = 50,
+) -> list[Schedule]:
+    """Newest first, without deleted ones."""
+    rows = await pool.fetch(
+        f"""SELECT {_COLUMNS} FROM schedules
+             WHERE tenant = $1 AND deleted_at IS NULL AND ($2::text IS NULL OR name = $2)
+               AND ($3::text IS NULL OR conversation_id = $3) AND ($4::text IS NULL OR id < $4)
+             ORDER BY id DESC LIMIT $5""",
+        tenant,
+        name,
+        conversation_id,
+        before_id,
+        limit,
+    )
+    return [_read(row) for row in rows]
+
+
+async def count(pool: Pool, tenant: str) -> int:
+    found: int = await pool.fetchval("SELECT count(*) FROM schedules WHERE tenant = $1 AND deleted_at IS NULL", tenant)
+    return found
+
+
+async def unsynced(pool: Pool, limit: int = 200) -> list[Schedule]:
+    """Schedules of all tenants that Temporal does not have in their newest version."""
+    rows = await pool.fetch(f"SELECT {_COLUMNS} FROM schedules WHERE synced < version LIMIT $1", limit)
+    return [_read(row) for row in rows]
+
+
+async def synced(pool: Pool, schedule: Schedule) -> None:
+    await pool.execute(
+        "UPDATE schedules SET synced = greatest(synced, $3) WHERE tenant = $1 AND id = $2",
+        schedule.tenant,
+        schedule.id,
+        schedule.version,
+    )
+
+
+async def note_missing(pool: Pool, known: Sequence[str]) -> int:
+    """Schedules that Temporal has lost are to be created again; `known` are the ids that it has."""
+    answer = await pool.execute(
+        """UPDATE schedules SET synced = 0
+            WHERE deleted_at IS NULL AND synced > 0 AND NOT id = ANY ($1::text[])""",
+        list(known),
+    )
+    return int(answer.split()[-1])
+
+
+async def count_run(connection: Connection, schedule: Schedule, *, failed: bool) -> None:
+    """Count failures in a row, and pause the schedule after too many, with one notice. Its row is locked."""
+    failures = schedule.failures + 1 if failed else 0
+    limit = schedule.rules.pause_after_failures
+    pauses = failed and limit is not None and failures >= limit and not schedule.paused
+    await connection.execute(
+        """UPDATE schedules SET failures = $3, paused = paused OR $4, version = version + $4::int,
+                                pause_reason = CASE WHEN $4 THEN $5 ELSE pause_reason END
+            WHERE tenant = $1 AND id = $2""",
+        schedule.tenant,
+        schedule.id,
+        failures,
+        pauses,
+        f"{failures} runs in a row have failed",
+    )
+    if pauses:
+        notice: dict[str, Any] = {
+            "tenant": schedule.tenant,
+            "conversation_id": schedule.conversation_id,
+            "type": "schedule_paused",
+            "at": datetime.now(UTC).isoformat(),
+            "data": json.dumps(
+                {"name": schedule.rules.name, "schedule_id": schedule.id, "reason": f"{failures} failures in a row"}
+            ),
+        }
+        await connection.execute("SELECT give_notice($1::jsonb)", json.dumps([notice]))
+
+
+async def _audit(connection: Connection, tenant: str, by: str, action: str, rules: ScheduleRules) -> None:
+    await audit.append(connection, tenant, TENANT, by, action, subject=rules.name, inputs=rules.model_dump_json())

@@ -1,0 +1,144 @@
+"""Schedules over the API: created, due, triggered, backfilled, paused, replaced, deleted; and what is refused."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from domain.ids import new_id
+from domain.wire import schedule_workflow_id
+from store import schedule_runs, schedules
+from tests.behaviour.schedules.clock import create, fired, runs, show, tick, trigger, until
+from tests.support.stack import Stack, eventually
+
+
+async def test_a_schedule_fires_by_the_clock_into_one_conversation(stack: Stack) -> None:
+    made = await create(stack, every=1_000, overlap="queue")
+    found = await until(stack, made["id"], lambda listed: len(listed) >= 3)
+    await stack.http.post(f"/schedules/{made['id']}/pause")
+    records = [await stack.wait(run["session_id"]) for run in found]
+    assert {record["conversation_id"] for record in records} == {made["conversation_id"]}
+    assert {record["status"] for record in records} == {"completed"}
+    times = [datetime.fromisoformat(run["scheduled_at"]) for run in found]
+    assert all(later - earlier == timedelta(seconds=1) for earlier, later in zip(times, times[1:], strict=False))
+
+
+async def test_once_fires_once(stack: Stack) -> None:
+    at = (datetime.now(UTC) + timedelta(seconds=3)).replace(microsecond=0)
+    made = await create(stack, at=at.isoformat())
+    assert [datetime.fromisoformat(time) for time in made["next_times"]] == [at]
+    [run] = await until(stack, made["id"], lambda listed: bool(listed))
+    assert run["status"] == "fired" and datetime.fromisoformat(run["scheduled_at"]) == at
+    await asyncio.sleep(2)
+    assert len(await runs(stack, made["id"])) == 1 and (await show(stack, made["id"]))["next_times"] == []
+
+
+async def test_the_same_tick_is_one_message_however_often_it_is_repeated(stack: Stack) -> None:
+    made = await create(stack)
+    call = tick(made, datetime(2026, 1, 1, tzinfo=UTC))
+    decided = await asyncio.gather(*(schedule_runs.fire(stack.pool, call, "hello") for _ in range(10)))
+    assert len({run.session_id for run, _ in [one for one in decided if one]}) == 1
+    sessions = await stack.pool.fetchval(
+        "SELECT count(*) FROM sessions WHERE conversation_id = $1", made["conversation_id"]
+    )
+    assert sessions == 1 and len(await runs(stack, made["id"])) == 1
+
+
+async def test_a_backfill_fires_each_time_once(stack: Stack) -> None:
+    made = await create(stack, cron="0 * * * *", overlap="queue")
+    start = datetime(2026, 1, 5, 0, 30, tzinfo=UTC)
+    span = {"start": start.isoformat(), "end": (start + timedelta(hours=6)).isoformat()}
+    for _ in range(2):  # the second finds every time taken
+        answer = await stack.http.post(f"/schedules/{made['id']}/backfill", json=span)
+        assert answer.status_code == 202, answer.text
+        found = await until(stack, made["id"], lambda listed: len(listed) >= 6)
+    await asyncio.sleep(1)
+    found = await runs(stack, made["id"])
+    hours = [datetime.fromisoformat(run["scheduled_at"]).hour for run in found]
+    assert hours == [1, 2, 3, 4, 5, 6]
+    records = [await stack.wait(run["session_id"]) for run in found]
+    assert len({record["task_id"] for record in records}) == 6
+
+
+async def test_a_paused_schedule_fires_only_on_demand(stack: Stack) -> None:
+    made = await create(stack, every=1_000)
+    paused = (await stack.http.post(f"/schedules/{made['id']}/pause", json={"reason": "holiday"})).json()
+    assert paused["paused"] and paused["pause_reason"] == "holiday" and paused["next_times"] == []
+    await asyncio.sleep(0.5)
+    before = len(await runs(stack, made["id"]))
+    await asyncio.sleep(2.5)
+    assert len(await runs(stack, made["id"])) == before
+    assert (await trigger(stack, made["id"]))["manual"]
+    resumed = (await stack.http.post(f"/schedules/{made['id']}/resume")).json()
+    assert not resumed["paused"] and len(resumed["next_times"]) == 5
+    await until(stack, made["id"], lambda listed: len(listed) > before + 1)
+    assert (await stack.http.delete(f"/schedules/{made['id']}")).status_code == 204
+
+
+async def test_a_replaced_schedule_keeps_its_runs_and_a_deleted_one_its_id(stack: Stack) -> None:
+    made = await create(stack)
+    await fired(stack, made["id"])
+    body = {"name": made["name"], "every": 3_600_000, "task": {"agent": "tester", "input": "[[script:say text=new]]"}}
+    changed = await stack.http.put(f"/schedules/{made['id']}", json=body)
+    assert changed.status_code == 200 and changed.json()["every"] == 3_600_000, changed.text
+    assert (await fired(stack, made["id"]))["conversation_id"] == made["conversation_id"]
+    assert (await show(stack, made["id"]))["runs"] == {"fired": 2}
+    assert (await stack.http.delete(f"/schedules/{made['id']}")).status_code == 204
+    assert (await stack.http.get(f"/schedules/{made['id']}")).status_code == 404
+    assert (await create(stack, name=made["name"]))["id"] != made["id"]
+
+
+async def test_a_schedule_that_temporal_lost_is_created_again(stack: Stack) -> None:
+    made = await create(stack, every=3_600_000)
+    await stack.client.get_schedule_handle(schedule_workflow_id(made["id"])).delete()
+    assert (await show(stack, made["id"]))["next_times"] is None
+    await schedules.note_missing(stack.pool, [])
+
+    async def back() -> bool:
+        return (await show(stack, made["id"]))["next_times"] is not None
+
+    await eventually(back, what="the sweeper repairs it", seconds=90)
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"cron": "61 * * * *"}, "/cron"),
+    ({"cron": "* * * * * *"}, "/cron"),
+    ({"cron": "0 0 30 2 *"}, "/cron"),
+    ({"cron": "0 3 * * *", "timezone": "Europe/Atlantis"}, "/timezone"),
+    ({"every": 10}, "/every"),
+    ({"at": "2020-01-01T00:00:00Z"}, "/at"),
+    ({"every": 60_000, "overlap": "allow"}, ""),
+    ({"every": 60_000, "task": {"agent": "nobody", "input": "x"}}, "/agent"),
+    ({"every": 60_000, "check": {"run": ""}}, "/check/run"),
+    ({"every": 60_000, "quiet_hours": {"start": "25:00", "end": "07:00"}}, "/quiet_hours/start"),
+    ({"every": 60_000, "conversation_id": "0" * 26}, ""),
+]
+
+
+@pytest.mark.parametrize(("fields", "pointer"), REFUSED)
+async def test_bad_schedules_are_refused_and_change_nothing(stack: Stack, fields: dict[str, Any], pointer: str) -> None:
+    name = f"s{new_id()}"
+    body = {"name": name, "task": {"agent": "tester", "input": "x"}, **fields}
+    answer = await stack.http.post("/schedules", json=body)
+    assert answer.status_code in (404, 422) and answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert not pointer or problem["errors"][0]["pointer"] == pointer
+    assert (await stack.http.get("/schedules", params={"name": name})).json()["items"] == []
+
+
+async def test_a_bad_backfill_and_unknown_schedules_are_refused(stack: Stack) -> None:
+    made = await create(stack, every=1_000, overlap="skip")
+    await stack.http.post(f"/schedules/{made['id']}/pause")
+    for start, end in [
+        ("2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"),
+        ("2025-01-01T00:00:00Z", "2026-01-01T00:00:00Z"),
+    ]:
+        answer = await stack.http.post(f"/schedules/{made['id']}/backfill", json={"start": start, "end": end})
+        assert answer.status_code == 422, answer.text
+    for path in ("trigger", "pause", "resume"):
+        assert (await stack.http.post(f"/schedules/{new_id()}/{path}")).status_code == 404
+    again = await stack.http.post(
+        "/schedules", json={"name": made["name"], "every": 60_000, "task": {"agent": "tester", "input": "x"}}
+    )
+    assert again.status_code == 409 and again.json()["type"].endswith("name-taken")
