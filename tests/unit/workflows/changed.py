@@ -6,11 +6,13 @@ from temporalio import workflow
 
 from domain.conversations.requests import ConversationInput
 from domain.notification import DeliveryInput, DeliveryOutcome
+from domain.schedules.schedule import TickInput, TickOutcome
 from domain.sessions.session import SessionInput, SessionResult
 from workflows.conversation.workflow import Conversation
 from workflows.notification_delivery import NotificationDelivery
 from workflows.session.workflow import Session
 from workflows.sweeper import SWEEPS, Sweeper
+from workflows.tick import Tick
 
 
 @workflow.defn(name="Session")
@@ -53,4 +55,12 @@ class ChangedSweeper(Sweeper):
         await super().run(sweeps)
 
 
-CHANGED: list[type] = [ChangedSession, ChangedConversation, ChangedDelivery, ChangedSweeper]
+@workflow.defn(name="Tick")
+class ChangedTick(Tick):
+    @workflow.run
+    async def run(self, start: TickInput) -> TickOutcome:
+        await asyncio.sleep(1)
+        return await super().run(start)
+
+
+CHANGED: list[type] = [ChangedSession, ChangedConversation, ChangedDelivery, ChangedSweeper, ChangedTick]
