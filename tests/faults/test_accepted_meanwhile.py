@@ -28,7 +28,7 @@ async def no_sweeper(stack: Stack) -> AsyncIterator[None]:
 
 
 @pytest.mark.proves("S1-05", "S1-21")
-async def test_the_api_tells_temporal_when_it_is_back(stack: Stack) -> None:
+async def test_api_passes_requests_on_when_temporal_is_back(stack: Stack) -> None:
     """A task, and a stop that the same outage kept from another one's workflow."""
     hangs = await stack.submit("[[script:say words=30]] [[fault:hang after=6 times=9]]")
     await stack.seen(hangs, "message_delta")

@@ -10,7 +10,7 @@ from tests.support.stack import Stack
 
 @pytest.mark.parametrize(("name", "seed"), [("nothing", 1), (ANY, 2)])
 @pytest.mark.proves("S1-05", "F-09", "F-14")
-async def test_nothing_is_lost_or_doubled(stack: Stack, tmp_path: Path, name: str, seed: int) -> None:
+async def test_faults_lose_and_double_nothing(stack: Stack, tmp_path: Path, name: str, seed: int) -> None:
     await prepare(stack)
     row = await run(stack, name, seed, SHORT, tmp_path)
     assert row.violations.named == []

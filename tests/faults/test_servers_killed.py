@@ -42,7 +42,7 @@ async def all_well(stack: Stack, tasks: list[str], ledger: Path) -> None:
 
 
 @pytest.mark.proves("S1-05", "S1-21", "S3-B07")
-async def test_temporal_killed(stack: Stack, tmp_path: Path) -> None:
+async def test_tasks_survive_a_killed_temporal_server(stack: Stack, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     tasks = await running(stack, ledger)
     before = stack.pid("temporal")
@@ -83,7 +83,7 @@ def children_of(pid: int) -> list[int]:
 
 
 @pytest.mark.proves("S1-05", "S1-22", "F-09")
-async def test_postgres_killed(stack: Stack, tmp_path: Path) -> None:
+async def test_tasks_survive_a_killed_postgres(stack: Stack, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     tasks = await running(stack, ledger)
     before = stack.pid("postgres")

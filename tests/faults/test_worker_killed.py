@@ -64,7 +64,7 @@ async def test_a_model_call_is_made_again(stack: Stack, survivors: dict[str, str
 
 
 @pytest.mark.proves("F-09")
-async def test_a_once_tool_is_not_repeated_and_the_model_is_told(
+async def test_once_tool_is_not_repeated_and_the_model_learns_of_it(
     stack: Stack, survivors: dict[str, str], ledgers: dict[str, Path]
 ) -> None:
     record = await stack.wait(survivors["once"])
@@ -109,7 +109,7 @@ async def test_a_command_dies_with_its_worker(stack: Stack, survivors: dict[str,
 
 
 @pytest.mark.proves("D12", "S1-05")
-async def test_what_was_committed_is_not_paid_for_twice(stack: Stack, tmp_path: Path) -> None:
+async def test_committed_step_is_not_paid_for_twice(stack: Stack, tmp_path: Path) -> None:
     """Temporal stands still while a reply and a deed are committed; then the worker dies before it can say so."""
     ledger = tmp_path / "ledger"
     reply = await stack.submit("[[script:say words=12 delay=0.3]]")

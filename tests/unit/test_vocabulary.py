@@ -13,7 +13,7 @@ REPEATED = {"ModelCall"}  # to be renamed
 EVERY_TOOL_HAS_ONE = "Input"
 
 
-def test_product_uses_no_retired_words() -> None:
+def test_no_file_uses_retired_words() -> None:
     assert too_many(retired_uses(ROOT), ALLOWANCE) == []
 
 

@@ -45,7 +45,7 @@ async def under_way(stack: Stack) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", RETRIED)
-async def test_what_heals_is_retried(stack: Stack, under_way: dict[str, str], name: str) -> None:
+async def test_transient_errors_are_retried(stack: Stack, under_way: dict[str, str], name: str) -> None:
     task_id = under_way[RETRIED[name]]
     record = await stack.wait(task_id)
     assert (record["status"], record["retry"]) == ("completed", None)
@@ -70,7 +70,7 @@ async def test_what_heals_is_retried(stack: Stack, under_way: dict[str, str], na
 
 
 @pytest.mark.parametrize("fault", REFUSED)
-async def test_what_cannot_heal_is_not_retried(stack: Stack, under_way: dict[str, str], fault: str) -> None:
+async def test_permanent_errors_are_not_retried(stack: Stack, under_way: dict[str, str], fault: str) -> None:
     task_id = under_way[fault]
     record = await stack.wait(task_id)
     assert (record["status"], record["error"]["type"]) == ("failed", REFUSED[fault])
@@ -122,7 +122,7 @@ async def switcher(stack: Stack) -> AsyncIterator[str]:
     ],
 )
 @pytest.mark.proves("S1-17")
-async def test_a_model_that_is_away_gives_way(stack: Stack, switcher: str, fault: str, asked: int) -> None:
+async def test_unreachable_model_gives_way_to_its_fallback(stack: Stack, switcher: str, fault: str, asked: int) -> None:
     task_id = await stack.submit(f"[[script:count n=2]] {fault}", switcher)
     record = await stack.wait(task_id)
     assert record["status"] == "completed"
@@ -132,7 +132,7 @@ async def test_a_model_that_is_away_gives_way(stack: Stack, switcher: str, fault
     assert (switch["from_model"], switch["to_model"], switch["step"]) == ("claude-sonnet-4-5", "claude-haiku-4-5", 1)
 
 
-async def test_when_no_fallback_is_left_it_fails(stack: Stack, switcher: str) -> None:
+async def test_session_fails_when_no_fallback_is_left(stack: Stack, switcher: str) -> None:
     record = await stack.run(f"{SAY} [[fault:404 times=always]]", switcher)
     assert (record["status"], record["error"]["type"]) == ("failed", "not_found_error")
     assert len(of_type(await stack.events(record["task_id"]), "model_switched")) == 2

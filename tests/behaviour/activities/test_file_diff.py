@@ -18,7 +18,7 @@ def test_a_small_change_shows_its_surroundings() -> None:
     assert len(shown) == 3 + 3 + 2 + 3
 
 
-def test_a_new_file_and_a_missing_end_of_line() -> None:
+def test_diff_shows_a_new_file_and_a_missing_end_of_line() -> None:
     assert diff("a", None, "one\ntwo").split("\n") == [
         *("--- /dev/null", "+++ b/a", "@@ -0,0 +1,2 @@", "+one", "+two", "\\ No newline at end of file")
     ]
@@ -46,7 +46,7 @@ def test_a_diff_has_bounds(lines: int) -> None:
     assert longer.endswith(" more lines]") and len(longer) <= MOST_CHARACTERS + 40
 
 
-async def test_what_is_no_longer_kept_cannot_be_compared(stack: Stack) -> None:
+async def test_removed_content_cannot_be_compared(stack: Stack) -> None:
     """A request for approval is opened all the same: it must not wait for bytes that never come back."""
     workspace, change = new_id(), FileChange("a.txt", lambda before: "new")
     async with stack.pool.acquire() as connection, connection.transaction():

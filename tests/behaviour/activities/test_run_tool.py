@@ -45,7 +45,7 @@ async def test_step_is_stored_before_the_next_one_begins_and_an_error_is_a_resul
     assert [block["is_error"] for block in shown if block["type"] == "tool_result"] == [True, False]
 
 
-async def test_a_call_that_cannot_be_made_is_told_to_the_model(stack: Stack) -> None:
+async def test_model_learns_why_a_call_cannot_be_made(stack: Stack) -> None:
     record = await stack.run(
         calls(
             ("no_such_tool", {}),

@@ -23,7 +23,7 @@ async def sweep_until(stack: Stack, task_id: str) -> dict[str, object]:
 
 
 @pytest.mark.proves("S0-B22", "S1-22")
-async def test_a_terminated_workflow_is_lost(stack: Stack) -> None:
+async def test_session_of_a_terminated_workflow_is_lost(stack: Stack) -> None:
     task_id, living = await stack.submit("[[script:count n=2]] [[fault:hang at=3]]"), await stack.submit(HANGS)
     await stack.seen(task_id, "step_started", step=3)
     await stack.seen(living, "message_delta")
@@ -47,7 +47,7 @@ async def test_a_terminated_workflow_is_lost(stack: Stack) -> None:
 
 
 @pytest.mark.proves("S1-21", "F-09")
-async def test_what_was_never_started_is_started_though_its_conversation_is_open(stack: Stack) -> None:
+async def test_sweeper_starts_accepted_sessions_of_an_open_conversation(stack: Stack) -> None:
     """Whoever accepted it died before the start; then a word to it opened the conversation, which starts nothing."""
     with stack.frozen("temporal"):
         task_id = await stack.submit("[[script:say text=here]]")
@@ -72,7 +72,7 @@ async def test_a_cancel_that_only_reached_the_row_is_passed_on(stack: Stack) -> 
 
 
 @pytest.mark.proves("S0-B09")
-async def test_words_that_nobody_could_be_told_of_are_heard(stack: Stack) -> None:
+async def test_sweeper_delivers_messages_that_reached_only_the_row(stack: Stack) -> None:
     """The API wrote a steering message down while Temporal was away; the session still waits."""
     tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
     task_id = await stack.submit(calls(("look_up", {})), config={"external_tools": [tool]})
@@ -97,7 +97,7 @@ async def test_words_that_nobody_could_be_told_of_are_heard(stack: Stack) -> Non
     assert words[1:] == ["Mind the gap."]
 
 
-async def test_one_that_cannot_be_looked_at_holds_up_nothing_else(stack: Stack) -> None:
+async def test_unreadable_session_does_not_hold_up_the_sweep(stack: Stack) -> None:
     broken = await stack.submit(HANGS)
     talk = await stack.submit("[[script:say text=here]]")
     await stack.seen(broken, "message_delta")

@@ -114,7 +114,7 @@ def swapping(folder: Path, outside: Path) -> Iterator[list[int]]:
         thread.join()
 
 
-async def test_nothing_outside_is_touched_or_kept_while_a_folder_is_swapped(
+async def test_swapped_folder_lets_nothing_outside_be_touched_or_kept(
     stack: Stack, tmp_path: Path, outside: Path
 ) -> None:
     one, two, space = await two_workers_with(stack, tmp_path)

@@ -91,7 +91,7 @@ async def test_files_folders_links_modes_and_holes_are_the_same_on_another_worke
     assert tree(await pair.there()) == tree(here)
 
 
-async def test_what_grows_over_the_cap_keeps_its_former_version(stack: Stack, tmp_path: Path) -> None:
+async def test_file_that_grows_over_the_cap_keeps_its_former_version(stack: Stack, tmp_path: Path) -> None:
     pair = Pair(stack, tmp_path, WorkspaceCaps(file_bytes=1_000, files=20, workspace_bytes=3_000))
     here = await pair.here()
     (here / "grows").write_text("small")

@@ -65,7 +65,9 @@ UNPARSABLE = [
 @pytest.mark.parametrize(
     ("raw_body", "status", "type"), [row[1:] for row in UNPARSABLE], ids=[r[0] for r in UNPARSABLE]
 )
-async def test_unreadable_bodies(api: httpx2.AsyncClient, pool: Pool, raw_body: bytes, status: int, type: str) -> None:
+async def test_unreadable_bodies_are_refused(
+    api: httpx2.AsyncClient, pool: Pool, raw_body: bytes, status: int, type: str
+) -> None:
     before = await rows(pool)
     answer = await api.post("/tasks", content=raw_body, headers={**JSON, "Idempotency-Key": new_id()})
     problem(answer, status, type)
@@ -130,7 +132,7 @@ INVALID: list[tuple[str, dict[str, Any], str, str]] = [
 
 @pytest.mark.proves("S1-50")
 @pytest.mark.parametrize(("changes", "type", "pointer"), [row[1:] for row in INVALID], ids=[row[0] for row in INVALID])
-async def test_invalid_tasks(
+async def test_invalid_tasks_are_refused(
     api: httpx2.AsyncClient, pool: Pool, changes: dict[str, Any], type: str, pointer: str
 ) -> None:
     before = await rows(pool)
@@ -283,7 +285,7 @@ async def test_cancel_refuses_bad_bodies(api: httpx2.AsyncClient) -> None:
     [("x", 400, "cursor-invalid"), ("-1", 400, "cursor-invalid"), ("1.5", 400, "cursor-invalid"),
      ("9" * 30, 400, "cursor-invalid"), ("\u0663", 400, "cursor-invalid"), ("99", 409, "cursor-ahead")],
 )  # fmt: skip
-async def test_bad_event_cursors(api: httpx2.AsyncClient, cursor: str, status: int, type: str) -> None:
+async def test_bad_event_cursors_are_refused(api: httpx2.AsyncClient, cursor: str, status: int, type: str) -> None:
     task_id = await submitted(api)
     problem(await api.get(f"/tasks/{task_id}/events", params={"after": cursor}), status, type)
     if cursor.isascii():

@@ -14,7 +14,7 @@ CHECKS = ("not_a_server_error", "status_code_conformance", "content_type_conform
 ALONE = "(/events|/notifications|/conversations/run|/readyz|/mailbox|/steer)$"
 
 
-async def test_schemathesis(keyed_url: str, pool: Pool, tmp_path: Path) -> None:
+async def test_generated_requests_meet_the_openapi_document(keyed_url: str, pool: Pool, tmp_path: Path) -> None:
     key = (await key_for(pool, "fuzz"))["Authorization"]  # a tenant of its own, which it may litter
     run = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "schemathesis.cli", "run", f"{keyed_url}/openapi.json"),

@@ -155,7 +155,7 @@ async def test_an_idempotency_key_replays_only_to_the_key_that_used_it(keyed_url
         assert first.json()["task_id"] not in problem(foreign, 422, "idempotency-key-reused")["detail"]
 
 
-def test_combinations_tell_the_rules_apart() -> None:
+def test_combinations_distinguish_the_rules() -> None:
     """No two rules of the table allow the same combinations, so that a changed rule is noticed."""
     rules = set(chain.from_iterable((row.own, row.foreign) for row in TABLE.values())) - {None}
     seen = {tuple(rule.allows(rights) for rights in COMBINATIONS) for rule in rules if rule is not None}

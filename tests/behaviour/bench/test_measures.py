@@ -22,7 +22,7 @@ SMALL = Sizes(
 )
 
 
-async def test_every_figure(lab: Lab) -> None:
+async def test_bench_measures_every_figure(lab: Lab) -> None:
     rows = await measure(lab, 1, SMALL, lambda _: None)
     assert len(rows) == 22
     assert all(value > 0 for row in rows for value in row.ours)

@@ -34,7 +34,7 @@ OWN = Own("own_contestant", "the bare loop as a peer", "It is the same loop.")
 NOBODY = Own("nobody", "a peer that is not there")
 
 
-async def test_a_contest(lab: Lab, tmp_path: Path) -> None:
+async def test_peers_are_measured_side_by_side(lab: Lab, tmp_path: Path) -> None:
     async with visitors(lab, PYTHON, [OWN, NOBODY], tmp_path) as guests:
         results = await compete(lab, [*home_team(lab), *guests], [2, TOO_LONG], 1, lambda _: None)
     short, long = results[:5], results[5:]
@@ -79,7 +79,7 @@ RESULTS = [
 ]
 
 
-def test_one_table_of_ratios() -> None:
+def test_ratios_are_one_table() -> None:
     lines = [" ".join(line.split()) for line in as_table(RESULTS, 2).splitlines()]
     assert "N=10: the bare loop took 30 ms and 10 ms of CPU a step, 1000 bytes of history a step, 10 kB in all" in lines
     assert "bare loop 1.00 1.00 1.00 1.00" in lines
@@ -88,7 +88,7 @@ def test_one_table_of_ratios() -> None:
     assert lines[-1] == "[1] Why."
 
 
-def test_one_object() -> None:
+def test_report_is_one_object() -> None:
     bare, quick, limited = json.loads(as_json(RESULTS, 2))["rows"]
     assert bare["ratios_to_bare"]["ms"] == {"median": 1, "low": 1, "high": 1}
     assert quick["ratios_to_bare"]["history"] is None and quick["values"]["ms"]["median"] == 10

@@ -81,7 +81,7 @@ async def test_a_dispatch_answers_with_name_and_session(team: Stack) -> None:
 
 
 @pytest.mark.proves("S3-11")
-async def test_a_running_one_says_so(team: Stack) -> None:
+async def test_running_subagent_is_reported_as_running(team: Stack) -> None:
     told = await collected(team)
     deep = next(child for child in told.children if child.agent == "helper")
     assert told.texts[2] == (
@@ -90,7 +90,7 @@ async def test_a_running_one_says_so(team: Stack) -> None:
 
 
 @pytest.mark.proves("S3-12", "S3-14")
-async def test_ended_ones_give_their_result_or_their_error(team: Stack) -> None:
+async def test_ended_subagents_give_their_result_or_their_error(team: Stack) -> None:
     told = await collected(team)
     deep, failed = sorted(told.children, key=lambda child: child.agent)
     complete = f"status: complete\ntask_id: {deep.id}\n\n<task_result>\nDeep words.\n</task_result>"
@@ -100,7 +100,7 @@ async def test_ended_ones_give_their_result_or_their_error(team: Stack) -> None:
 
 
 @pytest.mark.proves("S3-13")
-async def test_an_unknown_id_is_told_so(team: Stack) -> None:
+async def test_unknown_id_is_an_error_that_says_so(team: Stack) -> None:
     told = await collected(team)
     for task_id, text in (("nonsense", told.texts[6]), ("0" * 26, told.texts[7])):
         assert text == (
@@ -110,7 +110,7 @@ async def test_an_unknown_id_is_told_so(team: Stack) -> None:
 
 
 @pytest.mark.proves("S3-03", "S3-10")
-async def test_the_child_is_visible_and_named_after_its_description(team: Stack) -> None:
+async def test_child_is_visible_and_named_after_its_description(team: Stack) -> None:
     told = await collected(team)
     deep, failed = sorted(told.children, key=lambda child: child.agent)
     assert (deep.title, failed.title) == ("look deep (@helper subagent)", "write it (@scribe subagent)")
@@ -124,7 +124,7 @@ async def test_the_child_is_visible_and_named_after_its_description(team: Stack)
 
 
 @pytest.mark.proves("S0-B44")
-async def test_what_was_read_is_not_in_the_mailbox(team: Stack) -> None:
+async def test_outcome_that_was_read_is_not_in_the_mailbox(team: Stack) -> None:
     told = await collected(team)
     assert {message.delivered_to for message in await told.talk.mail()} == {told.talk.id}
     assert (await told.talk.try_fire()).status_code == 422
@@ -397,7 +397,7 @@ async def test_the_tightest_limit_on_the_path_holds(team: Stack) -> None:
     assert "Subagents may not be nested deeper than 2." in (rows[2].output or "")
 
 
-async def test_no_more_children_at_work_than_the_quota(team: Stack) -> None:
+async def test_running_children_stay_within_the_quota(team: Stack) -> None:
     _, _, crowd = await gated(team)
     most = team.settings.max_children
     assert sum("status: launched" in text for text in crowd) == most

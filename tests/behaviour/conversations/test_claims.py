@@ -25,7 +25,7 @@ async def test_a_terminated_conversation_is_not_reopened_for_what_waits_in_it(te
     assert ("default", talk.id) not in await conversation_state.stranded(team.pool, -1.0)
 
 
-async def test_what_a_reopened_conversation_loads_does_not_grow_with_its_subagents(team: Stack) -> None:
+async def test_load_of_a_reopened_conversation_does_not_grow_with_its_subagents(team: Stack) -> None:
     named = ("async_delegate", {"name": "helper", "prompt": say()})
     talk = await Talk.done(team, chain([async_task(say()), async_task(say()), named], last="Off."))
     await talk.posted(3)

@@ -72,7 +72,7 @@ async def waited(stack: Stack) -> tuple[Talk, list[str], list[SessionRow]]:
 
 
 @pytest.mark.proves("S3-30", "S3-31")
-async def test_a_blocking_task_returns_its_result_and_goes_on_by_id(team: Stack) -> None:
+async def test_blocking_task_returns_its_result_and_is_continued_by_id(team: Stack) -> None:
     talk, texts, rows = await waited(team)
     red = next(row for row in rows if row.output == "Red.")
     failed = next(row for row in rows if row.status is Status.FAILED)
@@ -204,7 +204,7 @@ async def steered(stack: Stack) -> tuple[Talk, list[str], SessionRow]:
 
 
 @pytest.mark.proves("S3-B03")
-async def test_a_further_word_extends_a_running_child_which_reports_once(team: Stack) -> None:
+async def test_further_message_extends_a_running_child_which_reports_once(team: Stack) -> None:
     talk, texts, child = await steered(team)
     assert texts[1] == f"Sent to the subagent (session: {child.id}); it reads it before its next step."
     prompts = await talk.prompts(child.id)
@@ -213,7 +213,7 @@ async def test_a_further_word_extends_a_running_child_which_reports_once(team: S
 
 
 @pytest.mark.proves("S0-B09")
-async def test_steering_in_vain_is_said(team: Stack) -> None:
+async def test_steering_an_ended_subagent_says_so(team: Stack) -> None:
     talk, texts, child = await steered(team)
     assert texts[2] == "The message is empty; nothing was sent." and "Session not found" in texts[3]
     assert texts[6] == f"The subagent (session: {child.id}) is not running; give it a new task instead."
@@ -226,7 +226,7 @@ async def test_steering_in_vain_is_said(team: Stack) -> None:
 
 
 @pytest.mark.proves("S0-B09", "S0-B50")
-async def test_a_steering_message_is_heard_once_and_never_left_unread(team: Stack) -> None:
+async def test_steering_message_is_read_once_and_never_left_unread(team: Stack) -> None:
     gate = Gate()
     talk = await Talk.begin(team, gate.then("Ready."))
     await team.seen(talk.id, "tool_called")
@@ -254,7 +254,7 @@ async def test_interrupting_a_conversation_reaches_every_live_session(team: Stac
     assert len(await talk.mail(pending_only=True)) == 2  # the blocking one was its parent's alone
 
 
-async def test_nothing_is_posted_before_the_end(team: Stack) -> None:
+async def test_outcome_is_posted_only_at_the_end(team: Stack) -> None:
     gate = Gate()
     talk = await Talk.done(team, chain([async_task(chain([gate.call], text="So far.", last="All."))], last="Off."))
     await team.seen((await talk.child()).id, "message", text="So far.")
@@ -325,7 +325,7 @@ async def test_a_large_result_is_previewed_with_a_link(team: Stack) -> None:
 
 
 @pytest.mark.proves("S3-B09")
-async def test_children_at_work_survive_a_checkpoint(team: Stack) -> None:
+async def test_running_children_survive_a_checkpoint(team: Stack) -> None:
     gate = Gate()
     talk = await Talk.begin(team, chain([async_task(gate.then())], last="Off.") + " [[fault:413 at=2]]")
     await team.seen(talk.id, "context_compacted")

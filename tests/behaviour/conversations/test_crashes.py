@@ -89,7 +89,7 @@ async def test_each_waiting_call_gets_its_own_result(team: Stack, survivors: Sur
 
 
 @pytest.mark.proves("D12", "S0-05")
-async def test_an_inline_delegate_goes_on_in_the_middle(team: Stack, survivors: Survivors) -> None:
+async def test_inline_delegate_continues_in_the_middle(team: Stack, survivors: Survivors) -> None:
     talk = survivors.inside
     assert await talk.results() == ["Inline."]
     calls = [event["tool"] for event in of_type(await team.events(talk.id), "tool_called")]
@@ -173,7 +173,7 @@ async def test_a_lost_subagent_still_has_an_outcome(team: Stack) -> None:
 
 
 @pytest.mark.proves("D5", "F-05")
-async def test_what_a_dead_worker_was_writing_down_is_soon_written_by_the_next(team: Stack) -> None:
+async def test_next_worker_soon_writes_what_a_dead_one_was_writing(team: Stack) -> None:
     """It dies in the short activity that opens a session, whose whole patience nobody wants to sit out."""
     talk = await Talk.done(team, chain([async_task(say("Part."))], last="Off."))
     await talk.posted(1)

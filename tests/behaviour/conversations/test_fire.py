@@ -98,7 +98,7 @@ async def test_a_continuation_without_a_commit_gives_its_messages_back(team: Sta
 
 
 @pytest.mark.proves("S0-B01", "S0-B02")
-async def test_busy_is_refused_with_the_session_at_work(team: Stack) -> None:
+async def test_fire_of_a_busy_conversation_is_refused_with_its_session(team: Stack) -> None:
     talk, gate = await with_outcomes(team, 1), Gate()
     at_work = await talk.say(gate.then())
     await team.seen(at_work, "tool_called")
@@ -120,7 +120,7 @@ async def test_busy_is_refused_with_the_session_at_work(team: Stack) -> None:
 
 
 @pytest.mark.proves("S0-B04")
-async def test_a_fire_that_cannot_be_creates_nothing(team: Stack) -> None:
+async def test_impossible_fire_creates_nothing(team: Stack) -> None:
     talk = await with_outcomes(team, 1)
     before = [row.id for row in await talk.sessions()]
     unknown = await team.http.post(f"/conversations/{'0' * 26}/fire", json={})

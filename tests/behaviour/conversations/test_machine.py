@@ -85,7 +85,7 @@ class Walk:
 
 
 @pytest.mark.proves("S0-27", "S0-40", "F-06")
-async def test_each_outcome_once_and_to_its_spawner(team: Stack) -> None:
+async def test_conversation_delivers_each_outcome_once_and_to_its_spawner(team: Stack) -> None:
     seed = int(os.environ.get("ERRAND_TEST_SEED", SEED))
     walks = []
     for number in range(WALKS):

@@ -77,7 +77,7 @@ async def test_a_message_has_exactly_these_fields(team: Stack) -> None:
 
 
 @pytest.mark.proves("S0-23", "S0-33", "D7")
-async def test_several_are_rendered_in_order_from_their_sources(team: Stack) -> None:
+async def test_several_outcomes_are_rendered_in_order_from_their_sources(team: Stack) -> None:
     told = await posted(team)
     one, two, three = [message.source_session_id for message in told.mail]
     error = (await told.talk.session(two)).error
@@ -90,7 +90,7 @@ async def test_several_are_rendered_in_order_from_their_sources(team: Stack) -> 
 
 
 @pytest.mark.proves("S0-26", "S0-30")
-async def test_what_was_delivered_is_not_delivered_again(team: Stack) -> None:
+async def test_delivered_outcome_is_not_delivered_again(team: Stack) -> None:
     told = await posted(team)
     assert [message.delivered_to for message in told.later] == [told.fired.id] * 3
     before = len(await told.talk.sessions())
@@ -133,7 +133,7 @@ async def interrupted_mute(stack: Stack) -> tuple[Talk, SessionRow, str]:
 
 
 @pytest.mark.proves("S0-42", "S0-32")
-async def test_interrupted_with_words_is_a_result_that_says_so(team: Stack) -> None:
+async def test_subagent_interrupted_after_output_has_a_result_that_says_so(team: Stack) -> None:
     talk, child, prompt = await interrupted_with_words(team)
     [message] = await talk.mail()
     assert (child.status, child.reason, child.partial) == (Status.CANCELLED, "interrupted", True)
@@ -144,7 +144,7 @@ async def test_interrupted_with_words_is_a_result_that_says_so(team: Stack) -> N
 
 
 @pytest.mark.proves("S0-B06", "S0-B08", "F-07")
-async def test_interrupted_without_a_word_has_failed(team: Stack) -> None:
+async def test_subagent_interrupted_without_output_has_failed(team: Stack) -> None:
     talk, child, prompt = await interrupted_mute(team)
     [message] = await talk.mail()
     assert message.source_type == "subagent_failed" and child.output is None
@@ -164,7 +164,7 @@ async def interrupted_between_tools(stack: Stack) -> tuple[Talk, SessionRow, str
 
 
 @pytest.mark.proves("S0-42")
-async def test_interrupted_after_a_commit_without_text_is_a_result(team: Stack) -> None:
+async def test_subagent_interrupted_after_a_commit_without_text_has_a_result(team: Stack) -> None:
     talk, child, prompt = await interrupted_between_tools(team)
     [message] = await talk.mail()
     assert child.committed and child.output is None and message.source_type == "subagent_result"

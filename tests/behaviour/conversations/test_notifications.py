@@ -11,7 +11,7 @@ from tests.support.stack import Stack, eventually
 
 
 @pytest.mark.proves("S0-B16")
-async def test_one_channel_tells_of_all_sessions_and_conversations(stack: Stack) -> None:
+async def test_one_channel_notifies_of_all_sessions_and_conversations(stack: Stack) -> None:
     heard: list[dict[str, Any]] = []
     listening = asyncio.Event()
 

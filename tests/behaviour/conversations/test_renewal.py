@@ -47,7 +47,7 @@ async def agree(talk: Talk, pending: int) -> bool:
 
 
 @pytest.mark.proves("S0-20", "D13", "F-06")
-async def test_nothing_is_lost_when_it_continues_as_new(own: Stack) -> None:
+async def test_conversation_that_continues_as_new_loses_nothing(own: Stack) -> None:
     """Held and waking outcomes arrive while it is renewed again and again; some wait all the time."""
     gate = Gate()
     talk = await Talk.done(own, chain([async_task(gate.then(f"Late {n}.")) for n in range(3)], last="Off."))
@@ -92,7 +92,7 @@ async def test_a_request_is_answered_once_over_all_runs(own: Stack) -> None:
     assert set(mail.values()) == {other.session_id}
 
 
-async def test_what_comes_up_is_not_kept_waiting_by_requests_without_end(own: Stack) -> None:
+async def test_endless_requests_do_not_delay_a_childs_end(own: Stack) -> None:
     """It is to be renewed, but there is always a request under way; a child's end reaches its parent all the same."""
     gate, door = Gate(), WorkflowClient(own.client, own.settings.task_queue)
     talk = await Talk.begin(own, chain([async_task(gate.then("Through."))], [gather("$0", timeout_s=120)]))
@@ -129,7 +129,7 @@ async def carried(own: Stack, talk: Talk) -> ConversationState | None:
     return state
 
 
-async def test_it_carries_only_what_goes_on_and_the_rest_is_continued_all_the_same(own: Stack) -> None:
+async def test_renewed_conversation_carries_only_live_threads_and_others_can_be_continued(own: Stack) -> None:
     gate = Gate()
     talk = await Talk.done(own, chain([task(say("Red.")), async_task(gate.then("Late."))], last="Off."))
     red = next(row for row in await talk.children() if row.output == "Red.")

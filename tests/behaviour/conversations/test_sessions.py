@@ -64,21 +64,21 @@ async def forked(stack: Stack) -> tuple[SessionRow, SessionRow, SessionRow]:
 
 
 @pytest.mark.proves("S0-15")
-async def test_root(team: Stack) -> None:
+async def test_root_session_has_no_parent(team: Stack) -> None:
     root = (await line(team)).s1
     assert (root.parent_session_id, root.session_type, root.spawned_by) == (None, "agent", None)
     assert root.conversation_id == root.id
 
 
 @pytest.mark.proves("S0-16")
-async def test_continuation(team: Stack) -> None:
+async def test_continuation_follows_the_session_before(team: Stack) -> None:
     told = await line(team)
     assert (told.s5.parent_session_id, told.s5.session_type, told.s5.spawned_by) == (told.s1.id, "agent", None)
     assert told.s5.conversation_id == told.s1.conversation_id
 
 
 @pytest.mark.proves("S0-17", "D9")
-async def test_fork(team: Stack) -> None:
+async def test_fork_begins_where_its_source_ended(team: Stack) -> None:
     root, second, fork = await forked(team)
     assert (fork.parent_session_id, fork.session_type, fork.spawned_by) == (root.id, "agent", None)
     assert fork.conversation_id == fork.id != root.conversation_id
@@ -87,7 +87,7 @@ async def test_fork(team: Stack) -> None:
 
 
 @pytest.mark.proves("S0-18", "D1")
-async def test_fresh_subagent(team: Stack) -> None:
+async def test_fresh_subagent_begins_a_thread(team: Stack) -> None:
     told = await line(team)
     assert (told.s2.parent_session_id, told.s2.session_type, told.s2.spawned_by) == (None, "async_subagent", told.s1.id)
     assert told.s2.conversation_id == told.s1.conversation_id
@@ -96,7 +96,7 @@ async def test_fresh_subagent(team: Stack) -> None:
 
 
 @pytest.mark.proves("S0-19", "S0-37", "D3")
-async def test_resumed_subagent(team: Stack) -> None:
+async def test_resumed_subagent_continues_its_thread(team: Stack) -> None:
     """By its name, from another session of the conversation than the one that dispatched it first."""
     talk, [first, second] = await resumed(team)
     assert (second.parent_session_id, second.session_type) == (first.id, "async_subagent")
@@ -106,7 +106,7 @@ async def test_resumed_subagent(team: Stack) -> None:
 
 
 @pytest.mark.proves("S0-09", "S0-10")
-async def test_the_parent_does_not_wait_and_the_caller_goes_on(team: Stack) -> None:
+async def test_parent_does_not_wait_and_the_caller_continues(team: Stack) -> None:
     told = await line(team)
     assert told.s1.status is Status.COMPLETED and told.s1.output == "Dispatched."
     assert told.s2_while_s5.status is Status.WORKING and told.s5.status is Status.COMPLETED
@@ -114,7 +114,7 @@ async def test_the_parent_does_not_wait_and_the_caller_goes_on(team: Stack) -> N
 
 
 @pytest.mark.proves("S0-11", "S0-12")
-async def test_one_message_and_nothing_happens_by_itself(team: Stack) -> None:
+async def test_outcome_is_one_message_that_waits_for_a_fire(team: Stack) -> None:
     told = await line(team)
     [message] = await told.talk.mail()
     assert message.source_session_id == told.s2.id
@@ -122,7 +122,7 @@ async def test_one_message_and_nothing_happens_by_itself(team: Stack) -> None:
 
 
 @pytest.mark.proves("S0-13", "S0-39", "D2")
-async def test_fire_goes_on_from_the_agents_own_line(team: Stack) -> None:
+async def test_fire_continues_the_main_thread(team: Stack) -> None:
     """Not from the session that dispatched, nor from the subagent's, which committed last."""
     told = await line(team)
     assert told.s5.ended_at and told.s2.ended_at and told.s5.ended_at < told.s2.ended_at
@@ -199,7 +199,7 @@ async def test_the_transports_differ_in_nothing_else(team: Stack) -> None:
 
 
 @pytest.mark.proves("S0-01", "S0-06", "S0-07")
-async def test_four_kinds_and_one_way_to_execute(team: Stack) -> None:
+async def test_four_kinds_of_session_execute_in_one_way(team: Stack) -> None:
     told, turns = await line(team), await transports(team)
     kinds = {}
     for session_id in (*(record["session_id"] for record in turns.records), told.s2.id):

@@ -137,7 +137,7 @@ async def awaited(stack: Stack) -> tuple[dict[str, object], Talk]:
 
 
 @pytest.mark.proves("F-04", "D11")
-async def test_a_task_with_children_at_work_is_not_completed(team: Stack) -> None:
+async def test_task_with_running_children_is_not_completed(team: Stack) -> None:
     meanwhile, talk = await awaited(team)
     assert meanwhile["status"] == "working"
     [root, _] = await everyone_heard(talk)
@@ -195,7 +195,7 @@ async def read_and_woken(stack: Stack) -> Talk:
 
 
 @pytest.mark.proves("F-15")
-async def test_what_was_read_does_not_wake_anybody(team: Stack) -> None:
+async def test_outcome_that_was_read_wakes_nobody(team: Stack) -> None:
     talk = await read_and_woken(team)
     [root, child] = await talk.sessions()
     assert await talk.heard() == [] and (await talk.mail())[0].delivered_to == root.id

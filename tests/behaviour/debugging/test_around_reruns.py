@@ -10,7 +10,7 @@ from tests.support.stack import Stack
 __all__ = ["receiver", "told"]
 
 
-async def test_nobody_is_told_of_a_recorded_rerun(told: Told, receiver: Receiver) -> None:
+async def test_recorded_rerun_notifies_nobody(told: Told, receiver: Receiver) -> None:
     stack = told.stack
     subscription = await told.subscribe(receiver.url, events=["task_completed"], every_task=True)
     task = await stack.run("[[script:say]]", config={"notify": [subscription["name"]]})
@@ -21,7 +21,7 @@ async def test_nobody_is_told_of_a_recorded_rerun(told: Told, receiver: Receiver
     assert sorted(about) == sorted([task["task_id"], again["task_id"]])
 
 
-async def test_what_was_removed_is_gone_for_traces_and_reruns(stack: Stack) -> None:
+async def test_removed_content_is_gone_for_traces_and_reruns(stack: Stack) -> None:
     task = await stack.run("[[script:say]]", config={"retention": 1_000})
     again = await reran(stack, task["task_id"], prompt="A prompt of its own.")
     await swept(stack, again["task_id"])

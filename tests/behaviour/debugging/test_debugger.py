@@ -66,11 +66,11 @@ def session(history: Path) -> None:
 
 
 @pytest.mark.proves("S1-80")
-async def test_it_stops_in_the_loop_at_the_chosen_step() -> None:
+async def test_debugger_stops_in_the_loop_at_the_chosen_step() -> None:
     await asyncio.to_thread(session, HISTORY)
 
 
-async def test_quitting_ends_the_command_and_a_missing_step_is_said() -> None:
+async def test_quitting_ends_the_command_and_a_missing_step_is_named() -> None:
     def quits() -> int:
         terminal = Terminal(str(HISTORY), "--debug")
         terminal.until(PROMPT)

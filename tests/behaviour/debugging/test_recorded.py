@@ -120,7 +120,7 @@ async def test_a_rule_and_a_limit_are_tried_inside_too(team: Stack, tmp_path: Pa
     assert (report["tried"], report["affected"]) == (2, 2)  # the task, and the subagent with a session of its own
 
 
-async def test_what_was_heard_after_an_answer_is_heard_again(team: Stack) -> None:
+async def test_messages_after_an_answer_are_read_again(team: Stack) -> None:
     gate = Gate()
     task_id = await team.submit(chain([async_delegate("helper", gate.then("Below."))], last="Waiting."), "waker")
     await team.seen(task_id, "message_delta")  # the answer is under way, and the outcome comes after it

@@ -53,7 +53,7 @@ async def original(stack: Stack, told: dict[str, Any]) -> str:
 
 
 @pytest.mark.proves("S1-84")
-async def test_from_a_step_on_with_the_workspace_as_it_was(stack: Stack, told: dict[str, Any]) -> None:
+async def test_rerun_starts_at_a_step_with_the_workspace_as_it_was(stack: Stack, told: dict[str, Any]) -> None:
     task_id = await original(stack, told)
     again = await reran(stack, task_id, from_step=3)
     assert again["status"] == "completed" and again["progress"]["step"] == 2
@@ -92,7 +92,7 @@ async def test_a_changed_tool_result_is_what_the_step_sees(stack: Stack, told: d
     assert await everything(stack, task_id) == told["rows"]
 
 
-async def test_changed_input_prompt_model_and_words_in_between(stack: Stack, told: dict[str, Any]) -> None:
+async def test_rerun_changes_input_prompt_model_and_messages_in_between(stack: Stack, told: dict[str, Any]) -> None:
     task_id = await original(stack, told)
     other = await reran(stack, task_id, input="[[script:say text=Different.]]")
     assert await said(stack, other["task_id"]) == "Different."
@@ -110,7 +110,7 @@ async def test_changed_input_prompt_model_and_words_in_between(stack: Stack, tol
     assert (own["prompt"], own["name"], own["shipped"]) == ("[[script:say text=As-told.]]", "tester", False)
 
 
-async def test_another_version_of_the_agent(stack: Stack) -> None:
+async def test_rerun_uses_another_version_of_the_agent(stack: Stack) -> None:
     one = {**TESTER, "name": "versioned", "prompt": "[[script:say text=Old.]]"}
     assert (await stack.http.put("/agents/versioned", json=one)).is_success
     task_id = (await stack.run("Speak", "versioned"))["task_id"]
@@ -150,7 +150,7 @@ async def test_the_step_that_failed_can_be_tried_again(stack: Stack) -> None:
         ),
     ],
 )
-async def test_what_is_refused_leaves_nothing(
+async def test_refused_rerun_leaves_nothing(
     stack: Stack, told: dict[str, Any], body: dict[str, Any], status: int, pointer: str
 ) -> None:
     task_id = await original(stack, told)
@@ -165,7 +165,7 @@ async def _counts(stack: Stack) -> list[Any]:
     return [await stack.pool.fetchval(f"SELECT count(*) FROM {table}") for table in tables]
 
 
-async def test_a_live_task_a_foreign_id_and_a_repeated_request(stack: Stack, told: dict[str, Any]) -> None:
+async def test_rerun_handles_live_tasks_foreign_ids_and_repeated_requests(stack: Stack, told: dict[str, Any]) -> None:
     live = await stack.submit("[[script:say words=30]] [[fault:hang times=always]]")
     refused = await rerun(stack, live)
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:errand:problem:not-terminal")
@@ -216,7 +216,7 @@ def _last_id(ndjson: str) -> str:
     return found
 
 
-async def test_reruns_of_one_task_at_the_same_time(stack: Stack, told: dict[str, Any]) -> None:
+async def test_reruns_of_one_task_run_at_the_same_time(stack: Stack, told: dict[str, Any]) -> None:
     task_id = await original(stack, told)
     runs = await asyncio.gather(*(reran(stack, task_id, from_step=3) for _ in range(3)))
     assert len({run["task_id"] for run in runs}) == 3

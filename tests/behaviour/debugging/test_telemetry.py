@@ -75,7 +75,7 @@ def attributes(span: Span) -> dict[str, Any]:
     return values
 
 
-async def test_one_trace_from_the_request_to_the_tools(stack: Stack, receiver: Receiver, tmp_path: Path) -> None:
+async def test_trace_reaches_from_the_request_to_the_tools(stack: Stack, receiver: Receiver, tmp_path: Path) -> None:
     telling = copy.copy(stack)
     telling.settings = replace(stack.settings, otel_exporter_otlp_endpoint=receiver.url)
     async with platform(telling, tmp_path, {}) as own:
@@ -108,7 +108,7 @@ async def test_one_trace_from_the_request_to_the_tools(stack: Stack, receiver: R
     assert await replayed(history) <= known
 
 
-def test_a_span_that_is_told_again_is_sent_once() -> None:
+def test_repeated_span_is_sent_once() -> None:
     """A workflow task that failed or timed out is taken again, and makes the same spans with the same ids."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider(id_generator=Same())
@@ -146,7 +146,7 @@ async def replayed(history: WorkflowHistory) -> set[bytes]:
     return {context.span_id.to_bytes(8, "big") for context in contexts if context}
 
 
-def test_it_is_off_without_an_endpoint_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_telemetry_is_off_without_an_endpoint_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plugins(None) == []
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace.export", None)  # as if it were not installed
     with pytest.raises(RuntimeError, match="requirements-telemetry.txt"):

@@ -115,7 +115,7 @@ async def test_decisions_thoughts_and_subagents_are_in_the_tree(team: Stack, tmp
 
 
 @pytest.mark.proves("S0-B20")
-async def test_thinking_and_waits_are_told(stack: Stack) -> None:
+async def test_trace_shows_thinking_and_waits(stack: Stack) -> None:
     thinker: dict[str, Any] = {
         "name": "thinker",
         "description": "Thinks.",

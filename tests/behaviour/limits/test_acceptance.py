@@ -15,7 +15,7 @@ def command(run: str) -> dict[str, str]:
 
 
 @pytest.mark.proves("S1-51")
-async def test_what_holds_is_in_the_result(stack: Stack) -> None:
+async def test_met_criterion_is_in_the_result(stack: Stack) -> None:
     criteria = [
         command("test -f done.txt"),
         'The answer says "write_file"',
@@ -42,7 +42,7 @@ async def test_what_holds_is_in_the_result(stack: Stack) -> None:
 
 
 @pytest.mark.proves("S1-51")
-async def test_what_fails_sends_the_agent_back(stack: Stack) -> None:
+async def test_failed_criterion_sends_the_agent_back(stack: Stack) -> None:
     mend = json.dumps([{"name": WRITE[0], "input": WRITE[1]}])
     record = await stack.run(
         "[[script:say text=Finished.]]",
@@ -62,7 +62,7 @@ async def test_what_fails_sends_the_agent_back(stack: Stack) -> None:
 
 
 @pytest.mark.proves("S1-51")
-async def test_what_never_holds_fails_with_what_there_is(stack: Stack) -> None:
+async def test_criterion_that_is_never_met_fails_with_the_output_so_far(stack: Stack) -> None:
     impossible = 'The answer says "the moon" [[script:say text=Finished.]]'  # which is what it says when sent back
     failed, limited = await asyncio.gather(
         stack.run("[[script:say text=Finished.]]", acceptance_criteria=[impossible, command("true")]),

@@ -46,7 +46,7 @@ async def test_grace_has_an_end_and_a_hard_cancel_ends_it_at_once(stack: Stack) 
     assert time.monotonic() - began < 20
 
 
-async def test_what_makes_no_sense_is_refused(stack: Stack) -> None:
+async def test_cancel_mode_that_makes_no_sense_is_refused(stack: Stack) -> None:
     task_id = await stack.submit("[[script:say text=x]]")
     for body, pointer in (
         ({"mode": "soft"}, "/mode"),

@@ -46,7 +46,7 @@ async def test_the_agent_sees_what_is_left_and_it_costs_no_cache(stack: Stack) -
 
 
 @pytest.mark.proves("S1-B06")
-async def test_a_low_budget_is_told_once_for_each(stack: Stack) -> None:
+async def test_low_budget_is_reported_once_for_each_limit(stack: Stack) -> None:
     record = await stack.run("[[script:forever]]", config={"max_steps": 5, "max_tool_calls": 5})
     low = of_type(await stack.events(record["task_id"]), "budget_low")
     assert sorted((one["scope"], one["budget"], one["left"]) for one in low) == [
@@ -56,7 +56,7 @@ async def test_a_low_budget_is_told_once_for_each(stack: Stack) -> None:
 
 
 @pytest.mark.proves("S1-61")
-async def test_whoever_goes_on_trying_what_is_denied_is_stopped(bounded: Stack) -> None:
+async def test_session_that_keeps_trying_what_is_denied_is_stopped(bounded: Stack) -> None:
     trying = '[[script:count n=30 tool=read_file input={"path": "nowhere"}]]'
     record = await bounded.run(trying, "fenced")
     assert (record["status"], record["reason"], record["partial"]) == ("failed", "policy_denied", True)
@@ -68,7 +68,7 @@ async def test_whoever_goes_on_trying_what_is_denied_is_stopped(bounded: Stack) 
 
 
 @pytest.mark.proves("S1-B06")
-async def test_time_that_the_tree_allows_is_told_as_such(bounded: Stack) -> None:
+async def test_agent_sees_time_that_the_tree_allows_as_such(bounded: Stack) -> None:
     config: dict[str, object] = {"ttl": 3_000, "max_steps": 1_000, "tree": {"ttl": 3_000}}
     record = await bounded.run("[[script:forever]]", config=config)
     low = [one for one in of_type(await bounded.events(record["task_id"]), "budget_low") if one["budget"] == "ttl"]
@@ -81,7 +81,7 @@ async def test_time_that_the_tree_allows_is_told_as_such(bounded: Stack) -> None
 
 
 @pytest.mark.proves("S1-15", "S1-07")
-async def test_out_of_time_while_it_waits_for_people_is_their_timeout(bounded: Stack) -> None:
+async def test_session_out_of_time_while_waiting_for_people_ends_with_input_timeout(bounded: Stack) -> None:
     task_id = await bounded.submit(calls(ask("Which?")), "curious", config={"ttl": 2_500})
     await waiting(bounded, task_id)
     record = await bounded.wait(task_id)

@@ -45,7 +45,7 @@ async def test_a_supervisor_acts_on_others_tasks_and_nobody_else_does(bounded: S
 
 
 @pytest.mark.proves("S1-18")
-async def test_who_cancelled_is_recorded(bounded: Stack) -> None:
+async def test_canceller_is_recorded(bounded: Stack) -> None:
     owner = await bearer(bounded, Right.SUBMIT)
     task_id = await asking(bounded, owner)
     supervisor = await bearer(bounded, Right.SUPERVISE)

@@ -49,7 +49,7 @@ async def test_calls_under_way_hold_their_part(bounded: Stack) -> None:
 
 
 @pytest.mark.proves("S1-B06", "S1-B07")
-async def test_the_parent_is_told_that_a_budget_ended_its_subagent(bounded: Stack) -> None:
+async def test_parent_learns_that_a_budget_ended_its_subagent(bounded: Stack) -> None:
     spec = {"tree": {"max_steps": 4}}
     record = await bounded.run(chain([task("[[script:forever]]", "small")]), "thrifty", config=spec)
     assert record["reason"] == "tree_budget"  # the parent's next step would be the fifth
@@ -92,7 +92,7 @@ async def test_tool_calls_of_the_tree_are_counted_before_they_run(bounded: Stack
     assert (await tree(bounded, talk.id))["tool_calls"]["used"] == 6
 
 
-async def test_a_call_that_failed_gives_back_what_it_held(bounded: Stack) -> None:
+async def test_failed_call_releases_its_reservation(bounded: Stack) -> None:
     talk = await Talk.done(bounded, "[[fault:400 times=always]]", "thrifty", config={"tree": {"max_tokens": 9_000}})
     assert (await talk.session(talk.id)).reason == "error"
     used = await tree(bounded, talk.id)
@@ -106,7 +106,7 @@ async def test_a_call_that_failed_gives_back_what_it_held(bounded: Stack) -> Non
     assert (await talk.ended(talk.id)).reason == "goal_reached"
 
 
-async def test_time_is_shared_too(bounded: Stack) -> None:
+async def test_tree_shares_its_time(bounded: Stack) -> None:
     talk = await Talk.begin(
         bounded, "[[script:forever]]", "thrifty", config={"max_steps": 1_000, "tree": {"ttl": 2_000}}
     )

@@ -35,7 +35,7 @@ def test_every_channel_has_a_file_and_a_line() -> None:
 
 
 @pytest.mark.proves("S1-27")
-async def test_slack_and_push_are_told_in_words(told: Told, receiver: Receiver) -> None:
+async def test_slack_and_push_get_readable_text(told: Told, receiver: Receiver) -> None:
     slack = await told.subscribe(f"{receiver.url}/services/T/B/x", "slack", every_task=False)
     push = await told.subscribe(f"{receiver.url}/topic", "push", every_task=False)
     assert slack["secret"] is None and push["secret"] is None
@@ -85,7 +85,7 @@ async def test_an_email_without_encryption_is_not_sent_where_it_was_promised(mai
     assert mail.messages == [] and "canary" not in str(caught.value) + repr(server)
 
 
-async def test_what_goes_wrong_names_neither_address_nor_secret(receiver: Receiver) -> None:
+async def test_delivery_errors_name_neither_address_nor_secret(receiver: Receiver) -> None:
     receiver.answers["/canary"] = ["500 Oh"]
     fetcher = Fetcher(["127.0.0.1"])
     for kind in (ChannelName.WEBHOOK, ChannelName.SLACK, ChannelName.PUSH):

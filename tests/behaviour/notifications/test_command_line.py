@@ -8,7 +8,7 @@ from tests.behaviour.notifications.subscribers import Told
 from tests.behaviour.supervision.test_command_line import cli
 
 
-async def test_subscribe_see_send_again_and_leave(told: Told, receiver: Receiver) -> None:
+async def test_subscriptions_are_managed_from_the_command_line(told: Told, receiver: Receiver) -> None:
     stack = told.stack
     added = await cli(stack, "subscriptions", "add", "cli", "webhook", f"{receiver.url}/cli", "--only-named")
     assert added.exit_code == 0 and re.fullmatch(r"whsec_[A-Za-z0-9+/=]{44}\n", added.stdout), added.output

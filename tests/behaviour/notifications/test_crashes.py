@@ -36,7 +36,7 @@ async def happens(stack: Stack, task_id: str) -> None:
 
 @pytest.mark.proves("F-09", "S1-27")
 @pytest.mark.parametrize("part", ["worker", "temporal"])
-async def test_what_would_send_it_was_away(told: Told, receiver: Receiver, task_id: str, part: str) -> None:
+async def test_delivery_waits_for_a_part_that_is_away(told: Told, receiver: Receiver, task_id: str, part: str) -> None:
     """The row of the outbox is all there is then."""
     made = await told.subscribe(f"{receiver.url}/away")
     before = told.stack.pid(part)

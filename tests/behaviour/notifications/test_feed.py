@@ -60,7 +60,7 @@ async def at_rest(stack: Stack) -> int:
 
 
 @pytest.mark.proves("S1-27", "S0-B16")
-async def test_two_readers_that_come_and_go_see_the_same_line(told: Told) -> None:
+async def test_two_readers_that_reconnect_see_the_same_feed(told: Told) -> None:
     stack = told.stack
     start = await at_rest(stack)
     live = asyncio.create_task(by_socket(stack, start, 4))
@@ -77,14 +77,14 @@ async def test_two_readers_that_come_and_go_see_the_same_line(told: Told) -> Non
     assert [one["type"] for one in whole] == ["session_started", "session_completed"] * 4
 
 
-async def test_a_reader_that_heard_nothing_knows_where_to_go_on(stack: Stack) -> None:
+async def test_idle_reader_knows_where_to_resume(stack: Stack) -> None:
     head = (await page(stack))["next_after"]
     async with stack.http.stream("GET", "/notifications") as answer:
         lines = answer.aiter_lines()
         assert f"id: {head}" in [await anext(lines) for _ in range(2)]
 
 
-async def test_only_mine(told: Told) -> None:
+async def test_feed_can_be_limited_to_own_tasks(told: Told) -> None:
     stack = told.stack
     start = (await page(stack))["next_after"]
     key = await bearer(stack, Right.SUBMIT, Right.READ)
@@ -104,7 +104,7 @@ async def test_only_mine(told: Told) -> None:
     ("after", "status", "type"),
     [("x", 400, "cursor-invalid"), ("-1", 400, "cursor-invalid"), ("9" * 17, 409, "cursor-ahead")],
 )
-async def test_a_cursor_that_is_none(stack: Stack, after: str, status: int, type: str) -> None:
+async def test_malformed_cursor_is_refused(stack: Stack, after: str, status: int, type: str) -> None:
     answer = await stack.http.get("/notifications", params={"after": after})
     assert (answer.status_code, answer.json()["type"]) == (status, f"urn:errand:problem:{type}")
     with pytest.raises(Exception) as caught:
@@ -112,7 +112,7 @@ async def test_a_cursor_that_is_none(stack: Stack, after: str, status: int, type
     assert "40" in str(caught.value)
 
 
-async def test_what_is_no_longer_kept_is_said(told: Told) -> None:
+async def test_feed_says_which_notices_are_no_longer_kept(told: Told) -> None:
     await told.stack.run("[[script:say text=x]]")
     head = (await page(told.stack))["next_after"]
     await told.stack.pool.execute("DELETE FROM notices WHERE tenant = 'default' AND number < $1", head)

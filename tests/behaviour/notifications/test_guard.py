@@ -41,7 +41,7 @@ async def subscribe(stack: Stack, **wish: Any) -> Any:
         f"https://hooks.example.org/{'x' * 2_040}",
     ],
 )
-async def test_what_cannot_be_told_is_refused_when_it_is_named(stack: Stack, target: str) -> None:
+async def test_forbidden_target_is_refused_when_it_is_named(stack: Stack, target: str) -> None:
     answer = await subscribe(stack, target=target)
     assert answer.status_code == 422, answer.text
     [found] = answer.json()["errors"]
@@ -62,7 +62,9 @@ async def test_what_cannot_be_told_is_refused_when_it_is_named(stack: Stack, tar
         ({"secret": "mine"}, "/secret", "name"),
     ],
 )
-async def test_other_wishes_that_make_no_sense(stack: Stack, wish: dict[str, Any], pointer: str, allowed: Any) -> None:
+async def test_invalid_subscriptions_are_refused(
+    stack: Stack, wish: dict[str, Any], pointer: str, allowed: Any
+) -> None:
     answer = await subscribe(stack, **{"target": "https://hooks.example.org/", **wish})
     assert answer.status_code == 422, answer.text
     [found] = answer.json()["errors"]
@@ -83,7 +85,9 @@ async def test_a_name_is_given_once_and_is_not_a_channels(told: Told) -> None:
 
 @pytest.mark.parametrize("kind", [ChannelName.WEBHOOK, ChannelName.SLACK, ChannelName.PUSH])
 @pytest.mark.parametrize("addresses", [["10.0.0.1"], ["93.184.216.34", "169.254.169.254"], ["::1"]])
-async def test_a_name_that_leads_inside_is_refused_when_it_is_told(kind: ChannelName, addresses: list[str]) -> None:
+async def test_name_that_resolves_to_a_private_address_is_refused_when_sending(
+    kind: ChannelName, addresses: list[str]
+) -> None:
     backend = Recording()
     fetcher = Fetcher(backend=backend, resolve=names({"rebind.test": addresses}), setting="ERRAND_NOTIFY_PRIVATE_HOSTS")
     with pytest.raises(SendError, match="ERRAND_NOTIFY_PRIVATE_HOSTS"):
@@ -138,7 +142,7 @@ async def test_a_route_for_nothing_is_refused(told: Told) -> None:
     ("method", "path"),
     [("POST", "/subscriptions"), ("DELETE", "/subscriptions/{}"), ("POST", "/subscriptions/{}/rotate")],
 )
-async def test_only_supervisors_decide_who_is_told(told: Told, method: str, path: str) -> None:
+async def test_only_supervisors_manage_subscriptions(told: Told, method: str, path: str) -> None:
     made = await told.subscribe("https://hooks.example.org/", every_task=False)
     reader = await bearer(told.stack, Right.SUBMIT, Right.READ)
     wish = {"name": "mine", "channel": "webhook", "target": "https://hooks.example.org/"}

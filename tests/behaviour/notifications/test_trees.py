@@ -9,7 +9,7 @@ from tests.behaviour.supervision.people import ask
 from tests.support.stack import calls, eventually
 
 
-async def test_a_question_of_a_subagent_is_told_and_its_end_is_not(told: Told, receiver: Receiver) -> None:
+async def test_question_of_a_subagent_notifies_and_its_end_does_not(told: Told, receiver: Receiver) -> None:
     definition = {"description": "x", "prompt": "x", "tools": []}
     for name, more in (
         ("told-helper", {"mode": "subagent", "may_ask": True}),
@@ -34,7 +34,7 @@ async def test_a_question_of_a_subagent_is_told_and_its_end_is_not(told: Told, r
     assert len(await told.deliveries(made)) == 2
 
 
-async def test_a_fired_continuation_is_told_to_whom_the_task_named(told: Told, receiver: Receiver) -> None:
+async def test_fired_continuation_notifies_the_subscriptions_of_its_task(told: Told, receiver: Receiver) -> None:
     for definition in AGENTS:
         assert (await told.stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
     made = await told.subscribe(f"{receiver.url}/fired", every_task=False)
@@ -80,7 +80,7 @@ async def test_subagent_takes_follow_ups_and_its_end_reaches_parent_and_webhook(
 
 
 @pytest.mark.proves("S1-27", "S1-B06")
-async def test_a_low_budget_is_told(told: Told, receiver: Receiver) -> None:
+async def test_low_budget_notifies(told: Told, receiver: Receiver) -> None:
     made = await told.subscribe(f"{receiver.url}/low", "slack", every_task=False, events=["budget_low"])
     await told.stack.run("[[script:forever]]", config={"max_steps": 5, "notify": [made["name"]]})
     [low] = await receiver.got("/low")

@@ -14,7 +14,7 @@ DOWN = "503 Service Unavailable"
 
 
 @pytest.mark.proves("S1-27", "S1-08")
-async def test_an_end_is_told_signed_and_once(told: Told, receiver: Receiver) -> None:
+async def test_end_of_a_task_is_delivered_signed_and_once(told: Told, receiver: Receiver) -> None:
     made = await told.subscribe(f"{receiver.url}/ops?token=canary", events=["task_completed", "task_failed"])
     assert made["target"] == f"{receiver.url}/…" and made["status"] == "active"
     done = await told.stack.run("[[script:say text=fine]]", title="Count files")
@@ -37,7 +37,7 @@ async def test_an_end_is_told_signed_and_once(told: Told, receiver: Receiver) ->
     await eventually(delivered, what="both are delivered")
 
 
-async def test_a_task_names_who_is_told(told: Told, receiver: Receiver) -> None:
+async def test_task_names_its_subscriptions(told: Told, receiver: Receiver) -> None:
     named = await told.subscribe(f"{receiver.url}/named", every_task=False)
     kind = await told.subscribe(f"{receiver.url}/kind", "push", every_task=False)
     await told.stack.run("[[script:say text=quiet]]")
@@ -98,7 +98,7 @@ async def test_seven_foundations_hold_in_one_task(told: Told, receiver: Receiver
 
 
 @pytest.mark.proves("S1-27")
-async def test_it_is_tried_again_with_the_same_id_and_body(told: Told, receiver: Receiver) -> None:
+async def test_failed_delivery_is_retried_with_the_same_id_and_body(told: Told, receiver: Receiver) -> None:
     receiver.answers["/flaky"] = [DOWN, "302 Found\r\nLocation: http://127.0.0.1:1/", "204 No Content"]
     made = await told.subscribe(f"{receiver.url}/flaky")
     await told.stack.run("[[script:say text=x]]")
@@ -115,7 +115,7 @@ async def test_it_is_tried_again_with_the_same_id_and_body(told: Told, receiver:
     assert (await told.record(made))["failing_since"] is None
 
 
-async def test_given_up_after_days_it_switches_the_subscription_off(told: Told, receiver: Receiver) -> None:
+async def test_delivery_given_up_after_days_switches_its_subscription_off(told: Told, receiver: Receiver) -> None:
     receiver.answers["/dead"] = [DOWN]
     made = await told.subscribe(f"{receiver.url}/dead", events=["task_completed"])
     other = await told.subscribe(f"{receiver.url}/other", events=["subscription_disabled"])
@@ -181,7 +181,7 @@ async def test_two_secrets_sign_while_they_are_changed_over(told: Told, receiver
 
 
 @pytest.mark.proves("S1-27", "S1-13")
-async def test_a_question_is_told_reminded_of_and_escalated(told: Told, receiver: Receiver) -> None:
+async def test_question_is_delivered_reminded_of_and_escalated(told: Told, receiver: Receiver) -> None:
     team = await told.subscribe(f"{receiver.url}/team", every_task=False)
     boss = await told.subscribe(f"{receiver.url}/boss", every_task=False, events=["task_failed"])
     hour = 3_600_000

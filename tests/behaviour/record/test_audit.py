@@ -56,7 +56,7 @@ async def test_a_task_leaves_a_chain_of_who_did_what(recorded: Stack) -> None:
 
 
 @pytest.mark.proves("S1-65")
-async def test_what_was_denied_steered_and_cancelled_is_there(recorded: Stack) -> None:
+async def test_log_shows_what_was_denied_steered_and_cancelled(recorded: Stack) -> None:
     slow = ("bash", {"command": "sleep 20"})
     task_id = await recorded.submit(steps([("ask_user", {"question": "?"})]), "denied")
     record = await recorded.wait(task_id)  # it may not ask: that ends it
@@ -93,7 +93,7 @@ async def test_agents_and_keys_are_in_the_tenants_own_chain(recorded: Stack) -> 
     assert (await audit.verify(recorded.pool, tenant)).found is None
 
 
-async def test_only_whoever_supervises_reads_the_log_of_all(recorded: Stack) -> None:
+async def test_only_supervisors_read_the_log_of_all(recorded: Stack) -> None:
     _, reader = await keys.create(recorded.pool, "default", "reader", [keys.Right.READ])
     for path in ("/audit", "/audit/verify"):
         said = await recorded.http.get(path, headers={"Authorization": f"Bearer {reader}"})

@@ -28,7 +28,7 @@ async def test_the_log_is_shown_and_verified(recorded: Stack) -> None:
     assert (await cli(recorded, "audit", "no-such-task")).exit_code == 4
 
 
-async def test_a_result_tells_what_was_done_and_when_it_is_gone(recorded: Stack) -> None:
+async def test_result_shows_effects_and_when_its_content_is_removed(recorded: Stack) -> None:
     dry = await cli(recorded, "run", "tester", calls(WRITE), "--dry-run", "--detach")
     task_id = dry.stdout.split()[0]
     shown = await cli(recorded, "result", task_id, "--wait")

@@ -23,7 +23,7 @@ def shown(listed: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.proves("S1-73", "S1-43")
-async def test_what_was_done_is_listed_with_its_key(recorded: Stack) -> None:
+async def test_effects_are_listed_with_their_keys(recorded: Stack) -> None:
     plan = ("update_plan", {"steps": [{"title": "look"}]})
     record = await recorded.run(
         steps([plan, ("read_file", {"path": "none"})], [WRITE], [("bash", {"command": "exit 3"})])
@@ -58,7 +58,7 @@ async def test_a_cancelled_run_lists_what_it_did_and_what_nobody_knows(recorded:
 
 
 @pytest.mark.proves("S1-73")
-async def test_a_failed_run_lists_its_own_deeds_and_those_of_its_subagents(recorded: Stack) -> None:
+async def test_failed_run_lists_its_own_effects_and_those_of_its_subagents(recorded: Stack) -> None:
     task = ("task", {"agent": "record-helper", "prompt": calls(WRITE), "description": "write"})
     record = await recorded.run(steps([task], [("bash", {"command": "true"})]), "record-lead", config={"max_steps": 2})
     assert (record["status"], record["reason"]) == ("failed", "step_limit")
@@ -109,7 +109,7 @@ async def test_wrong_arguments_fail_in_a_dry_run_too(recorded: Stack) -> None:
     assert entry["state"] == "failed"
 
 
-async def test_what_a_person_changed_is_what_was_done(recorded: Stack) -> None:
+async def test_effect_of_a_changed_call_is_the_changed_one(recorded: Stack) -> None:
     ask = [{"permission": "bash", "pattern": "*", "action": "ask"}]
     task_id = await recorded.submit(calls(("bash", {"command": "echo asked"})), permissions=ask)
     request = (await recorded.seen(task_id, "input_required"))["request_id"]

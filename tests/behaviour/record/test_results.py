@@ -74,7 +74,7 @@ def _of(based_on: dict[str, Any], kind: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.proves("S1-70")
-async def test_a_continuation_names_the_session_it_went_on_from(recorded: Stack) -> None:
+async def test_continuation_names_the_session_it_continues(recorded: Stack) -> None:
     first = await recorded.run(calls(("list_files", {"path": "."})))
     second = await recorded.run("And?", context={"history_session": first["task_id"]})
     sources = (await recorded.result(second["task_id"]))["based_on"]["sources"]

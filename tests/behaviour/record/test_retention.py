@@ -32,7 +32,7 @@ async def tables_with(stack: Stack, words: str) -> list[str]:
     return sorted(found)
 
 
-async def test_content_goes_and_the_outcome_stays(recorded: Stack) -> None:
+async def test_content_is_removed_and_the_outcome_stays(recorded: Stack) -> None:
     shared, own = await upload(recorded), await upload(recorded)
     living = await recorded.submit("Keep.", context={"files": [shared]}, config={"retention": 3_600_000})
     context = {"files": [own], "notes": [CANARY]}
@@ -106,7 +106,7 @@ async def test_a_live_conversation_and_the_source_of_a_fork_are_left_alone(recor
     await swept(recorded, source["task_id"])
 
 
-async def test_a_conversation_goes_on_without_its_past(recorded: Stack) -> None:
+async def test_conversation_continues_without_its_removed_past(recorded: Stack) -> None:
     first = await recorded.run("A secret of the past.", config=SHORT)
     await swept(recorded, first["task_id"])
     assert not await retention.remove_content(recorded.pool, "default", first["conversation_id"])  # it is done once

@@ -28,7 +28,7 @@ class Bare:
         return SandboxResult(ended.exit_code, ended.output, self.name)
 
 
-async def test_every_back_end_of_this_host_passes(sandbox: Sandbox, workspace: Path) -> None:
+async def test_every_back_end_of_this_host_passes_its_probe(sandbox: Sandbox, workspace: Path) -> None:
     assert await probe(sandbox, workspace) is None
     assert os.listdir(workspace) == []
 
@@ -46,7 +46,7 @@ async def test_every_back_end_of_this_host_passes(sandbox: Sandbox, workspace: P
         ("cd /nowhere 2>/dev/null; written() { :; }; exec 2>/dev/null; readonly PATH; cd /;", "the workspace"),
     ],
 )
-async def test_the_probe_tells_what_gets_through(prefix: str, reason: str, workspace: Path) -> None:
+async def test_probe_reports_what_gets_through(prefix: str, reason: str, workspace: Path) -> None:
     told = await probe(Bare(prefix), workspace)
     assert told is not None and reason in told
 
@@ -72,7 +72,7 @@ async def test_bwrap_comes_first_where_it_works(workspace: Path) -> None:
 
 
 @pytest.mark.parametrize("setting", ["none", "virtual", "seatbelt"])
-async def test_where_nothing_may_or_can_run_nothing_is_run(setting: str, workspace: Path) -> None:
+async def test_host_without_a_sandbox_runs_nothing(setting: str, workspace: Path) -> None:
     if setting == "seatbelt" and sys.platform == "darwin":
         pytest.skip("it works there")
     chosen = await choose(setting, workspace)

@@ -58,7 +58,7 @@ async def test_the_workspace_and_the_tools_of_the_host_are_usable(sandbox: Sandb
     assert result.backend == sandbox.name
 
 
-async def test_exit_codes_and_order_of_output(sandbox: Sandbox, workspace: Path) -> None:
+async def test_exit_codes_and_order_of_output_are_kept(sandbox: Sandbox, workspace: Path) -> None:
     result = await run(sandbox, workspace, "echo one; echo two >&2; echo three; exit 7")
     assert (result.exit_code, result.output) == (7, "one\ntwo\nthree\n")
 
@@ -82,7 +82,7 @@ READS += ["cat /run/* /var/run/*", "ls /sys/kernel/security", "dd if=/dev/sda co
 
 
 @pytest.mark.proves("S1-64")
-async def test_nothing_of_the_host_is_read(sandbox: Sandbox, workspace: Path, secret: Secret) -> None:
+async def test_command_reads_nothing_of_the_host(sandbox: Sandbox, workspace: Path, secret: Secret) -> None:
     output = await all_fail(sandbox, workspace, [command.format(secret=secret.path) for command in READS])
     assert secret.text not in output
     assert "root:" not in output
@@ -93,7 +93,7 @@ WRITES += ["mkdir /new", "echo x > /dev/new", "echo x > /etc/passwd", "mount -t 
 WRITES += ["ln -s {outside} link; echo x > link/new", "echo x > /proc/sys/kernel/hostname", "mknod device c 1 1"]
 
 
-async def test_nothing_of_the_host_is_changed(sandbox: Sandbox, workspace: Path, secret: Secret) -> None:
+async def test_command_changes_nothing_of_the_host(sandbox: Sandbox, workspace: Path, secret: Secret) -> None:
     await all_fail(sandbox, workspace, [command.format(outside=secret.path.parent) for command in WRITES])
     assert secret.intact()
 

@@ -48,7 +48,7 @@ def leaving(marker: str) -> str:
 
 
 @pytest.mark.proves("S1-64")
-async def test_nothing_outlives_a_command_that_ends(sandbox: Sandbox, workspace: Path, marker: str) -> None:
+async def test_ended_command_leaves_no_process(sandbox: Sandbox, workspace: Path, marker: str) -> None:
     began = time.monotonic()
     result = await run(sandbox, workspace, leaving(marker) + "echo done")
     assert (result.exit_code, result.output) == (0, "done\n")
@@ -56,7 +56,7 @@ async def test_nothing_outlives_a_command_that_ends(sandbox: Sandbox, workspace:
     assert time.monotonic() - began < 10
 
 
-async def test_nothing_outlives_a_command_that_takes_too_long(sandbox: Sandbox, workspace: Path, marker: str) -> None:
+async def test_command_that_takes_too_long_leaves_no_process(sandbox: Sandbox, workspace: Path, marker: str) -> None:
     began = time.monotonic()
     result = await run(sandbox, workspace, leaving(marker) + "echo begun; while true; do sleep 1; done", timeout_s=2.0)
     assert (result.exit_code, result.timed_out) == (None, True)
@@ -65,7 +65,7 @@ async def test_nothing_outlives_a_command_that_takes_too_long(sandbox: Sandbox, 
     assert survivors(marker) == []
 
 
-async def test_nothing_outlives_a_cancelled_command(sandbox: Sandbox, workspace: Path, marker: str) -> None:
+async def test_cancelled_command_leaves_no_process(sandbox: Sandbox, workspace: Path, marker: str) -> None:
     running = asyncio.create_task(run(sandbox, workspace, leaving(marker) + "touch begun; sleep " + marker))
     await asyncio.to_thread(wait_for, workspace / "begun")
     began = time.monotonic()
@@ -125,7 +125,7 @@ async def test_memory_that_processes_share_counts_once(workspace: Path) -> None:
 
 
 @pytest.mark.parametrize("where", [".", "/dev/shm"])
-async def test_what_a_command_writes_is_bounded_as_a_whole(workspace: Path, where: str) -> None:
+async def test_output_of_a_command_on_disk_is_bounded_as_a_whole(workspace: Path, where: str) -> None:
     """Many files, each within its own limit, and files that are deleted while they are open."""
     limits = SandboxLimits(disk_bytes=50_000_000, file_bytes=20_000_000, tmp_bytes=20_000_000)
     fill = f"for i in $(seq 40); do head -c 10000000 /dev/zero > {where}/$i || exit 9; sleep 0.1; done; echo ALL"

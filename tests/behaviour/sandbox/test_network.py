@@ -242,7 +242,7 @@ async def test_back_ends_without_a_guarded_way_out_refuse(back_end: Sandbox, wor
     assert os.listdir(workspace) == []
 
 
-async def test_where_the_network_cannot_be_opened_nothing_is_run(
+async def test_command_is_not_run_where_the_network_cannot_be_opened(
     networked: Sandbox, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def unavailable(pid: int, uid: int | None) -> socket.socket:

@@ -52,7 +52,7 @@ CALLS = {  # x86_64, aarch64
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_the_verdicts(machine: str) -> None:
+def test_filter_gives_each_call_its_verdict(machine: str) -> None:
     def verdict(name: str, *arguments: int) -> int:
         return judge(machine, CALLS[name][MACHINES.index(machine)], *arguments)
 

@@ -23,7 +23,7 @@ async def test_many_at_once(pool: Pool, accept: Accept) -> None:
 
 
 @pytest.mark.proves("S0-B01")
-async def test_nobody_overtakes_what_waits(pool: Pool, accept: Accept) -> None:
+async def test_queued_session_is_not_overtaken(pool: Pool, accept: Accept) -> None:
     """Between two turns nothing is live, and the next one's turn it is all the same."""
     root = await accept()
     first, late = new_session(root.conversation_id), new_session(root.conversation_id)

@@ -31,7 +31,7 @@ WITH_HEAD = "WITH h AS (DELETE FROM audit_heads WHERE chain = $1) DELETE FROM au
     ],
 )
 @pytest.mark.proves("S1-65")
-async def test_whatever_is_changed_or_taken_out_is_named(
+async def test_changed_and_removed_entries_are_named(
     pool: Pool, accept: Accept, statement: str, seq: int, said: str
 ) -> None:
     tenant = new_id()
@@ -52,7 +52,7 @@ async def test_whatever_is_changed_or_taken_out_is_named(
     assert found is not None and (found.chain, found.seq, found.problem) == (chain, seq, said)
 
 
-async def test_many_pages_are_one_chain(pool: Pool, accept: Accept, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_chain_spans_many_pages(pool: Pool, accept: Accept, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "BATCH", 2)
     tenant = new_id()
     for _ in range(3):
@@ -64,7 +64,7 @@ async def test_many_pages_are_one_chain(pool: Pool, accept: Accept, monkeypatch:
 
 
 @pytest.mark.proves("S1-65")
-async def test_what_concerns_everybody_is_verified_for_every_tenant(pool: Pool, accept: Accept) -> None:
+async def test_shared_entries_are_verified_for_every_tenant(pool: Pool, accept: Accept) -> None:
     tenant = new_id()
     await accept(tenant)
     await audit.append(pool, audit.EVERYBODY, "", "operator", "define_agent", subject="shipped 1")

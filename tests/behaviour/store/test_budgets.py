@@ -55,7 +55,7 @@ async def test_an_attempt_replaces_the_one_before_and_a_commit_settles_once(pool
     assert (await budgets.reserve(pool, ref, "main", WISH)).output_tokens == 500  # what is left, and no more
 
 
-async def test_the_end_of_a_session_gives_back_what_it_held(pool: Pool, accept: Accept) -> None:
+async def test_end_of_a_session_releases_its_reservations(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     await budgeted(pool, ref, max_tokens=10_000)
     await budgets.reserve(pool, ref, "main/1.0", WISH)
@@ -63,7 +63,7 @@ async def test_the_end_of_a_session_gives_back_what_it_held(pool: Pool, accept: 
     assert await held(pool, ref) == (0, 0)
 
 
-async def test_without_a_budget_nothing_is_kept(pool: Pool, accept: Accept) -> None:
+async def test_tree_without_a_budget_keeps_no_reservations(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     assert (await budgets.reserve(pool, ref, "main", WISH)).output_tokens == WISH.output_tokens
     assert await held(pool, ref) == (0, 0) and await budgets.get(pool, ref.tenant, ref.conversation_id) is None

@@ -58,7 +58,7 @@ async def test_an_event_and_its_delivery_are_written_together_and_once(pool: Poo
     assert (told.type, told.session_id) == ("task_completed", ref.session_id) and "output" not in told.data
 
 
-async def test_the_feed_has_no_gap_whoever_writes(pool: Pool, accept: Accept) -> None:
+async def test_feed_has_no_gap_with_concurrent_writers(pool: Pool, accept: Accept) -> None:
     refs = [await accept() for _ in range(4)]
     head = (await notices.ends(pool, "default"))[1]
     read: list[int] = []
@@ -80,7 +80,7 @@ async def test_the_feed_has_no_gap_whoever_writes(pool: Pool, accept: Accept) ->
     assert read == list(range(head + 1, head + 1 + 8 * 15 * 3))
 
 
-async def test_what_is_on_its_way_to_a_subscription_ends_with_it(pool: Pool, accept: Accept) -> None:
+async def test_pending_deliveries_end_with_their_subscription(pool: Pool, accept: Accept) -> None:
     mine, other = await subscribed(pool), await subscribed(pool)
     ref = await accept()
     await events.append(pool, "", [events.to_row(ref, DONE)])
@@ -90,7 +90,7 @@ async def test_what_is_on_its_way_to_a_subscription_ends_with_it(pool: Pool, acc
     assert [one.status for one in await found(pool, other)] == [DeliveryStatus.PENDING]
 
 
-async def test_what_is_on_its_way_keeps_no_words_longer_than_its_task(pool: Pool, accept: Accept) -> None:
+async def test_pending_delivery_keeps_no_content_longer_than_its_task(pool: Pool, accept: Accept) -> None:
     mine = await subscribed(pool)
     ref = await accept()
     await events.append(pool, "", [events.to_row(ref, DONE)])
@@ -105,7 +105,7 @@ async def test_what_is_on_its_way_keeps_no_words_longer_than_its_task(pool: Pool
     assert await deliveries.again(pool, "default", one.id) is None
 
 
-async def test_an_attempt_told_twice_counts_once_and_what_stands_stays(pool: Pool, accept: Accept) -> None:
+async def test_attempt_reported_twice_counts_once_and_a_final_status_stays(pool: Pool, accept: Accept) -> None:
     mine = await subscribed(pool)
     await events.append(pool, new_id(), [events.to_row(await accept(), DONE)])
     [one] = await found(pool, mine)
@@ -117,7 +117,7 @@ async def test_an_attempt_told_twice_counts_once_and_what_stands_stays(pool: Poo
     assert (await found(pool, mine))[0].attempts == 2
 
 
-async def test_one_failure_among_deliveries_that_arrive_switches_nothing_off(pool: Pool, accept: Accept) -> None:
+async def test_single_failure_among_successes_switches_nothing_off(pool: Pool, accept: Accept) -> None:
     mine = await subscribed(pool)
     for _ in range(2):
         await events.append(pool, new_id(), [events.to_row(await accept(), DONE)])

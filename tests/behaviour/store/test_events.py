@@ -61,7 +61,7 @@ async def test_every_session_of_a_batch_is_woken(pool: Pool, accept: Accept) -> 
 
 
 @pytest.mark.proves("F-14")
-async def test_nothing_follows_the_terminal_event(pool: Pool, accept: Accept) -> None:
+async def test_terminal_event_is_the_last(pool: Pool, accept: Accept) -> None:
     ref, other = await accept(), await accept()
     end = TaskCompleted(status=Status.COMPLETED, reason=Reason.GOAL_REACHED, partial=False, usage=Usage())
     late = Progress(message="late")

@@ -67,7 +67,7 @@ def answer(ref: SessionRef, request_id: str) -> dict[str, Any]:
     return {"tenant": ref.tenant, "id": request_id, "session_id": ref.session_id, **said}
 
 
-async def test_a_message_that_comes_while_a_session_ends(pool: Pool, accept: Accept) -> None:
+async def test_message_to_an_ending_session_does_not_deadlock(pool: Pool, accept: Accept) -> None:
     first = new_session()
     ref, second = first.ref, Acceptance(session=new_session(first.id))
     await new_sessions.accept(pool, Acceptance(session=first, budget=NewBudget(max_sessions=9, low_percent=1)))
@@ -79,7 +79,7 @@ async def test_a_message_that_comes_while_a_session_ends(pool: Pool, accept: Acc
     assert (await new_sessions.accept(pool, second)).session is not None
 
 
-async def test_a_request_that_expires_while_its_session_is_cancelled(pool: Pool, accept: Accept) -> None:
+async def test_request_expiring_in_a_cancelled_session_does_not_deadlock(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     request_id = await opened(pool, ref)
     expired = [EventRow.of(ref, InputExpired(request_id=request_id, kind=RequestKind.CLARIFICATION))]
@@ -91,7 +91,7 @@ async def test_a_request_that_expires_while_its_session_is_cancelled(pool: Pool,
     assert settled.status is RequestStatus.EXPIRED and cancelled
 
 
-async def test_answers_given_together_and_one_by_one(pool: Pool, accept: Accept) -> None:
+async def test_answers_given_together_and_one_by_one_do_not_deadlock(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     one, two = await opened(pool, ref), await opened(pool, ref)
     async with held(pool, "audit_heads", f"chain = '{ref.conversation_id}'") as others:
@@ -100,7 +100,7 @@ async def test_answers_given_together_and_one_by_one(pool: Pool, accept: Accept)
     assert [task.result() for task in others.begun] == [None, {"status": "answered"}]
 
 
-async def test_an_outcome_that_is_read_in_two_ways(pool: Pool, accept: Accept) -> None:
+async def test_outcome_read_in_two_ways_does_not_deadlock(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     child = child_of(ref)
     assert await accepted(pool, child) == [True]
@@ -113,7 +113,7 @@ async def test_an_outcome_that_is_read_in_two_ways(pool: Pool, accept: Accept) -
         task.result()
 
 
-async def test_a_call_that_is_repeated_beside_another_of_its_session(pool: Pool, accept: Accept) -> None:
+async def test_call_repeated_beside_another_does_not_deadlock(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     await messages.commit_step(pool, step(ref, new_id(), 5, "x"))
     received = [EventRow.of(ref, MessageReceived(kind="user", author="x", preview="x"))]
@@ -125,7 +125,7 @@ async def test_a_call_that_is_repeated_beside_another_of_its_session(pool: Pool,
         task.result()
 
 
-async def test_a_subscription_that_is_removed_while_it_is_told(pool: Pool, accept: Accept) -> None:
+async def test_subscription_removed_during_its_delivery_does_not_deadlock(pool: Pool, accept: Accept) -> None:
     mine = await subscribed(pool)
     ref = await accept()
     await endings.finish(pool, ending(ref, Reason.GOAL_REACHED).model_copy(update={"events": [EventRow.of(ref, DONE)]}))

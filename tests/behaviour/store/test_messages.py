@@ -43,7 +43,7 @@ def begin(ref: SessionRef, idem: str, attempt: int, **more: Any) -> StepBegin:
 
 
 @pytest.mark.proves("D12")
-async def test_of_many_attempts_one_is_committed(pool: Pool, accept: Accept) -> None:
+async def test_one_of_many_attempts_is_committed(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     attempts = [step(ref, "session/x/1", 2, f"attempt {number}") for number in range(6)]
     committed = await asyncio.gather(*(messages.commit_step(pool, attempt) for attempt in attempts))

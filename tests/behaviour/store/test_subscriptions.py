@@ -15,7 +15,7 @@ KEYS = KeyRing.parse(SECRET_KEYS)
 
 
 @pytest.mark.proves("S1-65")
-async def test_changes_are_on_record(stack: Stack) -> None:
+async def test_changes_of_subscriptions_are_in_the_audit_log(stack: Stack) -> None:
     tenant = f"t{new_id()}"
     body = NewSubscription(name="ops", channel=ChannelName.WEBHOOK, target="https://x.example/token").model_dump()
     made = await subscriptions.create(stack.pool, tenant, body, "whsec_one", "key/a", KEYS)

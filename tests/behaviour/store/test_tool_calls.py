@@ -38,7 +38,7 @@ def outcome(ref: SessionRef, node: str, attempt: int, text: str, effect: Effect 
     return ToolCommit(**fields(ref, node, attempt, effect, "run/1"), state=CallState.OK, text=text)
 
 
-async def test_a_read_claims_nothing_and_its_first_result_stands(pool: Pool, accept: Accept) -> None:
+async def test_read_claims_nothing_and_its_first_result_is_kept(pool: Pool, accept: Accept) -> None:
     ref, node = await accept(), new_id()
     for attempt in (1, 2):
         assert (await tool_calls.claim(pool, claim(ref, node, attempt, Effect.READ))).go
@@ -96,7 +96,7 @@ async def test_a_read_that_another_attempt_claims_in_this_moment_is_known_to_be_
     assert emitted == 1
 
 
-async def test_what_may_be_repeated_is_claimed_anew_and_the_old_attempt_is_fenced(pool: Pool, accept: Accept) -> None:
+async def test_repeatable_call_is_claimed_anew_and_its_old_attempt_is_fenced(pool: Pool, accept: Accept) -> None:
     effect = Effect.IDEMPOTENT
     ref, node = await accept(), new_id()
     assert (await tool_calls.claim(pool, claim(ref, node, 1, effect))).go

@@ -45,7 +45,7 @@ async def cancel(pool: Pool, ref: SessionRef, **scope: str) -> bool:
 
 
 @pytest.mark.proves("S0-43")
-async def test_nothing_begins_below_a_cancelled_tree_or_an_ended_session(pool: Pool, accept: Accept) -> None:
+async def test_cancelled_tree_and_ended_session_accept_no_child(pool: Pool, accept: Accept) -> None:
     root = await accept()
     first = child_of(root)
     assert await accepted(pool, first) == [True]

@@ -70,7 +70,7 @@ async def test_a_change_of_a_file_is_shown_as_a_diff(people: Stack) -> None:
     await people.cancel(task_id)
 
 
-async def test_answer_and_approve(people: Stack) -> None:
+async def test_answer_and_approve_commands_settle_requests(people: Stack) -> None:
     task_id = await people.submit(
         steps([ask("Port?", answer_schema={"type": "integer"})], [plan("burn"), bash("touch a")]),
         "careful",

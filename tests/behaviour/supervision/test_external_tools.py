@@ -46,7 +46,7 @@ async def test_a_call_waits_for_its_caller_and_partial_answers_keep_the_rest_ope
 
 
 @pytest.mark.proves("S0-B13")
-async def test_a_conversation_goes_on_with_some_answers_and_the_rest_is_denied_or_failed(people: Stack) -> None:
+async def test_conversation_continues_with_some_answers_and_the_rest_is_denied_or_failed(people: Stack) -> None:
     text = calls(look_up(1), look_up(2), bash("echo a"), bash("echo b"), ask("Which?"))
     run = {"agent": "asker", "input": text, "transport": "stream", "config": CONFIG}
     gated = [{"permission": "bash", "action": "ask"}]
@@ -102,7 +102,7 @@ async def test_an_external_call_is_gated_and_withheld_like_any_other(people: Sta
 
 
 @pytest.mark.parametrize(("then", "reason"), [({"on_input_timeout": "deny"}, "goal_reached"), ({}, "input_timeout")])
-async def test_nobody_answers_a_call(people: Stack, then: dict[str, Any], reason: str) -> None:
+async def test_unanswered_call_ends_as_its_task_configures(people: Stack, then: dict[str, Any], reason: str) -> None:
     record = await people.run(calls(look_up(1)), config=CONFIG | {"input_timeout": 1_000} | then)
     assert record["reason"] == reason
     if reason == "goal_reached":
@@ -143,7 +143,7 @@ async def test_a_tool_that_cannot_be_used_is_refused(people: Stack, tool: dict[s
 
 
 @pytest.mark.proves("S0-B13")
-async def test_a_repeat_beside_the_first_one_goes_on_with_it_and_takes_nothing_back(people: Stack) -> None:
+async def test_repeated_answer_beside_the_first_continues_with_it_and_takes_nothing_back(people: Stack) -> None:
     run = {"agent": "asker", "input": calls(look_up(1)), "transport": "stream", "config": CONFIG}
     task_id = (await people.http.post("/conversations/run", json=run)).json()["session_id"]
     [request] = await waiting(people, task_id, 1)

@@ -23,7 +23,7 @@ async def exists(stack: Stack, task_id: str, name: str) -> bool:
 
 
 @pytest.mark.proves("S1-61")
-async def test_rules_on_commands_and_paths(people: Stack) -> None:
+async def test_rules_bind_commands_and_paths(people: Stack) -> None:
     """The agent's rules allow echo alone; a command behind another is seen, and the task's rules only tighten."""
     tried = [
         bash("echo fine"),
@@ -58,7 +58,7 @@ async def test_rules_on_commands_and_paths(people: Stack) -> None:
 
 
 @pytest.mark.proves("S1-61")
-async def test_a_call_of_a_tool_that_is_denied_altogether_is_told_the_rule(people: Stack) -> None:
+async def test_call_of_a_denied_tool_names_the_rule(people: Stack) -> None:
     """It is not offered, but a model may remember it, or guess."""
     tried = calls(bash("ls"), ("list_files", {}), ("no_such_tool", {}))
     record = await people.run(tried, permissions=[rule("bash", "*", "deny"), rule("bash", "rm *", "deny")])
@@ -134,7 +134,7 @@ async def test_an_approval_serves_one_call_only(people: Stack) -> None:
 
 
 @pytest.mark.proves("S1-61")
-async def test_whoever_approves_cannot_approve_what_is_denied(people: Stack) -> None:
+async def test_approver_cannot_approve_what_is_denied(people: Stack) -> None:
     """Refused with the rule's name, and the request stays open, also where several are answered at once."""
     task_id = await people.submit(calls(bash("touch a")), "careful")
     [request] = await waiting(people, task_id)
@@ -217,7 +217,7 @@ async def test_rules_bind_whom_work_is_handed_to(people: Stack) -> None:
 
 
 @pytest.mark.proves("S1-62", "S1-52")
-async def test_a_boundary_on_tools_and_paths(people: Stack) -> None:
+async def test_boundary_binds_tools_and_paths(people: Stack) -> None:
     tried = [
         ("write_file", {"path": "src/a", "content": "x"}),
         ("write_file", {"path": "other", "content": "x"}),
@@ -232,7 +232,7 @@ async def test_a_boundary_on_tools_and_paths(people: Stack) -> None:
 
 
 @pytest.mark.proves("S1-62")
-async def test_a_boundary_on_hosts(people: Stack) -> None:
+async def test_boundary_binds_hosts(people: Stack) -> None:
     tried = [("fetch_url", {"url": "http://EXAMPLE.org:1/"}), ("fetch_url", {"url": "http://127.0.0.1:1/"}), bash("id")]
     record = await people.run(calls(*tried), "asker", boundary={"hosts": ["127.0.0.1"]})
     said = (await output(people, record["task_id"])).splitlines()
@@ -299,7 +299,7 @@ async def test_host_boundary_binds_every_tool_that_reaches_hosts(people: Stack, 
 
 
 @pytest.mark.proves("S1-26", "S1-42")
-async def test_who_may_answer_and_who_may_approve(people: Stack) -> None:
+async def test_rights_decide_who_may_answer_and_who_may_approve(people: Stack) -> None:
     task_id = await people.submit(calls(ask("A?"), bash("touch a")), "careful")
     question, approval = await waiting(people, task_id, 2)
     assert (question["kind"], approval["kind"]) == ("clarification", "tool_approval")

@@ -16,7 +16,7 @@ async def exists(stack: Stack, task_id: str, name: str) -> bool:
 
 
 @pytest.mark.proves("S1-46", "S1-13")
-async def test_nothing_with_an_effect_runs_before_the_plan_is_approved(people: Stack) -> None:
+async def test_effects_wait_until_the_plan_is_approved(people: Stack) -> None:
     hasty = [bash("touch early"), ("write_file", {"path": "early2", "content": "x"}), ("list_files", {"path": "."})]
     hasty.append(("delegate", {"agent": "mute-helper", "prompt": steps([bash("touch early3")])}))
     text = steps([*hasty, plan("look", "touch")], [bash("touch late")])

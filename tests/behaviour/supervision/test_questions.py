@@ -12,7 +12,7 @@ SCHEMA = {"type": "object", "properties": {"port": {"type": "integer"}}, "requir
 
 
 @pytest.mark.proves("S1-13", "S1-14", "S1-42")
-async def test_a_question_waits_and_its_answer_goes_on(people: Stack) -> None:
+async def test_question_waits_and_its_answer_continues_the_session(people: Stack) -> None:
     task_id = await people.submit(calls(ask("Which port?", options=["80", "443"], answer_schema=SCHEMA)), "asker")
     [request] = await waiting(people, task_id)
     record = await people.record(task_id)
@@ -68,7 +68,7 @@ async def test_an_answer_that_does_not_fit_names_the_field(
 
 
 @pytest.mark.proves("S1-42", "F-11")
-async def test_what_is_not_open_is_refused_with_the_reason(people: Stack) -> None:
+async def test_answer_to_a_closed_question_is_refused_with_the_reason(people: Stack) -> None:
     task_id = await people.submit(steps([ask("A?")], [ask("B?")]), "asker")
     [first] = await waiting(people, task_id)
     unknown = await answer(people, task_id, task_id, "x")
@@ -100,7 +100,9 @@ async def test_what_is_not_open_is_refused_with_the_reason(people: Stack) -> Non
         ({"ttl": 2_000}, "input_timeout", None),
     ],
 )
-async def test_nobody_answers(people: Stack, config: dict[str, Any], reason: str, words: str | None) -> None:
+async def test_unanswered_question_ends_as_its_task_configures(
+    people: Stack, config: dict[str, Any], reason: str, words: str | None
+) -> None:
     asks = calls(ask("Which colour?", default="blue"), ("bash", {"command": "sleep 30"}))
     asks = asks if reason == "input_timeout" else calls(ask("Which colour?", default="blue"))
     record = await people.run(asks, "asker", config=config)
@@ -132,7 +134,7 @@ async def test_questions_are_capped(people: Stack) -> None:
         ({"question": ""}, "question"),
     ],
 )
-async def test_a_question_that_nobody_could_answer_is_told_to_the_model(people: Stack, more: Any, words: str) -> None:
+async def test_model_learns_that_nobody_could_answer_its_question(people: Stack, more: Any, words: str) -> None:
     record = await people.run(calls(("ask_user", {"question": "Q?", **more})), "asker")
     assert record["reason"] == "goal_reached"
     said = await output(people, record["task_id"])

@@ -36,7 +36,7 @@ async def system(stack: Stack, task_id: str) -> str:
     return str((await stack.asked(task_id))[0]["body"]["system"][0]["text"])
 
 
-async def test_what_is_missing_is_asked_for_at_once_before_the_first_step(people: Stack) -> None:
+async def test_missing_variables_are_requested_together_before_the_first_step(people: Stack) -> None:
     task_id = await people.submit("[[script:say text=hi]]", "guide", context={"variables": {"day": "Monday"}})
     [request] = await waiting(people, task_id)
     assert (request["kind"], request["details"]["variables"]) == ("missing_variables", {"city": "where to look"})
@@ -58,7 +58,7 @@ async def test_what_is_missing_is_asked_for_at_once_before_the_first_step(people
     assert of_type(await people.events(further), "input_required") == []
 
 
-async def test_all_given_asks_nobody(people: Stack) -> None:
+async def test_task_with_all_variables_asks_nobody(people: Stack) -> None:
     given = {"city": "Oslo", "day": "Monday", "note": "rain"}
     record = await people.run("[[script:say text=hi]]", "strict-guide", context={"variables": given})
     assert record["reason"] == "goal_reached"
@@ -75,7 +75,7 @@ async def test_all_given_asks_nobody(people: Stack) -> None:
         ("tester", {"city": "x"}, "validation", ["/context/variables/city"]),
     ],
 )
-async def test_what_cannot_begin_is_refused(
+async def test_task_with_unusable_variables_is_refused(
     people: Stack, agent: str, given: dict[str, Any], kind: str, pointers: list[str]
 ) -> None:
     body = {"agent": agent, "input": "x", "context": {"variables": given}}
@@ -84,7 +84,7 @@ async def test_what_cannot_begin_is_refused(
     assert [one["pointer"] for one in said.json()["errors"]] == pointers
 
 
-async def test_without_an_answer_the_agent_is_told_what_it_will_not_have(people: Stack) -> None:
+async def test_agent_learns_which_variables_it_will_not_have(people: Stack) -> None:
     config = {"input_timeout": 1_000, "on_input_timeout": "deny"}
     record = await people.run("[[script:say text=hi]]", "guide", config=config)
     assert record["reason"] == "goal_reached"

@@ -34,7 +34,7 @@ async def runs(own: Stack, task_id: str) -> list[int]:
 
 
 @pytest.mark.proves("S1-05", "D13")
-async def test_steps_go_on_where_they_were(own: Stack) -> None:
+async def test_continued_run_takes_the_next_step(own: Stack) -> None:
     task_id = await own.submit("[[script:count n=30]]")
     await WorkflowClient(own.client, own.settings.task_queue).reopen("default", task_id)
     record = await own.wait(task_id)
@@ -53,7 +53,7 @@ async def test_steps_go_on_where_they_were(own: Stack) -> None:
 
 
 @pytest.mark.proves("S1-60")
-async def test_the_deadline_is_kept(own: Stack) -> None:
+async def test_continued_run_keeps_the_deadline(own: Stack) -> None:
     record = await own.run("[[script:forever]]", config={"ttl": 6_000, "max_steps": 1_000})
     assert record["reason"] == "ttl"
     late = datetime.fromisoformat(record["ended_at"]) - datetime.fromisoformat(record["deadline"])

@@ -34,7 +34,7 @@ async def test_a_task_that_needs_no_decision_has_no_conversation_workflow(stack:
         await status(stack, record["conversation_id"])
 
 
-async def test_one_that_is_opened_at_any_moment_knows_who_is_at_work_and_closes_with_it(stack: Stack) -> None:
+async def test_conversation_opened_late_adopts_live_sessions_and_closes_with_them(stack: Stack) -> None:
     """While a session begins, works or ends: whoever opens its conversation then finds it at work or at rest."""
     tasks = [await stack.submit("[[script:count n=2]]") for _ in range(8)]
     for number, task_id in enumerate(tasks):
@@ -45,7 +45,7 @@ async def test_one_that_is_opened_at_any_moment_knows_who_is_at_work_and_closes_
         await closes(stack, task_id)
 
 
-async def test_a_word_to_the_first_session_opens_it(stack: Stack, tmp_path: Path) -> None:
+async def test_message_to_the_first_session_opens_its_conversation(stack: Stack, tmp_path: Path) -> None:
     task_id = await stack.submit(calls(("ledger_again", {"path": str(tmp_path / "ledger"), "seconds": 1.5})))
     await stack.seen(task_id, "tool_called")
     answer = await stack.http.post(f"/tasks/{task_id}/steer", json={"message": "Mind the gap."})

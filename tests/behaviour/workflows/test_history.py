@@ -25,7 +25,7 @@ async def test_history_per_step_is_flat_and_small(stack: Stack) -> None:
     assert second == pytest.approx(first, rel=0.05)
 
 
-async def test_history_holds_no_words_beyond_its_previews(stack: Stack) -> None:
+async def test_history_holds_no_content_beyond_its_previews(stack: Stack) -> None:
     text = "x " * 400 + "canary-in-the-prompt"
     content = "y " * 400 + "canary-in-the-arguments"
     record = await stack.run(

@@ -60,7 +60,7 @@ async def test_a_farewell_knows_the_task_even_if_no_turn_was_committed(stack: St
     assert (await stack.result(record["task_id"]))["output"] == "hello"
 
 
-async def test_a_reply_cut_at_its_length_goes_on(stack: Stack) -> None:
+async def test_reply_cut_at_its_length_is_continued(stack: Stack) -> None:
     record = await stack.run("[[script:say text=part stop=max_tokens]]")
     assert (record["reason"], record["usage"]["llm_calls"]) == ("goal_reached", 2)
     second = (await stack.asked(record["task_id"]))[1]

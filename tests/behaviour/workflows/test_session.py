@@ -11,7 +11,7 @@ from tests.support.stack import Stack, calls, of_type, steps
 
 
 @pytest.mark.proves("S1-02", "S1-16")
-async def test_goal_reached(stack: Stack) -> None:
+async def test_completed_session_has_reached_its_goal(stack: Stack) -> None:
     task_id = await stack.submit("[[script:count n=2]]")
     handle = await stack.record(task_id)  # the handle alone suffices, at once
     assert is_id(task_id) and handle["task_id"] == task_id
@@ -27,7 +27,7 @@ async def test_goal_reached(stack: Stack) -> None:
 
 
 @pytest.mark.proves("S1-11", "S1-12", "S1-45")
-async def test_events_tell_the_story_in_order(stack: Stack) -> None:
+async def test_events_describe_the_session_in_order(stack: Stack) -> None:
     task_id = await stack.submit(
         steps([("report_progress", {"message": "half way", "percent": 50})], [("list_files", {"path": "."})])
     )
@@ -82,7 +82,7 @@ async def test_a_failure_keeps_what_was_done_readable(stack: Stack) -> None:
 
 
 @pytest.mark.proves("S1-18", "F-14")
-async def test_terminal_is_final(stack: Stack) -> None:
+async def test_ended_session_takes_nothing_more(stack: Stack) -> None:
     task_id = await stack.submit("[[script:say text=over]]")
     record, events = await stack.wait(task_id), await stack.events(task_id)
     answer = await stack.cancel(task_id, reason="too late")
@@ -122,7 +122,7 @@ async def test_context_reaches_the_agent(stack: Stack) -> None:
 
 
 @pytest.mark.proves("D16", "S1-03")
-async def test_many_sessions_side_by_side(stack: Stack, tmp_path: Any) -> None:
+async def test_many_sessions_run_side_by_side(stack: Stack, tmp_path: Any) -> None:
     """Each would take 3 seconds alone; none waits for another, and nobody is there to watch."""
     slow = calls(("ledger_again", {"path": str(tmp_path / "ledger"), "seconds": 3}))
     ids = await asyncio.gather(*(stack.submit(slow) for _ in range(20)))

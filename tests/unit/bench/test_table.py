@@ -32,7 +32,7 @@ def test_rounds_that_do_not_match_are_refused() -> None:
         (Aim(low=0.95, high=1.05), False),
     ],
 )
-def test_an_aim_judges_the_median(aim: Aim, met: bool) -> None:
+def test_aim_judges_the_median(aim: Aim, met: bool) -> None:
     assert Row("step", "ms", STEP.ours, STEP.bare, aim=aim).met is met
 
 
@@ -40,7 +40,7 @@ def test_a_figure_without_an_aim_is_not_judged() -> None:
     assert Row("step", "ms", [1.0]).met is None
 
 
-def test_one_object() -> None:
+def test_report_is_one_object() -> None:
     document = json.loads(as_json([STEP, Row("flat", "ratio", [1.01])], rounds=3))
     step, flat = document["rows"]
     assert document["rounds"] == 3
@@ -50,7 +50,7 @@ def test_one_object() -> None:
     assert flat["bare"] is None and flat["ratio_to_bare"] is None and flat["met"] is None
 
 
-def test_one_table() -> None:
+def test_report_is_one_table() -> None:
     lines = as_table([STEP, Row("flat", "ratio", [1.01], aim=Aim(high=1.0, of_value=True))], rounds=3).splitlines()
     assert lines[0].startswith("rounds: 3")
     assert " ".join(lines[4].split()) == "step, ms 60 45 1.50 [1.00-2.00] 50 1.20 [1.00-1.50] <= 1.5 yes"

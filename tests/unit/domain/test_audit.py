@@ -92,7 +92,7 @@ def test_a_head_that_was_noted_elsewhere_must_still_be_there(entries: list[Audit
 
 
 @given(st.lists(TEXT, min_size=2, max_size=2), st.integers(1, 11))
-def test_words_cannot_shift_from_one_field_to_the_next(texts: list[str], by: int) -> None:
+def test_text_cannot_shift_from_one_field_to_the_next(texts: list[str], by: int) -> None:
     one, two = texts
     moved = (one + two[:by], two[by:])
     if moved != (one, two):

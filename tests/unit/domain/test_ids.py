@@ -45,5 +45,5 @@ def test_a_derived_id_follows_from_its_key_alone(now: int, parts: list[str], oth
 @pytest.mark.parametrize(
     "text", ["", "a", "0" * 25, "0" * 27, "i" * 26, "O" * 26, "0" * 25 + "\n", "0" * 26 + "\n", "../" * 9]
 )
-def test_what_is_no_id(text: str) -> None:
+def test_malformed_ids_are_refused(text: str) -> None:
     assert not is_id(text)

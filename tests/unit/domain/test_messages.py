@@ -149,7 +149,7 @@ def test_cache_points_close_the_last_two_user_messages(path: list[Node]) -> None
     assert marked == [("user", True)] * min(users, 2)
 
 
-def test_the_words_of_each_kind_of_node() -> None:
+def test_each_kind_of_node_has_its_text() -> None:
     reply = {"content": [{"type": "text", "text": "a"}, {"type": "tool_use", "id": "1"}, {"type": "text", "text": "b"}]}
     assert text_of(node(ASSISTANT, reply)) == "a\n\nb"
     assert text_of(node(USER, {"parts": [{"text": "a"}, {"text": "b"}]})) == "a\n\nb"

@@ -36,7 +36,7 @@ def test_three_days_are_about_a_dozen_attempts() -> None:
 
 
 @pytest.mark.parametrize("type", [*NotificationSubject, "input_reminder", "input_escalated", "test", "of tomorrow"])
-def test_every_notice_has_words(type: str) -> None:
+def test_every_notice_has_a_text(type: str) -> None:
     notice = Notice(type=type, timestamp="now", data={"title": "Count\n files", "task_id": "t"})
     assert notice.subject.endswith(": Count files") and "\n" not in notice.subject and notice.text
     assert Notice(type=type, timestamp="now", data={}).subject
@@ -50,7 +50,7 @@ def test_every_notice_has_words(type: str) -> None:
         ("ttl", 90_000, 600_000, "ttl of the tree: 1.5 minutes left of 10.0 minutes"),
     ],
 )
-def test_a_low_budget_is_told_in_figures_that_people_read(budget: str, left: float, limit: float, words: str) -> None:
+def test_low_budget_is_shown_in_figures_that_people_read(budget: str, left: float, limit: float, words: str) -> None:
     data = {"budget": budget, "scope": "tree", "left": left, "limit": limit, "task_id": "t"}
     assert words in Notice(type="budget_low", timestamp="", data=data).text.splitlines()
 
@@ -65,6 +65,6 @@ def test_a_low_budget_is_told_in_figures_that_people_read(budget: str, left: flo
         ("missing_variables", "errand answer t r --json-value '…'"),
     ],
 )
-def test_people_are_told_how_to_answer(kind: str, words: str) -> None:
+def test_notice_says_how_to_answer(kind: str, words: str) -> None:
     data = {"kind": kind, "task_id": "t", "request_id": "r", "question": "x", "deadline": "soon"}
     assert f"Answer with: {words}\n" in Notice(type="input_required", timestamp="", data=data).text

@@ -43,11 +43,11 @@ def test_the_opening_leaves_nothing_out(spec: TaskSpec, files: list[str]) -> Non
         assert f"- {key}: {value}" in text
 
 
-def test_a_plain_task_opens_with_its_own_words_only() -> None:
+def test_plain_task_opens_with_its_own_text_only() -> None:
     assert opening(TaskSpec(agent="assistant", input="Do it."), []) == "Do it."
 
 
-def test_parts_stand_under_headings_in_a_fixed_order() -> None:
+def test_parts_follow_under_headings_in_a_fixed_order() -> None:
     spec = TaskSpec.model_validate(
         {
             "agent": "a",

@@ -29,10 +29,10 @@ def test_a_broken_connection_is_no_mistake_of_the_callers(status: RPCStatusCode,
     "kind",
     [asyncpg.DeadlockDetectedError, asyncpg.QueryCanceledError, asyncpg.InvalidCachedStatementError, TimeoutError],
 )
-def test_what_passes_by_itself_is_503(kind: type[Exception]) -> None:
+def test_transient_error_is_503(kind: type[Exception]) -> None:
     answer = respond(kind("x"), "id")
     assert answer.status_code == 503 and answer.headers["retry-after"]
 
 
-def test_what_nobody_foresaw_is_500() -> None:
+def test_unforeseen_error_is_500() -> None:
     assert respond(asyncpg.UniqueViolationError("x"), "id").status_code == 500

@@ -80,7 +80,7 @@ def impurities(source: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PURE)
-def test_what_passes_through_the_sandbox_is_pure(name: str) -> None:
+def test_modules_passed_through_the_sandbox_are_pure(name: str) -> None:
     assert impurities(path_of(name).read_text()) == []
 
 

@@ -3,7 +3,7 @@
 from workflows import client as door
 
 
-async def test_nothing_asks_in_which_context_a_payload_is_converted() -> None:
+async def test_payload_conversion_is_independent_of_context() -> None:
     converter = (await door.connect(lazy=True, address="127.0.0.1:1")).data_converter
     assert converter.payload_codec is None
     assert converter.external_storage is None

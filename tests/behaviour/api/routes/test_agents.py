@@ -11,7 +11,7 @@ MARKDOWN = {"Content-Type": "text/markdown"}
 GREETER = "---\nname: greeter\ndescription: Greets.\ntools: [write_file]\n---\n\nYou greet.\n"
 
 
-async def test_list_and_show(api: httpx2.AsyncClient) -> None:
+async def test_agents_are_listed_and_shown(api: httpx2.AsyncClient) -> None:
     items = (await api.get("/agents")).json()["items"]
     assert {"assistant", "researcher", "code-reviewer", "orchestrator"} <= {item["name"] for item in items}
     assistant = (await api.get("/agents/assistant")).json()

@@ -207,7 +207,7 @@ async def test_response_with_sse_is_the_event_stream(api: httpx2.AsyncClient, po
 
 
 @pytest.mark.proves("S0-B15", "S0-B21")
-async def test_a_conversation_as_a_whole(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_conversation_is_shown_as_a_whole(api: httpx2.AsyncClient, pool: Pool) -> None:
     root = (await run(api, title="Tree"))["session_id"]
     child = await spawned(pool, root)
     below = await spawned(pool, child)

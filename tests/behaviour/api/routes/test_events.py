@@ -36,7 +36,7 @@ async def watch(client: httpx2.AsyncClient, task_id: str, **headers: str) -> lis
 
 
 @pytest.mark.proves("S1-45", "S0-B10")
-async def test_replay_then_live_then_terminal_and_close(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_stream_replays_then_follows_then_ends(api: httpx2.AsyncClient, pool: Pool) -> None:
     task_id = await submitted(api)
     await record(pool, task_id, Progress(message="before"))
     seen: list[dict[str, Any]] = []
@@ -91,7 +91,7 @@ async def test_idle_stream_does_not_poll_the_database(
 
 
 @pytest.mark.proves("S0-B10")
-async def test_resume_from_every_place(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_stream_resumes_from_every_event(api: httpx2.AsyncClient, pool: Pool) -> None:
     task_id = await submitted(api)
     await record(pool, task_id, *(Progress(message=str(n)) for n in range(5)))
     await end(pool, task_id)

@@ -15,7 +15,7 @@ from tests.behaviour.api.conftest import end, key_for, problem, serving, submitt
 DIGEST = hashlib.sha256(b"hello").hexdigest()
 
 
-async def test_upload_and_download(api: httpx2.AsyncClient) -> None:
+async def test_uploaded_file_can_be_downloaded(api: httpx2.AsyncClient) -> None:
     params = {"name": "Bericht ä.html", "sha256": DIGEST}
     answer = await api.post("/files", params=params, content=b"hello", headers={"Content-Type": "text/html"})
     assert answer.status_code == 201

@@ -15,7 +15,7 @@ from store.database import Pool
 from tests.behaviour.api.conftest import NO_TEMPORAL, free_port, problem, serving, submitted
 
 
-async def test_health_and_readiness(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_health_and_readiness_are_reported(api: httpx2.AsyncClient, pool: Pool) -> None:
     assert (await api.get("/healthz")).json() == {"status": "ok"}
     await workers.beat(pool, "seen", "bwrap")
     answer = await api.get("/readyz")

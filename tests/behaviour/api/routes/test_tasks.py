@@ -210,7 +210,7 @@ async def test_list_pages_without_gaps_or_repeats(api: httpx2.AsyncClient, pool:
     assert seen == sorted(mine, reverse=True)
 
 
-async def test_list_filters(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_list_is_filtered(api: httpx2.AsyncClient, pool: Pool) -> None:
     done, waiting = await submitted(api, agent="researcher"), await submitted(api, agent="researcher")
     await end(pool, done)
 

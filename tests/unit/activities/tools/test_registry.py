@@ -35,13 +35,13 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
     return name
 
 
-def test_without_a_module_there_are_the_built_in_ones() -> None:
+def test_registry_without_a_module_has_the_built_in_tools() -> None:
     assert load_tools(None) == TOOLS
 
 
 @pytest.mark.proves("S1-24")
 @pytest.mark.parametrize("module", ["TOOLS = [tool('greet')]"], indirect=True)
-def test_own_tools_are_added(module: str) -> None:
+def test_own_tools_join_the_built_in_ones(module: str) -> None:
     assert set(load_tools(module)) == {*TOOLS, "greet"}
     assert "greet" not in TOOLS
 
@@ -65,7 +65,7 @@ def test_a_module_that_cannot_be_used_says_why(module: str, message: str) -> Non
         load_tools(module)
 
 
-def test_a_module_that_is_not_there() -> None:
+def test_missing_module_says_so() -> None:
     with pytest.raises(ToolsError, match="no_such_module"):
         load_tools("no_such_module")
 

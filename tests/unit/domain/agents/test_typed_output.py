@@ -37,7 +37,7 @@ def test_a_value_is_found(text: str) -> None:
         ("[" * 100_000, "not JSON"),
     ],
 )
-def test_a_misfit_says_where(text: str, said: str) -> None:
+def test_misfit_names_its_place(text: str, said: str) -> None:
     with pytest.raises(Misfit, match=said):
         typed(SCHEMA, text)
 

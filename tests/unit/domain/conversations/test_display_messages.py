@@ -9,7 +9,7 @@ def node(kind: str, step: int, **body: Any) -> Node:
     return Node(id="n", parent=None, session_id="s", kind=kind, author="helper", step=step, body=json.dumps(body))
 
 
-def test_what_people_read() -> None:
+def test_display_messages_are_what_people_read() -> None:
     call = {"type": "tool_use", "id": "c1", "name": "bash", "input": {"command": "ls"}}
     thought = {"type": "thinking", "thinking": "hm", "signature": "x"}
     answer = {"tool_use_id": "c1", "text": "x" * (PREVIEW + 5), "failed": True}

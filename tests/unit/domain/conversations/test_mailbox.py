@@ -58,7 +58,7 @@ FAILED = Outcome(session_id="s2", name="writer", status=Status.FAILED, reason=Re
         ),
     ],
 )
-def test_one_outcome(outcome: Outcome, text: str) -> None:
+def test_single_outcome_has_its_fixed_form(outcome: Outcome, text: str) -> None:
     assert render([outcome]) == text
 
 
@@ -67,7 +67,7 @@ def test_message_of_the_caller_has_its_fixed_form() -> None:
 
 
 @pytest.mark.proves("S0-33")
-def test_several_outcomes() -> None:
+def test_several_outcomes_have_their_fixed_form() -> None:
     assert render([DONE, FAILED]) == (
         "Async subagent results:\n\n## finder [completed] (session: s1)\nFound it.\n\n"
         "## writer [failed] (session: s2)\nError: No paper."

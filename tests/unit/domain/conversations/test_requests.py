@@ -15,7 +15,7 @@ from domain.conversations.state import (
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_threads_on_which_nothing_goes_on_are_left_behind() -> None:
+def test_idle_threads_are_left_behind() -> None:
     threads = {
         "root": Thread(),
         "named": Thread(parent="root", name="writer"),

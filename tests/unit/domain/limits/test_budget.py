@@ -68,7 +68,7 @@ def test_another_session_needs_something_left(used: dict[str, int], lacking: str
     assert budget.spent(NOW) == lacking
 
 
-def test_what_is_left_in_words_and_when_it_is_little() -> None:
+def test_rest_of_a_budget_is_described_and_low_is_noticed() -> None:
     limits = Limits(steps=10, tokens=1_000, cost_usd=0.5, tool_calls=5, ttl_ms=60_000)
     used = Usage(input_tokens=900, tool_invocations=1, cost_usd=0.1)
     own = shares(limits, 3, used, Share(kind="ttl", limit=60_000, used=30_000))

@@ -42,5 +42,5 @@ def test_an_unknown_cost_counts_as_spent_only_under_a_cost_budget() -> None:
 
 
 @pytest.mark.parametrize("reason", sorted(LIMIT_REASONS))
-def test_every_limit_has_words_for_the_last_reply(reason: Reason) -> None:
+def test_every_limit_has_a_text_for_the_last_reply(reason: Reason) -> None:
     assert "summary" in summary_request(reason) and "no more tools" in summary_request(reason)

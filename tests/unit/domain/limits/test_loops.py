@@ -43,7 +43,7 @@ def test_steps_that_alternate_are_a_loop(period: int) -> None:
     assert found[-1] is LoopVerdict.BREAK and LoopVerdict.BREAK not in found[:-1]
 
 
-def test_nothing_new_in_any_order_is_a_loop() -> None:
+def test_repetition_in_any_order_is_a_loop() -> None:
     order = [0, 1, 2, 3, 4] + [3, 1, 4, 0, 2, 2, 0, 4, 1, 3, 0, 3, 1, 2, 4, 2, 1, 0, 4, 3, 4, 0, 1, 3]
     found = walk(*[[outcome("read_file", number)] for number in order])
     assert found[-1] is LoopVerdict.BREAK and LoopVerdict.WARN in found

@@ -31,7 +31,7 @@ def reply(stop_reason: str, calls: int = 0) -> ModelReply:
         ("refusal", Next.STOP),
     ],
 )
-def test_a_reply_without_calls(stop_reason: str, expected: Next) -> None:
+def test_reply_without_calls_ends_or_continues_by_its_stop_reason(stop_reason: str, expected: Next) -> None:
     assert decide(reply(stop_reason)).next is expected
 
 
@@ -41,7 +41,7 @@ def test_calls_are_run_before_anything_but_a_refusal(stop_reason: str, calls: in
 
 
 @given(st.sampled_from(REASONS), st.integers(0, 2))
-def test_a_stop_has_a_reason_and_an_error_has_words(stop_reason: str, calls: int) -> None:
+def test_stop_has_a_reason_and_an_error_has_a_message(stop_reason: str, calls: int) -> None:
     decision = decide(reply(stop_reason, calls))
     assert (decision.reason is not None) == (decision.next is Next.STOP)
     assert (decision.reason is Reason.ERROR) == (decision.error is not None) == (stop_reason == "refusal")

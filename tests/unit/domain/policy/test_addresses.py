@@ -20,10 +20,10 @@ PRIVATE += ["localhost", "", "127.1", "0x7f.1", "2130706433", "1.1.1.1%lo", "8.8
 
 
 @pytest.mark.parametrize("address", PUBLIC)
-def test_public(address: str) -> None:
+def test_public_addresses_are_recognised(address: str) -> None:
     assert public(address)
 
 
 @pytest.mark.parametrize("address", PRIVATE)
-def test_not_public(address: str) -> None:
+def test_private_addresses_are_recognised(address: str) -> None:
     assert not public(address)

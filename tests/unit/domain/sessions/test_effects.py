@@ -20,7 +20,7 @@ from domain.sessions.step import CallState, Effect
         ("started", False, True, "unknown"),
     ],
 )
-def test_states(state: str, dry: bool, ended: bool, shown: str) -> None:
+def test_each_effect_has_its_state(state: str, dry: bool, ended: bool, shown: str) -> None:
     assert state_of(CallState(state), dry=dry, ended=ended) == shown
 
 

@@ -72,7 +72,7 @@ def test_a_cost_that_is_unknown_once_stays_unknown(a: Usage, b: Usage) -> None:
 
 
 @given(USAGES, USAGES)
-def test_what_was_used_since_is_the_difference(a: Usage, b: Usage) -> None:
+def test_usage_since_a_moment_is_the_difference(a: Usage, b: Usage) -> None:
     since = a.plus(b).minus(a)
     assert since.tokens == b.tokens and since.llm_calls == b.llm_calls
     assert (since.cost_usd is None) == (a.cost_usd is None or b.cost_usd is None)

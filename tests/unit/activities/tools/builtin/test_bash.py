@@ -21,7 +21,7 @@ async def bash(context: ToolContext, command: str, **arguments: object) -> ToolR
     return await tool.run(tool.input.model_validate({"command": command, **arguments}), context)
 
 
-async def test_output_exit_code_and_back_end_are_told(real: ToolContext, workspace: Path) -> None:
+async def test_bash_shows_output_exit_code_and_back_end(real: ToolContext, workspace: Path) -> None:
     (workspace / "f").write_text("content\n")
     assert await bash(real, "cat f") == ToolResult(f"content\n[exit code 0; sandbox: {real.sandbox.name}]")
     assert await bash(real, "true") == ToolResult(f"[exit code 0; sandbox: {real.sandbox.name}]")
@@ -33,12 +33,12 @@ async def test_the_longest_command_can_be_run(real: ToolContext) -> None:
     assert not (await bash(real, "true " + "\U0001f600" * 29_990)).failed
 
 
-async def test_too_long_is_told(real: ToolContext) -> None:
+async def test_bash_says_when_a_command_took_too_long(real: ToolContext) -> None:
     result = await bash(real, "echo begun; sleep 60", timeout_s=1)
     assert result.failed and result.text.startswith("begun\n[stopped after 1 s; nothing of it is running any more")
 
 
-async def test_hidden_characters_do_not_come_back(real: ToolContext) -> None:
+async def test_hidden_characters_are_not_returned(real: ToolContext) -> None:
     assert (await bash(real, r"printf 'a\0b\033[31mc'")).text.startswith("ab[31mc\n")
 
 

@@ -53,7 +53,7 @@ async def test_pages_become_text(make_context: MakeContext, site: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/image", "/liar"])
-async def test_what_is_no_text_is_refused(make_context: MakeContext, site: str, path: str) -> None:
+async def test_content_that_is_no_text_is_refused(make_context: MakeContext, site: str, path: str) -> None:
     result = await fetch(make_context, site, path)
     assert result.failed and "not text" in result.text
 
@@ -63,7 +63,7 @@ async def test_an_error_page_is_a_failure_with_its_text(make_context: MakeContex
     assert result.failed and "status 404" in result.text and "no such page" in result.text
 
 
-async def test_a_refused_address_is_told(make_context: MakeContext) -> None:
+async def test_refused_address_is_named(make_context: MakeContext) -> None:
     tool = TOOLS["fetch_url"]
     result = await tool.run(tool.input.model_validate({"url": "http://127.0.0.1:1/"}), make_context())
     assert result.failed and "not public" in result.text and "ERRAND_ALLOW_PRIVATE_HOSTS" in result.text
@@ -89,6 +89,6 @@ async def test_a_page_made_to_keep_a_parser_busy_does_not_stop_the_worker(
     assert result.failed and "takes too long" in result.text
 
 
-def test_html_text() -> None:
+def test_text_of_html_is_extracted() -> None:
     html = "<title>A</title><body><script>x</script><h1>B &amp; C</h1><ul><li>one<li>two</ul><td>a<td>b<svg/> end"
     assert html_text(html) == "A\n\nB & C\n\n- one\n- two\na b end"

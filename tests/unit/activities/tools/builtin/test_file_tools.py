@@ -16,7 +16,7 @@ async def call(tool_name: str, context: ToolContext, **arguments: object) -> Too
     return await tool.run(tool.input.model_validate(arguments), context)
 
 
-async def test_list_files(context: ToolContext, workspace: Path) -> None:
+async def test_list_files_shows_the_tree(context: ToolContext, workspace: Path) -> None:
     assert (await call("list_files", context)).text == "The folder is empty."
     (workspace / "src").mkdir()
     (workspace / "src/main.py").write_text("x = 1\n")
@@ -60,7 +60,7 @@ async def test_read_file_refuses_binary_and_reads_the_empty_file(context: ToolCo
     assert (empty.text, empty.failed) == ("(empty file)", False)
 
 
-async def test_write_then_edit(context: ToolContext, workspace: Path) -> None:
+async def test_written_file_can_be_edited(context: ToolContext, workspace: Path) -> None:
     assert (await call("write_file", context, path="a/b.py", content="one\ntwo\n")).text == (
         "Created a/b.py: 2 lines, 8 bytes."
     )
@@ -87,7 +87,7 @@ async def test_a_repeated_edit_changes_nothing(make_context: MakeContext, worksp
     assert (workspace / "f").read_text() == after
 
 
-async def test_search_files(context: ToolContext, workspace: Path) -> None:
+async def test_search_files_finds_lines(context: ToolContext, workspace: Path) -> None:
     (workspace / "src").mkdir()
     (workspace / "src/a.py").write_text("import os\nos.environ\n")
     (workspace / "src/b.txt").write_text("os.environ\n")
@@ -121,7 +121,7 @@ async def test_a_catastrophic_pattern_is_stopped(
     assert stopped.failed and "was stopped" in stopped.text
 
 
-async def test_save_artifact(context: ToolContext, workspace: Path) -> None:
+async def test_save_artifact_stores_the_file(context: ToolContext, workspace: Path) -> None:
     (workspace / "out").mkdir()
     (workspace / "out/report.md").write_text("# Report")
     result = await call("save_artifact", context, path="out/report.md", type="report", description="What I found")
@@ -167,7 +167,7 @@ async def test_an_artifact_has_a_harmless_name(context: ToolContext, workspace: 
     assert result.failed and result.artifacts == []
 
 
-def test_every_tool_tells_the_model_and_the_timeline_what_it_does() -> None:
+def test_every_tool_describes_itself_to_the_model_and_on_the_timeline() -> None:
     examples: dict[str, dict[str, object]] = {
         "list_files": {},
         "read_file": {"path": "a"},

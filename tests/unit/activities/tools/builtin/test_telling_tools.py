@@ -39,7 +39,7 @@ async def test_other_steps_are_replanning_with_a_reason(make_context: MakeContex
     assert replanning.reason == (reason or "The plan changed; no reason was given.")
 
 
-async def test_progress(context: ToolContext) -> None:
+async def test_progress_is_reported(context: ToolContext) -> None:
     tool = TOOLS["report_progress"]
     result = await tool.run(tool.input.model_validate({"message": "half\nway", "percent": 50}), context)
     assert result.events == [Progress(message="half way (50 %)")]

@@ -192,7 +192,7 @@ async def test_a_redirect_leads_only_to_what_the_rules_allow() -> None:
     assert [address for address, _ in backend.connected] == ["1.1.1.1", "1.1.1.1", "1.1.1.2"]
 
 
-async def test_redirects_end() -> None:
+async def test_endless_redirects_are_refused() -> None:
     redirect = b"HTTP/1.1 302 Found\r\nLocation: /again\r\nContent-Length: 0\r\n\r\n"
     backend = Recording([redirect] * 20)
     with pytest.raises(FetchError, match="More than 5 redirects"):
@@ -254,7 +254,7 @@ async def test_an_allowed_private_host_is_fetched(server: Server) -> None:
         await Fetcher([f"127.0.0.1:{server.port + 1}", "localhost"]).get(server.url + "/")
 
 
-async def test_one_request_with_a_body_follows_no_redirect(server: Server) -> None:
+async def test_request_with_a_body_follows_no_redirect(server: Server) -> None:
     server.say("/hook", b"", ["Location: /other"], "307 Temporary Redirect")
     answer = await Fetcher(server.allowed).send("POST", server.url + "/hook", {"x-id": "1"}, b"{}")
     assert answer.status == 307

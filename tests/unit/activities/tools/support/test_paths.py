@@ -104,7 +104,7 @@ VECTORS = [
 
 
 @pytest.mark.parametrize("path", VECTORS)
-def test_nothing_outside_is_read_or_written(traps: Path, outside: Path, path: str) -> None:
+def test_paths_outside_the_workspace_are_not_read_or_written(traps: Path, outside: Path, path: str) -> None:
     workspace = Workspace(traps)
     with pytest.raises(PathError):
         workspace.read(path, 1000)
@@ -196,7 +196,7 @@ def test_a_link_swapped_in_between_look_and_open_is_not_followed(
         Workspace(workspace).read("target", 100)
 
 
-def test_plain_use(workspace: Path) -> None:
+def test_paths_inside_the_workspace_work(workspace: Path) -> None:
     files = Workspace(workspace)
     assert files.write("a/b/c.txt", b"one") is True
     (workspace / "a/b/c.txt").chmod(0o755)
