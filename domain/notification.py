@@ -118,6 +118,20 @@ class Delivery(BaseModel):
     delivered_at: datetime | None
 
 
+class AttemptRecord(BaseModel):
+    """One attempt of a delivery, as the SQL function `record_attempt` takes it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tenant: str
+    id: str
+    attempt: str  # the same when it is recorded again
+    status: DeliveryStatus
+    error: str | None = None
+    gone: bool = False  # the address will never receive anything again
+    pause_s: float | None = None  # until the next attempt
+
+
 class DeliveryInput(BaseModel):
     """Input of a NotificationDelivery workflow. Text, address and secret stay in the store."""
 

@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 import asyncpg
 from pydantic import BaseModel, Field
 
 from domain.ids import new_id
-from domain.notification import ChannelName, Delivery, DeliveryStatus, Notice, SubscriptionStatus
+from domain.notification import AttemptRecord, ChannelName, Delivery, DeliveryStatus, Notice, SubscriptionStatus
 from domain.sealing import KeyRing
 from store.database import Pool, call
 from store.subscriptions import SEALED_FOR
@@ -58,9 +57,9 @@ async def load(pool: Pool, tenant: str, delivery_id: str, keys: KeyRing) -> Job 
     return Job(**{**row, "target": opened[0], "signing": opened[1:]})
 
 
-async def record(pool: Pool, document: dict[str, Any]) -> DeliveryStatus:
-    """What an attempt came to; answers how the delivery stands."""
-    return DeliveryStatus(await call(pool, "record_attempt", document))
+async def record(pool: Pool, attempt: AttemptRecord) -> DeliveryStatus:
+    """Record the result of an attempt; returns the status of the delivery."""
+    return DeliveryStatus(await call(pool, "record_attempt", attempt))
 
 
 async def undispatched(pool: Pool, limit: int = 100) -> list[WaitingDelivery]:

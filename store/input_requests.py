@@ -2,17 +2,20 @@
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import asyncpg
+from pydantic import BaseModel
 
 from domain.events import EventRow
 from domain.plan import Plan
-from domain.sessions.input_request import InputRequest
+from domain.sessions.input_request import InputRequest, RequestStatus
+from domain.sessions.request_writes import NewRequest, RequestAnswer, RequestOpening, RequestSettlement
 from domain.sessions.session import SessionRef
 from domain.sessions.session_writes import IdempotencyRecord
 from store import idempotency
-from store.database import Pool, call, to_json
+from store.database import Connection, Pool, call, to_json
 from store.idempotency import StoredResponse
 
 _COLUMNS = """id, conversation_id, session_id, kind, question, details, answer_schema, status, answer, answered_by,
@@ -24,57 +27,84 @@ def _read(row: "asyncpg.Record | dict[str, Any]") -> InputRequest:
     return InputRequest(**{key: json.loads(value) if key in _JSON and value else value for key, value in row.items()})
 
 
-async def open_request(pool: Pool, document: dict[str, Any]) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(await call(pool, "open_request", document))
-    return answer
+class OpenedRow(BaseModel):
+    """A request as it is after opening it, now or before."""
+
+    deadline: datetime
+    status: RequestStatus
 
 
-async def answer(pool: Pool, document: dict[str, Any]) -> dict[str, Any]:
-    """{"answered"}, {"status"} of a request that is settled, or {"unknown"}."""
-    said: dict[str, Any] = json.loads(await call(pool, "answer_request", document))
-    return said
+class _Answered(BaseModel):
+    """What the SQL function answer_request returns: one of the three."""
+
+    answered: bool = False
+    status: RequestStatus = RequestStatus.WITHDRAWN
+    unknown: bool = False
+
+    @property
+    def settled(self) -> RequestStatus | None:
+        return None if self.answered else self.status
+
+
+async def open_request(pool: Pool, opening: RequestOpening) -> OpenedRow | None:
+    """None: the session has ended, or has opened as many requests of this kind as it may."""
+    document = opening.model_dump(mode="json", exclude={"request"})
+    answer = json.loads(await call(pool, "open_request", {**document, "request": _to_columns(opening.request)}))
+    return None if "refused" in answer else OpenedRow.model_validate(answer)
+
+
+def _to_columns(request: NewRequest) -> dict[str, Any]:
+    """The row as jsonb_populate_record takes it; jsonb would change the order of what people are shown."""
+    values = request.model_dump(mode="json")
+    return {name: json.dumps(value) if name in _JSON and value is not None else value for name, value in values.items()}
+
+
+async def answer(pool: "Pool | Connection", answer: RequestAnswer) -> RequestStatus | None:
+    """Answer a request, once; returns the status of a request that was settled before."""
+    return _Answered.model_validate_json(await call(pool, "answer_request", answer)).settled
 
 
 class _Late(Exception):
-    """A request was settled before; its status is what the exception says."""
+    """A request was settled before."""
+
+    def __init__(self, status: RequestStatus) -> None:
+        self.status = status
 
 
 async def answer_all(
     pool: Pool,
     tenant: str,
-    given: list[dict[str, Any]],
-    rest: list[dict[str, Any]],
+    given: list[RequestAnswer],
+    rest: list[RequestAnswer],
     record: IdempotencyRecord | None = None,
-) -> str | None:
-    """All of `given` or nothing, and with them those of `rest` that are still open, and what a repeat is answered;
-    answers why not, or None."""
+) -> RequestStatus | None:
+    """Write all of `given` or nothing, and with them those of `rest` that are still open, and what a repeat is
+    answered; returns the status of a request of `given` that was settled before."""
     try:
         async with pool.acquire() as connection, connection.transaction():
             # the session and all its requests before any counter: one of them may be answered or expire beside this
             for row in (_SESSION, _REQUESTS):
-                await connection.execute(row, tenant, [document["id"] for document in (*given, *rest)])
-            for document in given:
-                said = json.loads(await connection.fetchval(_ANSWER, to_json(document)))
-                if "answered" not in said:
-                    raise _Late(said.get("status", "withdrawn"))
-            for document in rest:
-                await connection.execute(_ANSWER, to_json(document))
+                await connection.execute(row, tenant, [one.id for one in (*given, *rest)])
+            for one in given:
+                if (settled := await answer(connection, one)) is not None:
+                    raise _Late(settled)
+            for one in rest:
+                await answer(connection, one)
             if record is not None:
                 answered = StoredResponse(digest=record.digest, status=record.status, response=record.response)
                 await idempotency.reserve(connection, tenant, record.key, answered)
     except _Late as late:
-        return str(late)
+        return late.status
     return None
 
 
-_ANSWER = "SELECT answer_request($1::jsonb)"
 _REQUESTS = "SELECT 1 FROM input_requests WHERE tenant = $1 AND id = ANY($2::text[]) ORDER BY id FOR UPDATE"
 _SESSION = """SELECT 1 FROM sessions WHERE tenant = $1 AND id IN (
                   SELECT session_id FROM input_requests WHERE tenant = $1 AND id = ANY($2::text[])) FOR NO KEY UPDATE"""
 
 
-async def settle(pool: Pool, document: dict[str, Any]) -> InputRequest:
-    row = json.loads(await call(pool, "settle_request", document))
+async def settle(pool: Pool, settlement: RequestSettlement) -> InputRequest:
+    row = json.loads(await call(pool, "settle_request", settlement))
     return _read({key: value for key, value in row.items() if key != "tenant"})
 
 

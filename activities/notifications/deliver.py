@@ -6,6 +6,7 @@ from activities.notifications.channels.channel import Channel, Envelope, SendErr
 from activities.runtime.heartbeat import heartbeating
 from domain.notification import (
     MOST_PATIENCE,
+    AttemptRecord,
     ChannelName,
     DeliveryAttempt,
     DeliveryOutcome,
@@ -50,14 +51,14 @@ class Deliver:
         info = activity.info()
         status = await deliveries.record(
             self._pool,
-            {
-                "tenant": attempt.tenant,
-                "id": attempt.id,
-                "try": f"{info.workflow_run_id}/{info.activity_id}",
-                "status": DeliveryStatus.FAILED if final else status,
-                "error": str(error)[:500] if error else None,
-                "gone": error is not None and error.gone,
-                "pause": None if final or error is None else wait,
-            },
+            AttemptRecord(
+                tenant=attempt.tenant,
+                id=attempt.id,
+                attempt=f"{info.workflow_run_id}/{info.activity_id}",
+                status=DeliveryStatus.FAILED if final else status,
+                error=str(error)[:500] if error else None,
+                gone=error is not None and error.gone,
+                pause_s=None if final or error is None else wait,
+            ),
         )
         return DeliveryOutcome(status=status, note=str(error)[:200] if error else "", wait_s=wait)

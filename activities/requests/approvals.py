@@ -1,6 +1,5 @@
-"""The row of an approval: the call, the rule that wants it approved, what it would change or run, possible changes."""
+"""What people are shown of an approval: the call, the rule, what it would change or run, and possible changes."""
 
-import json
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,33 +11,33 @@ from activities.tools.tool import Tool
 from domain.policy.approval_rules import ApprovalRules
 from domain.policy.rules import about
 from domain.sessions.input_request import OpenRequest, approval_schema
+from domain.sessions.request_writes import ShownRequest
 from store.database import Pool
 from store.sessions import SessionRow
 
 
-class ApprovalColumns:
+class ApprovalQuestions:
     def __init__(self, pool: Pool, rulebook: Rulebook) -> None:
         self._pool = pool
         self._rulebook = rulebook
 
     async def of(
         self, request: OpenRequest, session: SessionRow, tool: Tool, arguments: dict[str, Any], spent: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Columns of the request's row."""
+    ) -> ShownRequest:
         details: dict[str, Any] = {"tool": tool.name, "arguments": arguments, "so_far": spent}
         gate = None
         if request.agents:
             layers = about(await self._rulebook.layers(request.ref, request.agents), tool)
-            gate = ApprovalRules(tool=tool, layers=layers).model_dump_json()
+            gate = ApprovalRules(tool=tool, layers=layers)
             rule = verdict_on(tool, arguments, layers).rule
             details |= {"rule": rule.model_dump(mode="json")} if rule else {}
         details |= await self._files(session, tool, arguments)
-        return {
-            "question": f"May {tool.name} run: {tool.call_summary(arguments)}?",
-            "details": json.dumps(details | await self._change(session, tool, arguments)),
-            "answer_schema": json.dumps(_changeable(tool)),
-            "gate": gate,
-        }
+        return ShownRequest(
+            question=f"May {tool.name} run: {tool.call_summary(arguments)}?",
+            details=details | await self._change(session, tool, arguments),
+            answer_schema=_changeable(tool),
+            gate=gate,
+        )
 
     async def _files(self, session: SessionRow, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
         """What a command would run: the approval holds for these files as they are now."""

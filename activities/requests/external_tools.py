@@ -11,6 +11,7 @@ from domain.external_tool import RESULT_SCHEMA, ExternalTool
 from domain.json_schema import fits
 from domain.sessions.effects import would_have
 from domain.sessions.input_request import InputRequest, RequestStatus
+from domain.sessions.request_writes import ShownRequest
 from domain.sessions.step import CallState, Effect, preview
 
 
@@ -57,15 +58,14 @@ def callers_tool(given: ExternalTool) -> Tool:
     )
 
 
-def columns(tool: Tool, arguments: dict[str, Any], spent: dict[str, Any]) -> dict[str, Any]:
-    """Columns of the request's row: what the caller is shown, and what the answer must look like."""
+def question(tool: Tool, arguments: dict[str, Any], spent: dict[str, Any]) -> ShownRequest:
     if not fits(tool.definition()["input_schema"], arguments):
         raise Unaskable(tool.name, f"the arguments do not fit the input schema of {tool.name}")
-    return {
-        "question": f"What does {tool.name} return for {tool.call_summary(arguments)}?",
-        "details": json.dumps({"tool": tool.name, "arguments": arguments, "so_far": spent}),
-        "answer_schema": json.dumps(RESULT_SCHEMA),
-    }
+    return ShownRequest(
+        question=f"What does {tool.name} return for {tool.call_summary(arguments)}?",
+        details={"tool": tool.name, "arguments": arguments, "so_far": spent},
+        answer_schema=RESULT_SCHEMA,
+    )
 
 
 def outcome(request: InputRequest) -> tuple[CallState, str]:

@@ -1,14 +1,14 @@
 """Missing variables: one request asks for all values that a session cannot begin without."""
 
-import json
 from typing import Any
 
 from domain.sessions.input_request import InputRequest, RequestStatus, SettledRequest
+from domain.sessions.request_writes import ShownRequest
 
 LONGEST = 10_000  # characters of a value
 
 
-def columns(missing: dict[str, str], spent: dict[str, Any]) -> dict[str, Any]:
+def question(missing: dict[str, str], spent: dict[str, Any]) -> ShownRequest:
     named = "; ".join(f"{name} ({description})" for name, description in missing.items())
     schema = {
         "type": "object",
@@ -19,11 +19,11 @@ def columns(missing: dict[str, str], spent: dict[str, Any]) -> dict[str, Any]:
         "required": list(missing),
         "additionalProperties": False,
     }
-    return {
-        "question": f"Before it can begin, this task needs: {named}",
-        "details": json.dumps({"variables": missing, "so_far": spent}),
-        "answer_schema": json.dumps(schema),
-    }
+    return ShownRequest(
+        question=f"Before it can begin, this task needs: {named}",
+        details={"variables": missing, "so_far": spent},
+        answer_schema=schema,
+    )
 
 
 def settled(request: InputRequest, *, cancel: bool) -> SettledRequest:

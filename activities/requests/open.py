@@ -9,13 +9,13 @@ from temporalio import activity
 from activities.delegation.record import DelegationRecord
 from activities.requests import external_tools, missing_variables
 from activities.requests.external_tools import Described, Unaskable
-from activities.requests.questions import RequestColumns
+from activities.requests.questions import Questions
 from activities.runtime.heartbeat import beating
 from activities.tools.builtin import ask_user
 from activities.tools.rules import Rulebook, verdict_on
 from activities.tools.tool import Tool
 from domain import events as ev
-from domain.events import InputExpired, InputRequired
+from domain.events import EventRow, InputExpired, InputRequired
 from domain.notification import escalates_to
 from domain.plan import Plan, PlanStep
 from domain.policy.rules import Action
@@ -29,10 +29,10 @@ from domain.sessions.input_request import (
     SettledRequest,
     SettleRequest,
 )
+from domain.sessions.request_writes import NewRequest, RequestOpening, RequestSettlement
 from domain.sessions.step import CallState, preview
 from store import input_requests, sessions
 from store.database import Pool
-from store.events import to_row
 
 APPROVED = "Your plan was approved. Carry it out."
 NOBODY = "Nobody answered in time."
@@ -45,7 +45,7 @@ ENOUGH = (
 class InputRequests:
     def __init__(self, pool: Pool, tools: dict[str, Tool], rulebook: Rulebook, max_questions: int) -> None:
         self._pool = pool
-        self._columns = RequestColumns(pool, tools, rulebook)
+        self._questions = Questions(pool, tools, rulebook)
         self._rulebook = rulebook
         self._max_questions = max_questions
 
@@ -54,34 +54,33 @@ class InputRequests:
     async def open_request(self, request: OpenRequest) -> OpenedRequest:
         session = await self._session(request)
         try:
-            columns = await self._columns.of(request, session)
+            question = await self._questions.of(request, session)
         except Unaskable as error:
             return await self._refuse(request, error.tool, str(error), described=isinstance(error, Described))
         config = session.spec.get("config", {})
         deadline = min(request.deadline, _later(config.get("input_timeout")) or request.deadline)
-        row = {
-            "id": request.id,
-            "conversation_id": request.ref.conversation_id,
-            "session_id": request.ref.session_id,
-            "kind": request.kind,
-            "deadline": deadline.isoformat(),
-            "on_expiry": config.get("on_input_timeout") or OnExpiry.CANCEL,
-            **columns,
-        }
-        event = InputRequired(request_id=request.id, kind=request.kind, question=row["question"], deadline=deadline)
-        document: dict[str, Any] = {
-            "tenant": request.ref.tenant,
-            "request": row,
-            "events": [to_row(request.ref, event)],
-        }
-        if request.kind is RequestKind.CLARIFICATION:
-            document["most"] = self._max_questions
-        opened = await input_requests.open_request(self._pool, document)
-        if "refused" in opened:
+        row = NewRequest(
+            **dict(question),
+            id=request.id,
+            conversation_id=request.ref.conversation_id,
+            session_id=request.ref.session_id,
+            kind=request.kind,
+            deadline=deadline,
+            on_expiry=config.get("on_input_timeout") or OnExpiry.CANCEL,
+        )
+        event = InputRequired(request_id=request.id, kind=request.kind, question=row.question, deadline=deadline)
+        opening = RequestOpening(
+            tenant=request.ref.tenant,
+            request=row,
+            most=self._max_questions if request.kind is RequestKind.CLARIFICATION else None,
+            events=[EventRow.of(request.ref, event)],
+        )
+        opened = await input_requests.open_request(self._pool, opening)
+        if opened is None:
             return await self._refuse(request, ask_user.TOOL.name, ENOUGH)
         return OpenedRequest(
-            deadline=opened["deadline"],
-            settled=opened["status"] != RequestStatus.OPEN,
+            deadline=opened.deadline,
+            settled=opened.status is not RequestStatus.OPEN,
             remind_at=_later(config.get("reminder_after")),
             escalate_at=_later(config.get("escalate_after")) if escalates_to(config, request.kind) else None,
         )
@@ -102,7 +101,8 @@ class InputRequests:
     async def settle_request(self, settle: SettleRequest) -> SettledRequest:
         expired = InputExpired(request_id=settle.id, kind=settle.kind)
         request = await input_requests.settle(
-            self._pool, {"tenant": settle.ref.tenant, "id": settle.id, "expired": [to_row(settle.ref, expired)]}
+            self._pool,
+            RequestSettlement(tenant=settle.ref.tenant, id=settle.id, expired=[EventRow.of(settle.ref, expired)]),
         )
         if request.kind is RequestKind.PLAN_APPROVAL:
             return await self._plan(settle, request)
@@ -138,7 +138,7 @@ class InputRequests:
 
     async def _tool(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:
         answer = request.answer or {}
-        tool = self._columns.tool(await self._session(settle), request.details["tool"])
+        tool = self._questions.tool(await self._session(settle), request.details["tool"])
         if request.status is not RequestStatus.ANSWERED:
             why = NOBODY
         elif not answer["approved"]:
@@ -169,7 +169,7 @@ class InputRequests:
         if titles := answer.get("plan"):
             plan = Plan(steps=[PlanStep(title=title) for title in titles])
             await input_requests.set_plan(
-                self._pool, settle.ref, plan, [to_row(settle.ref, ev.PlanUpdated(steps=plan.steps))]
+                self._pool, settle.ref, plan, [EventRow.of(settle.ref, ev.PlanUpdated(steps=plan.steps))]
             )
             steps = "\n".join(f"{number}. {title}" for number, title in enumerate(titles, start=1))
             return SettledRequest(

@@ -1,13 +1,12 @@
-"""The row of an input request: what people are shown, and what their answer must look like."""
+"""An input request: what people are shown, and what their answer must look like."""
 
-import json
 from typing import Any
 
 from pydantic import ValidationError
 
 from activities.delegation.record import DelegationRecord
 from activities.requests import external_tools, missing_variables
-from activities.requests.approvals import ApprovalColumns
+from activities.requests.approvals import ApprovalQuestions
 from activities.requests.external_tools import Described, Unaskable, callers_tool
 from activities.tools.builtin import ask_user
 from activities.tools.rules import Rulebook
@@ -16,36 +15,37 @@ from domain.ids import derive_id
 from domain.messages import calls_of
 from domain.sessions.effects import EffectKind
 from domain.sessions.input_request import PLAN_SCHEMA, OpenRequest, RequestKind, approval_schema
+from domain.sessions.request_writes import ShownRequest
 from domain.sessions.step import preview
 from store import input_requests, messages
 from store.database import Pool
 from store.sessions import SessionRow
 
 
-class RequestColumns:
+class Questions:
     def __init__(self, pool: Pool, tools: dict[str, Tool], rulebook: Rulebook) -> None:
         self._pool = pool
         self._tools = tools
-        self._approvals = ApprovalColumns(pool, rulebook)
+        self._approvals = ApprovalQuestions(pool, rulebook)
 
     def tool(self, session: SessionRow, name: str) -> Tool:
-        """One of the platform's, or one that the caller given."""
+        """One of the platform's, or one that the caller gave."""
         if name in self._tools:
             return self._tools[name]
         return next(callers_tool(given) for given in session.external_tools if given.name == name)
 
-    async def of(self, request: OpenRequest, session: SessionRow) -> dict[str, Any]:
-        """Columns of the request's row; Unaskable if nobody could answer it."""
+    async def of(self, request: OpenRequest, session: SessionRow) -> ShownRequest:
+        """What people are shown; Unaskable if nobody could answer it."""
         spent = {"cost_usd": session.usage.cost_usd, "tokens": session.usage.tokens, "steps": session.step}
         if request.kind is RequestKind.MISSING_VARIABLES:
-            return missing_variables.columns(session.missing, spent)
+            return missing_variables.question(session.missing, spent)
         if request.kind is RequestKind.PLAN_APPROVAL:
             steps = [step.title for step in session.plan.steps] if session.plan else []
-            return {
-                "question": "May this plan be carried out?",
-                "details": json.dumps({"plan": steps, "so_far": spent}),
-                "answer_schema": json.dumps(approval_schema(plan=PLAN_SCHEMA)),
-            }
+            return ShownRequest(
+                question="May this plan be carried out?",
+                details={"plan": steps, "so_far": spent},
+                answer_schema=approval_schema(plan=PLAN_SCHEMA),
+            )
         [node] = await messages.path(self._pool, request.ref.tenant, request.node, limit=1)
         call = calls_of(node)[request.index]
         if request.kind is RequestKind.TOOL_APPROVAL:
@@ -53,11 +53,11 @@ class RequestColumns:
         if request.kind is RequestKind.EXTERNAL_RESULT:
             tool = self.tool(session, call["name"])
             arguments = await self._approved(request, call["input"])
-            columns = external_tools.columns(tool, arguments, spent)
+            question = external_tools.question(tool, arguments, spent)
             await self._claim(request, tool.name, tool.call_summary(arguments), tool.kind)
             if session.dry_run:
                 raise Described(tool.name, tool.call_summary(arguments))
-            return columns
+            return question
         await self._claim(request, call["name"], preview(str(call["input"].get("question", "")), 200))
         return _question(call["input"], spent)
 
@@ -75,15 +75,15 @@ class RequestColumns:
         return arguments if changed is None else changed
 
 
-def _question(arguments: dict[str, Any], spent: dict[str, Any]) -> dict[str, Any]:
+def _question(arguments: dict[str, Any], spent: dict[str, Any]) -> ShownRequest:
     try:
         asked = ask_user.Input.model_validate(arguments)
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in error.errors()]
         raise Unaskable(ask_user.TOOL.name, "; ".join(lines[:20])) from None
-    return {
-        "question": asked.question,
-        "details": json.dumps({"options": asked.options, "so_far": spent}),
-        "answer_schema": json.dumps(asked.answer_schema) if asked.answer_schema else None,
-        "default_answer": None if asked.default is None else json.dumps(asked.default),
-    }
+    return ShownRequest(
+        question=asked.question,
+        details={"options": asked.options, "so_far": spent},
+        answer_schema=asked.answer_schema or None,
+        default_answer=asked.default,
+    )

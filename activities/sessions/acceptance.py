@@ -15,12 +15,13 @@ from activities.runtime.heartbeat import heartbeating
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands
 from activities.tools.support.output import clean
-from domain.events import AcceptanceChecked
+from domain.events import AcceptanceChecked, EventRow
 from domain.ids import derive_id
 from domain.messages import ASSISTANT, TOOL_RESULTS, USER, Node, text_of
 from domain.policy.rules import Rule
 from domain.sessions import acceptance as rules
 from domain.sessions.acceptance import (
+    AcceptanceRound,
     AcceptanceVerdict,
     CheckAcceptance,
     CommandCriterion,
@@ -28,12 +29,14 @@ from domain.sessions.acceptance import (
     CriterionVerdict,
     criterion_text,
 )
+from domain.sessions.request_writes import AcceptanceRecord
 from domain.sessions.session import Usage
+from domain.sessions.session_writes import NewMessage
 from domain.sessions.step import CallState, preview
+from domain.sessions.step_writes import BudgetUse
 from domain.sessions.tool_writes import CheckBegin, CheckEnd, ToolCallKey
 from store import acceptance, sessions, workspaces
 from store.database import Pool
-from store.events import to_row
 
 CRITERIA: TypeAdapter[list[Criterion]] = TypeAdapter(list[Criterion])
 WHY = 500  # characters of a reason
@@ -130,21 +133,24 @@ class AcceptanceChecks:
     ) -> AcceptanceVerdict:
         verdict = self._verdict(check, verdicts, check.usage.plus(usage))
         text = [{"type": "text", "text": rules.findings(verdicts)}]
-        round = acceptance.Round(round=check.round, passed=verdict.passed, verdicts=verdicts)
+        message = None
+        if verdict.message:
+            message = NewMessage(id=verdict.message, author="errand", parts=json.dumps(text))
+        round = AcceptanceRound(round=check.round, passed=verdict.passed, verdicts=verdicts)
         event = AcceptanceChecked(**round.model_dump())
         await acceptance.record(
             self._pool,
-            {
-                "tenant": check.ref.tenant,
-                "session_id": check.ref.session_id,
-                "round": check.round,
-                "version": check.version,
-                "acceptance": round.model_dump_json(),
-                "usage": check.usage.plus(usage).model_dump_json(),
-                "used": {"tokens": usage.tokens, "cost_usd": usage.cost_usd},
-                "message": {"id": verdict.message, "parts": json.dumps(text)} if verdict.message else None,
-                "events": [to_row(check.ref, event)],
-            },
+            AcceptanceRecord(
+                tenant=check.ref.tenant,
+                session_id=check.ref.session_id,
+                round=check.round,
+                version=check.version,
+                acceptance=round,
+                usage=check.usage.plus(usage),
+                used=BudgetUse(tokens=usage.tokens, cost_usd=usage.cost_usd),
+                message=message,
+                events=[EventRow.of(check.ref, event)],
+            ),
         )
         return verdict
 

@@ -9,11 +9,12 @@ from api.services import Services
 from api.submission import rules as submission_rules
 from domain.agents.secret_variables import seal_secrets
 from domain.errors import Conflict, Invalid, NotAllowed
-from domain.events import InputReceived
+from domain.events import EventRow, InputReceived
 from domain.policy.approval_rules import ApprovalRules
 from domain.policy.rules import Action
 from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind, RequestStatus
-from store import agents, events
+from domain.sessions.request_writes import RequestAnswer
+from store import agents
 from store.keys import Right
 from store.sessions import SessionRow
 
@@ -49,18 +50,18 @@ async def sealed(call: Call, session: SessionRow, request: InputRequest, value: 
     return seal_secrets(call.services.keys, call.tenant, value, known)
 
 
-def document(caller: Caller, session: SessionRow, request: InputRequest, value: Any) -> dict[str, Any]:
+def to_write(caller: Caller, session: SessionRow, request: InputRequest, value: Any) -> RequestAnswer:
     """The answer as the store takes it, with its event."""
     received = InputReceived(request_id=request.id, kind=request.kind, by=caller.name)
-    return {
-        "tenant": caller.tenant,
-        "id": request.id,
-        "session_id": session.id,
-        "answer": json.dumps(value),
-        "by": caller.name,
-        "actor": caller.created_by,
-        "events": [events.to_row(session.ref, received)],
-    }
+    return RequestAnswer(
+        tenant=caller.tenant,
+        id=request.id,
+        session_id=session.id,
+        answer=json.dumps(value),
+        by=caller.name,
+        actor=caller.created_by,
+        events=[EventRow.of(session.ref, received)],
+    )
 
 
 def unknown(session: SessionRow) -> Conflict:

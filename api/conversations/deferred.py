@@ -19,7 +19,6 @@ from domain.sessions.input_request import (
     DeferredTools,
     InputRequest,
     RequestKind,
-    RequestStatus,
 )
 from domain.sessions.session import Status
 from store import conversations, input_requests, sessions
@@ -81,14 +80,14 @@ async def _answer(call: Call, conversation_id: str, body: MessageBody, key: Idem
     late = await input_requests.answer_all(
         call.pool,
         call.tenant,
-        [answering.document(call.caller, live, request, value) for request, value in given],
-        [answering.document(call.caller, live, request, value) for request, value in rest],
+        [answering.to_write(call.caller, live, request, value) for request, value in given],
+        [answering.to_write(call.caller, live, request, value) for request, value in rest],
         key.record(reply.model_dump_json()),
     )
     if late is not None:
         if message_id is not None and await _before(call, key) is None:  # else the first request needs the message
             await conversations.drop_message(call.pool, call.tenant, message_id)
-        raise answering.settled(RequestStatus(late))
+        raise answering.settled(late)
     if message_id is not None:  # before the answers, so that one step reads both
         await steer.deliver(call, conversation_id, conversation_id, message_id, live.id)
     for request, _ in (*given, *rest):

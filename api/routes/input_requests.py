@@ -89,8 +89,8 @@ async def answer_task(
         raise answering.unknown(session)
     answering.check(call.caller, request, answer.input)
     value = await answering.sealed(call, session, request, answer.input)
-    refused = await input_requests.answer(call.pool, answering.document(call.caller, session, request, value))
-    if "status" in refused:
-        raise answering.settled(RequestStatus(refused["status"]))
+    settled = await input_requests.answer(call.pool, answering.to_write(call.caller, session, request, value))
+    if settled is not None:
+        raise answering.settled(settled)
     await answering.signal(call.services, session.id, request.id)
     return AnswerAccepted(task_id=session.id, response_to=request.id, status=RequestStatus.ANSWERED)

@@ -48,6 +48,16 @@ class CriterionVerdict(BaseModel):
     why: str
 
 
+class AcceptanceRound(BaseModel):
+    """One check of all criteria of a session."""
+
+    model_config = ConfigDict(frozen=True)
+
+    round: int
+    passed: bool
+    verdicts: list[CriterionVerdict]
+
+
 class CheckAcceptance(BaseModel):
     """Check a session that says it is done. The criteria are in its row, its answer in the message tree."""
 

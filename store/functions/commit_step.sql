@@ -11,9 +11,9 @@ BEGIN
     SELECT reply INTO done FROM messages WHERE tenant = t AND idem = p ->> 'idem';
     IF done IS NOT NULL THEN RETURN done; END IF;
     INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, side, step, body, reply)
-    SELECT t, m.id, m.parent, p ->> 'session_id', m.idem, m.kind, m.author, m.line,
-           coalesce(m.side, 'a'), m.step, m.body, m.reply
-      FROM jsonb_populate_recordset(NULL::messages, p -> 'nodes') m;
+    SELECT t, node.id, node.parent, p ->> 'session_id', node.idem, node.kind, node.author, node.line, node.side,
+           node.step, node.body, node.reply
+      FROM jsonb_populate_recordset(NULL::messages, p -> 'nodes') node;
     UPDATE sessions SET version = (p ->> 'version')::bigint, usage = p ->> 'usage', retry = NULL,
                         head = CASE WHEN p ->> 'line' = 'main' THEN p ->> 'head' ELSE head END,
                         progress = coalesce(p ->> 'progress', progress), updated_at = now()

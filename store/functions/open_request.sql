@@ -3,28 +3,27 @@
 CREATE OR REPLACE FUNCTION open_request(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     t text  := p ->> 'tenant';
-    r jsonb := p -> 'request';
+    r input_requests := jsonb_populate_record(NULL::input_requests, p -> 'request');
     s sessions%ROWTYPE;
 BEGIN
-    SELECT * INTO s FROM sessions WHERE tenant = t AND id = r ->> 'session_id' FOR UPDATE;   -- one request at a time
+    SELECT * INTO s FROM sessions WHERE tenant = t AND id = r.session_id FOR UPDATE;   -- one request at a time
     IF s.status IN ('completed', 'failed', 'cancelled')
-       OR (SELECT count(*) FROM input_requests WHERE tenant = t AND session_id = s.id AND kind = r ->> 'kind'
-              AND id <> r ->> 'id') >= (p ->> 'most')::int THEN
+       OR (SELECT count(*) FROM input_requests WHERE tenant = t AND session_id = s.id AND kind = r.kind
+              AND id <> r.id) >= (p ->> 'most')::int THEN
         RETURN '{"refused": true}';
     END IF;
     INSERT INTO input_requests (tenant, id, conversation_id, session_id, kind, question, details, answer_schema, deadline,
                                 on_expiry, default_answer, gate)
-    VALUES (t, r ->> 'id', r ->> 'conversation_id', r ->> 'session_id', r ->> 'kind', r ->> 'question', r ->> 'details',
-            r ->> 'answer_schema', (r ->> 'deadline')::timestamptz, r ->> 'on_expiry', r ->> 'default_answer',
-            r ->> 'gate')
+    VALUES (t, r.id, r.conversation_id, r.session_id, r.kind, r.question, r.details, r.answer_schema, r.deadline,
+            r.on_expiry, r.default_answer, r.gate)
     ON CONFLICT DO NOTHING;
     IF FOUND THEN
-        UPDATE sessions SET status = 'input_required', progress = r ->> 'question', updated_at = now()
-         WHERE tenant = t AND id = r ->> 'session_id' AND status IN ('submitted', 'working');
+        UPDATE sessions SET status = 'input_required', progress = r.question, updated_at = now()
+         WHERE tenant = t AND id = r.session_id AND status IN ('submitted', 'working');
         PERFORM append_events('', false, p -> 'events');
-        PERFORM append_audit(t, s.conversation_id, 'agent ' || s.agent, 'ask', s.id, (r ->> 'kind') || ' ' || (r ->> 'id'),
-                             r ->> 'question');
+        PERFORM append_audit(t, s.conversation_id, 'agent ' || s.agent, 'ask', s.id, r.kind || ' ' || r.id,
+                             r.question);
     END IF;
     RETURN (SELECT jsonb_build_object('deadline', deadline, 'status', status)
-              FROM input_requests WHERE tenant = t AND id = r ->> 'id');
+              FROM input_requests WHERE tenant = t AND id = r.id);
 END $$;

@@ -14,7 +14,7 @@ BEGIN
      WHERE tenant = t AND id = s.id;
     IF jsonb_typeof(m) = 'object' THEN
         INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, taken_by)
-        VALUES (t, m ->> 'id', s.conversation_id, s.thread_id, 'user', 'errand', m ->> 'parts', s.id) ON CONFLICT DO NOTHING;
+        VALUES (t, m ->> 'id', s.conversation_id, s.thread_id, m ->> 'kind', m ->> 'author', m ->> 'parts', s.id) ON CONFLICT DO NOTHING;
     END IF;
     PERFORM settle_budget(t, s.id, '', p -> 'used');
     PERFORM append_events('', false, p -> 'events');

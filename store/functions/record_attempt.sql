@@ -1,4 +1,4 @@
--- What one attempt of a delivery came to; told twice, it counts once. A subscription is switched off when its address is
+-- Records the result of one attempt of a delivery; recorded twice, it counts once. A subscription is switched off when its address is
 -- gone, or when a delivery was given up and none has got through since that one began.
 CREATE OR REPLACE FUNCTION record_attempt(p jsonb) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -6,14 +6,14 @@ DECLARE
     d   deliveries%ROWTYPE;
     sub subscriptions%ROWTYPE;
 BEGIN
-    -- the subscription first: whoever removes it ends its deliveries
+    -- the subscription first: its removal ends its deliveries
     SELECT * INTO sub FROM subscriptions WHERE tenant = t
        AND id = (SELECT subscription_id FROM deliveries WHERE tenant = t AND id = p ->> 'id') FOR UPDATE;
     SELECT * INTO d FROM deliveries WHERE tenant = t AND id = p ->> 'id' FOR UPDATE;
-    IF d.status <> 'pending' OR d.last_try = p ->> 'try' THEN RETURN d.status; END IF;
-    UPDATE deliveries SET attempts = attempts + 1, last_try = p ->> 'try', status = p ->> 'status',
+    IF d.status <> 'pending' OR d.last_try = p ->> 'attempt' THEN RETURN d.status; END IF;
+    UPDATE deliveries SET attempts = attempts + 1, last_try = p ->> 'attempt', status = p ->> 'status',
                           last_error = p ->> 'error',
-                          next_at = now() + make_interval(secs => (p ->> 'pause')::double precision),
+                          next_at = now() + make_interval(secs => (p ->> 'pause_s')::double precision),
                           delivered_at = CASE p ->> 'status' WHEN 'delivered' THEN now() END
      WHERE tenant = t AND id = d.id;
     IF p ->> 'status' = 'delivered' THEN

@@ -1,10 +1,10 @@
--- Closes a request for its session: what stands is answered, or expired now. The last one lets the session work on.
+-- Closes a request for its session: it was answered, or expires now. After the last one the session is shown as working.
 CREATE OR REPLACE FUNCTION settle_request(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     t text := p ->> 'tenant';
     r input_requests%ROWTYPE;
 BEGIN
-    -- the session first, as everywhere: whoever ends or cancels it has its row before those of requests and counters
+    -- the session first, as everywhere: an ending or a cancel locks its row before those of requests and counters
     PERFORM 1 FROM sessions WHERE tenant = t
         AND id = (SELECT session_id FROM input_requests WHERE tenant = t AND id = p ->> 'id') FOR NO KEY UPDATE;
     SELECT * INTO r FROM input_requests WHERE tenant = t AND id = p ->> 'id' FOR UPDATE;

@@ -7,11 +7,12 @@ from typing import Any
 import httpx2
 
 from api.app import create_app
-from domain.events import InputRequired
+from domain.events import EventRow, InputRequired
 from domain.ids import new_id
-from domain.sessions.input_request import RequestKind
+from domain.sessions.input_request import OnExpiry, RequestKind
+from domain.sessions.request_writes import NewRequest, RequestOpening
 from domain.sessions.session import SessionRef
-from store import events, input_requests
+from store import input_requests
 from store.database import Pool
 from tests.behaviour.api.conftest import end, key_for, problem, ref, spawned, submitted
 from tests.support.rights_table import routes_of
@@ -70,14 +71,18 @@ class Tenant:
 
 async def _ask(pool: Pool, who: SessionRef, question: str) -> None:
     deadline = datetime.now(UTC) + timedelta(hours=1)
-    row = {
-        **{"id": new_id(), "session_id": who.session_id, "conversation_id": who.conversation_id},
-        "kind": RequestKind.CLARIFICATION,
-        **{"question": question, "details": "{}", "deadline": deadline.isoformat(), "on_expiry": "cancel"},
-    }
-    event = InputRequired(request_id=row["id"], kind=RequestKind.CLARIFICATION, question=question, deadline=deadline)
-    rows = [events.to_row(who, event)]
-    await input_requests.open_request(pool, {"tenant": who.tenant, "request": row, "most": 9, "events": rows})
+    request = NewRequest(
+        id=new_id(),
+        session_id=who.session_id,
+        conversation_id=who.conversation_id,
+        kind=RequestKind.CLARIFICATION,
+        question=question,
+        deadline=deadline,
+        on_expiry=OnExpiry.CANCEL,
+    )
+    event = InputRequired(request_id=request.id, kind=request.kind, question=question, deadline=deadline)
+    opening = RequestOpening(tenant=who.tenant, request=request, events=[EventRow.of(who, event)])
+    assert await input_requests.open_request(pool, opening)
 
 
 async def test_every_get_shows_one_tenant_only(keyed_url: str, pool: Pool) -> None:

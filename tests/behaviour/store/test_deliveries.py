@@ -5,7 +5,7 @@ from typing import Any
 
 from domain.events import MailboxUpdated, TaskCompleted
 from domain.ids import is_id, new_id
-from domain.notification import Delivery, DeliveryStatus, NotificationSubject
+from domain.notification import AttemptRecord, Delivery, DeliveryStatus, NotificationSubject
 from domain.sealing import KeyRing
 from domain.sessions.session import Reason, SessionRef, Status, Usage
 from store import deliveries, events, notices, subscriptions
@@ -39,9 +39,10 @@ async def found(pool: Pool, subscription_id: str) -> list[Delivery]:
 
 
 async def tried(pool: Pool, one: Delivery, attempt: str, status: str, **more: Any) -> DeliveryStatus:
-    return await deliveries.record(
-        pool, {"tenant": "default", "id": one.id, "try": attempt, "status": status, "error": "Oh.", **more}
+    record = AttemptRecord(
+        tenant="default", id=one.id, attempt=attempt, status=DeliveryStatus(status), error="Oh.", **more
     )
+    return await deliveries.record(pool, record)
 
 
 async def test_an_event_and_its_delivery_are_written_together_and_once(pool: Pool, accept: Accept) -> None:
@@ -110,7 +111,7 @@ async def test_attempt_reported_twice_counts_once_and_a_final_status_stays(pool:
     await events.append(pool, new_id(), [events.to_row(await accept(), DONE)])
     [one] = await found(pool, mine)
     for _ in range(2):
-        assert await tried(pool, one, "run/1", "pending", pause=5) is DeliveryStatus.PENDING
+        assert await tried(pool, one, "run/1", "pending", pause_s=5) is DeliveryStatus.PENDING
     assert (await found(pool, mine))[0].attempts == 1
     assert await tried(pool, one, "run/2", "delivered") is DeliveryStatus.DELIVERED
     assert await tried(pool, one, "run/3", "failed") is DeliveryStatus.DELIVERED

@@ -4,11 +4,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 from domain.events import EventRow, InputExpired, InputReceived, MessageReceived
 from domain.ids import new_id
-from domain.sessions.input_request import RequestKind, RequestStatus
+from domain.notification import AttemptRecord, DeliveryStatus
+from domain.sessions.input_request import OnExpiry, RequestKind, RequestStatus
+from domain.sessions.request_writes import NewRequest, RequestAnswer, RequestOpening, RequestSettlement
 from domain.sessions.session import Reason, SessionRef, Status
 from domain.sessions.session_writes import Acceptance, NewBudget
 from domain.sessions.step_writes import RetryNote
@@ -30,9 +33,9 @@ class Held:
         self._pool = pool
         self.begun: list[asyncio.Task[Any]] = []
 
-    async def begin(self, deed: Coroutine[Any, Any, Any]) -> None:
+    async def begin(self, operation: Coroutine[Any, Any, Any]) -> None:
         """Until it waits for a lock."""
-        self.begun.append(asyncio.create_task(deed))
+        self.begun.append(asyncio.create_task(operation))
 
         async def waits() -> bool:
             waiting = await self._pool.fetchval(
@@ -54,17 +57,24 @@ async def held(pool: Pool, table: str, where: str) -> AsyncIterator[Held]:
 
 
 async def opened(pool: Pool, ref: SessionRef) -> str:
-    request = {"id": new_id(), "session_id": ref.session_id, "conversation_id": ref.conversation_id}
-    more = {"kind": RequestKind.CLARIFICATION, "question": "?", "details": "{}", "deadline": "2100-01-01T00:00:00Z"}
-    row = {**request, **more, "on_expiry": "deny"}
-    await input_requests.open_request(pool, {"tenant": ref.tenant, "request": row, "events": []})
-    return request["id"]
+    request = NewRequest(
+        id=new_id(),
+        session_id=ref.session_id,
+        conversation_id=ref.conversation_id,
+        kind=RequestKind.CLARIFICATION,
+        question="?",
+        deadline=datetime(2100, 1, 1, tzinfo=UTC),
+        on_expiry=OnExpiry.DENY,
+    )
+    assert await input_requests.open_request(pool, RequestOpening(tenant=ref.tenant, request=request))
+    return request.id
 
 
-def answer(ref: SessionRef, request_id: str) -> dict[str, Any]:
-    told = InputReceived(request_id=request_id, kind=RequestKind.CLARIFICATION, by="x")
-    said = {"answer": json.dumps("yes"), "by": "x", "events": [EventRow.of(ref, told)]}
-    return {"tenant": ref.tenant, "id": request_id, "session_id": ref.session_id, **said}
+def answer(ref: SessionRef, request_id: str) -> RequestAnswer:
+    received = EventRow.of(ref, InputReceived(request_id=request_id, kind=RequestKind.CLARIFICATION, by="x"))
+    return RequestAnswer(
+        tenant=ref.tenant, id=request_id, session_id=ref.session_id, answer=json.dumps("yes"), by="x", events=[received]
+    )
 
 
 async def test_message_to_an_ending_session_does_not_deadlock(pool: Pool, accept: Accept) -> None:
@@ -83,7 +93,7 @@ async def test_request_expiring_in_a_cancelled_session_does_not_deadlock(pool: P
     ref = await accept()
     request_id = await opened(pool, ref)
     expired = [EventRow.of(ref, InputExpired(request_id=request_id, kind=RequestKind.CLARIFICATION))]
-    settle = {"tenant": ref.tenant, "id": request_id, "expired": expired}
+    settle = RequestSettlement(tenant=ref.tenant, id=request_id, expired=expired)
     async with held(pool, "audit_heads", f"chain = '{ref.conversation_id}'") as others:
         await others.begin(input_requests.settle(pool, settle))
         await others.begin(cancel(pool, ref))
@@ -97,7 +107,7 @@ async def test_answers_given_together_and_one_by_one_do_not_deadlock(pool: Pool,
     async with held(pool, "audit_heads", f"chain = '{ref.conversation_id}'") as others:
         await others.begin(input_requests.answer_all(pool, ref.tenant, [answer(ref, one), answer(ref, two)], []))
         await others.begin(input_requests.answer(pool, answer(ref, two)))
-    assert [task.result() for task in others.begun] == [None, {"status": "answered"}]
+    assert [task.result() for task in others.begun] == [None, RequestStatus.ANSWERED]
 
 
 async def test_outcome_read_in_two_ways_does_not_deadlock(pool: Pool, accept: Accept) -> None:
@@ -130,7 +140,7 @@ async def test_subscription_removed_during_its_delivery_does_not_deadlock(pool: 
     ref = await accept()
     await endings.finish(pool, ending(ref, Reason.GOAL_REACHED).model_copy(update={"events": [EventRow.of(ref, DONE)]}))
     [one] = await found(pool, mine)
-    tried = {"tenant": "default", "id": one.id, "try": "1", "status": "delivered"}
+    tried = AttemptRecord(tenant="default", id=one.id, attempt="1", status=DeliveryStatus.DELIVERED)
     async with held(pool, "subscriptions", f"id = '{mine}'") as others:
         await others.begin(subscriptions.remove(pool, "default", mine, ""))
         await others.begin(deliveries.record(pool, tried))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from domain.sessions.input_request import RequestAnswered
+from domain.sessions.request_writes import RequestAnswer
 from store import input_requests
 from store.keys import Right
 from tests.behaviour.supervision.people import agent, answer, answered, ask, bash, bearer, output, waiting
@@ -169,9 +170,9 @@ async def test_the_session_itself_refuses_what_is_denied(people: Stack) -> None:
     """An answer that reached the store past the API decides nothing against the rules."""
     task_id = await people.submit(calls(bash("touch a")), "careful")
     [request] = await waiting(people, task_id)
-    document = {"tenant": "default", "id": request["id"], "session_id": task_id, "by": "nobody", "events": []}
     past = {"approved": True, "arguments": {"command": "rm -rf . ; touch past"}}
-    await input_requests.answer(people.pool, {**document, "answer": json.dumps(past)})
+    given = RequestAnswer(tenant="default", id=request["id"], session_id=task_id, by="nobody", answer=json.dumps(past))
+    await input_requests.answer(people.pool, given)
     await people.session(task_id).signal("answered", RequestAnswered(id=request["id"]))
     assert (await people.wait(task_id))["reason"] == "goal_reached"
     assert 'which the rules of this task forbid: deny bash "*"' in await output(people, task_id)

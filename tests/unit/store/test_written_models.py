@@ -5,9 +5,17 @@ import re
 import pytest
 from pydantic import BaseModel
 
-from domain.sessions.session_writes import Acceptance, NewBudget, SessionEnding
-from domain.sessions.step_writes import BudgetUse, OnceEvent, RetryNote, StepBegin, StepCommit
-from domain.sessions.tool_writes import CheckBegin, CheckEnd, ToolClaim, ToolCommit
+from domain.notification import AttemptRecord
+from domain.sessions.request_writes import (
+    AcceptanceRecord,
+    NewRequest,
+    RequestAnswer,
+    RequestOpening,
+    RequestSettlement,
+)
+from domain.sessions.session_writes import Acceptance, NewBudget, NewMessage, SessionEnding
+from domain.sessions.step_writes import BudgetUse, NewNode, OnceEvent, RetryNote, StepBegin, StepCommit
+from domain.sessions.tool_writes import CheckBegin, CheckEnd, NewFile, ToolClaim, ToolCommit
 from settings import ROOT
 from store.new_sessions import Accepted
 
@@ -28,6 +36,12 @@ def keys_of(function: str, argument: str = "p") -> set[str]:
         (Acceptance, "accept_session", "p"),
         (SessionEnding, "finish_session", "p"),
         (NewBudget, "enter_budget", "p_tree"),
+        (RequestOpening, "open_request", "p"),
+        (RequestAnswer, "answer_request", "p"),
+        (RequestSettlement, "settle_request", "p"),
+        (AcceptanceRecord, "record_acceptance", "p"),
+        (NewMessage, "record_acceptance", "m"),
+        (AttemptRecord, "record_attempt", "p"),
         (StepBegin, "begin_step", "p"),
         (RetryNote, "note_retry", "p"),
         (StepCommit, "commit_step", "p"),
@@ -37,6 +51,15 @@ def keys_of(function: str, argument: str = "p") -> set[str]:
 )
 def test_sql_function_reads_the_fields_of_its_model(model: type[BaseModel], function: str, argument: str) -> None:
     assert keys_of(function, argument) == {*model.model_fields, *model.model_computed_fields}
+
+
+@pytest.mark.parametrize(
+    ("model", "function", "record"),
+    [(NewRequest, "open_request", "r"), (NewFile, "commit_tool", "f"), (NewNode, "commit_step", "node")],
+)
+def test_sql_function_inserts_the_columns_of_a_record(model: type[BaseModel], function: str, record: str) -> None:
+    read = set(re.findall(rf"\b{record}\.(\w+)", source(function)))
+    assert read | {"session_id"} == {*model.model_fields, "session_id"}
 
 
 # functions that are called with the whole document of another one
