@@ -8,6 +8,7 @@ from temporalio.client import Client
 
 from activities.delegation.begin import BeginDelegations
 from activities.delegation.child_plan import ChildPlanner
+from activities.delegation.hand_over import HandOverThread
 from activities.delegation.settle import SettleDelegation
 from activities.delegation.subagents import Subagents
 from activities.model.anthropic import Model
@@ -112,6 +113,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         *run_tool.activities(),
         begin.begin_delegations,
         SettleDelegation(pool, subagents).settle_delegation,
+        HandOverThread(pool, tools, services.model_check).hand_over,
         requests.open_request,
         requests.settle_request,
         Reminders(pool).remind_request,

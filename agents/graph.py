@@ -48,7 +48,7 @@ def graph_problems(
     listings: dict[str, Equipment] = {f"prompts.{name}.": prompt for name, prompt in definition.prompts.items()}
     for where, listing in ({"": definition} | listings).items():
         found += _subagent_tool_problems(listing, where, agents)
-        found += _handoff_problems(listing, where, agents)
+        found += _handoff_problems(listing, where, agents, definition.dual)
         found += _delegation_problems(listing, agents, where)
     if cycle := immediate_cycle(definition.name, agents):
         found.append(FieldProblem("subagent_tools", f"immediate subagents start each other: {' → '.join(cycle)}"))
@@ -110,7 +110,11 @@ def _subagent_tool_problems(
                 yield FieldProblem(f"{field}.{part}", reason, tuple(arguments))
 
 
-def _handoff_problems(listing: Equipment, where: str, agents: Mapping[str, AgentDefinition]) -> Iterator[FieldProblem]:
+def _handoff_problems(
+    listing: Equipment, where: str, agents: Mapping[str, AgentDefinition], dual: bool
+) -> Iterator[FieldProblem]:
+    if dual and listing.handoffs:
+        yield FieldProblem(f"{where}handoffs", "an agent without a human side cannot hand its thread over")
     usable = tuple(sorted(name for name, agent in agents.items() if not agent.dual and agent.expose_as_tool))
     for name in listing.handoffs:
         agent = agents.get(name)

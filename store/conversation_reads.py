@@ -21,6 +21,7 @@ class Branch(BaseModel):
     session_type: str
     name: str | None
     agent: str
+    handed_to: str | None  # the agent that has taken it over
     title: str
     status: Status
     reason: Reason | None
@@ -61,6 +62,7 @@ class TurnRow(BaseModel):
 
 _BRANCH = """id AS session_id, thread_id, parent_session_id, spawned_by, session_type, subagent_name AS name, agent,
              title, status, reason, partial, live, blocking, delivery, created_at, ended_at,
+             handed_to::jsonb #>> '{agent,name}' AS handed_to,
              coalesce(spec::jsonb ->> 'transport', 'stream') AS transport"""
 
 

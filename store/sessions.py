@@ -9,6 +9,7 @@ import asyncpg
 from pydantic import Field
 from pydantic_core import to_jsonable_python
 
+from domain.conversations.handoff import Handover
 from domain.events import EventRow
 from domain.plan import Plan
 from domain.sessions.new_session import PlacedSession
@@ -40,12 +41,17 @@ class SessionRow(PlacedSession):
     usage: Usage = Usage()
     cancel_requested: dict[str, Any] | None = None
     emitted_once: list[str] = Field(default_factory=list)  # names of events of which a session has one
+    handed_to: Handover | None = None  # the agent that has it now
     committed: bool = False  # ended with at least one answer of the model
     started_at: datetime | None = None
     updated_at: datetime
     ended_at: datetime | None = None
     keep_until: datetime | None = None  # of its content; None until it has ended
     content_removed_at: datetime | None = None
+
+    @property
+    def current_agent(self) -> str:
+        return self.handed_to.agent.name if self.handed_to else self.agent
 
     def workflow_input(self) -> SessionInput:
         """What the Session workflow starts with; the row alone suffices, so a restart needs nothing else."""
@@ -76,7 +82,7 @@ _LISTED = ", ".join(_LONG.get(name, name) for name in SessionRow.model_fields)
 # columns of type text that hold JSON
 _JSON = frozenset(
     {"spec", "limits", "plan", "retry", "usage", "cancel_requested", "rules", "rerun"}
-    | {"external_tools", "variables", "missing", "sides"}
+    | {"external_tools", "variables", "missing", "sides", "handed_to"}
 )
 _FIRST_STATE = {
     name: field.get_default(call_default_factory=True)

@@ -10,6 +10,7 @@ from temporalio.common import RetryPolicy
 
 from domain import wire
 from domain.conversations.delegation import BegunBatch, DelegationCall, Settle
+from domain.conversations.handoff import HandOver, HandOverOutcome
 from domain.conversations.requests import ConversationRef, Delivered, Nothing, OpenBatch, OpenedBatch
 from domain.conversations.state import ConversationState
 from domain.notification import DeliveryAttempt, DeliveryOutcome
@@ -86,6 +87,7 @@ RUN_TOOL = ActivityCall("tool.*", ToolRequest, ToolOutcome)
 FINISH_SESSION = ActivityCall("finish_session", Finish, Finished)
 BEGIN_DELEGATIONS = ActivityCall("begin_delegations", DelegationCall, BegunBatch)
 SETTLE_DELEGATION = ActivityCall("settle_delegation", Settle, ToolOutcome)
+HAND_OVER = ActivityCall("hand_over", HandOver, HandOverOutcome)
 OPEN_SESSIONS = ActivityCall("open_sessions", OpenBatch, OpenedBatch)
 RECORD_DELIVERY = ActivityCall("record_delivery", Delivered, Nothing)
 LOAD_CONVERSATION = ActivityCall("load_conversation", ConversationRef, ConversationState)
@@ -102,6 +104,7 @@ ALL: list[ActivityCall[Any, Any]] = [
     FINISH_SESSION,
     BEGIN_DELEGATIONS,
     SETTLE_DELEGATION,
+    HAND_OVER,
     OPEN_SESSIONS,
     RECORD_DELIVERY,
     LOAD_CONVERSATION,
@@ -181,6 +184,15 @@ def settle_delegation(settle: Settle) -> "workflow.ActivityHandle[ToolOutcome]":
         start_to_close_timeout=timedelta(seconds=30),
         retry_policy=PERSISTENT,
         summary=f"result of {settle.tool}",
+    )
+
+
+def hand_over(call: HandOver) -> "workflow.ActivityHandle[HandOverOutcome]":
+    return HAND_OVER.start(
+        call,
+        start_to_close_timeout=timedelta(seconds=30),
+        retry_policy=PERSISTENT,
+        summary=preview(f"{call.name}: {call.summary}", 200),
     )
 
 

@@ -14,6 +14,7 @@ PURE = (
     "session.acceptance",
     "session.context",
     "session.delegation",
+    "session.handoff",
     "session.input_requests",
     "session.limits",
     "session.loop",

@@ -6,6 +6,7 @@ from temporalio import activity
 
 from activities.tools.support.output import bounded, clean
 from domain import events as ev
+from domain.conversations.handoff import Handover
 from domain.events import EventRow
 from domain.policy.rules import Rule
 from domain.sessions.effects import EffectKind, withheld
@@ -51,9 +52,16 @@ class DelegationRecord:
         return known.model_copy(update={"spent": claim.spent})
 
     async def settle(
-        self, index: int, tool: str, state: CallState, text: str, events: list[ev.Event], rule: Rule | None = None
+        self,
+        index: int,
+        tool: str,
+        state: CallState,
+        text: str,
+        events: list[ev.Event],
+        rule: Rule | None = None,
+        handed_to: Handover | None = None,
     ) -> ToolOutcome:
-        """Record the result of the call; `rule` is the one that denied it."""
+        """Record the result of the call; `rule` is the one that denied it, `handed_to` who has the session after it."""
         text, _ = bounded(clean(text), 60_000)
         returned = ev.ToolReturned(tool=tool, state=state, preview=preview(text), rule=rule)
         rows = [EventRow.of(self._ref, event) for event in (*events, returned)]
@@ -66,6 +74,7 @@ class DelegationRecord:
                 events=rows,
                 denied=rule is not None,
                 rule=str(rule) if rule else None,
+                handed_to=handed_to.model_dump_json() if handed_to else None,
             ),
         )
         return _outcome(index, tool, state, text).model_copy(

@@ -10,7 +10,7 @@ from activities.model import response as turn_record
 from activities.model.anthropic import ModelResponse
 from activities.tools import rules as tool_rules
 from activities.tools.offered import Offered
-from activities.tools.tool import Tool, ToolResult
+from activities.tools.tool import HAND_OVER, Tool, ToolResult
 from domain import wire
 from domain.messages import ASSISTANT, UNANSWERED, Node
 from domain.policy.rules import Action, Rule
@@ -113,7 +113,8 @@ def _call(
     was = tool_rules.verdict_on(tool, block["input"], before).action
     asked = now.action is Action.ASK and was is not Action.ASK
     refusal = tool_rules.FORBIDDEN.format(call.name, now.because) if forbidden else WOULD_ASK if asked else None
-    if inside and refusal is None:
+    # a handoff happens again: the calls after it are those of the agent that took over
+    if (inside or call.activity == HAND_OVER) and refusal is None:
         return call.model_copy(update={"ask": False})
     activity = "tool.refuse" if refusal else f"tool.{RECORDED}"
     denied = {"refusal": refusal, "denied": forbidden, "rule": now.rule if forbidden else None}

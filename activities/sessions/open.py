@@ -115,7 +115,7 @@ class OpenSessions:
             before = await sessions.newest_of_thread(self._pool, batch.tenant, opening.thread_id)
             assert before is not None
             opening.depth = before.depth
-            return NewSession.continuing(before)
+            return NewSession.continuing(before, before.handed_to)
         if not texts:
             return opening.session
         return opening.session.model_copy(update={"spec": {**opening.session.spec, "input": "\n\n".join(texts)}})

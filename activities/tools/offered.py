@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+from activities.delegation.handoff_tool import can_take_over, handoff_tool
 from activities.requests.external_tools import callers_tool
 from activities.tools.declared import declared_tool
 from activities.tools.tool import Tool
@@ -22,6 +23,7 @@ class Toolbox:
     def __init__(self, pool: Pool, tools: dict[str, Tool]) -> None:
         self._pool = pool
         self.tools = tools
+        self._definitions: dict[tuple[str, str], tuple[float, AgentDefinition | None]] = {}
         self._rosters: dict[tuple[str, str], tuple[float, str]] = {}
 
     async def offered(
@@ -38,6 +40,7 @@ class Toolbox:
             if facts.approval_required:
                 found += [tool for tool in self.tools.values() if tool.plans and tool not in found]
             found += [callers_tool(one) for one in facts.external_tools if one.name not in self.tools]
+            found += await self._handoffs(call.ref.tenant, agent)
         offered: Offered = {}
         for tool in found:
             if all(possible(rules, tool) for rules in layers):
@@ -46,6 +49,20 @@ class Toolbox:
                     definition["description"] += await self._roster(call.ref.tenant, agent)
                 offered[tool.name] = (tool, definition)
         return offered
+
+    async def _handoffs(self, tenant: str, agent: AgentDefinition) -> list[Tool]:
+        """The agents that may take over, as their definitions are now."""
+        found = [await self._current(tenant, name) for name in agent.handoffs]
+        return [handoff_tool(one) for one in found if one is not None and can_take_over(one)]
+
+    async def _current(self, tenant: str, name: str) -> AgentDefinition | None:
+        key = (tenant, name)
+        known = self._definitions.get(key)
+        if known is None or time.monotonic() - known[0] > ROSTER_SECONDS:
+            found = await agents.current(self._pool, tenant, name)
+            known = (time.monotonic(), found[1] if found else None)
+            self._definitions[key] = known
+        return known[1]
 
     async def _roster(self, tenant: str, agent: AgentDefinition) -> str:
         key = (tenant, agent.name)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 BEGIN_DELEGATIONS = "begin_delegations"  # the activity that begins all delegations of a step together
+HAND_OVER = "hand_over"  # the activity that lets another agent take over the thread
 ASK_PEOPLE = "open_request"  # the activity that opens an input request
 
 

@@ -56,7 +56,7 @@ async def further(call: Call, conversation_id: str, body: MessageBody, key: Idem
         return NewTurn(Handle.model_validate_json(known), replayed=True)
     await lookup.open_conversation(call, conversation_id)
     latest = await latest_of(call, conversation_id)
-    task = await submit.check(call, body.task(body.agent or latest.agent), variables=latest.variables)
+    task = await submit.check(call, body.task(body.agent or latest.current_agent), variables=latest.variables)
     place = SessionPlace(conversation_id, latest.workspace_id, transport=body.transport, await_children=False)
     turn = await _continue(call, body, submit.prepare(call, task, place), key)
     if (body.delivery is not None or body.metadata is not None) and not turn.replayed:
@@ -66,7 +66,7 @@ async def further(call: Call, conversation_id: str, body: MessageBody, key: Idem
 
 
 async def fork(call: Call, body: MessageBody, source: SessionRow, key: IdempotencyKey) -> NewTurn:
-    task = await submit.check(call, body.task(body.agent or source.agent), variables=source.variables)
+    task = await submit.check(call, body.task(body.agent or source.current_agent), variables=source.variables)
     _, manifest = await workspaces.get(call.pool, call.tenant, source.workspace_id)
     place = replace(_own_place(body), parent=source, manifest=manifest)
     return await _own(call, submit.prepare(call, task, place), key)

@@ -170,6 +170,7 @@ class SessionBranch(BaseModel):
     kind: str
     name: str | None
     agent: str
+    handed_to: str | None = Field(description="the agent that has taken it over")
     title: str
     status: Status
     reason: Reason | None

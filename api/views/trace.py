@@ -29,6 +29,7 @@ MARKS: dict[str, str] = {  # an event that is shown as a mark -> the field with 
     "input_received": "by",
     "input_expired": "kind",
     "message_received": "preview",
+    "handed_over": "to_agent",
     "artifact_saved": "name",
     "workspace_not_kept": "count",
     "cancel_requested": "reason",

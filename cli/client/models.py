@@ -160,6 +160,7 @@ class SessionInfo(ResponseModel):
     session_id: str
     name: str | None = None
     agent: str
+    handed_to: str | None = None
     title: str
     status: str
     reason: str | None = None

@@ -43,8 +43,8 @@ def show_tree(conversation: ConversationInfo) -> None:
 def _show_sessions(sessions: list[SessionInfo], indent: str) -> None:
     for session in sessions:
         last = session is sessions[-1]
-        name = session.name or session.agent
-        label = name if name == session.agent else f"{name} ({session.agent})"
+        agent = f"{session.agent} → {session.handed_to}" if session.handed_to else session.agent
+        label = agent if session.name in (None, session.agent) else f"{session.name} ({agent})"
         reason = f" ({session.reason})" if session.reason else ""
         click.echo(
             dim(indent + ("└─ " if last else "├─ "))

@@ -184,6 +184,9 @@ class EventPrinter:
         sender = f" from {one_line(event['author'])}" if event.get("author") else ""
         self._line(f"  {event['kind']} message{sender}: {one_line(event['preview'])}", fg="magenta")
 
+    def on_handed_over(self, event: EventData) -> None:
+        self._line(f"  handed over from {one_line(event['from_agent'])} to {one_line(event['to_agent'])}", bold=True)
+
     def on_input_required(self, event: EventData) -> None:
         self._line(f"  ? {clean(event['question'])}", fg="magenta", bold=True)
         task_id = event.get("session_id", self._task_id)

@@ -3,7 +3,7 @@
 from domain.events.base import Event
 from domain.events.base import EventRow as EventRow
 from domain.events.base import Recorded as Recorded
-from domain.events.conversation import MailboxUpdated, MessageReceived, SubagentEnded, SubagentStarted
+from domain.events.conversation import HandedOver, MailboxUpdated, MessageReceived, SubagentEnded, SubagentStarted
 from domain.events.input_requests import InputEscalated, InputExpired, InputReceived, InputReminder, InputRequired
 from domain.events.limits import AcceptanceChecked, Anomaly, BudgetLow, SubagentBudgetExceeded
 from domain.events.model import (
@@ -60,6 +60,7 @@ EVENTS: tuple[type[Event], ...] = (
     SubagentEnded,
     MailboxUpdated,
     MessageReceived,
+    HandedOver,
     InputRequired,
     InputReceived,
     InputExpired,

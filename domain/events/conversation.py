@@ -33,3 +33,12 @@ class MessageReceived(Event):
     kind: str
     author: str
     preview: str
+
+
+class HandedOver(Event):
+    """Another agent has taken over the thread and continues with its history."""
+
+    type = "handed_over"
+    from_agent: str
+    to_agent: str
+    step: int

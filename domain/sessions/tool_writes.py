@@ -66,6 +66,7 @@ class ToolCommit(ToolAttempt):
     sources: str | None = None  # JSON
     denied: bool = False
     rule: str | None = None  # the one that denied it
+    handed_to: str | None = None  # JSON: the agent that has the session from here on
     events: list[EventRow] = Field(default_factory=list)
 
 

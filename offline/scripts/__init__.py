@@ -17,6 +17,7 @@ from offline.scripts import (
     say,
     stamp,
     steps,
+    support_desk,
     think,
     tools,
     turns,
@@ -50,6 +51,9 @@ SCRIPTS: dict[str, Script] = {
     "researcher": _demo(researcher.replies),
     "code-reviewer": _demo(code_reviewer.replies),
     "orchestrator": _demo(orchestrator.replies),
+    "support-desk": _demo(support_desk.replies),
+    "billing": _demo(support_desk.replies),
+    "technician": _demo(support_desk.replies),
 }
 
 

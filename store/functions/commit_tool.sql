@@ -34,6 +34,12 @@ BEGIN
                         status_text = coalesce(p ->> 'status_text', status_text), updated_at = now()
      WHERE tenant = t AND id = p ->> 'session_id' AND status NOT IN ('completed', 'failed', 'cancelled')
        AND (p ->> 'plan' IS NOT NULL OR p ->> 'progress' IS NOT NULL);
+    IF p ->> 'handed_to' IS NOT NULL THEN   -- another agent has the session and its thread from here on
+        UPDATE sessions SET handed_to = p ->> 'handed_to', updated_at = now()
+         WHERE tenant = t AND id = p ->> 'session_id' AND status NOT IN ('completed', 'failed', 'cancelled');
+        UPDATE threads SET agent = (p ->> 'handed_to')::jsonb #>> '{agent,name}'
+         WHERE tenant = t AND id = (SELECT thread_id FROM sessions WHERE tenant = t AND id = p ->> 'session_id');
+    END IF;
     INSERT INTO files (tenant, id, sha256, size, name, media_type, type, description, url, session_id)
     SELECT t, f.id, f.sha256, f.size, f.name, f.media_type, f.type, f.description, f.url, p ->> 'session_id'
       FROM jsonb_populate_recordset(NULL::files, p -> 'files') f

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from temporalio.api.enums.v1 import EventType
 
-from tests.behaviour.conversations.talk import Gate, Talk, async_task, chain, gather, say, task
+from tests.behaviour.conversations.talk import Gate, Talk, agent, async_task, chain, gather, say, task
 from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.notifications.subscribers import Told
 from tests.behaviour.schedules.clock import create, until
@@ -79,6 +79,17 @@ async def _closed(talk: Talk) -> str:
     return name
 
 
+async def _handed_over(stack: Stack) -> str:
+    """Beside another call, and twice: the first counts."""
+    for definition in (agent("heir", expose_as_tool=True), agent("heiress", expose_as_tool=True)):
+        (await stack.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
+    definition = agent("giver", handoffs=["heir", "heiress"])
+    (await stack.http.put("/agents/giver", json=definition)).raise_for_status()
+    calls = [("heir", {"message": "yours"}), ("list_files", {"path": "."}), ("heiress", {})]
+    talk = await Talk.done(stack, chain(calls, [("list_files", {"path": "."})], last="Done."), "giver")
+    return f"session/{talk.id}"
+
+
 async def _rerun(stack: Stack) -> str:
     """A rerun with recorded answers, under a rule that stops one of its calls."""
     script = steps([("bash", {"command": "rm x"})], [("list_files", {"path": "."})])
@@ -135,6 +146,7 @@ TREE_SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "turns": _turns,
     "fan_out": _fan_out,
     "woken": _woken,
+    "handed_over": _handed_over,
     "rerun": _rerun,
     "notification_delivery": _delivered,
     "sweeper": _swept,

@@ -24,7 +24,7 @@ from domain.sessions.step import (
     ToolRequest,
 )
 from workflows import activity_calls
-from workflows.session import acceptance, delegation, input_requests, limits
+from workflows.session import acceptance, delegation, handoff, input_requests, limits
 from workflows.session.context import Ending, SessionContext, Stopped, all_of, cause
 from workflows.ui import current_details, step_result
 
@@ -183,10 +183,23 @@ async def act(
 
 
 async def _outcomes(session: SessionContext, line: Line, reply: ModelReply) -> list[ToolOutcome]:
+    handoffs = [call for call in reply.calls if handoff.is_handoff(call)]
     tools = [
-        _listed(run_tool(session, line, reply.head, call)) for call in reply.calls if not delegation.is_delegation(call)
+        _listed(run_tool(session, line, reply.head, call))
+        for call in reply.calls
+        if not delegation.is_delegation(call) and call not in handoffs
     ]
-    return [outcome for part in await all_of([*tools, _delegate(session, line, reply)]) for outcome in part]
+    outcomes = [outcome for part in await all_of([*tools, _delegate(session, line, reply)]) for outcome in part]
+    return outcomes + (await _hand_over(session, line, reply, handoffs) if handoffs else [])
+
+
+async def _hand_over(
+    session: SessionContext, line: Line, reply: ModelReply, calls: list[ToolCall]
+) -> list[ToolOutcome]:
+    """The other calls of the reply have run: they were the former agent's."""
+    session.check()
+    allowed, outcomes = await _permitted(session, line, reply, calls)
+    return outcomes + await handoff.hand_over(session, line, reply, allowed)
 
 
 async def _one_by_one(
@@ -210,14 +223,21 @@ def _withheld(session: SessionContext, call: ToolCall) -> bool:
 async def _delegate(session: SessionContext, line: Line, reply: ModelReply) -> list[ToolOutcome]:
     """Begin the delegations of a reply together, as far as they may begin at all."""
     calls = [call for call in reply.calls if delegation.is_delegation(call)]
+    begun, outcomes = await _permitted(session, line, reply, calls)
+    return outcomes + (await delegation.delegate(session, line, reply, begun, run_line) if begun else [])
+
+
+async def _permitted(
+    session: SessionContext, line: Line, reply: ModelReply, calls: list[ToolCall]
+) -> tuple[list[ToolCall], list[ToolOutcome]]:
+    """The calls that may begin, after people were asked where a rule says so; and the outcomes of the others."""
     refused = [call for call in calls if _withheld(session, call)]
     outcomes = await all_of([run_tool(session, line, reply.head, call) for call in refused])
     asked = [call for call in calls if call.ask and call not in refused]
     approvals = await all_of([input_requests.approve_tool(session, line, reply.head, call) for call in asked])
     denied = [call for call, approval in zip(asked, approvals, strict=True) if approval is None]
-    begun = [call for call in calls if call not in refused and call not in denied]
     outcomes += [_denied(call) for call in denied]
-    return outcomes + (await delegation.delegate(session, line, reply, begun, run_line) if begun else [])
+    return [call for call in calls if call not in refused and call not in denied], outcomes
 
 
 def _denied(call: ToolCall) -> ToolOutcome:

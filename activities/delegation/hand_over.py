@@ -1,0 +1,78 @@
+"""hand_over: another agent takes over the thread. The call's result, the event and the row are one transaction."""
+
+from pydantic import ValidationError
+from temporalio import activity
+
+from activities.delegation.handoff_tool import can_take_over, handoff_tool
+from activities.delegation.record import DelegationRecord
+from activities.model.check import ModelCheck
+from activities.runtime.heartbeat import beating
+from activities.tools.tool import Tool
+from domain import events as ev
+from domain.conversations.handoff import ALREADY_HANDED_OVER, HandOver, Handover, HandOverOutcome, handed_over
+from domain.messages import calls_of
+from domain.policy.rules import tools_of
+from domain.sessions.step import CallState, ToolOutcome
+from store import agents, messages, sessions
+from store.database import Pool
+from store.sessions import SessionRow
+
+
+class HandOverRefused(Exception):
+    """The thread stays where it is; the text is for the model."""
+
+
+class HandOverThread:
+    def __init__(self, pool: Pool, tools: dict[str, Tool], models: ModelCheck) -> None:
+        self._pool = pool
+        self._tools = tools
+        self._models = models
+
+    @activity.defn(name="hand_over")
+    @beating
+    async def hand_over(self, call: HandOver) -> HandOverOutcome:
+        record = DelegationRecord(self._pool, call.ref, call.node)
+        session = await sessions.get(self._pool, call.ref.tenant, call.ref.session_id)
+        assert session is not None
+        known = await record.claim(call.index, call.name, call.summary)
+        if known is not None:  # an earlier attempt was made, and its answer was lost
+            return HandOverOutcome(outcome=known, to=session.handed_to if known.state == "ok" else None)
+        try:
+            to = await self._successor(call, session)
+        except HandOverRefused as refusal:
+            return HandOverOutcome(
+                outcome=await record.settle(call.index, call.name, CallState.FAILED, str(refusal), [])
+            )
+        event = ev.HandedOver(from_agent=call.agent.name, to_agent=to.agent.name, step=call.step)
+        outcome: ToolOutcome = await record.settle(
+            call.index, call.name, CallState.OK, handed_over(to.agent.name), [event], handed_to=to
+        )
+        return HandOverOutcome(outcome=outcome, to=to)
+
+    async def _successor(self, call: HandOver, session: SessionRow) -> Handover:
+        """The agent that takes over, as it is now; it never has tools that the session was not granted."""
+        if call.before is not None:
+            raise HandOverRefused(ALREADY_HANDED_OVER.format(call.name, call.before))
+        found = await agents.current(self._pool, call.ref.tenant, call.name)
+        if found is None or not can_take_over(found[1]):
+            raise HandOverRefused(f"There is no agent {call.name!r} that could take over any more.")
+        ref, agent = found
+        [node] = await messages.path(self._pool, call.ref.tenant, call.node, limit=1)
+        tool = handoff_tool(agent)
+        try:
+            tool.input.model_validate(calls_of(node)[call.index]["input"])
+        except ValidationError as error:
+            raise HandOverRefused(tool.explain(error)) from None
+        ref = ref.model_copy(update={"side": agent.first_side})
+        agent = agent.for_side(agent.first_side)
+        if missing := [name for name, one in agent.variables.items() if one.required and name not in session.variables]:
+            raise HandOverRefused(f"{agent.name} needs variables that this task does not have: {', '.join(missing)}.")
+        models = [agent.model or call.model, *agent.fallback_models]
+        if problem := await self._models.problem(models[0]):
+            raise HandOverRefused(f"Not handed over: {problem}")
+        tools = session.tools
+        if tools is not None:
+            tools = tools_of(
+                self._tools, agent.tools, agent.permissions, delegates=bool(agent.subagents), parent_tools=tools
+            )
+        return Handover(agent=ref, models=models, tools=tools)

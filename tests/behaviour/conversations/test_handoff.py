@@ -1,0 +1,135 @@
+"""Handoff: another agent takes over the thread, keeps its history, and has the turns that follow."""
+
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from store import messages
+from tests.behaviour.conversations.talk import Gate, Talk, agent, asked, chain, say
+from tests.support.locks import tool_calls_locked, waiting_for_tool_calls
+from tests.support.stack import Stack, eventually, of_type
+
+BILLING = "hand_billing"
+REPAIRS = "hand_repairs"
+
+
+@pytest_asyncio.fixture(scope="module", autouse=True)
+async def desk(stack: Stack) -> None:
+    exposed = {"expose_as_tool": True, "tool_description": "Settles invoices."}
+    for definition in (
+        agent(BILLING, prompt="You settle invoices.", **exposed),
+        agent(REPAIRS, prompt="You repair things.", expose_as_tool=True, tools=["list_files"]),
+        agent("hand_desk", prompt="You are the desk.", handoffs=[BILLING, REPAIRS]),
+    ):
+        answer = await stack.http.put(f"/agents/{definition['name']}", json=definition)
+        assert answer.is_success, answer.text
+
+
+def systems(requests: list[dict[str, Any]]) -> list[str]:
+    return [request["system"][0]["text"].split('"')[1] for request in requests]
+
+
+async def speakers(stack: Stack, session_id: str) -> list[str]:
+    nodes = await messages.of_session(stack.pool, "default", session_id)
+    return [node.author for node in nodes if node.kind == "assistant"]
+
+
+@pytest.mark.proves("S4-12")
+async def test_called_agent_takes_over_the_thread_with_its_history(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([(BILLING, {"message": "an invoice"})], last="Settled."), "hand_desk")
+    [ref] = [line for line in (await talk.prompts(talk.id))[0].splitlines() if line.startswith("ref ")]
+    requests = await asked(stack, ref)
+    assert systems(requests) == ["hand_desk", BILLING]
+    offered = {tool["name"]: tool["description"] for tool in requests[0]["tools"]}
+    assert "Settles invoices." in offered[BILLING] and REPAIRS in offered
+    assert BILLING not in {tool["name"] for tool in requests[1]["tools"]}
+    nodes = await stack.nodes(talk.id)
+    assert await speakers(stack, talk.id) == ["hand_desk", BILLING]
+    [result] = [node for node in nodes if node["kind"] == "tool_results"]
+    assert result["body"]["results"][0]["text"] == f"Handed over to {BILLING}."
+    [event] = of_type(await stack.events(talk.id), "handed_over")
+    assert (event["from_agent"], event["to_agent"], event["step"]) == ("hand_desk", BILLING, 1)
+    shown = await talk.shown()
+    assert shown["threads"][0]["thread_id"] == talk.id and shown["threads"][0]["agent"] == BILLING
+    assert (shown["sessions"][0]["agent"], shown["sessions"][0]["handed_to"]) == ("hand_desk", BILLING)
+    trace = (await stack.http.get(f"/tasks/{talk.id}/trace")).json()
+    assert [mark["text"] for mark in trace["marks"] if mark["type"] == "handed_over"] == [BILLING]
+
+
+async def test_later_turns_of_the_thread_are_those_of_the_agent_that_took_over(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([(BILLING, {})], last="Settled."), "hand_desk")
+    later = await talk.ended(await talk.say(say("Once more.")))
+    assert later.agent == BILLING and later.thread_id == talk.id
+    assert await speakers(stack, later.id) == [BILLING]
+
+
+async def test_turn_that_waited_during_the_handoff_is_the_new_agents(stack: Stack) -> None:
+    gate = Gate()
+    talk = await Talk.begin(stack, chain([gate.call], [(BILLING, {})], last="Settled."), "hand_desk")
+    await stack.seen(talk.id, "tool_called", tool="wait_for")
+    waiting = await talk.say(say("I waited."), if_busy="queue")
+    gate.open()
+    later = await talk.ended(waiting)
+    assert (later.agent, later.output) == (BILLING, "I waited.")
+
+
+async def test_other_calls_run_first_and_the_first_of_two_handoffs_counts(stack: Stack) -> None:
+    calls: list[Any] = [(BILLING, {}), ("list_files", {"path": "."}), (REPAIRS, {})]
+    talk = await Talk.done(stack, chain(calls), "hand_desk")
+    handed, listed, refused = await talk.results()
+    assert handed == f"Handed over to {BILLING}."
+    assert listed and "Handed" not in listed
+    assert refused == f"Not handed over to {REPAIRS}: this response had handed the thread over to {BILLING} before."
+    returned = [event["tool"] for event in of_type(await stack.events(talk.id), "tool_returned")]
+    assert returned == ["list_files", BILLING, REPAIRS]
+    assert (await talk.shown())["threads"][0]["agent"] == BILLING
+
+
+async def test_handoff_with_unknown_arguments_is_refused_and_the_agent_stays(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([(BILLING, {"to": "me"})]), "hand_desk")
+    [refused] = await talk.results()
+    assert "do not fit" in refused
+    assert (await talk.shown())["threads"][0]["agent"] == "hand_desk"
+
+
+async def test_fork_of_a_handed_over_session_begins_with_the_new_agent(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([(BILLING, {})], last="Settled."), "hand_desk")
+    body = {"fork_from": talk.id, "input": say("Forked."), "transport": "stream"}
+    answer = await stack.http.post("/conversations/run", json=body)
+    assert answer.status_code == 202, answer.text
+    fork = Talk(stack, answer.json()["conversation_id"])
+    assert (await fork.ended(fork.id)).agent == BILLING
+
+
+async def test_recorded_rerun_hands_over_again(stack: Stack) -> None:
+    talk = await Talk.done(
+        stack, chain([(REPAIRS, {})], [("list_files", {"path": "."})], last="Repaired."), "hand_desk"
+    )
+    answer = await stack.http.post(f"/tasks/{talk.id}/rerun", json={"recorded": True})
+    assert answer.is_success, answer.text
+    again = await talk.ended(answer.json()["task_id"])
+    assert (again.output, again.agent, again.current_agent) == ("Repaired.", "hand_desk", REPAIRS)
+
+
+async def test_support_desk_hands_over_to_the_agent_that_the_question_is_for(stack: Stack) -> None:
+    talk = await Talk.done(stack, "My invoice 4711 shows the same item twice.", "support-desk")
+    assert (await talk.output()).startswith("This is billing.")
+    assert await speakers(stack, talk.id) == ["support-desk", "billing"]
+    later = await talk.ended(await talk.say("And the download does not work."))
+    assert (later.output or "").startswith("This is the technician.")
+    assert await speakers(stack, later.id) == ["billing", "technician"]
+
+
+async def test_worker_killed_while_it_hands_over_hands_over_once(stack: Stack) -> None:
+    worker = stack.pid("worker")
+    async with tool_calls_locked(stack.pool):
+        talk = await Talk.begin(stack, chain([(BILLING, {})], last="Settled."), "hand_desk")
+        await eventually(lambda: waiting_for_tool_calls(stack.pool), what="the handoff waits for its claim")
+        await stack.kill("worker")
+    await stack.back("worker", worker)
+    assert await talk.output() == "Settled."
+    events = await stack.events(talk.id)
+    assert len(of_type(events, "handed_over")) == len(of_type(events, "tool_called")) == 1
+    assert await speakers(stack, talk.id) == ["hand_desk", BILLING]
+    assert (await talk.session(talk.id)).current_agent == BILLING
