@@ -12,7 +12,7 @@ from domain import events as ev
 from domain.conversations.handoff import ALREADY_HANDED_OVER, HandOver, Handover, HandOverOutcome, handed_over
 from domain.messages import calls_of
 from domain.policy.rules import tools_of
-from domain.sessions.step import CallState, ToolOutcome
+from domain.sessions.step import CallState
 from store import agents, messages, sessions
 from store.database import Pool
 from store.sessions import SessionRow
@@ -36,7 +36,7 @@ class HandOverThread:
         assert session is not None
         known = await record.claim(call.index, call.name, call.summary)
         if known is not None:  # an earlier attempt was made, and its answer was lost
-            return HandOverOutcome(outcome=known, to=session.handed_to if known.state == "ok" else None)
+            return HandOverOutcome(outcome=known, to=session.handed_to if known.state is CallState.OK else None)
         try:
             to = await self._successor(call, session)
         except HandOverRefused as refusal:
@@ -44,7 +44,7 @@ class HandOverThread:
                 outcome=await record.settle(call.index, call.name, CallState.FAILED, str(refusal), [])
             )
         event = ev.HandedOver(from_agent=call.agent.name, to_agent=to.agent.name, step=call.step)
-        outcome: ToolOutcome = await record.settle(
+        outcome = await record.settle(
             call.index, call.name, CallState.OK, handed_over(to.agent.name), [event], handed_to=to
         )
         return HandOverOutcome(outcome=outcome, to=to)

@@ -5,7 +5,7 @@ from temporalio.exceptions import ActivityError
 
 from domain.conversations.handoff import HandOver, Handover
 from domain.sessions.session import Line
-from domain.sessions.step import ModelReply, ToolCall, ToolOutcome
+from domain.sessions.step import CallState, ModelReply, ToolCall, ToolOutcome
 from workflows import activity_calls
 from workflows.session.context import SessionContext, cause
 from workflows.ui import AGENT
@@ -36,7 +36,7 @@ async def hand_over(session: SessionContext, line: Line, reply: ModelReply, call
         except ActivityError as error:
             session.check()
             outcomes.append(
-                ToolOutcome(index=call.index, name=call.name, state="unknown", preview=cause(error)[1][:160])
+                ToolOutcome(index=call.index, name=call.name, state=CallState.UNKNOWN, preview=cause(error)[1][:160])
             )
             continue
         outcomes.append(done.outcome)
