@@ -9,7 +9,7 @@ import asyncpg
 from pydantic import Field
 from pydantic_core import to_jsonable_python
 
-from domain.conversations.handoff import Handover
+from domain.conversations.handoff import Successor
 from domain.events import EventRow
 from domain.plan import Plan
 from domain.sessions.new_session import PlacedSession
@@ -41,7 +41,7 @@ class SessionRow(PlacedSession):
     usage: Usage = Usage()
     cancel_requested: dict[str, Any] | None = None
     emitted_once: list[str] = Field(default_factory=list)  # names of events of which a session has one
-    handed_to: Handover | None = None  # the agent that has it now
+    handed_to: Successor | None = None  # the agent that has it now
     committed: bool = False  # ended with at least one answer of the model
     started_at: datetime | None = None
     updated_at: datetime

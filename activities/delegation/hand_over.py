@@ -9,7 +9,8 @@ from activities.model.check import ModelCheck
 from activities.runtime.heartbeat import beating
 from activities.tools.tool import Tool
 from domain import events as ev
-from domain.conversations.handoff import ALREADY_HANDED_OVER, HandOver, Handover, HandOverOutcome, handed_over
+from domain.agents.sides import session_sides
+from domain.conversations.handoff import ALREADY_HANDED_OVER, HandOver, HandOverOutcome, Successor, handed_over
 from domain.messages import calls_of
 from domain.policy.rules import tools_of
 from domain.sessions.step import CallState
@@ -49,7 +50,7 @@ class HandOverThread:
         )
         return HandOverOutcome(outcome=outcome, to=to)
 
-    async def _successor(self, call: HandOver, session: SessionRow) -> Handover:
+    async def _successor(self, call: HandOver, session: SessionRow) -> Successor:
         """The agent that takes over, as it is now; it never has tools that the session was not granted."""
         if call.before is not None:
             raise HandOverRefused(ALREADY_HANDED_OVER.format(call.name, call.before))
@@ -63,6 +64,7 @@ class HandOverThread:
             tool.input.model_validate(calls_of(node)[call.index]["input"])
         except ValidationError as error:
             raise HandOverRefused(tool.explain(error)) from None
+        sides = session_sides(agent, lambda view: [view.model or call.model, *view.fallback_models])
         ref = ref.model_copy(update={"side": agent.first_side})
         agent = agent.for_side(agent.first_side)
         if missing := [name for name, one in agent.variables.items() if one.required and name not in session.variables]:
@@ -75,4 +77,4 @@ class HandOverThread:
             tools = tools_of(
                 self._tools, agent.tools, agent.permissions, delegates=bool(agent.subagents), parent_tools=tools
             )
-        return Handover(agent=ref, models=models, tools=tools)
+        return Successor(agent=ref, models=models, sides=sides, tools=tools)

@@ -6,7 +6,7 @@ from temporalio import activity
 
 from activities.tools.support.output import bounded, clean
 from domain import events as ev
-from domain.conversations.handoff import Handover
+from domain.conversations.handoff import Successor
 from domain.events import EventRow
 from domain.policy.rules import Rule
 from domain.sessions.effects import EffectKind, withheld
@@ -59,7 +59,7 @@ class DelegationRecord:
         text: str,
         events: list[ev.Event],
         rule: Rule | None = None,
-        handed_to: Handover | None = None,
+        handed_to: Successor | None = None,
     ) -> ToolOutcome:
         """Record the result of the call; `rule` is the one that denied it, `handed_to` who has the session after it."""
         text, _ = bounded(clean(text), 60_000)

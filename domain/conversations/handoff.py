@@ -2,19 +2,21 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from domain.agents.sides import Sides
 from domain.sessions.session import AgentRef, SessionRef
 from domain.sessions.step import ToolOutcome
 
 ALREADY_HANDED_OVER = "Not handed over to {}: this response had handed the thread over to {} before."
 
 
-class Handover(BaseModel):
+class Successor(BaseModel):
     """The agent that has a session from its handoff on, with its models and tools."""
 
     model_config = ConfigDict(frozen=True)
 
     agent: AgentRef
     models: list[str]
+    sides: Sides | None = None  # None: a plain agent
     tools: list[str] | None = None  # None: those of its definition
 
 
@@ -34,7 +36,7 @@ class HandOver(BaseModel):
 
 class HandOverOutcome(BaseModel):
     outcome: ToolOutcome
-    to: Handover | None = Field(default=None, exclude_if=lambda value: value is None)  # None: it was refused
+    to: Successor | None = Field(default=None, exclude_if=lambda value: value is None)  # None: it was refused
 
 
 def handed_over(name: str) -> str:

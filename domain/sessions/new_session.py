@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 from domain import notification
 from domain.agents.sides import Sides
 from domain.conversations.delegation import DelegationTool
-from domain.conversations.handoff import Handover
+from domain.conversations.handoff import Successor
 from domain.conversations.mailbox import DeliveryMode
 from domain.external_tool import ExternalTool
 from domain.policy.rules import Action, Rule
@@ -165,11 +165,11 @@ class NewSession(Supervision):
         )
 
     @classmethod
-    def continuing(cls, before: "NewSession", handed_to: Handover | None = None) -> Self:
+    def continuing(cls, before: "NewSession", handed_to: Successor | None = None) -> Self:
         """A thread that is woken continues as the agent that has it, and reports to the spawner it had."""
         kept = {name: getattr(before, name) for name in NewSession.model_fields if name not in _NOT_CONTINUED}
         if handed_to is not None:
-            kept |= {**_agent(handed_to.agent), "models": handed_to.models, "tools": handed_to.tools}
+            kept |= {**_agent(handed_to.agent), **handed_to.model_dump(include={"models", "sides", "tools"})}
         return cls(**kept, trigger=Trigger.CHILD_RESULT)
 
     @classmethod

@@ -206,6 +206,9 @@ class SessionState(BaseModel):
     turns: int = Field(default=0, exclude_if=lambda turns: not turns)  # completed turns of the two sides
     # of an agent with two AI sides: the line of the side that waits for its turn. Both share one message tree.
     waiting_line: Line | None = Field(default=None, exclude_if=lambda line: line is None)
+    # after a handoff: the sides of the agent that took over, and whether any of it has happened
+    sides: Sides | None = Field(default=None, exclude_if=lambda sides: sides is None)
+    handed_over: bool = Field(default=False, exclude_if=lambda value: not value)
 
     def switch_sides(self) -> None:
         """The other side continues from where this one stopped."""

@@ -10,12 +10,13 @@ BEGIN
     SELECT * INTO before FROM sessions
      WHERE tenant = s.tenant AND thread_id = s.thread_id AND committed ORDER BY ended_at DESC LIMIT 1;
     IF before.handed_to IS NOT NULL AND before.agent = s.agent THEN   -- handed over while this one waited
-        SELECT h.agent ->> 'owner', h.agent ->> 'name', (h.agent ->> 'version')::int, h.models, h.tools
-          INTO s.agent_owner, s.agent, s.agent_version, s.models, s.tools
-          FROM jsonb_to_record(before.handed_to::jsonb) AS h(agent jsonb, models text[], tools text[]);
+        SELECT h.agent ->> 'owner', h.agent ->> 'name', (h.agent ->> 'version')::int, h.models, h.tools,
+               nullif(h.sides, 'null')::text
+          INTO s.agent_owner, s.agent, s.agent_version, s.models, s.tools, s.sides
+          FROM jsonb_to_record(before.handed_to::jsonb) AS h(agent jsonb, models text[], tools text[], sides jsonb);
     END IF;
     UPDATE sessions SET live = true, agent_owner = s.agent_owner, agent = s.agent, agent_version = s.agent_version,
-                        models = s.models, tools = s.tools, parent_session_id = before.id, base_head = before.head, head = before.head,
+                        models = s.models, tools = s.tools, sides = s.sides, parent_session_id = before.id, base_head = before.head, head = before.head,
                         deadline = now() + (deadline - created_at), updated_at = now(),
                         inbox = ARRAY(SELECT jsonb_array_elements_text(coalesce(p -> 'take', '[]'))) || inbox
      WHERE tenant = s.tenant AND id = s.id;

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
+from domain.agents.sides import Sides
 from domain.sessions.session import LIMIT_REASONS, Line, Reason, SessionInput, StartedChild
 from domain.sessions.step import BindingCall, StopRequest, preview
 
@@ -48,11 +49,17 @@ class SessionContext:
         self.stopping: StopRequest | None = None
         self.promoted: set[str] = set()  # children that are no longer waited for
         self.waiting = 0  # open input requests
+        self.handed_over = False  # the last step gave the line another agent: its loop begins anew
         self.calling = 0  # tool calls that are running
         self.spent: Ending | None = None  # the limit that the last step has exhausted
         self._cancelling: asyncio.Task[None] | None = None  # kept, since the event loop does not keep it
         self._activities: set[workflow.ActivityHandle[Any]] = set()
         self._tools: set[workflow.ActivityHandle[Any]] = set()  # those that a graceful stop lets finish
+
+    @property
+    def sides(self) -> Sides | None:
+        """Of the agent that has the session; None: a plain one."""
+        return self.state.sides if self.state.handed_over else self.start.sides
 
     @property
     def plan_awaits_approval(self) -> bool:

@@ -3,7 +3,7 @@
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from domain.conversations.handoff import HandOver, Handover
+from domain.conversations.handoff import HandOver, Successor
 from domain.sessions.session import Line
 from domain.sessions.step import CallState, ModelReply, ToolCall, ToolOutcome
 from workflows import activity_calls
@@ -18,7 +18,7 @@ def is_handoff(call: ToolCall) -> bool:
 async def hand_over(session: SessionContext, line: Line, reply: ModelReply, calls: list[ToolCall]) -> list[ToolOutcome]:
     """Carry out the handoffs of a reply, after all of its other calls. The first that succeeds is the only one."""
     outcomes: list[ToolOutcome] = []
-    to: Handover | None = None
+    to: Successor | None = None
     for call in calls:
         request = HandOver(
             ref=session.start.ref,
@@ -42,7 +42,9 @@ async def hand_over(session: SessionContext, line: Line, reply: ModelReply, call
         outcomes.append(done.outcome)
         to = to or done.to
     if to is not None:
-        line.agent, line.models, line.model_index = to.agent, to.models, 0
+        line.agent, line.models, line.model_index, line.steps = to.agent, to.models, 0, 0
+        session.state.sides, session.state.handed_over = to.sides, True
+        session.handed_over = True
         line.trail, line.misfits = [], 0  # what the former agent repeated is not held against this one
         workflow.upsert_search_attributes([AGENT.value_set(to.agent.name)])
     return outcomes

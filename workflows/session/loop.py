@@ -34,9 +34,10 @@ NOT_APPROVED = (
 
 
 async def run_line(session: SessionContext, line: Line) -> Ending | None:
-    """Run until the line must end; None means that the workflow should continue as new here, between two steps."""
+    """Run until the line must end; None means that the workflow should continue as new here, between two steps, or that
+    another agent has taken over."""
     state = session.state
-    while True:
+    while not session.handed_over:
         if limit := limit_reached(session):
             return limit
         if line.is_main and workflow.info().is_continue_as_new_suggested():
@@ -63,6 +64,7 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
         if reply.full or decision.next is Next.COMPACT:
             await think(session, line, Purpose.COMPACT)
         workflow.set_current_details(current_details(session.start, state, outcomes, workflow.info().namespace))
+    return None
 
 
 def limit_reached(session: SessionContext) -> Ending | None:
@@ -206,10 +208,12 @@ async def _one_by_one(
     session: SessionContext, line: Line, reply: ModelReply, last: Collection[str]
 ) -> list[ToolOutcome]:
     outcomes: list[ToolOutcome] = []
-    for call in sorted(reply.calls, key=lambda call: call.name in last):
+    handoffs = [call for call in reply.calls if handoff.is_handoff(call)]
+    others = [call for call in reply.calls if call not in handoffs]
+    for call in sorted(others, key=lambda call: call.name in last):
         outcomes += await _outcomes(session, line, reply.model_copy(update={"calls": [call]}))
         session.check()
-    return outcomes
+    return outcomes + (await _hand_over(session, line, reply, handoffs) if handoffs else [])
 
 
 async def _listed(outcome: Coroutine[Any, Any, ToolOutcome]) -> list[ToolOutcome]:

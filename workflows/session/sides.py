@@ -18,9 +18,10 @@ NOT_OVER = "Your reply did not end your turn. Continue{}."
 
 
 async def run_sides(session: SessionContext, sides: Sides) -> Ending | None:
-    """Run until the session must end; None means that the workflow should continue as new here, between two steps."""
+    """Run until the session must end; None means that the workflow should continue as new here, between two steps, or
+    that another agent has taken over."""
     state = session.state
-    while True:
+    while not session.handed_over:
         if limit := limit_reached(session):
             return limit
         if workflow.info().is_continue_as_new_suggested():
@@ -46,6 +47,7 @@ async def run_sides(session: SessionContext, sides: Sides) -> Ending | None:
         if reply.full or decision.next is Next.COMPACT:
             await _compact(session, line)
         workflow.set_current_details(current_details(session.start, state, outcomes, workflow.info().namespace))
+    return None
 
 
 async def _judge(

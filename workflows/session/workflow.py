@@ -65,7 +65,12 @@ class Session:
         line = self.context.state.line
         if start.ask_variables and start.carried is None:
             await ask_variables(self.context, line)
-        return await (run_line(self.context, line) if start.sides is None else run_sides(self.context, start.sides))
+        while True:
+            sides = self.context.sides
+            ending = await (run_line(self.context, line) if sides is None else run_sides(self.context, sides))
+            if not self.context.handed_over or ending is not None:
+                return ending
+            self.context.handed_over = False
 
     @workflow.update(
         name=wire.STOP, description="Ask the session to stop; it commits what it has and ends as the reason says."
