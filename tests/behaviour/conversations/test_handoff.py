@@ -133,3 +133,21 @@ async def test_worker_killed_while_it_hands_over_hands_over_once(stack: Stack) -
     assert len(of_type(events, "handed_over")) == len(of_type(events, "tool_called")) == 1
     assert await speakers(stack, talk.id) == ["hand_desk", BILLING]
     assert (await talk.session(talk.id)).current_agent == BILLING
+
+
+async def test_agent_with_rules_of_its_own_side_takes_over_and_works_by_them(stack: Stack) -> None:
+    over = {"name": "hand_over_and_out", "description": "Ends it.", "input_schema": {"type": "object"}}
+    rules = {"prompt": "hand_ruled", "stop_on_response": False, "session_stop": "hand_over_and_out"}
+    ruled = agent("hand_ruled", declared_tools=[over], side_a=rules, expose_as_tool=True)
+    giver = agent("hand_giver", handoffs=["hand_ruled"])
+    for definition in (ruled, giver):
+        answer = await stack.http.put(f"/agents/{definition['name']}", json=definition)
+        assert answer.is_success, answer.text
+    talk = await Talk.done(
+        stack, chain([("hand_ruled", {})], [("hand_over_and_out", {})], last="Unsaid."), "hand_giver"
+    )
+    assert await speakers(stack, talk.id) == [
+        "hand_giver",
+        "hand_ruled",
+    ]  # the stop tool ended it: nothing was said after
+    assert (await talk.session(talk.id)).status == "completed"
