@@ -7,7 +7,7 @@ from domain.agents.definition import AgentDefinition
 from domain.sessions.step import Effect, preview
 
 
-class Input(BaseModel):
+class HandoffArguments(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     message: str = Field("", max_length=100_000, description="What it should know beside the conversation so far.")
@@ -24,7 +24,7 @@ def handoff_tool(agent: AgentDefinition) -> Tool:
             f"Hand this conversation over to the agent {agent.name}, which then answers in your place and sees "
             f"everything that was said. {agent.tool_description or agent.description}"
         ).strip(),
-        input=Input,
+        input=HandoffArguments,
         activity=HAND_OVER,
         effect=Effect.IDEMPOTENT,
         kind=None,
