@@ -1,7 +1,5 @@
 """The API's responses as the command line reads them: only the fields that are printed, so that other versions fit.
-
-`--json` prints the response as it came; these models are for what people see.
-"""
+`--json` prints the response as it came; these models are for what people see."""
 
 from typing import Any, Generic, TypeVar
 

@@ -166,6 +166,13 @@ def cause(error: ActivityError) -> tuple[str, str]:
     return type(inner).__name__, str(inner)
 
 
+def requested_reason(error: ActivityError) -> Reason:
+    """The reason of the cancel in the row."""
+    inner = error.cause
+    details = inner.details if isinstance(inner, ApplicationError) else ()
+    return Reason(details[0]) if details else Reason.CALLER_CANCEL
+
+
 async def all_of(coroutines: list[Coroutine[Any, Any, T]]) -> list[T]:
     """Their results. If one raises, the others have ended too before the exception is passed on."""
     done: list[T] = []

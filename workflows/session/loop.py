@@ -4,7 +4,7 @@ from collections.abc import Collection, Coroutine
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, FailureError
+from temporalio.exceptions import ActivityError, FailureError
 
 from domain import wire
 from domain.agents.typed_output import MAX_MISFITS, retry_request
@@ -25,7 +25,7 @@ from domain.sessions.step import (
 )
 from workflows import activity_calls
 from workflows.session import acceptance, delegation, handoff, input_requests, limits
-from workflows.session.context import Ending, SessionContext, Stopped, all_of, cause
+from workflows.session.context import Ending, SessionContext, Stopped, all_of, cause, requested_reason
 from workflows.ui import current_details, step_result
 
 NOT_APPROVED = (
@@ -125,7 +125,7 @@ async def think(
             elif kind == wire.BUDGET_SPENT:
                 raise Ending(Reason.TREE_BUDGET, "tree_budget", message) from error
             elif kind == wire.CANCEL_REQUESTED:  # the row has a cancel that never reached this workflow
-                session.halt(StopRequest(reason=_requested_reason(error), by=message))
+                session.halt(StopRequest(reason=requested_reason(error), by=message))
                 raise Stopped from error
             else:
                 raise Ending(Reason.ERROR, kind, message) from error
@@ -295,10 +295,3 @@ async def _called(session: SessionContext, request: ToolRequest, call: ToolCall)
             session.check()
             workflow.logger.info("%s runs as a queued activity: %s", call.name, error.message)
     return await session.wait(activity_calls.run_tool(request, call), tool=True)
-
-
-def _requested_reason(error: ActivityError) -> Reason:
-    """The reason of the cancel in the row."""
-    inner = error.cause
-    details = inner.details if isinstance(inner, ApplicationError) else ()
-    return Reason(details[0]) if details else Reason.CALLER_CANCEL
