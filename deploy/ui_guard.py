@@ -5,7 +5,7 @@ resolves to this machine. The UI listens on a loopback address that no page can 
 """
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -19,7 +19,8 @@ from starlette.routing import Route
 
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host"})
-FRAMES = {"X-Frame-Options": "DENY", "Content-Security-Policy": "frame-ancestors 'none'"}
+# the UI shows Markdown in a frame of its own, so its own pages may frame it; stricter headers of its own stay
+FRAMES = {b"x-frame-options": b"SAMEORIGIN", b"content-security-policy": b"frame-ancestors 'self'"}
 
 
 def refusal(host: str, origin: str | None) -> str | None:
@@ -51,13 +52,16 @@ def create_app(target: str) -> Starlette:
             return PlainTextResponse(reason, 403)
         client: httpx2.AsyncClient = request.app.state.client
         path = request.scope["raw_path"].decode("latin-1") + (f"?{request.url.query}" if request.url.query else "")
-        sent = client.build_request(request.method, path, headers=_kept(request.headers), content=await request.body())
+        # without this the client would ask for compression that the browser, or curl, did not ask for
+        asked = {"accept-encoding": "identity", **_kept(request.headers)}
+        sent = client.build_request(request.method, path, headers=asked, content=await request.body())
         try:
             response = await client.send(sent, stream=True)
         except httpx2.TransportError:
             return PlainTextResponse("Temporal is starting, or away; see `errand status`.", 503)
-        headers = {**_kept(response.headers), **FRAMES}
-        return StreamingResponse(_body(response), response.status_code, headers)
+        answer = StreamingResponse(_body(response), response.status_code)
+        answer.raw_headers = _with_frame_rules(response.headers.raw)
+        return answer
 
     return Starlette(routes=[Route("/{path:path}", forward, methods=METHODS)], lifespan=lifespan)
 
@@ -70,8 +74,15 @@ async def _body(response: httpx2.Response) -> AsyncIterator[bytes]:
         await response.aclose()
 
 
-def _kept(headers: object) -> dict[str, str]:
-    return {name: value for name, value in dict(headers).items() if name.lower() not in HOP_BY_HOP}  # type: ignore[call-overload]
+def _with_frame_rules(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Pairs, since a response may set several cookies."""
+    kept = [(name.lower(), value) for name, value in headers if name.lower().decode() not in HOP_BY_HOP]
+    names = {name for name, _ in kept}
+    return kept + [(name, value) for name, value in FRAMES.items() if name not in names]
+
+
+def _kept(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in HOP_BY_HOP}
 
 
 if __name__ == "__main__":

@@ -43,6 +43,17 @@ async def test_web_pages_reach_neither_the_web_ui_nor_the_http_api(stack: Stack)
         assert await answer(f"127.0.0.1:{port}", NAMESPACE) in (0, 403, 404)
 
 
+async def test_guard_leaves_the_pages_of_the_web_ui_as_they_are(stack: Stack) -> None:
+    """The details of a workflow are Markdown in a frame, with a policy of its own against what they may contain."""
+    async with httpx2.AsyncClient(base_url=stack.part("temporal-ui").address) as http:
+        rendered = await http.get("/render", params={"content": "hello", "theme": "light"})
+        policy = rendered.headers["content-security-policy"]
+        assert rendered.status_code == 200 and "default-src 'none'" in policy and "frame-ancestors 'self'" in policy
+        page = await http.get("/", headers={"Accept-Encoding": "identity"})
+        assert page.headers["x-frame-options"] == "SAMEORIGIN" and "content-encoding" not in page.headers
+        assert "frame-ancestors 'self'" in page.headers["content-security-policy"]
+
+
 async def test_readiness_names_what_temporal_lacks(stack: Stack) -> None:
     await stack.client.get_schedule_handle(SWEEPER).delete()
     try:
