@@ -19,7 +19,7 @@ import activities
 from activities import ActivityServices
 from activities.model.anthropic import Model
 from activities.model.check import ModelCheck
-from activities.notifications.channels import channels
+from activities.notifications.channels import channels, ports
 from activities.notifications.channels.email import MailServer
 from activities.notifications.dispatcher import Dispatcher
 from activities.runtime.event_writer import EventWriter
@@ -65,6 +65,7 @@ def build_services(
         fetcher=Fetcher(settings.allow_private_hosts, ports=_ports(settings)),
         keys=KeyRing.parse(settings.secret_keys),
         channels=channels(_notifier(settings), _mail_server(settings)),
+        ports=ports(_notifier(settings), _mail_server(settings)),
         dispatcher=Dispatcher(pool, client, settings.task_queue, settings.delivery_hours * 3_600),
         thresholds=Thresholds(settings.anomaly_error_rate, settings.anomaly_spend_per_minute, settings.anomaly_denied),
         budget_low_percent=settings.budget_low_percent,

@@ -38,6 +38,8 @@ from activities.tools.rules import Rulebook
 from activities.tools.run_tool import RunTool
 from activities.tools.support.egress import Fetcher
 from activities.tools.tool import Tool
+from connectors import CONNECTORS
+from connectors.connector import SenderPorts
 from domain.limits.anomalies import Thresholds
 from domain.notification import ChannelName
 from domain.sealing import KeyRing
@@ -62,6 +64,7 @@ class ActivityServices:
     fetcher: Fetcher
     keys: KeyRing  # read secrets that the database holds encrypted
     channels: dict[ChannelName, Channel]
+    ports: SenderPorts
     dispatcher: Dispatcher
     thresholds: Thresholds
     budget_low_percent: int
@@ -122,7 +125,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         OpenSessions(pool).open_sessions,
         records.record_delivery,
         records.load_conversation,
-        Deliver(pool, services.channels, services.keys).deliver,
+        Deliver(pool, services.channels, CONNECTORS, services.ports, services.keys).deliver,
         Ticks(pool, conversations, Checks(pool, definitions, services.workspaces, services.commands)).tick,
         sweeper(services).sweep,
     ]

@@ -25,6 +25,8 @@ from api.http.middleware import RequestMiddleware
 from api.routes import (
     agents,
     budgets,
+    channels,
+    connectors,
     conversations,
     deliveries,
     events,
@@ -62,7 +64,7 @@ ROUTERS = (
     *(budgets.router,),
     *(conversations.router, mailbox.router, forks.router, notifications.router),
     *(subscriptions.router, deliveries.router, traces.router, reruns.router),
-    *(schedules.router,),
+    *(schedules.router, connectors.router, channels.router),
     *(agents.router, files.router, operations.router),
 )
 

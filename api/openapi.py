@@ -6,6 +6,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
+from api.schemas.channels import ConnectorBody
 from api.schemas.conversations import ConversationChange, FireBody, ForkBody, MessageBody, RunBody
 from api.schemas.events import EventPage
 from api.schemas.problems import Problem
@@ -13,6 +14,7 @@ from api.schemas.reruns import RerunBody
 from api.schemas.schedules import NewSchedule
 from api.schemas.subscriptions import NewSubscription
 from domain.agents.definition import AgentDefinition
+from domain.channels import ChannelMessage
 from domain.task import TaskSpec
 
 _DESCRIPTION = """Submit a task, disconnect, fetch the result later.
@@ -21,7 +23,7 @@ Every refusal is an RFC 9457 problem (`application/problem+json`); a refused req
 Lists have cursors. A POST that starts a session takes an `Idempotency-Key`: the same key with the same body returns
 the same session."""
 _MODELS = (TaskSpec, AgentDefinition, Problem, EventPage, RunBody, MessageBody, FireBody, ForkBody, ConversationChange,
-           NewSubscription, RerunBody, NewSchedule)  # fmt: skip
+           NewSubscription, RerunBody, NewSchedule, ConnectorBody, ChannelMessage)  # fmt: skip
 _DESCRIPTIONS = {
     400: "The request cannot be read",
     401: "No valid key",
@@ -51,6 +53,7 @@ TAGS = [
     {"name": "schedules", "description": "Agents that are sent a message by the clock."},
     {"name": "record", "description": "The effects of tasks, and the audit log."},
     {"name": "notifications", "description": "Subscriptions, deliveries, and one feed of everything that happens."},
+    {"name": "channels", "description": "Messages of people elsewhere, and the connectors that carry them."},
     {"name": "agents", "description": "Agent definitions. Each change is a new version; running tasks keep theirs."},
     {"name": "files", "description": "Files for a task's workspace, and artifacts that tasks saved."},
     {"name": "operations", "description": "Health, readiness and metrics."},

@@ -152,6 +152,15 @@ class DeliveryOutcome(BaseModel):
     wait_s: float = 0.0  # until the next attempt: what was planned, or what the receiver asked for
 
 
+class SendError(Exception):
+    """A notification did not arrive. The message is shown with the delivery: it has no address and no secret."""
+
+    def __init__(self, message: str, *, gone: bool = False, retry_after_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.gone = gone  # the receiver no longer exists: do not try again
+        self.retry_after_s = retry_after_s
+
+
 class Notice(BaseModel):
     """The content of a notification; the body of a webhook is this as JSON."""
 

@@ -45,8 +45,11 @@ async def accept(pool: Pool, tenant: str, address: Address, message: ArrivingMes
         return Arrival(refused=refused.accepted)
 
 
-async def accept_in(connection: Connection, tenant: str, address: Address, message: ArrivingMessage) -> Arrival:
-    """The same in a transaction that writes more. After a refusal the caller rolls back or lets the address be."""
+async def accept_in(
+    connection: Connection, tenant: str, address: Address, message: ArrivingMessage, *, wait: bool = False
+) -> Arrival:
+    """The same in a transaction that writes more. After a refusal the caller rolls back or lets the address be. With
+    `wait` the session is queued also where none is running."""
     conversation_id = await locked(connection, tenant, address)
     if (known := await _known(connection, tenant, conversation_id, message.key)) is not None:
         return Arrival(known, duplicate=True)
@@ -56,7 +59,7 @@ async def accept_in(connection: Connection, tenant: str, address: Address, messa
     first = workspace_id is None
     session_id = conversation_id if first else new_id()
     ref = SessionRef(tenant=tenant, session_id=session_id, conversation_id=conversation_id)
-    acceptance = acceptance_of(ref, message, workspace_id)
+    acceptance = acceptance_of(ref, message, workspace_id).model_copy(update={"queue": wait})
     accepted = await new_sessions.accept(connection, acceptance)
     if accepted.busy and message.if_busy == "queue":
         accepted = await new_sessions.accept(connection, acceptance.model_copy(update={"queue": True}))
@@ -98,6 +101,14 @@ async def find(pool: "Pool | Connection", tenant: str, address: Address) -> str 
     return found
 
 
+async def of_conversation(pool: Pool, tenant: str, conversation_id: str) -> Address | None:
+    """The address whose messages a conversation gets, if it has one."""
+    row = await pool.fetchrow(
+        "SELECT kind, key FROM addresses WHERE tenant = $1 AND conversation_id = $2 LIMIT 1", tenant, conversation_id
+    )
+    return Address.of_key(row["kind"], row["key"]) if row else None
+
+
 async def remember(connection: Connection, tenant: str, conversation_id: str, key: str, session_id: str) -> None:
     """Note what the message with this key became; the same key is not accepted again."""
     await connection.execute(
@@ -107,6 +118,10 @@ async def remember(connection: Connection, tenant: str, conversation_id: str, ke
         key,
         session_id,
     )
+
+
+async def is_known(connection: Connection, tenant: str, conversation_id: str, key: str) -> bool:
+    return await _known(connection, tenant, conversation_id, key) is not None
 
 
 async def forget_old(pool: Pool, days: int) -> None:

@@ -48,6 +48,7 @@ class TurnRow(BaseModel):
 
     session_id: str
     parent_session_id: str | None
+    generation: int
     trigger: str
     agent: str
     status: Status
@@ -134,8 +135,8 @@ async def turns(pool: Pool, tenant: str, conversation_id: str, after_id: str | N
     heard at its first step: the outcomes that woke it are rendered only then.
     The order is not that of ids: the id of one that was woken derives from its cause, which may be old."""
     rows = await pool.fetch(
-        """SELECT s.id AS session_id, s.parent_session_id, s.trigger, s.agent, s.status, s.reason, s.partial,
-                  s.output, s.error, s.created_at, s.ended_at,
+        """SELECT s.id AS session_id, s.parent_session_id, s.generation, s.trigger, s.agent, s.status, s.reason,
+                  s.partial, s.output, s.error, s.created_at, s.ended_at,
                   CASE WHEN s.trigger IN ('api', 'fork', 'channel', 'schedule', 'event')
                        THEN (s.spec::jsonb -> 'input')::text END AS asked,
                   (SELECT i.parts FROM inbox i

@@ -24,11 +24,12 @@ class ConversationRow(BaseModel):
     status: str
     delivery: DeliveryMode | None
     metadata: dict[str, Any]
+    generation: int  # of its context: a reset begins the next
     created_at: datetime
     updated_at: datetime
 
 
-_COLUMNS = "id, title, status, delivery, metadata::text AS metadata, created_at, updated_at"
+_COLUMNS = "id, title, status, delivery, metadata::text AS metadata, generation, created_at, updated_at"
 
 
 def _read(row: Any) -> ConversationRow:

@@ -6,14 +6,19 @@ from collections.abc import Callable
 import asyncpg
 from pydantic import BaseModel, Field
 
+from domain.channels import ConnectorKind, ConnectorSecrets
 from domain.ids import new_id
 from domain.notification import AttemptRecord, ChannelName, Delivery, DeliveryStatus, Notice, SubscriptionStatus
 from domain.sealing import KeyRing
+from store import connectors
 from store.database import Pool, call
 from store.subscriptions import SEALED_FOR
 
 CHANNEL = "deliveries"  # NOTIFY without a payload: there is something to dispatch
 _COLUMNS = ", ".join(Delivery.model_fields)
+# a delivery goes to a subscription, or as a reply to a connector
+_RECEIVERS = """LEFT JOIN subscriptions s ON s.tenant = d.tenant AND s.id = d.subscription_id
+             LEFT JOIN connectors k ON k.tenant = d.tenant AND k.id = d.subscription_id"""
 
 
 class Job(BaseModel):
@@ -25,6 +30,8 @@ class Job(BaseModel):
     channel: ChannelName | None
     target: str = Field(default="", repr=False)
     signing: list[str] = Field(default_factory=list, repr=False)  # the secrets that are good now
+    connector: ConnectorKind | None = None  # the delivery is a channel's, and no subscription's
+    secrets: ConnectorSecrets = ConnectorSecrets()
 
 
 class WaitingDelivery(BaseModel):
@@ -43,10 +50,10 @@ def _read(row: asyncpg.Record | None) -> Delivery | None:
 async def load(pool: Pool, tenant: str, delivery_id: str, keys: KeyRing) -> Job | None:
     """All that one attempt needs, with address and secrets in plain text."""
     row = await pool.fetchrow(
-        """SELECT d.status, d.body, s.status AS subscription, s.channel, coalesce(s.target, '') AS target,
-                  coalesce(s.id, '') AS id,
+        f"""SELECT d.status, d.body, s.status AS subscription, s.channel, coalesce(s.target, '') AS target,
+                  coalesce(s.id, '') AS id, k.kind AS connector, k.name, k.secrets,
                   array_remove(ARRAY[s.secret, CASE WHEN s.old_until > now() THEN s.old_secret END], NULL) AS signing
-             FROM deliveries d LEFT JOIN subscriptions s ON s.tenant = d.tenant AND s.id = d.subscription_id
+             FROM deliveries d {_RECEIVERS}
             WHERE d.tenant = $1 AND d.id = $2""",
         tenant,
         delivery_id,
@@ -54,7 +61,8 @@ async def load(pool: Pool, tenant: str, delivery_id: str, keys: KeyRing) -> Job 
     if row is None:
         return None
     opened = [keys.unseal(text, tenant, SEALED_FOR, row["id"]) for text in (row["target"], *row["signing"])]
-    return Job(**{**row, "target": opened[0], "signing": opened[1:]})
+    secrets = connectors.opened(keys, tenant, row["name"], row["secrets"]) if row["connector"] else ConnectorSecrets()
+    return Job(**{**row, "target": opened[0], "signing": opened[1:], "secrets": secrets})
 
 
 async def record(pool: Pool, attempt: AttemptRecord) -> DeliveryStatus:
@@ -75,8 +83,8 @@ async def stranded(pool: Pool, seconds: float, limit: int = 500) -> list[Waiting
 
 async def _waiting(pool: Pool, condition: str, limit: int) -> list[WaitingDelivery]:
     rows = await pool.fetch(
-        f"""SELECT d.tenant, d.id, d.event, coalesce(s.name, '') AS name
-              FROM deliveries d LEFT JOIN subscriptions s ON s.tenant = d.tenant AND s.id = d.subscription_id
+        f"""SELECT d.tenant, d.id, d.event, coalesce(s.name, k.name, '') AS name
+              FROM deliveries d {_RECEIVERS}
              WHERE d.status = 'pending' AND {condition} ORDER BY d.created_at LIMIT $1""",
         limit,
     )
@@ -124,8 +132,10 @@ async def again(pool: Pool, tenant: str, delivery_id: str) -> Delivery | None:
     row = await pool.fetchrow(
         f"""WITH moved AS (
                 UPDATE deliveries d SET status = 'pending', dispatched = false, begun_at = now(), next_at = NULL
-                  FROM subscriptions s WHERE d.tenant = $1 AND d.id = $2 AND s.tenant = d.tenant
-                   AND s.id = d.subscription_id AND s.status = 'active' AND d.body <> '' RETURNING d.*)
+                 WHERE d.tenant = $1 AND d.id = $2 AND d.body <> ''
+                   AND (EXISTS (SELECT 1 FROM connectors k WHERE k.tenant = d.tenant AND k.id = d.subscription_id)
+                        OR EXISTS (SELECT 1 FROM subscriptions s WHERE s.tenant = d.tenant AND s.id = d.subscription_id
+                                      AND s.status = 'active')) RETURNING d.*)
             SELECT {_COLUMNS}, pg_notify('{CHANNEL}', '') AS told FROM moved""",
         tenant,
         delivery_id,

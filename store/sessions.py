@@ -23,6 +23,7 @@ class SessionRow(PlacedSession):
 
     created_at: datetime
     live: bool
+    generation: int = 0  # of its conversation: a reset begins the next
     inbox: list[str] = Field(default_factory=list)
     status: Status = Status.SUBMITTED
     reason: Reason | None = None

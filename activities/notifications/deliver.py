@@ -2,8 +2,10 @@
 
 from temporalio import activity
 
-from activities.notifications.channels.channel import Channel, Envelope, SendError
+from activities.notifications.channels.channel import Channel, Envelope
 from activities.runtime.heartbeat import heartbeating
+from connectors.connector import Connector, Outgoing, SenderPorts
+from domain.channels import ConnectorKind
 from domain.notification import (
     MOST_PATIENCE,
     AttemptRecord,
@@ -11,17 +13,28 @@ from domain.notification import (
     DeliveryAttempt,
     DeliveryOutcome,
     DeliveryStatus,
+    SendError,
     SubscriptionStatus,
 )
 from domain.sealing import KeyRing
 from store import deliveries
 from store.database import Pool
+from store.deliveries import Job
 
 
 class Deliver:
-    def __init__(self, pool: Pool, channels: dict[ChannelName, Channel], keys: KeyRing) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        channels: dict[ChannelName, Channel],
+        connectors: dict[ConnectorKind, Connector],
+        ports: SenderPorts,
+        keys: KeyRing,
+    ) -> None:
         self._pool = pool
         self._channels = channels
+        self._connectors = connectors
+        self._ports = ports
         self._keys = keys
 
     @activity.defn(name="deliver")
@@ -31,16 +44,22 @@ class Deliver:
             return DeliveryOutcome(status=DeliveryStatus.FAILED, note="Its record was removed.")
         if job.status is not DeliveryStatus.PENDING:  # the response of an earlier attempt was lost
             return DeliveryOutcome(status=job.status)
-        if job.subscription is not SubscriptionStatus.ACTIVE or job.channel is None:
+        if job.connector is None and (job.subscription is not SubscriptionStatus.ACTIVE or job.channel is None):
             state = "is switched off" if job.subscription else "was removed"
             return await self._record(attempt, SendError(f"The subscription {state}."), final=True)
-        envelope = Envelope(attempt.id, job.target, job.body.encode(), job.signing)
         try:
             async with heartbeating():
-                await self._channels[job.channel].send(envelope)
+                await self._send(attempt.id, job)
         except SendError as error:
             return await self._record(attempt, error, final=error.gone or attempt.pause_s is None)
         return await self._record(attempt, None)
+
+    async def _send(self, delivery_id: str, job: Job) -> None:
+        body = job.body.encode()
+        if job.connector is not None:
+            await self._connectors[job.connector].send(Outgoing(delivery_id, body, job.secrets), self._ports)
+        elif job.channel is not None:
+            await self._channels[job.channel].send(Envelope(delivery_id, job.target, body, job.signing))
 
     async def _record(
         self, attempt: DeliveryAttempt, error: SendError | None, *, final: bool = False

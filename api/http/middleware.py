@@ -19,6 +19,7 @@ log = logging.getLogger("errand.access")
 MAX_URL = 4_096
 MAX_HEADERS = 16_384
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # probes send no key, and see only what is running
+SIGNED_PATHS = ("/hooks/",)  # services sign what they send with the secret of their connector
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _CREDENTIAL = re.compile(r"(?:^|&)(?:key|api_?key|token|access_token|authorization)=|ek_[0-9a-z]{12}_", re.IGNORECASE)
@@ -72,7 +73,7 @@ class RequestMiddleware:
             await respond(error, new_id())(scope, receive, send)
 
     async def _admit(self, scope: Scope, headers: Headers) -> None:
-        if scope["path"] in OPEN_PATHS:
+        if scope["path"] in OPEN_PATHS or scope["path"].startswith(SIGNED_PATHS):
             return
         services: Services = scope["app"].state.services
         caller = await auth.identify(scope, headers, services, self._failed_keys)

@@ -22,6 +22,7 @@ URN = "urn:errand:problem:"
 TITLES = {
     "already-terminal": "The task has ended",
     "bad-request": "Bad request",
+    "bad-signature": "The signature is not valid",
     "budget-spent": "The budget is spent",
     "body-too-large": "The body is too large",
     "conflict": "Conflict",

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.auth import Reader, Stopper, Submitter
+from api.control import reset as resetting
 from api.control import stop as stopping
 from api.control.stop import Stop
 from api.conversations import deferred, run
@@ -18,6 +19,7 @@ from api.http.lookup import conversation_of, own_conversation, session_of
 from api.http.paging import cursor, position
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
+from api.schemas.agent_state import ResetDone
 from api.schemas.conversations import (
     ConversationChange,
     ConversationPage,
@@ -252,6 +254,18 @@ async def interrupt_conversation(call: Stopper, conversation_id: str) -> Interru
     live = await conversation_reads.unfinished(call.pool, call.tenant, conversation_id)
     await stopping.stop_all(call, live, Stop(Reason.INTERRUPTED))
     return Interrupted(interrupted=len(live), session_ids=live)
+
+
+@router.post(
+    "/conversations/{conversation_id}/reset",
+    dependencies=_json,
+    responses=problems(403, 404, 409),
+    summary="Let a conversation begin anew",
+)
+async def reset_conversation(call: Stopper, conversation_id: str) -> ResetDone:
+    """Its id and its history stay; the next message is answered without what was said before. Messages that wait are
+    dropped, and the running session is interrupted."""
+    return await resetting.reset(call, conversation_id)
 
 
 @router.post(

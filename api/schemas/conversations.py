@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from api.http.body import check_input_length
 from api.http.problems import finding
+from api.schemas.agent_state import AgentState, Descriptor
 from api.schemas.tasks import TaskRecord
 from domain.conversations.mailbox import DeliveryMode, MailboxMessage
 from domain.errors import Invalid
@@ -197,6 +198,8 @@ class MailboxState(BaseModel):
 
 class ConversationRecord(BaseModel):
     conversation_id: str
+    descriptor: Descriptor
+    state: AgentState
     title: str
     status: str
     delivery: DeliveryMode | None
@@ -217,6 +220,7 @@ class ConversationRecord(BaseModel):
 class TurnRecord(BaseModel):
     session_id: str
     parent_session_id: str | None
+    generation: int = Field(description="turns of one generation share a context; a reset begins the next")
     trigger: str
     agent: str
     status: Status

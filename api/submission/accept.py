@@ -266,7 +266,7 @@ async def _start_again(services: Services, session: SessionRow) -> bool:
 
 
 async def _start(services: Services, session: SessionRow) -> bool:
-    if session.id == session.conversation_id:
+    if session.id == session.conversation_id and session.live:
         return await services.workflows.start(session.workflow_input())
     return await services.workflows.submit(
         session.workflow_input(), session.id, session.thread_id, queued=not session.live

@@ -10,6 +10,7 @@ from api.schemas.conversations import (
     kind_of,
     stream_key,
 )
+from api.views.agent_state import agent_state, descriptor
 from store import conversation_reads, input_requests, mailbox
 from store.conversation_reads import Branch
 from store.conversations import ConversationRow
@@ -28,6 +29,8 @@ async def whole(call: Call, found: ConversationRow) -> ConversationRecord:
     active = next((branch for branch in root if branch.live), None)
     return ConversationRecord(
         conversation_id=found.id,
+        descriptor=await descriptor(call, found.id),
+        state=await agent_state(call, found),
         title=found.title,
         status=found.status,
         delivery=found.delivery,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal, Self
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -40,6 +40,10 @@ class Address(BaseModel):
     @classmethod
     def mission(cls, mission_id: str) -> Self:
         return cls(kind=AddressKind.MISSION, parts=(mission_id,))
+
+    @classmethod
+    def of_key(cls, kind: str, key: str) -> Self:
+        return cls(kind=AddressKind(kind), parts=tuple(unquote(part) for part in key.split("/")))
 
     @property
     def key(self) -> str:

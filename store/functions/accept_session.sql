@@ -97,9 +97,12 @@ BEGIN
         VALUES (s.tenant, s.thread_id, s.conversation_id, p ->> 'parent_thread_id',
                 coalesce(p ->> 'thread_name', s.agent), s.agent, s.depth)
         ON CONFLICT (tenant, id) DO NOTHING;
-        -- a continuation starts from the newest session of its thread that has an answer
+        s.generation := coalesce(conv.generation, 0);
+        -- a continuation starts from the newest session of its thread that has an answer; after a reset the main thread
+        -- has none
         SELECT * INTO before FROM sessions
-         WHERE tenant = s.tenant AND thread_id = s.thread_id AND committed ORDER BY ended_at DESC LIMIT 1;
+         WHERE tenant = s.tenant AND thread_id = s.thread_id AND committed
+           AND (generation = s.generation OR thread_id <> s.conversation_id) ORDER BY ended_at DESC LIMIT 1;
         s.parent_session_id := coalesce(s.parent_session_id, before.id);
         s.base_head := coalesce(s.base_head, before.head);
         s.head := s.base_head;

@@ -8,7 +8,8 @@ BEGIN
     SELECT * INTO s FROM sessions WHERE tenant = p ->> 'tenant' AND id = p ->> 'session_id' FOR UPDATE;
     IF s.live OR s.status <> 'submitted' THEN RETURN '{}'; END IF;
     SELECT * INTO before FROM sessions
-     WHERE tenant = s.tenant AND thread_id = s.thread_id AND committed ORDER BY ended_at DESC LIMIT 1;
+     WHERE tenant = s.tenant AND thread_id = s.thread_id AND committed
+       AND (generation = s.generation OR thread_id <> s.conversation_id) ORDER BY ended_at DESC LIMIT 1;
     IF before.handed_to IS NOT NULL AND before.agent = s.agent THEN   -- handed over while this one waited
         SELECT h.agent ->> 'owner', h.agent ->> 'name', (h.agent ->> 'version')::int, h.models, h.tools,
                nullif(h.sides, 'null')::text

@@ -44,6 +44,7 @@ BEGIN
            END
      ORDER BY place;
     IF FOUND THEN PERFORM pg_notify('deliveries', ''); END IF;
+    PERFORM send_replies(p_events);
     FOR t, n IN SELECT e ->> 'tenant', count(*) FROM jsonb_array_elements(p_events) e GROUP BY 1 ORDER BY 1 LOOP
         INSERT INTO event_counters AS c (tenant, scope, last) VALUES (t, 't/', n)
         ON CONFLICT (tenant, scope) DO UPDATE SET last = c.last + n RETURNING c.last - n INTO base;

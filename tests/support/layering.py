@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-PACKAGES = ("domain", "agents", "store", "workflows", "activities", "api", "cli", "deploy", "offline", "bench")
+PACKAGES = (
+    *("domain", "agents", "connectors", "store", "workflows", "activities", "api", "cli", "deploy", "offline"),
+    "bench",
+)
 SCRIPTS = ("settings", "worker")
 
 # what each package may import of ours besides itself; the longest matching name decides
@@ -16,13 +19,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "settings": (),
     "offline": (),
     "agents": ("domain",),
+    # one module per service has both directions: the API receives with it, an activity sends
+    "connectors": ("domain",),
     "store": ("domain",),
     "store.migrate": ("domain", "settings"),  # runs as a program of its own
     "workflows": ("domain",),
     # schedule_client is the part of the client that is about Temporal's schedules
-    "activities": ("domain", "store", "workflows.client", "workflows.schedule_client"),
+    "activities": ("domain", "connectors", "store", "workflows.client", "workflows.schedule_client"),
     "api": (
-        *("domain", "agents", "store", "settings"),
+        *("domain", "agents", "connectors", "store", "settings"),
         *("workflows.client", "workflows.schedule_client", "workflows.telemetry"),
     ),
     # `errand agents check` must know the tools that a worker would have
@@ -31,7 +36,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "activities.tools.registry",
     ),
     "deploy": ("settings",),
-    "worker": ("domain", "agents", "store", "workflows", "activities", "settings"),
+    "worker": ("domain", "agents", "connectors", "store", "workflows", "activities", "settings"),
     "bench": (*PACKAGES, *SCRIPTS),
 }
 

@@ -1,11 +1,14 @@
 """The channels, one file each. A new one is a file, a line here and a member of `ChannelName`."""
 
-from activities.notifications.channels.channel import Channel
+from functools import partial
+
+from activities.notifications.channels.channel import Channel, post
 from activities.notifications.channels.email import Email, MailServer
 from activities.notifications.channels.push import Push
 from activities.notifications.channels.slack import Slack
 from activities.notifications.channels.webhook import Webhook
 from activities.tools.support.egress import Fetcher
+from connectors.connector import SenderPorts
 from domain.notification import ChannelName
 
 
@@ -16,3 +19,8 @@ def channels(fetcher: Fetcher, mail: MailServer | None) -> dict[ChannelName, Cha
         ChannelName.EMAIL: Email(mail),
         ChannelName.PUSH: Push(fetcher),
     }
+
+
+def ports(fetcher: Fetcher, mail: MailServer | None) -> SenderPorts:
+    """How connectors send: by the same guarded client, and through the same mail server."""
+    return SenderPorts(post=partial(post, fetcher), mail=Email(mail).mail)

@@ -4,16 +4,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from activities.tools.support.egress import Fetched, Fetcher, FetchError
-from domain.notification import Notice
-
-
-class SendError(Exception):
-    """A notification did not arrive. The message is shown with the delivery: it has no address and no secret."""
-
-    def __init__(self, message: str, *, gone: bool = False, retry_after_s: float = 0.0) -> None:
-        super().__init__(message)
-        self.gone = gone  # the receiver no longer exists: do not try again
-        self.retry_after_s = retry_after_s
+from domain.notification import Notice, SendError
 
 
 @dataclass(frozen=True)

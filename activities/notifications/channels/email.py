@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from email.message import EmailMessage
 from email.utils import formatdate
 
-from activities.notifications.channels.channel import Envelope, SendError
+from activities.notifications.channels.channel import Envelope
+from domain.notification import SendError
 
 TIMEOUT_S = 20.0
 
@@ -27,10 +28,17 @@ class Email:
         self._server = server
 
     async def send(self, envelope: Envelope) -> None:
+        notice = envelope.notice
+        await self.mail(envelope.id, envelope.target, notice.subject, notice.text)
+
+    async def mail(self, message_id: str, recipient: str, subject: str, text: str) -> None:
         if self._server is None:
             raise SendError("No mail server is set (ERRAND_SMTP_HOST).")
         try:
-            await asyncio.to_thread(_send, self._server, _message(self._server, envelope))
+            message = _message(self._server, message_id, recipient, subject, text)
+            await asyncio.to_thread(_send, self._server, message)
+        except ValueError:
+            raise SendError("The recipient is no e-mail address.", gone=True) from None
         except smtplib.SMTPRecipientsRefused as error:
             codes = sorted({code for code, _ in error.recipients.values()})
             raise SendError(f"The mail server refused the recipient ({codes[0]}).") from None
@@ -40,16 +48,15 @@ class Email:
             raise SendError(f"The mail server did not answer properly ({type(error).__name__}).") from None
 
 
-def _message(server: MailServer, envelope: Envelope) -> EmailMessage:
-    notice = envelope.notice
+def _message(server: MailServer, message_id: str, recipient: str, subject: str, text: str) -> EmailMessage:
     message = EmailMessage()
     message["From"] = server.sender
-    message["To"] = envelope.target
-    message["Subject"] = " ".join(notice.subject.split())
+    message["To"] = recipient
+    message["Subject"] = " ".join(subject.split())
     message["Date"] = formatdate()
-    message["Message-ID"] = f"<{envelope.id}@errand>"  # the same at every attempt, so that a mailbox can drop a second
+    message["Message-ID"] = f"<{message_id}@errand>"  # the same at every attempt, so that a mailbox can drop a second
     message["Auto-Submitted"] = "auto-generated"
-    message.set_content(notice.text + "\n")
+    message.set_content(text + "\n")
     return message
 
 

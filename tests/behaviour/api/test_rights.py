@@ -32,6 +32,8 @@ OPTIONS: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/tasks/{task_id}/input"): {"json": {"response_to": "x", "input": "x"}},
     ("POST", "/files"): {"params": {"name": "x"}, "content": b"x"},
     ("PUT", "/agents/{name}"): {"json": {"name": "assistant", "description": "x", "prompt": "x"}},
+    ("PUT", "/connectors/{connector}"): {"json": {"kind": "webhook", "agent": "assistant"}},
+    ("POST", "/channels/{connector}/{channel_id}/{user_id}/messages"): {"json": {"text": "x"}},
     ("POST", "/subscriptions"): {"json": {"name": "x", **WEBHOOK}},
 }
 
@@ -57,6 +59,13 @@ class Holder:
         if any(name in path for name in ("{task_id}", "{session_id}", "{conversation_id}")):
             task_id = await submitted(self._client, self.headers)
             made |= {"task_id": task_id, "session_id": task_id, "conversation_id": task_id}
+        if "{connector}" in path:
+            made |= {"connector": f"c-{new_id()}", "channel_id": "room", "user_id": "ann"}
+            body = {"kind": "webhook", "agent": "assistant"}
+            await self._client.put(f"/connectors/{made['connector']}", json=body, headers=self.headers)
+            await self._post(f"/channels/{made['connector']}/room/ann/messages", json={"text": "x"})
+        if "{connector_id}" in path:
+            made["connector_id"] = new_id()
         if "{file_id}" in path:
             made["file_id"] = (await self._post("/files?name=x", content=b"x"))["file_id"]
         if "{subscription_id}" in path or "{delivery_id}" in path:

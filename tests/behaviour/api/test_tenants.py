@@ -40,6 +40,11 @@ FOREIGN: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/subscriptions/{subscription_id}/rotate", {}),
     ("POST", "/subscriptions/{subscription_id}/enable", {}),
     ("POST", "/subscriptions/{subscription_id}/test", {}),
+    ("GET", "/connectors/{connector}", {}),
+    ("DELETE", "/connectors/{connector}", {}),
+    ("GET", "/channels/{connector}/{channel_id}/{user_id}", {}),
+    ("POST", "/channels/{connector}/{channel_id}/{user_id}/reset", {}),
+    ("POST", "/channels/{connector}/{channel_id}/{user_id}/messages", {"json": {"text": "mine now"}}),
     ("GET", "/deliveries/{delivery_id}", {}),
     ("POST", "/deliveries/{delivery_id}/resend", {}),
 ]
@@ -55,6 +60,7 @@ CONVERSATIONS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/conversations/{conversation_id}/fire", {"json": {"input": "mine now"}}),
     ("POST", "/conversations/{conversation_id}/fork", {"json": {"execute": False}}),
     ("POST", "/conversations/{conversation_id}/interrupt", {}),
+    ("POST", "/conversations/{conversation_id}/reset", {}),
     ("POST", "/conversations/{conversation_id}/terminate", {}),
 ]
 SHARED = {  # routes without an id of a tenant
@@ -63,6 +69,7 @@ SHARED = {  # routes without an id of a tenant
     ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"), ("GET", "/notifications"),
     ("GET", "/audit"), ("GET", "/audit/verify"),
     ("GET", "/subscriptions"), ("POST", "/subscriptions"), ("GET", "/deliveries"),
+    ("GET", "/connectors"), ("PUT", "/connectors/{connector}"),
 }  # fmt: skip
 
 
@@ -79,7 +86,7 @@ def test_every_route_is_in_the_matrix() -> None:
 
 
 _NOUNS = {"tasks", "sessions", "conversations", "agents", "files", "healthz", "readyz", "metrics", "notifications"}
-_NOUNS |= {"input-requests", "audit", "subscriptions", "deliveries"}
+_NOUNS |= {"input-requests", "audit", "subscriptions", "deliveries", "connectors", "channels"}
 
 
 @pytest.mark.proves("F-10")
@@ -93,7 +100,14 @@ async def test_foreign_ids_are_404_everywhere(keyed_url: str, pool: Pool) -> Non
         wish = {"name": "secret", "channel": "webhook", "target": "https://hooks.example.org/secret"}
         subscribed = (await client.post("/subscriptions", json=wish, headers=mine)).json()["id"]
         sent = await client.post(f"/subscriptions/{subscribed}/test", headers=mine)
+        connector = {"kind": "webhook", "agent": "private"}
+        assert (await client.put("/connectors/secret", json=connector, headers=mine)).status_code == 200
+        said = await client.post("/channels/secret/room/ann/messages", json={"text": "secret"}, headers=mine)
+        assert said.status_code == 202, said.text
         names = {
+            "connector": "secret",
+            "channel_id": "room",
+            "user_id": "ann",
             "subscription_id": subscribed,
             "delivery_id": sent.json()["id"],
             "task_id": task_id,

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from activities.notifications.channels import channels
-from activities.notifications.channels.channel import Envelope, SendError
+from activities.notifications.channels.channel import Envelope
 from activities.tools.support.egress import Fetcher
-from domain.notification import ChannelName, Notice, new_secret
+from domain.notification import ChannelName, Notice, SendError, new_secret
 from domain.sessions.input_request import RequestKind
 from store.keys import Right
 from tests.behaviour.notifications.subscribers import Told

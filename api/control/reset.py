@@ -1,0 +1,26 @@
+"""Resetting a conversation: the id and the history stay, the next message begins with an empty context."""
+
+from api.auth import Call
+from api.control import stop as stopping
+from api.control.stop import Stop
+from api.http import lookup
+from api.schemas.agent_state import ResetDone
+from domain.sessions.session import Reason
+from store import resets
+
+
+async def reset(call: Call, conversation_id: str) -> ResetDone:
+    """Drop what waits, interrupt what runs on the main thread. Subagents keep running: their outcomes are messages."""
+    await lookup.own_conversation(call, conversation_id)
+    done = await resets.reset(call.pool, call.tenant, conversation_id, call.caller.created_by)
+    if done is None:
+        raise lookup.terminated()
+    await stopping.stop_all(call, done.sessions, Stop(Reason.INTERRUPTED, note="reset"))
+    queued = {one.session_id for one in done.dropped}
+    return ResetDone(
+        conversation_id=conversation_id,
+        generation=done.generation,
+        at=done.at,
+        dropped=done.dropped,
+        interrupted=[session_id for session_id in done.sessions if session_id not in queued],
+    )

@@ -1,0 +1,105 @@
+"""A message of a channel: checked as a task of the connector's agent, accepted at its address, and started."""
+
+import asyncio
+import logging
+import re
+
+from api.auth import Call
+from api.http import lookup
+from api.http.problems import finding
+from api.schemas.channels import ChannelAccepted
+from api.schemas.conversations import stream_key
+from api.submission import accept as submit
+from api.submission.accept import SessionPlace
+from domain.channels import ChannelMessage, ChannelRef, ConnectorConfig, ConnectorKind
+from domain.conversations.address import ArrivingMessage
+from domain.errors import Conflict, Invalid, TooMany
+from domain.ids import new_id
+from domain.sessions.new_session import NewSession, Trigger
+from domain.task import TaskContext, TaskSpec, opening, title_of
+from store import channels
+from store.new_sessions import Accepted
+from store.sessions import SessionRow
+
+log = logging.getLogger("errand.api")
+
+_EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
+_starts: set["asyncio.Task[None]"] = set()  # debounced ones; the event loop itself keeps only weak references
+
+
+async def accept(
+    call: Call, connector: ConnectorConfig, channel: ChannelRef, body: ChannelMessage, key: str | None = None
+) -> ChannelAccepted:
+    """Accept a message once. `key` names it if the service did not."""
+    if connector.kind is ConnectorKind.EMAIL and not _EMAIL.fullmatch(channel.user_id):
+        problem = finding("/user_id", "invalid_address", "must be one e-mail address", ["name@example.org"])
+        raise Invalid(
+            "Answers of this connector are sent to the user id, which is no e-mail address.", errors=[problem]
+        )
+    text, session, files = await _session(call, connector, body)
+    message = ArrivingMessage(
+        key=f"message/{body.message_id}" if body.message_id else key or new_id(),
+        text=text,
+        author=channel.user_id,
+        session=session,
+        files=files,
+        live_quota=submit.live_quota(call),
+    )
+    debounced = connector.debounce_ms > 0
+    found = await channels.accept(
+        call.pool, call.tenant, channel, message, merge=connector.merge or debounced, wait=debounced
+    )
+    arrival = found.arrival
+    if arrival.refused is not None:
+        raise _refusal(arrival.refused)
+    assert arrival.session is not None
+    if not arrival.duplicate and not found.merged:
+        await _start(call, arrival.session, connector.debounce_ms / 1_000)
+    return ChannelAccepted(
+        conversation_id=arrival.session.conversation_id,
+        session_id=arrival.session.id,
+        stream_key=stream_key(arrival.session.id),
+        queued=not arrival.session.live and not arrival.session.status.terminal,
+        merged=found.merged,
+        duplicate=arrival.duplicate,
+    )
+
+
+async def _session(
+    call: Call, connector: ConnectorConfig, body: ChannelMessage
+) -> tuple[str, NewSession, dict[str, object]]:
+    """The text as the agent reads it, the session that it becomes, and the files for the workspace."""
+    context = TaskContext.model_construct(files=body.files)
+    spec = TaskSpec.model_construct(agent=connector.agent, input=body.text, context=context)
+    task = await submit.check(call, spec, schema=False)
+    place = SessionPlace(await_children=False, trigger=Trigger.CHANNEL)
+    session = submit.new_session(task, title_of(spec), place, call.caller.created_by)
+    channel = {"message_id": body.message_id, "thread": body.thread}
+    session = session.model_copy(update={"spec": {**session.spec, "channel": channel}})
+    return opening(spec, sorted(task.files)), session, dict(task.files)
+
+
+async def _start(call: Call, session: SessionRow, delay: float) -> None:
+    if not delay:
+        await submit.start(call.services, session)
+        return
+
+    async def later() -> None:
+        """Should this process end first, the sweeper starts the session."""
+        await asyncio.sleep(delay)
+        await submit.start(call.services, session)
+
+    task = asyncio.create_task(later())
+    _starts.add(task)
+    task.add_done_callback(_starts.discard)
+
+
+def _refusal(accepted: Accepted) -> Exception:
+    if accepted.terminated:
+        return lookup.terminated()
+    if accepted.quota is not None:
+        detail = f"This key has {accepted.quota} live tasks, as many as it may have."
+        return TooMany(detail, type="live-tasks", retry_after=submit.TRY_AGAIN_SECONDS)
+    if accepted.budget is not None:
+        return Conflict("The conversation's budget is spent.", type="budget-spent", budget=accepted.budget)
+    return Conflict()

@@ -1,0 +1,148 @@
+"""/channels: messages of people elsewhere, by their address; /hooks: the signed requests of services."""
+
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import ValidationError
+
+from api.auth import Call, Caller, Reader, Stopper, Submitter
+from api.control import reset as resetting
+from api.conversations import arrivals
+from api.http import body as bodies
+from api.http.accept_header import accepts_json
+from api.http.body import check_input_length, json_body
+from api.http.idempotency import Key, check_key
+from api.http.problems import finding
+from api.openapi import BODY, problems, ref, request_body
+from api.routes.connectors import connector_of
+from api.schemas.agent_state import ResetDone
+from api.schemas.channels import AddressRecord, ChannelAccepted, HookAccepted
+from api.services import ServicesDep
+from connectors import CONNECTORS
+from connectors.connector import SignedRequest
+from domain.channels import ChannelMessage, ChannelRef
+from domain.conversations.address import Address
+from domain.errors import Invalid, NotFound
+from domain.ids import is_id
+from settings import Settings
+from store import addresses, connectors
+from store.connectors import Hook
+from store.keys import Right
+
+router = APIRouter(tags=["channels"])
+_json = [Depends(accepts_json)]
+_EXAMPLE = {"text": "What is in the workspace?", "message_id": "m-4711"}
+
+
+def _check_length(value: object, settings: Settings) -> None:
+    if isinstance(value, dict):
+        check_input_length({"input": value.get("text")}, settings)
+
+
+def channel_ref(connector: str, channel_id: str, user_id: str) -> ChannelRef:
+    try:
+        return ChannelRef(connector=connector, channel_id=channel_id, user_id=user_id)
+    except ValidationError as error:
+        names = [str(one["loc"][0]) for one in error.errors()]
+        found = [
+            {**finding(f"/{name}", "invalid_name", "1 to 255 characters, not blank"), "in": "path"} for name in names
+        ]
+        raise Invalid("A message needs the channel and the user that it comes from.", errors=found) from None
+
+
+@router.post(
+    "/channels/{connector}/{channel_id}/{user_id}/messages",
+    status_code=202,
+    dependencies=_json,
+    responses=problems(404, 409, *BODY),
+    openapi_extra=request_body({"application/json": {"schema": ref(ChannelMessage), "example": _EXAMPLE}}),
+    summary="Pass on a message of a person",
+)
+async def post_message(
+    call: Submitter,
+    connector: str,
+    channel_id: str,
+    user_id: str,
+    body: Annotated[ChannelMessage, json_body(ChannelMessage, check_value=_check_length)],
+    idempotency_key: Key = None,
+) -> ChannelAccepted:
+    """Connector, channel and user together have one conversation, made at the first message. Messages are answered in
+    their order, one at a time; with the same `message_id` or Idempotency-Key a message is accepted once. The answer is
+    sent through the connector."""
+    channel = channel_ref(connector, channel_id, user_id)
+    found = await connector_of(call, connector)
+    key = check_key(idempotency_key)
+    return await arrivals.accept(call, found.connector, channel, body, f"key/{key}" if key else None)
+
+
+@router.get(
+    "/channels/{connector}/{channel_id}/{user_id}",
+    dependencies=_json,
+    responses=problems(404, 422),
+    summary="Show the conversation of an address",
+)
+async def show_address(call: Reader, connector: str, channel_id: str, user_id: str) -> AddressRecord:
+    channel = channel_ref(connector, channel_id, user_id)
+    return AddressRecord(**channel.model_dump(), conversation_id=await conversation_at(call, channel))
+
+
+@router.post(
+    "/channels/{connector}/{channel_id}/{user_id}/reset",
+    dependencies=_json,
+    responses=problems(403, 404, 409, 422),
+    summary="Let the conversation of an address begin anew",
+)
+async def reset_address(call: Stopper, connector: str, channel_id: str, user_id: str) -> ResetDone:
+    """For a connector's own reset command: the text of a message is never a command here."""
+    channel = channel_ref(connector, channel_id, user_id)
+    return await resetting.reset(call, await conversation_at(call, channel))
+
+
+async def conversation_at(call: Call, channel: ChannelRef) -> str:
+    address = Address.channel(channel.connector, channel.channel_id, channel.user_id)
+    found = await addresses.find(call.pool, call.tenant, address)
+    if found is None:
+        raise NotFound("Nobody has written from this address.")
+    return found
+
+
+@router.post(
+    "/hooks/{connector_id}",
+    status_code=202,
+    response_class=Response,
+    responses={
+        **problems(404, 409, *BODY),
+        202: {
+            "description": "The sessions that answer, and how many input requests were answered",
+            "model": HookAccepted,
+        },
+    },
+    openapi_extra=request_body({"application/json": {"schema": {"type": "object"}}}),
+    summary="Receive a signed request of a service",
+)
+async def receive(request: Request, services: ServicesDep, connector_id: str) -> Response:
+    """It carries no key: the secret of the connector signs it. A request sent again changes nothing."""
+    hook = None
+    if is_id(connector_id):
+        hook = await connectors.of_id(services.pool, connector_id, services.keys)
+    if hook is None:
+        raise NotFound()
+    raw = await bodies.read(request, services.settings.max_body_bytes)
+    signed = SignedRequest(headers=dict(request.headers), body=raw, now=time.time())
+    received = CONNECTORS[hook.connector.kind].receive(signed, hook.secrets)
+    call = Call(services, _caller(hook))
+    accepted = []
+    for message in received.messages:
+        _check_length(message.model_dump(), services.settings)
+        channel = channel_ref(hook.connector.name, message.channel_id, message.user_id)
+        accepted.append(await arrivals.accept(call, hook.connector, channel, message))
+    if received.response:
+        return Response(received.response, 200, media_type="text/plain")
+    shown = HookAccepted(accepted=accepted, answered=0)
+    return Response(shown.model_dump_json(), 202, media_type="application/json")
+
+
+def _caller(hook: Hook) -> Caller:
+    """A connector acts in its own name, and may only pass messages on."""
+    return Caller(hook.tenant, frozenset([Right.SUBMIT]), name=f"connector {hook.connector.name}")

@@ -1,0 +1,42 @@
+"""Descriptor and state of a conversation: what it is known by, and what its agent works with now."""
+
+from api.auth import Call
+from api.http import lookup
+from api.schemas.agent_state import AgentState, Descriptor, HistoryMarker
+from domain.conversations.address import AddressKind
+from store import addresses, channels, resets, sessions
+from store.conversations import ConversationRow
+
+PARTS = {AddressKind.CHANNEL: ("connector", "channel_id", "user_id")}  # of all others: the id
+
+
+async def descriptor(call: Call, conversation_id: str) -> Descriptor:
+    address = await addresses.of_conversation(call.pool, call.tenant, conversation_id)
+    if address is None:
+        return Descriptor(type="task", identity={"id": conversation_id})
+    names = PARTS.get(address.kind, ("id",))
+    return Descriptor(type=address.kind, identity=dict(zip(names, address.parts, strict=False)))
+
+
+async def agent_state(call: Call, found: ConversationRow) -> AgentState:
+    latest = await sessions.newest_of_thread(call.pool, call.tenant, found.id)
+    latest = latest or await lookup.session_of(call, found.id)
+    channel = await channels.of_conversation(call.pool, call.tenant, found.id)
+    routing: dict[str, str | None] = dict(channel.model_dump()) if channel else {}
+    if channel is not None:
+        routing["thread"] = latest.spec.get("channel", {}).get("thread")
+    marked = await resets.markers(call.pool, call.tenant, found.id)
+    return AgentState(
+        agent=latest.agent,
+        agent_version=latest.agent_version,
+        models=latest.models,
+        permissions=latest.rules,
+        routing=routing,
+        generation=found.generation,
+        markers=[
+            HistoryMarker(kind="start", at=found.created_at),
+            *(HistoryMarker(kind="reset", at=one.at, by=one.by) for one in marked),
+        ],
+        created_at=found.created_at,
+        updated_at=found.updated_at,
+    )

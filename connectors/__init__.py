@@ -1,0 +1,11 @@
+"""The connectors, one file each. A new one is a file, a line here and a member of `ConnectorKind`."""
+
+from connectors.connector import Connector
+from connectors.email import EmailConnector
+from connectors.webhook import WebhookConnector
+from domain.channels import ConnectorKind
+
+CONNECTORS: dict[ConnectorKind, Connector] = {
+    ConnectorKind.WEBHOOK: WebhookConnector(),
+    ConnectorKind.EMAIL: EmailConnector(),
+}

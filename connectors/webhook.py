@@ -1,0 +1,44 @@
+"""The generic connector: Standard Webhooks in both directions, signed with the same secret."""
+
+import json
+import time
+
+from pydantic import ValidationError
+
+from connectors.connector import Outgoing, Received, SenderPorts, SignedRequest
+from domain.channels import ConnectorSecrets, IncomingMessage
+from domain.errors import Invalid
+from domain.notification import signature
+from domain.signatures import check_standard_webhook
+
+
+class WebhookConnector:
+    def receive(self, request: SignedRequest, secrets: ConnectorSecrets) -> Received:
+        """The body is one IncomingMessage. Without a message_id the webhook's own id names the message."""
+        message_id = check_standard_webhook([secrets.signing], request.headers, request.body, request.now)
+        try:
+            message = IncomingMessage.model_validate(json.loads(request.body))
+        except ValidationError as error:
+            raise unreadable(error) from None
+        except (ValueError, RecursionError):
+            raise Invalid("The body is not JSON.") from None
+        return Received([message.model_copy(update={"message_id": message.message_id or message_id})])
+
+    async def send(self, outgoing: Outgoing, ports: SenderPorts) -> None:
+        now = int(time.time())
+        headers = {
+            "content-type": "application/json",
+            "webhook-id": outgoing.id,
+            "webhook-timestamp": str(now),
+            "webhook-signature": signature([outgoing.secrets.signing], outgoing.id, now, outgoing.body),
+        }
+        await ports.post(outgoing.secrets.target, headers, outgoing.body)
+
+
+def unreadable(error: ValidationError) -> Invalid:
+    """What does not fit, by field; never what was sent."""
+    found = [
+        {"pointer": "/" + "/".join(map(str, one["loc"])), "code": one["type"], "message": one["msg"]}
+        for one in error.errors(include_input=False, include_url=False)
+    ]
+    return Invalid("The message does not fit.", errors=found[:20])

@@ -1,0 +1,108 @@
+"""Channels: a connector's configuration, and what crosses between people elsewhere and their conversation."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from domain.task import Id, Strict, Text
+
+CONNECTOR_NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+NO_MESSAGE = "NO_MESSAGE"  # an answer that is exactly this is not sent: the agent has nothing to say now
+REPLY = "reply"
+MAX_DEBOUNCE_MS = 10_000
+
+# what a connector calls its channels, users, threads and messages; a blank one names nobody
+NAME = r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$"
+Name = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=NAME)]
+
+
+class ConnectorKind(StrEnum):
+    WEBHOOK = "webhook"
+    SLACK = "slack"
+    EMAIL = "email"
+
+
+class ConnectorConfig(BaseModel):
+    """How messages of one service reach an agent, and how its answers leave; the secrets are kept elsewhere."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    name: str
+    kind: ConnectorKind
+    agent: str
+    target: str  # what people see of where answers are sent; empty: the service's own address, or nowhere
+    debounce_ms: int
+    merge: bool
+    created_by: str
+    created_at: datetime
+
+
+class ConnectorSecrets(BaseModel):
+    """What only the hook and the sender read. It is stored encrypted."""
+
+    target: str = Field(default="", repr=False)  # a URL, which may hold a token
+    signing: str = Field(default="", repr=False)  # verifies what arrives; a webhook's answers are signed with it too
+    token: str = Field(default="", repr=False)  # lets us send
+
+
+class ChannelRef(BaseModel):
+    """Who writes, where: together the address of one conversation."""
+
+    model_config = ConfigDict(frozen=True)
+
+    connector: str
+    channel_id: Name
+    user_id: Name
+
+
+class ChannelMessage(Strict):
+    """One message of a person. With the same `message_id` it is accepted once."""
+
+    text: Text
+    files: list[Id] = Field(default_factory=list, max_length=100, description="ids of uploaded files")
+    message_id: Name | None = Field(default=None, description="the service's own id of the message")
+    thread: Name | None = Field(default=None, description="the answer is sent to this thread of the channel")
+
+
+class IncomingMessage(ChannelMessage):
+    """A message as a connector reads it from a signed request."""
+
+    channel_id: Name
+    user_id: Name
+
+
+class IncomingAnswer(BaseModel):
+    """An answer that a person gave to an input request, by a button for instance."""
+
+    channel_id: str
+    user_id: str
+    request_id: str
+    value: Any
+
+
+class ChannelReply(BaseModel):
+    """What is sent to a channel: an answer, or an input request. A webhook's body is this as JSON."""
+
+    model_config = ConfigDict(frozen=True)
+
+    type: str
+    timestamp: str
+    data: "ReplyData"
+
+
+class ReplyData(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    connector: str
+    channel_id: str
+    user_id: str
+    thread: str | None = None
+    in_reply_to: str | None = None  # the message_id of the message that it answers
+    conversation_id: str
+    task_id: str
+    text: str
+    request_id: str | None = None
+    kind: str | None = None  # of the input request

@@ -1,0 +1,112 @@
+"""Messages of channels: each becomes a session of its address's conversation, or joins one that still waits."""
+
+import json
+from dataclasses import dataclass
+
+from domain.channels import ChannelRef
+from domain.conversations.address import Address, ArrivingMessage
+from domain.ids import derive_id
+from store import addresses, workspaces
+from store.addresses import Arrival
+from store.database import Connection, Pool
+from store.sessions import from_columns
+
+
+@dataclass(frozen=True)
+class ChannelArrival:
+    """An accepted message; `merged` if a session that had not begun answers it with others."""
+
+    arrival: Arrival
+    merged: bool = False
+
+
+async def accept(
+    pool: Pool, tenant: str, channel: ChannelRef, message: ArrivingMessage, *, merge: bool = False, wait: bool = False
+) -> ChannelArrival:
+    """Accept one message. `merge`: it may join the newest session that waits; `wait`: its own session does not begin
+    before it is started, so that others may join it."""
+    address = Address.channel(channel.connector, channel.channel_id, channel.user_id)
+    async with pool.acquire() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        try:
+            found = await _accept(connection, tenant, channel, address, message, merge, wait)
+        except BaseException:
+            await transaction.rollback()
+            raise
+        # a refused first message leaves no address
+        await (transaction.rollback() if found.arrival.refused is not None else transaction.commit())
+        return found
+
+
+async def _accept(
+    connection: Connection,
+    tenant: str,
+    channel: ChannelRef,
+    address: Address,
+    message: ArrivingMessage,
+    merge: bool,
+    wait: bool,
+) -> ChannelArrival:
+    conversation_id = await addresses.locked(connection, tenant, address)
+    if merge and (joined := await _join(connection, tenant, conversation_id, message)) is not None:
+        return ChannelArrival(joined, merged=not joined.duplicate)
+    arrival = await addresses.accept_in(connection, tenant, address, message, wait=wait)
+    if arrival.session is not None and not arrival.duplicate:
+        await connection.execute(
+            """INSERT INTO channels (tenant, conversation_id, connector, channel_id, user_id)
+               VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING""",
+            tenant,
+            conversation_id,
+            channel.connector,
+            channel.channel_id,
+            channel.user_id,
+        )
+    return ChannelArrival(arrival)
+
+
+async def _join(connection: Connection, tenant: str, conversation_id: str, message: ArrivingMessage) -> Arrival | None:
+    """Add the message to the newest session that waits in the queue; None if there is none, or the key is known."""
+    if await addresses.is_known(connection, tenant, conversation_id, message.key):
+        return None
+    row = await connection.fetchrow(
+        """SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND NOT live AND status = 'submitted'
+              AND trigger = 'channel' AND generation = (SELECT generation FROM conversations
+                                                         WHERE tenant = $1 AND id = $2)
+            ORDER BY id DESC LIMIT 1 FOR UPDATE""",
+        tenant,
+        conversation_id,
+    )
+    if row is None or row["live"] or row["status"] != "submitted":  # it may have begun while we waited for the lock
+        return None
+    message_id = derive_id(row["id"], "joined", message.key)
+    await connection.execute(
+        """INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, taken_by)
+           VALUES ($1, $2, $3, $3, 'user', $4, $5, $6)""",
+        tenant,
+        message_id,
+        conversation_id,
+        message.author,
+        json.dumps([{"type": "text", "text": message.text}]),
+        row["id"],
+    )
+    await connection.execute(
+        "UPDATE sessions SET inbox = inbox || $3::text, updated_at = now() WHERE tenant = $1 AND id = $2",
+        tenant,
+        row["id"],
+        message_id,
+    )
+    if message.files:
+        await workspaces.change_in(connection, tenant, row["workspace_id"], lambda known: {**known, **message.files})
+    await addresses.remember(connection, tenant, conversation_id, message.key, row["id"])
+    return Arrival(from_columns(row))
+
+
+async def of_conversation(pool: Pool, tenant: str, conversation_id: str) -> ChannelRef | None:
+    """Where a conversation's answers are sent."""
+    row = await pool.fetchrow(
+        "SELECT connector, channel_id, user_id FROM channels WHERE tenant = $1 AND conversation_id = $2",
+        tenant,
+        conversation_id,
+    )
+    return ChannelRef(**row) if row else None

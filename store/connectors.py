@@ -1,0 +1,93 @@
+"""Connectors: how the services of a tenant reach its agents. Secrets are read by the API's hook and by deliveries."""
+
+from dataclasses import dataclass, field
+
+import asyncpg
+
+from domain.audit import TENANT
+from domain.channels import ConnectorConfig, ConnectorSecrets
+from domain.ids import new_id
+from domain.sealing import KeyRing
+from store import audit
+from store.database import Pool
+
+SEALED_FOR = "connector"
+_COLUMNS = ", ".join(ConnectorConfig.model_fields)
+
+
+@dataclass(frozen=True)
+class Hook:
+    """A connector as the request of a service names it."""
+
+    tenant: str
+    connector: ConnectorConfig
+    secrets: ConnectorSecrets = field(repr=False)
+
+
+def _read(row: asyncpg.Record) -> ConnectorConfig:
+    return ConnectorConfig(**{name: row[name] for name in ConnectorConfig.model_fields})
+
+
+def opened(keys: KeyRing, tenant: str, name: str, secrets: str) -> ConnectorSecrets:
+    return ConnectorSecrets.model_validate_json(keys.unseal(secrets, tenant, SEALED_FOR, name))
+
+
+async def put(
+    pool: Pool, tenant: str, name: str, given: dict[str, object], secrets: ConnectorSecrets, by: str, keys: KeyRing
+) -> ConnectorConfig:
+    """Make a connector, or change the one of this name; it keeps its id."""
+    async with pool.acquire() as connection, connection.transaction():
+        row = await connection.fetchrow(
+            f"""INSERT INTO connectors (tenant, id, name, kind, agent, target, debounce_ms, merge, secrets, created_by)
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+                ON CONFLICT (tenant, name)
+                DO UPDATE SET agent = $5, target = $6, debounce_ms = $7, merge = $8, secrets = $9
+                RETURNING {_COLUMNS}""",
+            tenant,
+            new_id(),
+            name,
+            *(given[field] for field in ("kind", "agent", "target", "debounce_ms", "merge")),
+            keys.seal(secrets.model_dump_json(), tenant, SEALED_FOR, name),
+            by,
+        )
+        assert row is not None
+        await audit.append(connection, tenant, TENANT, by, "put_connector", subject=row["name"])
+    return _read(row)
+
+
+async def listing(pool: Pool, tenant: str) -> list[ConnectorConfig]:
+    return [_read(row) for row in await pool.fetch(f"SELECT {_COLUMNS} FROM connectors WHERE tenant = $1", tenant)]
+
+
+async def find(pool: Pool, tenant: str, name: str, keys: KeyRing) -> Hook | None:
+    row = await pool.fetchrow("SELECT * FROM connectors WHERE tenant = $1 AND name = $2", tenant, name)
+    return _hook(row, keys)
+
+
+async def of_id(pool: Pool, connector_id: str, keys: KeyRing) -> Hook | None:
+    """The connector of a request that carries no key; its id decides the tenant."""
+    return _hook(await pool.fetchrow("SELECT * FROM connectors WHERE id = $1", connector_id), keys)
+
+
+async def remove(pool: Pool, tenant: str, name: str, by: str) -> bool:
+    """Its replies that are still on their way are given up; its conversations stay."""
+    async with pool.acquire() as connection, connection.transaction():
+        row = await connection.fetchrow(
+            "DELETE FROM connectors WHERE tenant = $1 AND name = $2 RETURNING id", tenant, name
+        )
+        if row is None:
+            return False
+        await connection.execute(
+            """UPDATE deliveries SET status = 'failed', last_error = 'The connector was removed.', next_at = NULL
+                WHERE tenant = $1 AND subscription_id = $2 AND status = 'pending'""",
+            tenant,
+            row["id"],
+        )
+        await audit.append(connection, tenant, TENANT, by, "remove_connector", subject=name)
+    return True
+
+
+def _hook(row: asyncpg.Record | None, keys: KeyRing) -> Hook | None:
+    if row is None:
+        return None
+    return Hook(row["tenant"], _read(row), opened(keys, row["tenant"], row["name"], row["secrets"]))

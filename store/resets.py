@@ -1,0 +1,94 @@
+"""Resets: a conversation keeps its id and its history, and its next session begins with an empty context."""
+
+import json
+from datetime import UTC, datetime
+
+from pydantic import BaseModel
+
+from store import audit
+from store.database import Connection, Pool
+
+
+class DroppedMessage(BaseModel):
+    """A message that waited and will not be answered; without a session it waited in the inbox of the running one."""
+
+    session_id: str | None
+    message_id: str | None  # the service's own id
+    text: str
+
+
+class Reset(BaseModel):
+    generation: int
+    at: datetime
+    dropped: list[DroppedMessage]
+    sessions: list[str]  # of the main thread, running or queued: to be stopped
+
+
+class ResetMarker(BaseModel):
+    generation: int
+    at: datetime
+    by: str
+
+
+async def reset(pool: Pool, tenant: str, conversation_id: str, by: str) -> Reset | None:
+    """Begin the next generation; None if the conversation does not accept anything. What is queued or running belongs
+    to the old generation from here on: it adds nothing to the new context and sends no answer."""
+    async with pool.acquire() as connection, connection.transaction():
+        generation = await connection.fetchval(
+            """UPDATE conversations SET generation = generation + 1, updated_at = now()
+                WHERE tenant = $1 AND id = $2 AND status = 'open' RETURNING generation""",
+            tenant,
+            conversation_id,
+        )
+        if generation is None:
+            return None
+        at = await connection.fetchval(
+            "INSERT INTO resets (tenant, conversation_id, generation, by) VALUES ($1, $2, $3, $4) RETURNING at",
+            tenant,
+            conversation_id,
+            generation,
+            by,
+        )
+        waiting = await connection.fetch(
+            """SELECT id AS session_id, live, spec::jsonb -> 'channel' ->> 'message_id' AS message_id,
+                      coalesce(spec::jsonb ->> 'input', title) AS text
+                 FROM sessions
+                WHERE tenant = $1 AND thread_id = $2 AND status IN ('submitted', 'working', 'input_required')
+                ORDER BY id""",
+            tenant,
+            conversation_id,
+        )
+        unread = await connection.fetch(
+            """DELETE FROM inbox WHERE tenant = $1 AND thread_id = $2 AND taken_by IS NULL AND source IS NULL
+               RETURNING parts, number""",
+            tenant,
+            conversation_id,
+        )
+        await _announce(connection, tenant, conversation_id)
+        await audit.append(connection, tenant, conversation_id, by, "reset")
+    dropped = [DroppedMessage(**row) for row in waiting if not row["live"]]
+    for row in sorted(unread, key=lambda one: int(one["number"])):
+        text = "\n\n".join(part["text"] for part in json.loads(row["parts"]))
+        dropped.append(DroppedMessage(session_id=None, message_id=None, text=text))
+    return Reset(generation=generation, at=at, dropped=dropped, sessions=[row["session_id"] for row in waiting])
+
+
+async def markers(pool: Pool, tenant: str, conversation_id: str) -> list[ResetMarker]:
+    """The resets of a conversation, oldest first."""
+    rows = await pool.fetch(
+        "SELECT generation, at, by FROM resets WHERE tenant = $1 AND conversation_id = $2 ORDER BY generation",
+        tenant,
+        conversation_id,
+    )
+    return [ResetMarker(**row) for row in rows]
+
+
+async def _announce(connection: Connection, tenant: str, conversation_id: str) -> None:
+    notice = {
+        "tenant": tenant,
+        "conversation_id": conversation_id,
+        "type": "conversation_updated",
+        "at": datetime.now(UTC).isoformat(),
+        "data": json.dumps({"changed": ["reset"]}),
+    }
+    await connection.execute("SELECT give_notice($1::jsonb)", json.dumps([notice]))

@@ -1,0 +1,131 @@
+"""Messages by address: one conversation each, in order, one at a time, once; merged only where that is enabled."""
+
+import asyncio
+
+import pytest
+
+from domain.ids import new_id
+from store import sessions
+from tests.behaviour.channels.people import Service
+from tests.support.stack import eventually
+from workflows.client import WorkflowClient
+
+
+def say(text: str) -> str:
+    return f"[[script:say text={text}]]"
+
+
+@pytest.mark.proves("S2-01", "S2-05")
+async def test_messages_of_one_address_are_answered_in_order_one_at_a_time(service: Service) -> None:
+    first = await service.say("[[script:say words=10 delay=0.1]]")
+    rest = [await service.say(say(f"n{number}")) for number in range(4)]
+    assert {one["conversation_id"] for one in (first, *rest)} == {first["conversation_id"]}
+    assert all(one["queued"] for one in rest)
+    rows = [await service.ended(one["session_id"]) for one in (first, *rest)]
+    for before, after in zip(rows, rows[1:], strict=False):
+        assert before.ended_at and after.started_at and before.ended_at <= after.started_at
+        assert after.parent_session_id == before.id
+    replies = [reply.json["data"]["text"] for reply in (await service.replies(5))]
+    assert sorted(replies[1:]) == ["n0", "n1", "n2", "n3"]
+
+
+@pytest.mark.proves("S2-03")
+async def test_twenty_first_messages_at_once_make_one_conversation(service: Service) -> None:
+    answers = await asyncio.gather(*(service.say(say(f"x{number}"), user="bob") for number in range(20)))
+    assert len({one["conversation_id"] for one in answers}) == 1
+    assert len({one["session_id"] for one in answers}) == 20
+    for one in answers:
+        assert (await service.ended(one["session_id"])).output
+    other = await service.say(say("x"), user="carl")
+    elsewhere = await service.say(say("x"), channel="hall", user="bob")
+    assert len({answers[0]["conversation_id"], other["conversation_id"], elsewhere["conversation_id"]}) == 3
+    shown = await service.stack.http.get(f"/channels/{service.name}/room/bob")
+    assert shown.json()["conversation_id"] == answers[0]["conversation_id"]
+    before = await service.stack.kill("api")
+    await service.stack.back("api", before)
+    again = await service.say(say("x"), user="bob")
+    assert again["conversation_id"] == answers[0]["conversation_id"]
+
+
+async def test_a_message_is_accepted_once(service: Service) -> None:
+    given = {"message_id": "m-1", "user": "dora"}
+    answers = await asyncio.gather(*(service.say(say("once"), **given) for _ in range(5)))
+    assert len({one["session_id"] for one in answers}) == 1
+    assert sorted(one["duplicate"] for one in answers) == [False, True, True, True, True]
+    headers = {"Idempotency-Key": new_id()}
+    keyed = [await service.say(say("keyed"), user="dora", headers=headers) for _ in range(2)]
+    assert keyed[0]["session_id"] == keyed[1]["session_id"] and keyed[1]["duplicate"]
+    await service.ended(keyed[0]["session_id"])
+    assert len(await service.rows(answers[0]["conversation_id"])) == 2
+    texts = [one.json["data"]["text"] for one in await service.replies(2)]
+    assert sorted(texts) == ["keyed", "once"]
+
+
+@pytest.mark.proves("S2-04")
+async def test_a_message_without_an_address_or_to_an_unknown_one_is_refused(service: Service) -> None:
+    for channel, user in (("", "ann"), ("room", ""), ("%20", "ann"), ("room", "%20%20"), ("room", "a%00b")):
+        refused = await service.post(say("x"), channel, user)
+        assert refused.status_code in (404, 422), (channel, user, refused.text)
+        assert refused.headers["content-type"] == "application/problem+json"
+    for body in ({"channel_id": "room", "text": "x"}, {"user_id": "ann", "text": "x"}):
+        refused = await service.signed(body)
+        assert refused.status_code == 422, refused.text
+        assert refused.json()["errors"][0]["code"] == "missing"
+    assert (await service.post(say("x"), connector="nobody")).status_code == 404
+    assert (await service.post("   ")).status_code == 422
+    assert (await service.post("x", files=["01m7h5pjrzy5zk03zj8xz0xsa9"])).status_code == 422
+    assert (await service.stack.http.get(f"/channels/{service.name}/room/ann")).status_code == 404
+
+
+async def test_a_message_to_a_terminated_address_is_refused(service: Service) -> None:
+    said = await service.say(say("x"), user="gone")
+    await service.ended(said["session_id"])
+    await service.stack.http.post(f"/conversations/{said['conversation_id']}/terminate")
+    refused = await service.post(say("x"), user="gone")
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:errand:problem:conversation-terminated")
+    assert len(await service.rows(said["conversation_id"])) == 1
+
+
+async def test_files_reach_the_workspace_with_their_message(service: Service) -> None:
+    stack = service.stack
+    file_id = (await stack.http.post("/files?name=notes.txt", content=b"seven")).json()["file_id"]
+    read = '[[script:tools json=[{"name":"read_file","input":{"path":"notes.txt"}}]]]'
+    first = await service.say(say("x"), user="files")
+    said = await service.say(read, user="files", files=[file_id])
+    await service.ended(first["session_id"])
+    row = await service.ended(said["session_id"])
+    nodes = await stack.nodes(row.id)
+    assert "notes.txt" in str(nodes[0]["body"]) and "seven" in str(nodes)
+
+
+@pytest.mark.proves("S2-B01")
+async def test_messages_are_merged_only_where_that_is_enabled(service: Service) -> None:
+    name = f"m-{new_id()}"
+    await service.put(name, target=f"{service.receiver.url}/merged", debounce_ms=300)
+    given = {"connector": name, "user": "eve"}
+    said = [await service.say(f"part {number}", message_id=f"m{number}", **given) for number in range(3)]
+    assert [one["merged"] for one in said] == [False, True, True]
+    assert len({one["session_id"] for one in said}) == 1
+    row = await service.ended(said[0]["session_id"])
+    bodies = str([node["body"] for node in await service.stack.nodes(row.id)])
+    assert all(f"part {number}" in bodies for number in range(3))
+    assert len(await service.replies(1, "/merged")) == 1
+    again = await service.say("part 1", message_id="m1", **given)
+    assert again["duplicate"] and again["session_id"] == row.id
+
+
+async def test_a_debounced_session_starts_though_its_api_dies(service: Service) -> None:
+    name = f"m-{new_id()}"
+    await service.put(name, debounce_ms=10_000)
+    said = await service.say(say("late"), connector=name, user="fay")
+    before = await service.stack.kill("api")
+    await service.stack.back("api", before)
+    await service.stack.age(said["session_id"])
+    row = await sessions.get(service.stack.pool, "default", said["session_id"])
+    assert row and not row.live
+    await WorkflowClient(service.stack.client, service.stack.settings.task_queue).sweep()
+
+    async def done() -> bool:
+        return (await service.ended(said["session_id"])).output == "late"
+
+    await eventually(done)

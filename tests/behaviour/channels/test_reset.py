@@ -1,0 +1,86 @@
+"""A reset keeps the id and the history, drops what waits and reports it; nothing of before enters the new context."""
+
+import httpx2
+import pytest
+
+from domain.ids import new_id
+from tests.behaviour.channels.people import Service
+
+
+def say(text: str) -> str:
+    return f"[[script:say text={text}]]"
+
+
+@pytest.mark.proves("S2-13", "S2-09", "S2-B02")
+async def test_a_reset_keeps_the_id_and_drops_what_waits(service: Service) -> None:
+    stack, http = service.stack, service.stack.http
+    first = await service.say(f"{say('one')} canary-before")
+    conversation_id = first["conversation_id"]
+    await service.ended(first["session_id"])
+    running = await service.say("[[script:say words=100 delay=0.2]] canary-running")
+    queued = await service.say(f"{say('two')} canary-queued", message_id="q1")
+    await stack.seen(running["session_id"], "message_delta")
+    done = await http.post(f"/channels/{service.name}/room/ann/reset")
+    assert done.status_code == 200, done.text
+    assert done.json()["conversation_id"] == conversation_id and done.json()["generation"] == 1
+    assert done.json()["interrupted"] == [running["session_id"]]
+    [dropped] = done.json()["dropped"]
+    assert (dropped["session_id"], dropped["message_id"]) == (queued["session_id"], "q1")
+    assert "canary-queued" in dropped["text"]
+    tag = new_id()
+    after = await service.say(f"{say('three')} {tag}")
+    assert after["conversation_id"] == conversation_id
+    row = await service.ended(after["session_id"])
+    assert row.base_head is None and row.parent_session_id is None and row.generation == 1
+    further = await service.ended((await service.say(say("four")))["session_id"])
+    assert further.parent_session_id == row.id  # the new context grows
+    assert (await service.ended(queued["session_id"])).status == "cancelled"
+    requests = await _asked(service, tag)
+    assert requests and not any("canary" in str(one) for one in requests)
+    texts = [reply.json["data"]["text"] for reply in await service.replies(3)]
+    assert texts == ["one", "three", "four"]
+    turns = (await http.get(f"/conversations/{conversation_id}/turns")).json()["items"]
+    assert [turn["generation"] for turn in turns] == [0, 0, 0, 1, 1]
+    assert "canary-before" in str(turns)
+
+
+async def _asked(service: Service, text: str) -> list[object]:
+    async with httpx2.AsyncClient(base_url=service.stack.model_url, timeout=20) as model:
+        return list((await model.get("/_requests", params={"contains": text})).json()["requests"])
+
+
+@pytest.mark.proves("S2-08")
+async def test_descriptor_and_state_are_shown(service: Service) -> None:
+    http = service.stack.http
+    said = await service.say(say("x"), user="a b")
+    await service.ended(said["session_id"])
+    await http.post(f"/conversations/{said['conversation_id']}/reset")
+    shown = (await http.get(f"/conversations/{said['conversation_id']}")).json()
+    identity = {"connector": service.name, "channel_id": "room", "user_id": "a b"}
+    assert shown["descriptor"] == {"type": "channel", "identity": identity}
+    state = shown["state"]
+    assert state["agent"] == "tester" and state["models"] and state["routing"] == {**identity, "thread": None}
+    assert [marker["kind"] for marker in state["markers"]] == ["start", "reset"] and state["generation"] == 1
+    task = await service.stack.run(say("x"))
+    shown = (await http.get(f"/conversations/{task['task_id']}")).json()
+    assert shown["descriptor"] == {"type": "task", "identity": {"id": task["task_id"]}}
+
+
+@pytest.mark.proves("S2-14")
+async def test_slash_commands_are_text(service: Service) -> None:
+    first = await service.say(say("x"), user="slash")
+    await service.ended(first["session_id"])
+    for text in ("/reset", "/new", "/stop"):
+        said = await service.say(text, user="slash")
+        row = await service.ended(said["session_id"])
+        assert row.generation == 0 and row.parent_session_id and row.spec["input"] == text
+
+
+async def test_what_cannot_be_reset_is_refused(service: Service) -> None:
+    http = service.stack.http
+    assert (await http.post(f"/conversations/{new_id()}/reset")).status_code == 404
+    assert (await http.post(f"/channels/{service.name}/room/nobody/reset")).status_code == 404
+    said = await service.say(say("x"), user="end")
+    await http.post(f"/conversations/{said['conversation_id']}/terminate")
+    refused = await http.post(f"/conversations/{said['conversation_id']}/reset")
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:errand:problem:conversation-terminated")
