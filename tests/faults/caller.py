@@ -22,8 +22,8 @@ class Accepted:
     kind: str
     ends: frozenset[str] = frozenset({"completed"})
     ledger: Path | None = None
-    children: int = 0  # outcomes that its conversation must have heard, each once
-    words: list[str] = field(default_factory=list)  # said to it while it ran; each must be in its context once
+    children: int = 0  # outcomes that must reach its conversation, each once
+    messages: list[str] = field(default_factory=list)  # said to it while it ran; each must be in its context once
 
 
 class Caller:

@@ -24,11 +24,11 @@ class Violations:
     lost: int = 0  # accepted, and without an end
     wrong: int = 0  # ended as they must not
     double: int = 0  # not exactly one terminal event
-    disagree: int = 0  # row, stream and Temporal tell different ends
+    disagree: int = 0  # row, stream and Temporal name different ends
     gaps: int = 0  # events or readers with a number missing or doubled
-    outcomes: int = 0  # of subagents: not heard exactly once
-    words: int = 0  # said to a task: not heard exactly once
-    effects: int = 0  # a deed of the kind `once` done twice, or one that is said to be done and was not
+    outcomes: int = 0  # of subagents: not delivered exactly once
+    messages: int = 0  # sent to a task: not read exactly once
+    effects: int = 0  # an effect of a `once` tool done twice, or one that is said to be done and was not
     orphans: int = 0  # commands that outlived their task
     secrets: int = 0
     replay: int = 0  # histories that do not replay
@@ -56,8 +56,8 @@ async def check(stack: Stack, caller: Caller) -> Violations:
             found.add("wrong", f"{task.kind} {task.id} {record['status']} ({record['reason']}): {record.get('error')}")
         await _ends(stack, task, record["status"], found)
     for task in caller.accepted:
-        if task.children or task.words:
-            await _heard(stack, task, found)
+        if task.children or task.messages:
+            await _deliveries(stack, task, found)
         if task.ledger:
             await _effects(stack, task, task.ledger, found)
     await asyncio.sleep(1)
@@ -87,15 +87,15 @@ async def _ends(stack: Stack, task: Accepted, status: str, found: Violations) ->
         found.add("double", f"{task.id}: {ends}")
     try:
         async with asyncio.timeout(PATIENCE):
-            told = await stack.session(task.id).result()
+            outcome = await stack.session(task.id).result()
     except TimeoutError:
         found.add("lost", f"the workflow of {task.id}, which is {status} in its row")
         return
-    if ends != [f"task_{status}"] or told["status"] != status:
-        found.add("disagree", f"{task.id}: row {status}, events {ends}, Temporal {told['status']}")
+    if ends != [f"task_{status}"] or outcome["status"] != status:
+        found.add("disagree", f"{task.id}: row {status}, events {ends}, Temporal {outcome['status']}")
 
 
-async def _heard(stack: Stack, task: Accepted, found: Violations) -> None:
+async def _deliveries(stack: Stack, task: Accepted, found: Violations) -> None:
     talk = Talk(stack, task.id)
     try:
         await talk.rest()
@@ -103,16 +103,18 @@ async def _heard(stack: Stack, task: Accepted, found: Violations) -> None:
         found.add("lost", str(error))
         return
     if task.children:
-        heard = Counter(await talk.heard())
+        delivered = Counter(await talk.delivered_sources())
         spawned = {row.id for row in await talk.children()}
-        missing = task.children - len(set(heard) & spawned)
+        missing = task.children - len(set(delivered) & spawned)
         found.add(
-            "outcomes", f"{task.id}: {dict(heard)} of {sorted(spawned)}", missing + sum(heard.values()) - len(heard)
+            "outcomes",
+            f"{task.id}: {dict(delivered)} of {sorted(spawned)}",
+            missing + sum(delivered.values()) - len(delivered),
         )
     prompts = [prompt for row in await talk.sessions() for prompt in await talk.prompts(row.id)]
-    for word in task.words:
+    for word in task.messages:
         times = sum(prompt.count(word) for prompt in prompts)
-        found.add("words", f"{task.id}: {word!r} {times} times", int(times != 1))
+        found.add("messages", f"{task.id}: {word!r} {times} times", int(times != 1))
 
 
 async def _effects(stack: Stack, task: Accepted, ledger: Path, found: Violations) -> None:
@@ -130,7 +132,7 @@ async def _effects(stack: Stack, task: Accepted, ledger: Path, found: Violations
 async def _replays(stack: Stack, caller: Caller, found: Violations) -> None:
     for task in caller.accepted[:REPLAYED]:
         past = await histories(stack.client, task.id)
-        if task.children or task.words:
+        if task.children or task.messages:
             past.append(await stack.client.get_workflow_handle(f"conversation/{task.id}").fetch_history())
         for history in past:
             verdict = await replay(history)

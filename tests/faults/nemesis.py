@@ -61,7 +61,7 @@ FAULTS: dict[str, Fault] = {
 
 
 class Nemesis:
-    """Breaks one thing after another until it is told to stop; after each, a probe shows how long the platform took."""
+    """Breaks one thing after another until it is stopped; after each, a probe shows how long the platform took."""
 
     def __init__(self, stack: Stack, caller: Caller, random: Random, faults: list[Fault]) -> None:
         self._stack, self._caller, self._random, self._faults = stack, caller, random, faults

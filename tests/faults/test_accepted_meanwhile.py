@@ -55,7 +55,7 @@ async def test_a_worker_looks_at_once_for_what_waits(stack: Stack) -> None:
             turn = await talk.say(say("Going on."))
             assert (await talk.session(turn)).live
             stack.signal("api", signal.SIGKILL)
-            await stack.client.get_workflow_handle(f"conversation/{talk.id}").terminate("with what it was just told")
+            await stack.client.get_workflow_handle(f"conversation/{talk.id}").terminate("with what it was just sent")
             await stack.age(turn)  # accepted long enough ago that nobody is about to start it
         await asyncio.gather(stack.back("worker", worker), stack.back("api", api))
 

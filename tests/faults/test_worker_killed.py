@@ -58,8 +58,8 @@ async def test_a_model_call_is_made_again(stack: Stack, survivors: dict[str, str
     kinds = [event["type"] for event in events if event["type"] != "message_delta"]
     assert kinds.count("message") == kinds.count("attempt_reset") == kinds.count("step_started") == 1
     reset = next(event["seq"] for event in events if event["type"] == "attempt_reset")
-    heard = "".join(event["text"] for event in of_type(events, "message_delta") if event["seq"] > reset)
-    assert heard == of_type(events, "message")[0]["text"]  # the deltas after the reset are the whole message
+    streamed = "".join(event["text"] for event in of_type(events, "message_delta") if event["seq"] > reset)
+    assert streamed == of_type(events, "message")[0]["text"]  # the deltas after the reset are the whole message
     assert [node["kind"] for node in await stack.nodes(survivors["thinking"])] == ["user", "assistant"]
 
 
@@ -110,22 +110,22 @@ async def test_a_command_dies_with_its_worker(stack: Stack, survivors: dict[str,
 
 @pytest.mark.proves("D12", "S1-05")
 async def test_committed_step_is_not_paid_for_twice(stack: Stack, tmp_path: Path) -> None:
-    """Temporal stands still while a reply and a deed are committed; then the worker dies before it can say so."""
+    """Temporal is frozen while a reply and an effect are committed; then the worker dies before it can say so."""
     ledger = tmp_path / "ledger"
     reply = await stack.submit("[[script:say words=12 delay=0.3]]")
-    deed = await stack.submit(calls(("ledger_once", {"path": str(ledger), "seconds": 3})))
+    effect = await stack.submit(calls(("ledger_once", {"path": str(ledger), "seconds": 3})))
     await stack.seen(reply, "message_delta")
     await eventually(lambda: lines(ledger))
     worker = stack.pid("worker")
     stack.signal("temporal", signal.SIGSTOP)
     try:
         await stack.seen(reply, "message")  # committed
-        await stack.seen(deed, "tool_returned", state="ok")
+        await stack.seen(effect, "tool_returned", state="ok")
         await stack.kill("worker")
     finally:
         stack.signal("temporal", signal.SIGCONT)
     await stack.back("worker", worker)
-    for task_id, requests in ((reply, 1), (deed, 2)):
+    for task_id, requests in ((reply, 1), (effect, 2)):
         record = await stack.wait(task_id)
         assert (record["status"], record["usage"]["llm_calls"]) == ("completed", requests)
         assert len(await stack.asked(task_id)) == requests

@@ -1,4 +1,4 @@
-"""What callers do while things break: tasks, deeds, model faults, subagents and fires, storms, cancels, duplicates."""
+"""What callers do while things break: tasks, effects, model faults, subagents, fires, storms, cancels, duplicates."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,20 +14,20 @@ MODEL_FAULTS = (
     *("429 retry_after=0.3", "500", "529", "cut after=2", "drop after=1"),
     *("overloaded_midstream after=1", "api_midstream after=2", "slow delay=0.2"),
 )
-Deed = Callable[[Caller, Random, Path], Awaitable[None]]
+Action = Callable[[Caller, Random, Path], Awaitable[None]]
 MARK = "errand-fault-bench"  # in every command, so that one that outlives its task is found
 
 
-async def words(caller: Caller, random: Random, folder: Path) -> None:
-    await caller.submit("words", f"[[script:say words=20 delay={random.uniform(0.02, 0.1):.2f}]]")
+async def messages(caller: Caller, random: Random, folder: Path) -> None:
+    await caller.submit("messages", f"[[script:say words=20 delay={random.uniform(0.02, 0.1):.2f}]]")
 
 
-async def deeds(caller: Caller, random: Random, folder: Path) -> None:
+async def effects(caller: Caller, random: Random, folder: Path) -> None:
     """Effects outside the platform: only the ledger says what really happened."""
     ledger = folder / new_id()
     given = {"path": str(ledger), "seconds": round(random.uniform(0, 1), 2)}
     command = {"command": f"sleep 0.3; echo {MARK}"}
-    task = await caller.submit("deeds", steps([("ledger_once", given)], [("ledger_again", given), ("bash", command)]))
+    task = await caller.submit("effects", steps([("ledger_once", given)], [("ledger_again", given), ("bash", command)]))
     task.ledger = ledger
 
 
@@ -59,18 +59,18 @@ async def subagents(caller: Caller, random: Random, folder: Path) -> None:
 
 
 async def storm(caller: Caller, random: Random, folder: Path) -> None:
-    """Many words to a task at work: each is heard once, whether now or by the session after."""
+    """Many messages to a running task: each is read once, whether now or by the session after."""
     task = await caller.submit("storm", '[[script:count n=6 tool=bash input={"command": "sleep 0.3"}]]', agent="lead")
 
-    async def tell(number: int) -> None:
+    async def steer(number: int) -> None:
         await asyncio.sleep(random.uniform(0, 1.5))
         text = f"word {new_id()}"
         body = {"conversation_id": task.id, "input": text, "transport": "stream", "if_busy": "steer"}
         answer = await caller.ask("POST", "/conversations/run", body, new_id())
         assert answer.status_code == 202, answer.text
-        task.words.append(text)
+        task.messages.append(text)
 
-    await asyncio.gather(*(tell(number) for number in range(8)))
+    await asyncio.gather(*(steer(number) for number in range(8)))
 
 
 async def cancels(caller: Caller, random: Random, folder: Path) -> None:
@@ -92,7 +92,7 @@ async def duplicates(caller: Caller, random: Random, folder: Path) -> None:
     caller.accepted.append(Accepted(ids.pop(), "duplicates"))
 
 
-KINDS: tuple[Deed, ...] = (words, deeds, model_faults, subagents, storm, cancels, duplicates)
+KINDS: tuple[Action, ...] = (messages, effects, model_faults, subagents, storm, cancels, duplicates)
 
 
 async def run(caller: Caller, random: Random, folder: Path, rounds: int, at_once: int) -> None:
@@ -101,7 +101,7 @@ async def run(caller: Caller, random: Random, folder: Path, rounds: int, at_once
     random.shuffle(todo)
     room = asyncio.Semaphore(at_once)
 
-    async def do(kind: Deed, seed: float) -> None:
+    async def do(kind: Action, seed: float) -> None:
         async with room:
             await kind(caller, Random(seed), folder)
 

@@ -10,7 +10,7 @@ from temporalio.api.enums.v1 import EventType
 
 from tests.behaviour.conversations.talk import Gate, Talk, agent, async_task, chain, gather, say, task
 from tests.behaviour.notifications.receivers import http_receiver
-from tests.behaviour.notifications.subscribers import Told
+from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.schedules.clock import create, until
 from tests.support.stack import Stack, calls, eventually, steps
 
@@ -104,15 +104,15 @@ async def _rerun(stack: Stack) -> str:
 
 async def _delivered(stack: Stack) -> str:
     """Tried three times: after a pause, and at once because somebody asked for it."""
-    told = Told(stack)
+    subscribers = Subscribers(stack)
     async with http_receiver() as receiver:
         receiver.answers["/"] = [DOWN, DOWN, "204 No Content"]
-        made = await told.subscribe(f"{receiver.url}/", events=["task_completed"])
+        made = await subscribers.subscribe(f"{receiver.url}/", events=["task_completed"])
         await stack.run(say("Said."))
-        pending = await told.delivery(made, attempts=2)
+        pending = await subscribers.delivery(made, attempts=2)
         (await stack.http.post(f"/deliveries/{pending['id']}/resend")).raise_for_status()
-        await told.delivery(made, status="delivered")
-        await told.workflow(pending).result()
+        await subscribers.delivery(made, status="delivered")
+        await subscribers.workflow(pending).result()
         (await stack.http.delete(f"/subscriptions/{made['id']}")).raise_for_status()
     return f"delivery/{pending['id']}"
 

@@ -49,7 +49,7 @@ def free_port() -> int:
 
 @contextmanager
 def process(argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
-    """A child that is told to stop at the end, and by the system should the tests be killed."""
+    """A child that is stopped at the end, and by the system should the tests be killed."""
     with log.open("ab") as output:
         child = subprocess.Popen(
             argv,

@@ -57,20 +57,26 @@ class Module:
     path: str
     name: str
     tree: ast.Module
-    lines: int
+    text: str
+
+    @property
+    def lines(self) -> int:
+        return len(self.text.splitlines())
 
 
 _parsed = functools.cache(ast.parse)  # several rules look at the same files
+
+
+def parsed(root: Path, file: Path) -> Module:
+    path, text = file.relative_to(root), file.read_text()
+    return Module(str(path), ".".join(path.with_suffix("").parts).removesuffix(".__init__"), _parsed(text), text)
 
 
 def modules(root: Path) -> Iterator[Module]:
     files = [file for package in PACKAGES for file in sorted((root / package).rglob("*.py"))]
     for file in [*files, *(root / f"{script}.py" for script in SCRIPTS)]:
         if file.exists():
-            path = file.relative_to(root)
-            text = file.read_text()
-            name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
-            yield Module(str(path), name, _parsed(text), len(text.splitlines()))
+            yield parsed(root, file)
 
 
 def _within(name: str, part: str) -> bool:

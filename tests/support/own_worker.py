@@ -1,4 +1,4 @@
-"""A platform of a test's own: Temporal server, database, worker and API, for what the shared one must not be told."""
+"""A platform of a test's own: Temporal server, database, worker and API, for what the shared one must not see."""
 
 import sys
 import sysconfig

@@ -1,4 +1,4 @@
-"""Retired words: names and phrases of an earlier, private dialect that product code must not use any more."""
+"""Retired words: names and phrases of an earlier, private dialect that neither product nor tests use any more."""
 
 import ast
 import io
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.layering import Module, modules
+from tests.support.layering import Module, modules, parsed
 
 # as a part of any identifier: `wish`, `request_words`, `ApprovalWords`, `_tell`
 RETIRED_PARTS = frozenset(
@@ -22,6 +22,12 @@ RETIRED_NAMES = frozenset(
         *("accepting", "declared", "story"),
     )
 )
+# classes of the product that are gone; a test may have one of its own
+PRODUCT_ONLY = frozenset(("Gate", "Later", "Once", "Parts", "Running", "Wake"))
+# a test's name needs a subject of its own: `test_it_is_sent` says nothing in a report
+TEST_WITHOUT_SUBJECT = re.compile(r"test_(?:it|its|nobody|that|they|this|what|whatever|who|whoever)(?:_|$)")
+# this check and its own tests name what they look for
+_EXEMPT = frozenset(("tests/support/vocabulary.py", "tests/unit/test_vocabulary.py"))
 # in docstrings, comments and texts
 RETIRED_PHRASES = re.compile(
     r"\b(?:a word of|at work|by (?:itself|themselves)|comes? to|doors?|giv(?:es|en) back|go(?:es|ing)? on|heard|hears?"
@@ -54,11 +60,23 @@ def retired_uses(root: Path) -> list[RetiredUse]:
     found: list[RetiredUse] = []
     for module in modules(root):
         found += _retired_names(module)
-        found += _retired_prose(module, (root / module.path).read_text())
+        found += _retired_prose(module)
     for file in sorted((root / "store").rglob("*.sql")):
         if _is_retired(file.stem):
             found.append(RetiredUse(str(file.relative_to(root)), 1, file.stem))
+    for file in sorted((root / "tests").rglob("*.py")):
+        if str(file.relative_to(root)) not in _EXEMPT:
+            found += _retired_in_test(parsed(root, file))
     return found
+
+
+def _retired_in_test(module: Module) -> Iterator[RetiredUse]:
+    """Texts in a test are what a caller or a model says: only names, comments and docstrings are checked."""
+    yield from (use for use in _retired_names(module) if use.text not in PRODUCT_ONLY)
+    yield from _retired_prose(module, with_texts=False)
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and TEST_WITHOUT_SUBJECT.match(node.name):
+            yield RetiredUse(module.path, node.lineno, node.name)
 
 
 def too_many(uses: list[RetiredUse], allowance: dict[str, int]) -> list[str]:
@@ -110,18 +128,21 @@ def _defined_names(node: ast.AST) -> Iterator[str]:
         yield node.asname
 
 
-def _retired_prose(module: Module, source: str) -> Iterator[RetiredUse]:
+def _retired_prose(module: Module, *, with_texts: bool = True) -> Iterator[RetiredUse]:
     docstrings = {
         node.value.lineno
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     }
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    if not (RETIRED_PHRASES.search(module.text) or RETIRED_PROSE.search(module.text)):
+        return  # a search is much quicker than the tokens
+    for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
         if token.type != tokenize.COMMENT and token.type not in _TEXT_TOKENS:
             continue
-        patterns = [RETIRED_PHRASES]
-        if token.type == tokenize.COMMENT or token.start[0] in docstrings:
-            patterns.append(RETIRED_PROSE)
+        prose = token.type == tokenize.COMMENT or token.start[0] in docstrings
+        if not prose and not with_texts:
+            continue
+        patterns = [RETIRED_PHRASES, RETIRED_PROSE] if prose else [RETIRED_PHRASES]
         for pattern in patterns:
             for match in pattern.finditer(token.string):
                 line = token.start[0] + token.string.count("\n", 0, match.start())

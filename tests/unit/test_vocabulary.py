@@ -1,4 +1,4 @@
-"""Product code uses no retired names or phrases, and no class name stands for two things."""
+"""Product and tests use no retired names or phrases, and no class name of the product means two things."""
 
 from pathlib import Path
 
@@ -79,6 +79,23 @@ def test_allowance_covers_its_package_only_and_must_be_needed(tmp_path: Path) ->
     assert too_many(uses, {"api": 2}) == []
     assert too_many(uses, {"api": 1}) == ["api/app.py:1: wish", "api/app.py:2: door"]
     assert too_many(uses, {"api": 2, "cli": 1}) == ["cli: needs no allowance"]
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("def test_it_is_sent(): pass", ["test_it_is_sent"]),
+        ("def test_the_caller_is_told(): pass", ["test_the_caller_is_told"]),
+        ("def test_nobody_is_asked(): pass", ["test_nobody_is_asked"]),
+        ("def test_items_are_sent(): pass", []),
+        ("class Told: pass", ["Told"]),
+        ("class Gate: pass", []),
+        ("x = 1  # whoever asks", ["whoever"]),
+        ('x = "Go on."', []),  # a caller may say that
+    ],
+)
+def test_tests_are_checked_for_names_and_prose(tmp_path: Path, source: str, found: list[str]) -> None:
+    assert found_in(tmp_path, "tests/unit/test_x.py", source) == found
 
 
 def test_repeated_class_names_are_found(tmp_path: Path) -> None:

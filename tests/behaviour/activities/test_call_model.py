@@ -156,15 +156,15 @@ async def test_a_context_too_long_is_compacted(stack: Stack, fault: str) -> None
 async def test_usage_and_cost_are_exact(stack: Stack) -> None:
     record = await stack.run("[[script:count n=3]]", config={"model": "claude-opus-4-5"})
     task_id = record["task_id"]
-    told = of_type(await stack.events(task_id), "usage_updated")
+    reported = of_type(await stack.events(task_id), "usage_updated")
     requests = await stack.asked(task_id)
     async with httpx2.AsyncClient(base_url=stack.model_url, headers={"x-api-key": "x"}) as model:
-        for event, request in zip(told, requests, strict=True):
+        for event, request in zip(reported, requests, strict=True):
             body = {key: request["body"][key] for key in ("model", "system", "messages", "tools")}
             counted = (await model.post("/v1/messages/count_tokens", json=body)).json()["input_tokens"]
             call = event["call"]
             assert call["input_tokens"] + call["cache_read_tokens"] + call["cache_write_tokens"] == counted
-    assert told[-1]["call"]["cache_read_tokens"] > 0  # the stable prefix is cached
+    assert reported[-1]["call"]["cache_read_tokens"] > 0  # the stable prefix is cached
     prices = yaml.safe_load(await asyncio.to_thread(stack.settings.prices_file.read_text))["models"]["claude-opus-4-5"]
     usage = record["usage"]
     expected = (
@@ -175,10 +175,10 @@ async def test_usage_and_cost_are_exact(stack: Stack) -> None:
     ) / 1_000_000
     assert usage["cost_usd"] == pytest.approx(expected, abs=1e-9) and expected > 0
     for field in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"):
-        assert usage[field] == sum(event["call"][field] for event in told)
+        assert usage[field] == sum(event["call"][field] for event in reported)
     result = (await stack.result(task_id))["usage"]
     assert (result["llm_calls"], result["tool_invocations"]) == (4, 3)
-    assert result["tokens_consumed"] == sum(event["call"]["input_tokens"] for event in told) + sum(
+    assert result["tokens_consumed"] == sum(event["call"]["input_tokens"] for event in reported) + sum(
         usage[field] for field in ("output_tokens", "cache_read_tokens", "cache_write_tokens")
     )
 

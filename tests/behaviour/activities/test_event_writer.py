@@ -19,7 +19,7 @@ async def test_a_commit_takes_along_what_came_just_before(stack: Stack, monkeypa
     ref = SessionRef(tenant="default", session_id="quick", conversation_id="quick")
     async with EventWriter(stack.pool) as writer:
         writer.put(ref, CALLED)
-        for _ in range(5):  # whoever writes at once has begun by now
+        for _ in range(5):  # concurrent writers have begun by now
             await asyncio.sleep(0)
         [row] = await writer.take(ref)
     assert row.type == "tool_called"

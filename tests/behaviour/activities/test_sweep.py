@@ -48,7 +48,7 @@ async def test_session_of_a_terminated_workflow_is_lost(stack: Stack) -> None:
 
 @pytest.mark.proves("S1-21", "F-09")
 async def test_sweeper_starts_accepted_sessions_of_an_open_conversation(stack: Stack) -> None:
-    """Whoever accepted it died before the start; then a word to it opened the conversation, which starts nothing."""
+    """The API died between accepting and starting; then a message opened the conversation, which starts nothing."""
     with stack.frozen("temporal"):
         task_id = await stack.submit("[[script:say text=here]]")
         await stack.back("api", await stack.kill("api"))
@@ -63,9 +63,9 @@ async def test_a_cancel_that_only_reached_the_row_is_passed_on(stack: Stack) -> 
     task_id = await stack.submit(HANGS)
     await stack.seen(task_id, "message_delta")
     ref = SessionRef(tenant="default", session_id=task_id, conversation_id=task_id)
-    wish = {"reason": Reason.CALLER_CANCEL, "by": "someone", "note": "", "at": "2026-01-01T00:00:00Z"}
+    cancel_request = {"reason": Reason.CALLER_CANCEL, "by": "someone", "note": "", "at": "2026-01-01T00:00:00Z"}
     event = CancelRequested(reason=Reason.CALLER_CANCEL, by="someone")
-    assert await sessions.request_cancel(stack.pool, ref, wish, events.to_row(ref, event))
+    assert await sessions.request_cancel(stack.pool, ref, cancel_request, events.to_row(ref, event))
     record = await sweep_until(stack, task_id)
     assert (record["status"], record["reason"]) == ("cancelled", "caller_cancel")
     assert len(of_type(await stack.events(task_id), "cancel_requested")) == 1
@@ -79,22 +79,22 @@ async def test_sweeper_delivers_messages_that_reached_only_the_row(stack: Stack)
     [call] = (await eventually(lambda: _deferred(stack, task_id), what="it waits"))["calls"]
     message_id = new_id()
     await conversations.add_message(stack.pool, "default", task_id, task_id, message_id, "Mind the gap.", untold=True)
-    assert await conversations.untold(stack.pool) == []  # whoever wrote them may be about to tell
+    assert await conversations.untold(stack.pool) == []  # their writer may be about to signal
     await stack.pool.execute("UPDATE inbox SET created_at = now() - interval '1 minute' WHERE id = $1", message_id)
     await WorkflowClient(stack.client, "errand").sweep()
 
-    async def heard() -> bool:
+    async def message_read() -> bool:
         history = await stack.session(task_id).fetch_history()
         names = [event.workflow_execution_signaled_event_attributes.signal_name for event in history.events]
         return "message" in names
 
-    await eventually(heard, what="the session was told")
+    await eventually(message_read, what="the session read the message")
     assert await conversations.untold(stack.pool) == []
     body = {"response_to": call["request_id"], "input": {"result": "x"}}
     assert (await stack.http.post(f"/tasks/{task_id}/input", json=body)).status_code == 202
     assert (await stack.wait(task_id))["reason"] == "goal_reached"
-    words = [node["body"]["parts"][0]["text"] for node in await stack.nodes(task_id) if node["kind"] == "user"]
-    assert words[1:] == ["Mind the gap."]
+    texts = [node["body"]["parts"][0]["text"] for node in await stack.nodes(task_id) if node["kind"] == "user"]
+    assert texts[1:] == ["Mind the gap."]
 
 
 async def test_unreadable_session_does_not_hold_up_the_sweep(stack: Stack) -> None:

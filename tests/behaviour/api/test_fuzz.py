@@ -10,7 +10,7 @@ from store.database import Pool
 from tests.behaviour.api.conftest import key_for
 
 CHECKS = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance")
-# a stream does not end by itself, and without Temporal these are rightly unavailable
+# a stream does not end without an event, and without Temporal these are rightly unavailable
 ALONE = "(/events|/notifications|/conversations/run|/readyz|/mailbox|/steer)$"
 
 

@@ -25,8 +25,8 @@ async def exchange(url: str, sent: bytes) -> tuple[int, bytes]:
         writer.write(sent)
         async with asyncio.timeout(5):
             head = await reader.readuntil(b"\r\n\r\n")
-            declared = re.search(rb"content-length: (\d+)", head.lower())
-            content = await (reader.readexactly(int(declared[1])) if declared else reader.read())
+            length = re.search(rb"content-length: (\d+)", head.lower())
+            content = await (reader.readexactly(int(length[1])) if length else reader.read())
         return int(head.split()[1]), content if b"problem+json" in head else b""
     finally:
         writer.close()

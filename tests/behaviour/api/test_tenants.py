@@ -97,8 +97,8 @@ async def test_foreign_ids_are_404_everywhere(keyed_url: str, pool: Pool) -> Non
         file = await client.post("/files?name=secret.txt", content=b"secret", headers=mine)
         definition = {"name": "private", "description": "secret", "prompt": "secret"}
         assert (await client.put("/agents/private", json=definition, headers=mine)).status_code == 201
-        wish = {"name": "secret", "channel": "webhook", "target": "https://hooks.example.org/secret"}
-        subscribed = (await client.post("/subscriptions", json=wish, headers=mine)).json()["id"]
+        subscription = {"name": "secret", "channel": "webhook", "target": "https://hooks.example.org/secret"}
+        subscribed = (await client.post("/subscriptions", json=subscription, headers=mine)).json()["id"]
         sent = await client.post(f"/subscriptions/{subscribed}/test", headers=mine)
         connector = {"kind": "webhook", "agent": "private"}
         assert (await client.put("/connectors/secret", json=connector, headers=mine)).status_code == 200

@@ -1,4 +1,4 @@
-"""How the tests of conversations speak with the stack: agents that delegate, their sessions, the mailbox and fire."""
+"""How the tests of conversations use the stack: agents that delegate, their sessions, the mailbox and fire."""
 
 import asyncio
 import json
@@ -28,8 +28,8 @@ ALLOWED = {"permission": "delegation", "action": "allow"}
 
 
 def agent(name: str, *subagents: Any, **more: Any) -> dict[str, Any]:
-    words = {"name": name, "description": f"The {name} of the tests.", "prompt": "You are tested.", "tools": TOOLS}
-    return words | {"subagents": list(subagents)} | more
+    fields = {"name": name, "description": f"The {name} of the tests.", "prompt": "You are tested.", "tools": TOOLS}
+    return fields | {"subagents": list(subagents)} | more
 
 
 AGENTS = [
@@ -68,14 +68,14 @@ def say(text: str = "Said.", **options: Any) -> str:
     return f"[[script:say text={json.dumps(text)}{''.join(f' {name}={value}' for name, value in options.items())}]]"
 
 
-def slow(seconds: float, words: int = 10) -> str:
+def slow(seconds: float, pieces: int = 10) -> str:
     """Takes about so long to say."""
-    return f"[[script:say words={words} delay={seconds / words}]]"
+    return f"[[script:say words={pieces} delay={seconds / pieces}]]"
 
 
-HANG = "[[script:say words=30]] [[fault:hang after=6 times=always]]"  # speaks, then never ends by itself
+HANG = "[[script:say words=30]] [[fault:hang after=6 times=always]]"  # streams a little, then never ends
 MUTE = "[[script:say words=30]] [[fault:hang times=always]]"
-BROKEN = "[[script:say]] [[fault:400 times=always]]"  # fails without a word
+BROKEN = "[[script:say]] [[fault:400 times=always]]"  # fails without output
 
 
 def async_delegate(name: str, prompt: str, **more: Any) -> Call:
@@ -119,9 +119,9 @@ class Gate:
     def call(self) -> Call:
         return "wait_for", {"path": str(self.path)}
 
-    def then(self, words: str = "Through.") -> str:
+    def then(self, text: str = "Through.") -> str:
         """A prompt: wait, then say this."""
-        return chain([self.call], last=words)
+        return chain([self.call], last=text)
 
     def open(self) -> None:
         self.path.touch()
@@ -129,25 +129,25 @@ class Gate:
 
 @dataclass
 class Scenes:
-    """Stories of one module, told at the same time when the first of its tests asks."""
+    """The scenes of one module, played at the same time when its first test asks."""
 
     at_once: int = 6
     _listed: list[Callable[[Stack], Awaitable[Any]]] = field(default_factory=list)
-    _told: dict[Any, "asyncio.Task[Any]"] = field(default_factory=dict)
+    _running: dict[Any, "asyncio.Task[Any]"] = field(default_factory=dict)
 
     def __call__(self, scene: Callable[[Stack], Awaitable[T]]) -> Callable[[Stack], Awaitable[T]]:
-        async def told(stack: Stack) -> T:
-            if not self._told:
+        async def signalled(stack: Stack) -> T:
+            if not self._running:
                 room = asyncio.Semaphore(self.at_once)
-                self._told = {one: asyncio.create_task(self._tell(room, one, stack)) for one in self._listed}
-            outcome: T = await self._told[scene]
+                self._running = {one: asyncio.create_task(self._run(room, one, stack)) for one in self._listed}
+            outcome: T = await self._running[scene]
             return outcome
 
         self._listed.append(scene)
-        return told
+        return signalled
 
     @staticmethod
-    async def _tell(room: asyncio.Semaphore, scene: Callable[[Stack], Awaitable[Any]], stack: Stack) -> Any:
+    async def _run(room: asyncio.Semaphore, scene: Callable[[Stack], Awaitable[Any]], stack: Stack) -> Any:
         async with room:
             return await scene(stack)
 
@@ -231,7 +231,7 @@ class Talk:
         return await eventually(look, what=f"{count} outcomes in {self.id}")
 
     async def rest(self) -> None:
-        """Wait until nothing is live and everything live was told of."""
+        """Wait until no session is live."""
 
         async def look() -> bool:
             return not [row for row in await self.sessions() if not row.status.terminal]
@@ -265,15 +265,15 @@ class Talk:
             if node["kind"] == "user"
         ]
 
-    async def heard(self) -> list[str]:
-        """The sources of all outcomes that a session of the conversation was told of. One that ended before it said
-        anything gave back what it had: nothing goes on from it."""
+    async def delivered_sources(self) -> list[str]:
+        """The sources of all outcomes that reached a session of the conversation. One that ended before it said
+        anything returned its outcomes: nothing continues from it."""
         rows = [row for row in await self.sessions() if row.committed]
         prompts = [prompt for row in rows for prompt in await self.prompts(row.id)]
         return [source for prompt in prompts for source in _HEAD.findall(prompt)]
 
-    async def told(self, session_id: str, signal: str, count: int) -> None:
-        """Wait until a session was sent so many words of the conversation."""
+    async def signalled(self, session_id: str, signal: str, count: int) -> None:
+        """Wait until the conversation has sent a session so many signals of this name."""
 
         async def look() -> bool:
             try:

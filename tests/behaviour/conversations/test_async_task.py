@@ -1,4 +1,4 @@
-"""async_task, async_task_result and gather: launched at once, collected in the words of this door, or refused whole."""
+"""async_task, async_task_result and gather: launched at once, collected in their fixed form, or refused whole."""
 
 import time
 from dataclasses import dataclass
@@ -64,9 +64,9 @@ async def collected(stack: Stack) -> Collected:
 
 @pytest.mark.proves("S3-07", "S3-08", "S3-09")
 async def test_a_launch_answers_at_once_with_the_handle(team: Stack) -> None:
-    told = await collected(team)
-    deep = next(child for child in told.children if child.agent == "helper")
-    assert told.texts[0] == (
+    result = await collected(team)
+    deep = next(child for child in result.children if child.agent == "helper")
+    assert result.texts[0] == (
         f"task_id: {deep.id}\nagent: helper\ndescription: look deep\nstatus: launched\n\n"
         "Use async_task_result with this task_id to retrieve the result when ready."
     )
@@ -82,27 +82,27 @@ async def test_a_dispatch_answers_with_name_and_session(team: Stack) -> None:
 
 @pytest.mark.proves("S3-11")
 async def test_running_subagent_is_reported_as_running(team: Stack) -> None:
-    told = await collected(team)
-    deep = next(child for child in told.children if child.agent == "helper")
-    assert told.texts[2] == (
+    result = await collected(team)
+    deep = next(child for child in result.children if child.agent == "helper")
+    assert result.texts[2] == (
         f"status: running\ntask_id: {deep.id}\n\nThe task is still in progress. Try again shortly."
     )
 
 
 @pytest.mark.proves("S3-12", "S3-14")
 async def test_ended_subagents_give_their_result_or_their_error(team: Stack) -> None:
-    told = await collected(team)
-    deep, failed = sorted(told.children, key=lambda child: child.agent)
+    result = await collected(team)
+    deep, failed = sorted(result.children, key=lambda child: child.agent)
     complete = f"status: complete\ntask_id: {deep.id}\n\n<task_result>\nDeep words.\n</task_result>"
     error = f"status: error\ntask_id: {failed.id}\nerror_type: ApiError\n\n{failed.error}"
-    assert told.texts[4] == f"{complete}\n\n{error}"
-    assert told.texts[5] == complete  # reading again gives the same
+    assert result.texts[4] == f"{complete}\n\n{error}"
+    assert result.texts[5] == complete  # reading again gives the same
 
 
 @pytest.mark.proves("S3-13")
 async def test_unknown_id_is_an_error_that_says_so(team: Stack) -> None:
-    told = await collected(team)
-    for task_id, text in (("nonsense", told.texts[6]), ("0" * 26, told.texts[7])):
+    result = await collected(team)
+    for task_id, text in (("nonsense", result.texts[6]), ("0" * 26, result.texts[7])):
         assert text == (
             f"status: error\ntask_id: {task_id}\n\n"
             "Session not found. The task_id may be invalid or the session was deleted."
@@ -111,23 +111,23 @@ async def test_unknown_id_is_an_error_that_says_so(team: Stack) -> None:
 
 @pytest.mark.proves("S3-03", "S3-10")
 async def test_child_is_visible_and_named_after_its_description(team: Stack) -> None:
-    told = await collected(team)
-    deep, failed = sorted(told.children, key=lambda child: child.agent)
+    result = await collected(team)
+    deep, failed = sorted(result.children, key=lambda child: child.agent)
     assert (deep.title, failed.title) == ("look deep (@helper subagent)", "write it (@scribe subagent)")
-    root = await told.talk.session(told.talk.id)
+    root = await result.talk.session(result.talk.id)
     assert deep.workspace_id == root.workspace_id and deep.spawned_by == root.id
-    started = {event["child_session_id"]: event["description"] for event in of_type(told.events, "subagent_started")}
+    started = {event["child_session_id"]: event["description"] for event in of_type(result.events, "subagent_started")}
     assert started == {deep.id: "look deep", failed.id: "write it"}
-    shown = await told.talk.shown()
+    shown = await result.talk.shown()
     [top] = shown["sessions"]
     assert {branch["session_id"] for branch in top["children"]} == {deep.id, failed.id}
 
 
 @pytest.mark.proves("S0-B44")
 async def test_outcome_that_was_read_is_not_in_the_mailbox(team: Stack) -> None:
-    told = await collected(team)
-    assert {message.delivered_to for message in await told.talk.mail()} == {told.talk.id}
-    assert (await told.talk.try_fire()).status_code == 422
+    result = await collected(team)
+    assert {message.delivered_to for message in await result.talk.mail()} == {result.talk.id}
+    assert (await result.talk.try_fire()).status_code == 422
 
 
 @scene
@@ -183,7 +183,7 @@ async def dead_on_arrival(stack: Stack) -> tuple[Talk, list[str]]:
 async def test_refused_credentials_are_the_launchs_own_error(team: Stack) -> None:
     talk, texts = await dead_on_arrival(team)
     assert texts == ["The launch failed: authentication_error."] * 2
-    assert {message.delivered_to for message in await talk.mail()} == {talk.id}  # told here, and nowhere again
+    assert {message.delivered_to for message in await talk.mail()} == {talk.id}  # delivered here, and nowhere again
 
 
 @scene

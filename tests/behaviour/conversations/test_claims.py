@@ -13,8 +13,8 @@ async def test_watchers_see_the_mailbox_become_empty_when_all_are_gathered(team:
     talk = await Talk.done(team, chain(parts, [gather("$0", "$1", "$2")]))
     await talk.rest()
     assert [message.delivered_to for message in await talk.mail()] == [talk.id] * 3
-    [told] = of_type(await team.events(talk.id), "mailbox_updated")  # one: all three were read at once
-    assert told["pending_count"] == 0
+    [reported] = of_type(await team.events(talk.id), "mailbox_updated")  # one: all three were read at once
+    assert reported["pending_count"] == 0
 
 
 async def test_a_terminated_conversation_is_not_reopened_for_what_waits_in_it(team: Stack) -> None:

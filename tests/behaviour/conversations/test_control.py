@@ -1,4 +1,4 @@
-"""What can be done to subagents at work: waited for, promoted, steered, interrupted, continued; inline ones too."""
+"""What can be done to running subagents: waited for, promoted, steered, interrupted, continued; inline ones too."""
 
 import asyncio
 from typing import Any
@@ -197,7 +197,7 @@ async def steered(stack: Stack) -> tuple[Talk, list[str], SessionRow]:
     talk = await Talk.begin(stack, chain(*steps))
     await stack.seen(talk.id, "tool_called", tool="wait_for")
     child = await talk.child()
-    await talk.told(child.id, "message", 1)
+    await talk.signalled(child.id, "message", 1)
     gate.open()
     gate.path.with_name(f"{gate.path.name}-sent").touch()
     return talk, await talk.results(), await talk.ended(child.id)
@@ -339,7 +339,7 @@ async def test_running_children_survive_a_checkpoint(team: Stack) -> None:
 
 @pytest.mark.proves("S0-43")
 async def test_a_tree_is_cancelled_while_it_grows(team: Stack) -> None:
-    """Whatever the cancel meets, a call, a spawn or children at work: afterwards nothing runs and nothing is woken."""
+    """Whatever the cancel meets, a call, a spawn or running children: afterwards nothing runs and nothing is woken."""
     scripts = [chain([async_task(HANG) for _ in range(6)], [task(HANG)], text="Go.") for _ in range(4)]
     talks = [await Talk.begin(team, script, "waker") for script in scripts]
     for place, talk in enumerate(talks):

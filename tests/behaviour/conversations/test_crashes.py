@@ -54,7 +54,7 @@ async def each_once(talk: Talk) -> None:
     await talk.rest()
     children = await talk.children()
     assert sorted(message.source_session_id for message in await talk.mail()) == sorted(row.id for row in children)
-    assert all(count == 1 for count in Counter(await talk.heard()).values())
+    assert all(count == 1 for count in Counter(await talk.delivered_sources()).values())
 
 
 @pytest.mark.proves("D4", "S0-35")
@@ -76,8 +76,8 @@ async def test_a_fire_happens_once_or_not_at_all(team: Stack, survivors: Survivo
     if await talk.mail(pending_only=True):  # it was killed before it could decide, and said so
         await talk.fire()
     await each_once(talk)
-    heard = await talk.heard()
-    assert len(heard) == len(set(heard)) == 4
+    received = await talk.delivered_sources()
+    assert len(received) == len(set(received)) == 4
     assert len({message.delivered_to for message in await talk.mail()}) == 1
 
 
@@ -106,7 +106,7 @@ async def test_a_wake_up_comes_once(team: Stack, survivors: Survivors) -> None:
 
     await eventually(delivered, what="all three are delivered")
     await each_once(talk)
-    assert len(await talk.heard()) == 3
+    assert len(await talk.delivered_sources()) == 3
 
 
 @pytest.mark.proves("S0-20", "D13")
@@ -187,7 +187,7 @@ async def test_next_worker_soon_writes_what_a_dead_one_was_writing(team: Stack) 
     await eventually(lambda: _over(talk), seconds=40, what="the fire was decided and has ended")
     assert (await asked).status_code in (202, 503)
     await each_once(talk)
-    assert len(await talk.heard()) == 1
+    assert len(await talk.delivered_sources()) == 1
 
 
 async def _over(talk: Talk) -> bool:

@@ -51,9 +51,9 @@ async def stormed(stack: Stack) -> tuple[Talk, list[int], float]:
 async def test_concurrent_fires_never_share_a_message(team: Stack) -> None:
     talk, codes, _ = await stormed(team)
     assert codes.count(202) >= 1 and set(codes) <= {202, 409, 422}
-    heard = Counter(await talk.heard())
+    received = Counter(await talk.delivered_sources())
     children = {row.id for row in await talk.children()}
-    assert set(heard) == children and set(heard.values()) == {1}
+    assert set(received) == children and set(received.values()) == {1}
     fired = [row for row in await talk.sessions() if row.trigger == "fire"]
     assert len(fired) == codes.count(202)
     assert {message.delivered_to for message in await talk.mail()} <= {row.id for row in fired}
@@ -73,16 +73,20 @@ async def test_all_outcomes_land_in_one_continuation(team: Stack) -> None:
 
 @scene
 async def in_vain(stack: Stack) -> tuple[Talk, SessionRow, list[Any], SessionRow]:
-    """The first continuation fails before it says a word."""
+    """The first continuation fails before it says anything."""
     talk = await with_outcomes(stack, 2)
     failed = await talk.fire("[[fault:400]]")
-    await asyncio.sleep(1)  # in which nobody fires by itself
+    await asyncio.sleep(1)  # in which nothing is fired unasked
 
-    async def told() -> Any:
+    async def reported() -> Any:
         live = await talk.shown("/mailbox", live="true")
         return live if live["pending_count"] else None
 
-    after = [await talk.mail(), len(await talk.sessions()), await eventually(told, what="the conversation was told")]
+    after = [
+        await talk.mail(),
+        len(await talk.sessions()),
+        await eventually(reported, what="the conversation has its outcomes again"),
+    ]
     return talk, failed, after, await talk.fire("Now properly.")
 
 
@@ -91,7 +95,7 @@ async def test_a_continuation_without_a_commit_gives_its_messages_back(team: Sta
     talk, failed, [mail, sessions, live], second = await in_vain(team)
     assert failed.status is Status.FAILED and not failed.committed
     assert [message.delivered_to for message in mail] == [None, None]
-    assert sessions == 4 and live["pending_count"] == 2  # nobody fired by itself
+    assert sessions == 4 and live["pending_count"] == 2  # nothing was fired unasked
     assert second.status is Status.COMPLETED
     assert {message.delivered_to for message in await talk.mail()} == {second.id}
     assert second.parent_session_id == talk.id  # not the one that failed
@@ -201,8 +205,8 @@ async def test_a_fire_counts_as_a_live_task_of_its_key(team: Stack) -> None:
     talk = await with_outcomes(team, 1)
     root = await talk.session(talk.id)
     session = NewSession.continuing(root).model_copy(update={"trigger": Trigger.FIRE, "created_by": "a key"})
-    door = WorkflowClient(team.client, team.settings.task_queue)
+    workflow_client = WorkflowClient(team.client, team.settings.task_queue)
     fire = Fire(request_id=new_id(), session_id=new_id(), session=session, live_quota=0)
     with pytest.raises(TooMany):
-        await door.fire("default", talk.id, fire)
+        await workflow_client.fire("default", talk.id, fire)
     assert len(await talk.mail(pending_only=True)) == 1 and len(await talk.sessions()) == 2

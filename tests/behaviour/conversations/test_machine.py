@@ -32,7 +32,7 @@ class Walk:
             )
         await self.talk.say(chain(calls, text="Go.", last="Off."), if_busy="queue")
 
-    async def go_on(self) -> None:
+    async def proceed(self) -> None:
         await self.talk.say(say("Going on."), if_busy=self.choice.choice(["queue", "steer"]))
 
     async def fire(self) -> None:
@@ -49,9 +49,9 @@ class Walk:
         await asyncio.sleep(self.choice.random())
 
     async def steps(self) -> None:
-        deeds = (self.spawn, self.spawn, self.go_on, self.fire, self.fire, self.interrupt, self.pause)
+        actions = (self.spawn, self.spawn, self.proceed, self.fire, self.fire, self.interrupt, self.pause)
         for _ in range(STEPS):
-            await self.choice.choice(deeds)()
+            await self.choice.choice(actions)()
 
     async def settle(self) -> None:
         """Let go of what hangs, then deliver what is left."""
@@ -77,8 +77,8 @@ class Walk:
         children = [row for row in rows.values() if row.spawned_by]
         mail = {message.source_session_id: message for message in await self.talk.mail()}
         assert set(mail) == {row.id for row in children}, "each outcome exists once"
-        heard = Counter(await self.talk.heard())
-        assert set(heard) == set(mail) and set(heard.values()) <= {1}, "each is delivered once"
+        received = Counter(await self.talk.delivered_sources())
+        assert set(received) == set(mail) and set(received.values()) <= {1}, "each is delivered once"
         for child in children:
             recipient = rows[mail[child.id].delivered_to or ""]
             assert recipient.thread_id == rows[child.spawned_by or ""].thread_id

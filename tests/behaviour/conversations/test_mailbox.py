@@ -52,7 +52,7 @@ async def posted(stack: Stack) -> Posted:
     await talk.ended(await talk.say(silent))
     mail = await talk.posted(3)
     shown = (await talk.shown("/mailbox"))["items"]
-    # the words change at their source after the message was posted
+    # the output changes at its source after the message was posted
     await stack.pool.execute("UPDATE sessions SET output = 'Found it twice.' WHERE id = $1", mail[0].source_session_id)
     fired = await talk.fire()
     [prompt] = await talk.prompts(fired.id)
@@ -61,28 +61,28 @@ async def posted(stack: Stack) -> Posted:
 
 @pytest.mark.proves("S0-08", "S0-24", "S0-25")
 async def test_an_end_posts_a_result_or_a_failure(team: Stack) -> None:
-    told = await posted(team)
-    assert [(message.subagent_name, message.source_type) for message in told.mail] == [
+    result = await posted(team)
+    assert [(message.subagent_name, message.source_type) for message in result.mail] == [
         *(("one", "subagent_result"), ("two", "subagent_failed"), ("three", "subagent_result"))
     ]
-    assert all(message.conversation_id == told.talk.id for message in told.mail)
+    assert all(message.conversation_id == result.talk.id for message in result.mail)
 
 
 @pytest.mark.proves("S0-21", "S0-22", "S0-40")
 async def test_a_message_has_exactly_these_fields(team: Stack) -> None:
-    told = await posted(team)
-    assert [list(message) for message in told.shown] == [FIELDS] * 3
-    assert [message["delivered_to"] for message in told.shown] == [None] * 3
-    assert {message["source_type"] for message in told.shown} == {"subagent_result", "subagent_failed"}
+    result = await posted(team)
+    assert [list(message) for message in result.shown] == [FIELDS] * 3
+    assert [message["delivered_to"] for message in result.shown] == [None] * 3
+    assert {message["source_type"] for message in result.shown} == {"subagent_result", "subagent_failed"}
 
 
 @pytest.mark.proves("S0-23", "S0-33", "D7")
 async def test_several_outcomes_are_rendered_in_order_from_their_sources(team: Stack) -> None:
-    told = await posted(team)
-    one, two, three = [message.source_session_id for message in told.mail]
-    error = (await told.talk.session(two)).error
+    result = await posted(team)
+    one, two, three = [message.source_session_id for message in result.mail]
+    error = (await result.talk.session(two)).error
     assert error
-    assert told.prompt == (
+    assert result.prompt == (
         f"Async subagent results:\n\n## one [completed] (session: {one})\nFound it twice.\n\n"
         f"## two [failed] (session: {two})\nError: {error}\n\n"
         f"## three [completed] (session: {three})\n(no output)"
@@ -91,14 +91,14 @@ async def test_several_outcomes_are_rendered_in_order_from_their_sources(team: S
 
 @pytest.mark.proves("S0-26", "S0-30")
 async def test_delivered_outcome_is_not_delivered_again(team: Stack) -> None:
-    told = await posted(team)
-    assert [message.delivered_to for message in told.later] == [told.fired.id] * 3
-    before = len(await told.talk.sessions())
-    again = await told.talk.try_fire("Anything else?")
+    result = await posted(team)
+    assert [message.delivered_to for message in result.later] == [result.fired.id] * 3
+    before = len(await result.talk.sessions())
+    again = await result.talk.try_fire("Anything else?")
     assert (again.status_code, again.json()["type"]) == (422, "urn:errand:problem:mailbox-empty")
-    assert len(await told.talk.sessions()) == before and await told.talk.mail() == told.later
+    assert len(await result.talk.sessions()) == before and await result.talk.mail() == result.later
     waiting = await team.pool.fetchval(
-        "SELECT count(*) FROM inbox WHERE conversation_id = $1 AND taken_by IS NULL", told.talk.id
+        "SELECT count(*) FROM inbox WHERE conversation_id = $1 AND taken_by IS NULL", result.talk.id
     )
     assert waiting == 0
 
@@ -123,7 +123,7 @@ async def stopped_child(stack: Stack, prompt: str) -> tuple[Talk, SessionRow, st
 
 
 @scene
-async def interrupted_with_words(stack: Stack) -> tuple[Talk, SessionRow, str]:
+async def interrupted_after_output(stack: Stack) -> tuple[Talk, SessionRow, str]:
     return await stopped_child(stack, HANG)
 
 
@@ -134,13 +134,13 @@ async def interrupted_mute(stack: Stack) -> tuple[Talk, SessionRow, str]:
 
 @pytest.mark.proves("S0-42", "S0-32")
 async def test_subagent_interrupted_after_output_has_a_result_that_says_so(team: Stack) -> None:
-    talk, child, prompt = await interrupted_with_words(team)
+    talk, child, prompt = await interrupted_after_output(team)
     [message] = await talk.mail()
     assert (child.status, child.reason, child.partial) == (Status.CANCELLED, "interrupted", True)
     assert message.source_type == "subagent_result"
-    head, note, words = prompt.split("\n")
+    head, note, last_line = prompt.split("\n")
     assert head == f"Async subagent 'helper' (session: {child.id}) completed:"
-    assert note == "[Interrupted (interrupted); this is what it had so far.]" and words == child.output
+    assert note == "[Interrupted (interrupted); this is what it had so far.]" and last_line == child.output
 
 
 @pytest.mark.proves("S0-B06", "S0-B08", "F-07")

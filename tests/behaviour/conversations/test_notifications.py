@@ -12,7 +12,7 @@ from tests.support.stack import Stack, eventually
 
 @pytest.mark.proves("S0-B16")
 async def test_one_channel_notifies_of_all_sessions_and_conversations(stack: Stack) -> None:
-    heard: list[dict[str, Any]] = []
+    received: list[dict[str, Any]] = []
     listening = asyncio.Event()
 
     async def listen() -> None:
@@ -23,7 +23,7 @@ async def test_one_channel_notifies_of_all_sessions_and_conversations(stack: Sta
             async for line in answer.aiter_lines():
                 listening.set()
                 if line.startswith("data:"):
-                    heard.append(json.loads(line[5:]))
+                    received.append(json.loads(line[5:]))
 
     task = asyncio.create_task(listen())
     try:
@@ -34,12 +34,12 @@ async def test_one_channel_notifies_of_all_sessions_and_conversations(stack: Sta
         assert answer.status_code == 200, answer.text
 
         def kinds(task_id: str) -> list[str]:
-            return [one["type"] for one in heard if task_id in (one.get("session_id"), one["conversation_id"])]
+            return [one["type"] for one in received if task_id in (one.get("session_id"), one["conversation_id"])]
 
         wanted = ["session_started", "session_completed", "conversation_updated"]
         await eventually(lambda: _now(kinds(done["task_id"]) == wanted), what="every notice")
         await eventually(lambda: _now(kinds(failed["task_id"])[-1:] == ["session_failed"]), what="the failure")
-        assert [one["changed"] for one in heard if one["type"] == "conversation_updated"] == [["metadata", "title"]]
+        assert [one["changed"] for one in received if one["type"] == "conversation_updated"] == [["metadata", "title"]]
     finally:
         task.cancel()
 

@@ -61,14 +61,14 @@ async def test_conversation_that_continues_as_new_loses_nothing(own: Stack) -> N
     await eventually(lambda: agree(talk, 18), what="live mailbox and rows agree")
     assert len(runs) >= 3, "it never continued as new"
     fired = await talk.fire()
-    heard = Counter(await talk.heard())
-    assert len(heard) == 18 and set(heard.values()) == {1}
+    received = Counter(await talk.delivered_sources())
+    assert len(received) == 18 and set(received.values()) == {1}
     assert {message.delivered_to for message in await talk.mail()} == {fired.id}
 
 
 @pytest.mark.proves("S0-B50", "F-15")
 async def test_a_request_is_answered_once_over_all_runs(own: Stack) -> None:
-    door = WorkflowClient(own.client, own.settings.task_queue)
+    workflow_client = WorkflowClient(own.client, own.settings.task_queue)
     gate = Gate()
     talk = await Talk.done(own, chain([async_task(say("Now.")), async_task(gate.then("Later."))], last="Off."))
     [first] = await talk.posted(1)
@@ -80,13 +80,13 @@ async def test_a_request_is_answered_once_over_all_runs(own: Stack) -> None:
     fire = Fire(
         request_id=f"{request}/1", session_id=request, session=NewSession.continuing(fired), pending=[first.message_id]
     )
-    answer = await door.fire("default", talk.id, fire)  # the words of a caller whose first answer was lost
+    answer = await workflow_client.fire("default", talk.id, fire)  # the request of a caller whose first answer was lost
     assert answer.session_id == fired.id
     assert (await talk.mail())[0].delivered_to == fired.id and len(await own.events(fired.id)) > 3
     gate.open()
     await talk.rest()
     other = fire.model_copy(update={"request_id": new_id(), "session_id": new_id()})
-    assert (await door.fire("default", talk.id, other)).session_id == other.session_id
+    assert (await workflow_client.fire("default", talk.id, other)).session_id == other.session_id
     mail = {message.message_id: message.delivered_to for message in await talk.mail()}
     assert mail.pop(first.message_id) == fired.id  # a request of its own gets nothing of what was delivered
     assert set(mail.values()) == {other.session_id}
@@ -94,7 +94,7 @@ async def test_a_request_is_answered_once_over_all_runs(own: Stack) -> None:
 
 async def test_endless_requests_do_not_delay_a_childs_end(own: Stack) -> None:
     """It is to be renewed, but there is always a request under way; a child's end reaches its parent all the same."""
-    gate, door = Gate(), WorkflowClient(own.client, own.settings.task_queue)
+    gate, workflow_client = Gate(), WorkflowClient(own.client, own.settings.task_queue)
     talk = await Talk.begin(own, chain([async_task(gate.then("Through."))], [gather("$0", timeout_s=120)]))
     child = await talk.child()
     await own.seen(child.id, "tool_called")
@@ -103,7 +103,7 @@ async def test_endless_requests_do_not_delay_a_childs_end(own: Stack) -> None:
     async def ask() -> None:
         while going:
             with contextlib.suppress(Unavailable):  # the server takes so many at a time; who is refused asks again
-                await door.claim("default", talk.id, ClaimOutcomes(request_id=new_id(), by=talk.id, mail=[]))
+                await workflow_client.claim("default", talk.id, ClaimOutcomes(request_id=new_id(), by=talk.id, mail=[]))
 
     storm = [asyncio.create_task(ask()) for _ in range(12)]
     try:
@@ -121,7 +121,7 @@ async def _long(handle: "WorkflowHandle[Any, Any]") -> bool:
 
 
 async def carried(own: Stack, talk: Talk) -> ConversationState | None:
-    """What the run at work was given by the one before it."""
+    """What the present run was given by the one before it."""
     history = await own.client.get_workflow_handle(f"conversation/{talk.id}").fetch_history()
     given = history.events[0].workflow_execution_started_event_attributes.input.payloads
     [start] = await own.client.data_converter.decode(given, [ConversationInput])
@@ -172,4 +172,4 @@ async def test_a_reset_repeats_its_decisions_and_changes_nothing(own: Stack) -> 
     assert set(before) == {row.id for row in await talk.sessions()}
     fired = await talk.fire()
     assert (await talk.prompts(fired.id))[0].count("[completed]") == 3
-    assert sorted(Counter(await talk.heard()).values()) == [1, 1, 1]
+    assert sorted(Counter(await talk.delivered_sources()).values()) == [1, 1, 1]

@@ -1,4 +1,4 @@
-"""A conversation's sessions: the five ways one comes to be, and the two transports that differ in nothing else."""
+"""A conversation's sessions: the five ways in which one begins, and the two transports that differ in nothing else."""
 
 import json
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ scene = Scenes()
 
 @dataclass
 class Line:
-    """S1 dispatches S2 and commits; the caller goes on with S5; S2 commits; fired, S6 goes on from S5."""
+    """S1 dispatches S2 and commits; the caller continues with S5; S2 commits; fired, S6 continues from S5."""
 
     talk: Talk
     s1: SessionRow
@@ -72,9 +72,9 @@ async def test_root_session_has_no_parent(team: Stack) -> None:
 
 @pytest.mark.proves("S0-16")
 async def test_continuation_follows_the_session_before(team: Stack) -> None:
-    told = await line(team)
-    assert (told.s5.parent_session_id, told.s5.session_type, told.s5.spawned_by) == (told.s1.id, "agent", None)
-    assert told.s5.conversation_id == told.s1.conversation_id
+    result = await line(team)
+    assert (result.s5.parent_session_id, result.s5.session_type, result.s5.spawned_by) == (result.s1.id, "agent", None)
+    assert result.s5.conversation_id == result.s1.conversation_id
 
 
 @pytest.mark.proves("S0-17", "D9")
@@ -88,11 +88,15 @@ async def test_fork_begins_where_its_source_ended(team: Stack) -> None:
 
 @pytest.mark.proves("S0-18", "D1")
 async def test_fresh_subagent_begins_a_thread(team: Stack) -> None:
-    told = await line(team)
-    assert (told.s2.parent_session_id, told.s2.session_type, told.s2.spawned_by) == (None, "async_subagent", told.s1.id)
-    assert told.s2.conversation_id == told.s1.conversation_id
-    [message] = await told.talk.mail()
-    assert message.conversation_id == told.s1.conversation_id
+    result = await line(team)
+    assert (result.s2.parent_session_id, result.s2.session_type, result.s2.spawned_by) == (
+        None,
+        "async_subagent",
+        result.s1.id,
+    )
+    assert result.s2.conversation_id == result.s1.conversation_id
+    [message] = await result.talk.mail()
+    assert message.conversation_id == result.s1.conversation_id
 
 
 @pytest.mark.proves("S0-19", "S0-37", "D3")
@@ -107,37 +111,37 @@ async def test_resumed_subagent_continues_its_thread(team: Stack) -> None:
 
 @pytest.mark.proves("S0-09", "S0-10")
 async def test_parent_does_not_wait_and_the_caller_continues(team: Stack) -> None:
-    told = await line(team)
-    assert told.s1.status is Status.COMPLETED and told.s1.output == "Dispatched."
-    assert told.s2_while_s5.status is Status.WORKING and told.s5.status is Status.COMPLETED
-    assert told.s1.ended_at and told.s2.ended_at and told.s1.ended_at < told.s2.ended_at
+    result = await line(team)
+    assert result.s1.status is Status.COMPLETED and result.s1.output == "Dispatched."
+    assert result.s2_while_s5.status is Status.WORKING and result.s5.status is Status.COMPLETED
+    assert result.s1.ended_at and result.s2.ended_at and result.s1.ended_at < result.s2.ended_at
 
 
 @pytest.mark.proves("S0-11", "S0-12")
 async def test_outcome_is_one_message_that_waits_for_a_fire(team: Stack) -> None:
-    told = await line(team)
-    [message] = await told.talk.mail()
-    assert message.source_session_id == told.s2.id
-    assert sorted(told.before_fire) == sorted([told.s1.id, told.s2.id, told.s5.id])
+    result = await line(team)
+    [message] = await result.talk.mail()
+    assert message.source_session_id == result.s2.id
+    assert sorted(result.before_fire) == sorted([result.s1.id, result.s2.id, result.s5.id])
 
 
 @pytest.mark.proves("S0-13", "S0-39", "D2")
 async def test_fire_continues_the_main_thread(team: Stack) -> None:
     """Not from the session that dispatched, nor from the subagent's, which committed last."""
-    told = await line(team)
-    assert told.s5.ended_at and told.s2.ended_at and told.s5.ended_at < told.s2.ended_at
-    assert (told.s6.parent_session_id, told.s6.session_type) == (told.s5.id, "agent")
+    result = await line(team)
+    assert result.s5.ended_at and result.s2.ended_at and result.s5.ended_at < result.s2.ended_at
+    assert (result.s6.parent_session_id, result.s6.session_type) == (result.s5.id, "agent")
 
 
 @pytest.mark.proves("S0-14", "S0-29", "S0-31")
 async def test_fire_drains_renders_executes_and_marks(team: Stack) -> None:
-    told = await line(team)
-    words = told.s2.output
-    assert await told.talk.prompts(told.s6.id) == [
-        f"Async subagent 'helper' (session: {told.s2.id}) completed:\n{words}\n\n---\nUser message:\nWhat now?"
+    result = await line(team)
+    answered = result.s2.output
+    assert await result.talk.prompts(result.s6.id) == [
+        f"Async subagent 'helper' (session: {result.s2.id}) completed:\n{answered}\n\n---\nUser message:\nWhat now?"
     ]
-    [message] = await told.talk.mail()
-    assert message.delivered_to == told.s6.id and told.s6.status is Status.COMPLETED
+    [message] = await result.talk.mail()
+    assert message.delivered_to == result.s6.id and result.s6.status is Status.COMPLETED
 
 
 @dataclass
@@ -164,32 +168,34 @@ async def transports(stack: Stack) -> Transports:
     return Transports(seen, handle, await stack.events(handle["session_id"]), (first, second))
 
 
-def story(events: list[dict[str, Any]]) -> list[Any]:
-    """What was told, without what differs between any two sessions."""
-    told = ("type", "seq", "step", "tool", "text", "status", "reason", "output", "result", "state")
-    return [{name: event.get(name) for name in told} for event in events if not event["type"].endswith("_delta")]
+def comparable(events: list[dict[str, Any]]) -> list[Any]:
+    """The events without what differs between any two sessions."""
+    compared = ("type", "seq", "step", "tool", "text", "status", "reason", "output", "result", "state")
+    return [{name: event.get(name) for name in compared} for event in events if not event["type"].endswith("_delta")]
 
 
 @pytest.mark.proves("S0-02", "S0-03")
 async def test_sse_lasts_as_long_as_the_session_and_stream_answers_at_once(team: Stack) -> None:
-    told = await transports(team)
-    assert told.sse[-1]["type"] == "task_completed" and told.sse[-1]["output"] == "Listed."
-    assert set(told.handle) >= {"session_id", "conversation_id", "stream_key"}
-    again = await team.events(told.handle["session_id"], after=3)  # detached, and attached again from a cursor
-    assert again == told.stream[3:]
+    result = await transports(team)
+    assert result.sse[-1]["type"] == "task_completed" and result.sse[-1]["output"] == "Listed."
+    assert set(result.handle) >= {"session_id", "conversation_id", "stream_key"}
+    again = await team.events(result.handle["session_id"], after=3)  # detached, and attached again from a cursor
+    assert again == result.stream[3:]
 
 
 @pytest.mark.proves("S0-04", "S0-B03")
 async def test_the_transports_differ_in_nothing_else(team: Stack) -> None:
-    told = await transports(team)
-    numbers = [event["seq"] for event in told.sse]
+    result = await transports(team)
+    numbers = [event["seq"] for event in result.sse]
     assert numbers == list(range(1, len(numbers) + 1))
-    assert [event["type"] for event in story(told.sse)] == [event["type"] for event in story(told.stream)]
-    assert [{**event, "seq": 0} for event in story(told.sse)] == [{**event, "seq": 0} for event in story(told.stream)]
+    assert [event["type"] for event in comparable(result.sse)] == [event["type"] for event in comparable(result.stream)]
+    assert [{**event, "seq": 0} for event in comparable(result.sse)] == [
+        {**event, "seq": 0} for event in comparable(result.stream)
+    ]
     own = {"transport", "kind", "usage"} | {
-        name for name in told.records[0] if name.endswith(("_id", "_at", "_until")) or name == "deadline"
+        name for name in result.records[0] if name.endswith(("_id", "_at", "_until")) or name == "deadline"
     }
-    one, other = [{name: value for name, value in record.items() if name not in own} for record in told.records]
+    one, other = [{name: value for name, value in record.items() if name not in own} for record in result.records]
     assert one == other
     async with team.http.stream(
         "POST", "/conversations/run", json={"agent": "lead", "input": say("By default.")}
@@ -200,9 +206,9 @@ async def test_the_transports_differ_in_nothing_else(team: Stack) -> None:
 
 @pytest.mark.proves("S0-01", "S0-06", "S0-07")
 async def test_four_kinds_of_session_execute_in_one_way(team: Stack) -> None:
-    told, turns = await line(team), await transports(team)
+    result, turns = await line(team), await transports(team)
     kinds = {}
-    for session_id in (*(record["session_id"] for record in turns.records), told.s2.id):
+    for session_id in (*(record["session_id"] for record in turns.records), result.s2.id):
         record = (await team.http.get(f"/sessions/{session_id}")).json()
         kinds[session_id] = record["kind"]
     assert list(kinds.values()) == ["sync_agent", "async_agent", "async_subagent"]
@@ -214,4 +220,4 @@ async def test_four_kinds_of_session_execute_in_one_way(team: Stack) -> None:
             *("task_submitted", "task_started", "step_started")
         ]
     assert set(types.values()) == {"Session"}
-    assert told.s2.workspace_id == told.s1.workspace_id
+    assert result.s2.workspace_id == result.s1.workspace_id

@@ -26,7 +26,7 @@ from tests.support.stack import Stack, eventually, of_type
 scene = Scenes(at_once=5)
 
 
-async def everyone_heard(talk: Talk) -> list[SessionRow]:
+async def all_delivered(talk: Talk) -> list[SessionRow]:
     """Waits until all outcomes are delivered, then checks that each was, once, and to its spawner's thread."""
 
     async def look() -> bool:
@@ -37,10 +37,10 @@ async def everyone_heard(talk: Talk) -> list[SessionRow]:
 
     await eventually(look, what=f"all outcomes of {talk.id} are delivered")
     rows = {row.id: row for row in await talk.sessions()}
-    heard = Counter(await talk.heard())
+    received = Counter(await talk.delivered_sources())
     for message in await talk.mail():
         source = rows[message.source_session_id]
-        assert heard[source.id] == 1, heard
+        assert received[source.id] == 1, received
         assert rows[message.delivered_to or ""].thread_id == rows[source.spawned_by or ""].thread_id
     return list(rows.values())
 
@@ -49,16 +49,16 @@ async def everyone_heard(talk: Talk) -> list[SessionRow]:
 async def inside_a_model_call(stack: Stack) -> list[SessionRow]:
     spawn: list[list[Call]] = [[async_task(say(f"Part {n}.")) for n in range(3)]]
     talk = await Talk.begin(stack, chain(*spawn, last=" ".join(["Speaking."] * 20), delay=0.1), "waker")
-    return await everyone_heard(talk)
+    return await all_delivered(talk)
 
 
 @scene
 async def inside_a_tool(stack: Stack) -> list[SessionRow]:
     gate = Gate()
     talk = await Talk.begin(stack, chain([async_task(say(f"Part {n}.")) for n in range(3)], [gate.call]), "waker")
-    await talk.told(talk.id, "message", 3)
+    await talk.signalled(talk.id, "message", 3)
     gate.open()
-    return await everyone_heard(talk)
+    return await all_delivered(talk)
 
 
 @scene
@@ -67,26 +67,26 @@ async def idle(stack: Stack) -> list[SessionRow]:
     calls = [async_task(gate.then(f"Part {n}.")) for n in range(3)]
     talk = await Talk.done(stack, chain(calls, last="Off."), "waker")
     gate.open()
-    return await everyone_heard(talk)
+    return await all_delivered(talk)
 
 
 @scene
 async def at_the_very_end(stack: Stack) -> list[SessionRow]:
     """Children that end just when their parent does, each a little later than the one before."""
-    calls = [async_task(slow(0.2 + 0.12 * n, words=4)) for n in range(8)]
+    calls = [async_task(slow(0.2 + 0.12 * n, pieces=4)) for n in range(8)]
     talk = await Talk.begin(stack, chain(calls, last="Off."), "waker")
-    return await everyone_heard(talk)
+    return await all_delivered(talk)
 
 
 @pytest.mark.proves("F-01", "F-02")
-@pytest.mark.parametrize("told", [inside_a_model_call, inside_a_tool, idle, at_the_very_end])
-async def test_no_wake_up_is_lost(team: Stack, told: object) -> None:
-    rows = await told(team)  # type: ignore[operator]
+@pytest.mark.parametrize("moment", [inside_a_model_call, inside_a_tool, idle, at_the_very_end])
+async def test_no_wake_up_is_lost(team: Stack, moment: object) -> None:
+    rows = await moment(team)  # type: ignore[operator]
     root = [row for row in rows if row.spawned_by is None]
     assert all(row.status is Status.COMPLETED for row in rows)
-    if told is inside_a_tool:
+    if moment is inside_a_tool:
         assert len(root) == 1  # at its next step, not in a session of its own
-    if told is idle:
+    if moment is idle:
         assert len(root) > 1
 
 
@@ -108,7 +108,7 @@ async def overtaken(stack: Stack) -> tuple[dict[str, Any], dict[str, Any], dict[
     await talk.ended(await talk.say(say("Second.")))
     first = await talk.shown("/turns", limit=1)
     gate.open()
-    await everyone_heard(talk)
+    await all_delivered(talk)
     whole = await talk.shown("/turns")
     return first, whole, await talk.shown("/turns", cursor=first["next_cursor"])
 
@@ -118,7 +118,7 @@ async def test_turns_are_in_the_order_of_their_beginning(team: Stack) -> None:
     first, whole, rest = await overtaken(team)
     assert [turn["trigger"] for turn in whole["items"]] == ["api", "api", "async_subagent_result"]
     assert whole["items"] == first["items"] + rest["items"]
-    woken = whole["items"][-1]["input"]  # what it heard, in the words it heard it in
+    woken = whole["items"][-1]["input"]  # what it read, verbatim
     assert woken.startswith("Async subagent 'helper' (session: ") and "The part." in woken
 
 
@@ -140,7 +140,7 @@ async def awaited(stack: Stack) -> tuple[dict[str, object], Talk]:
 async def test_task_with_running_children_is_not_completed(team: Stack) -> None:
     meanwhile, talk = await awaited(team)
     assert meanwhile["status"] == "working"
-    [root, _] = await everyone_heard(talk)
+    [root, _] = await all_delivered(talk)
     assert root.output is not None and "The part." in root.output
     quick = await team.run(chain([async_task(say("Quick."))], last="Off."), "waker")  # ends before it is waited for
     assert "Quick." in (await team.result(quick["task_id"]))["output"]
@@ -169,7 +169,7 @@ async def deep(stack: Stack) -> tuple[Talk, list[SessionRow]]:
 async def test_the_recipient_is_who_spawned_this_very_session_also_after_resume(team: Stack) -> None:
     talk, rows = await deep(team)
     by_id = {row.id: row for row in rows}
-    heard = Counter(await talk.heard())
+    received = Counter(await talk.delivered_sources())
     for message in await talk.mail():
         source = by_id[message.source_session_id]
         spawner = by_id[source.spawned_by or ""]
@@ -177,7 +177,7 @@ async def test_the_recipient_is_who_spawned_this_very_session_also_after_resume(
             assert message.delivered_to is None  # the root's are held
         else:
             assert by_id[message.delivered_to or ""].thread_id == spawner.thread_id
-            assert heard[source.id] == 1
+            assert received[source.id] == 1
     depths = {row.agent: row.depth for row in rows}
     assert depths == {"first": 0, "second": 1, "third": 2, "helper": 3}
     assert len({row.thread_id for row in rows}) == 4  # resumed, not begun anew
@@ -198,7 +198,7 @@ async def read_and_woken(stack: Stack) -> Talk:
 async def test_outcome_that_was_read_wakes_nobody(team: Stack) -> None:
     talk = await read_and_woken(team)
     [root, child] = await talk.sessions()
-    assert await talk.heard() == [] and (await talk.mail())[0].delivered_to == root.id
+    assert await talk.delivered_sources() == [] and (await talk.mail())[0].delivered_to == root.id
     assert (await talk.output()).count("Once.") == 2 and child.status is Status.COMPLETED
     assert len(of_type(await team.events(root.id), "step_started")) == 4
 
@@ -250,7 +250,7 @@ async def while_the_parent_works(stack: Stack) -> tuple[Talk, Talk]:
         talk = await Talk.begin(stack, chain([async_task(say("The part."))], [gate.call], last="Off."), agent)
         await talk.posted(1)
         if agent == "waker":
-            await talk.told(talk.id, "message", 1)
+            await talk.signalled(talk.id, "message", 1)
         gate.open()
         await talk.ended(talk.id)
         talks.append(talk)
@@ -269,10 +269,10 @@ async def test_outcome_waits_for_a_fire_or_steers_the_running_parent_as_chosen(t
 
 async def test_delivery_is_chosen_per_reference_and_per_conversation(team: Stack) -> None:
     quiet, woken, mixed = await explicit(team)
-    assert await quiet.mail() == [] and await quiet.heard() == [] and len(await quiet.sessions()) == 2
+    assert await quiet.mail() == [] and await quiet.delivered_sources() == [] and len(await quiet.sessions()) == 2
     assert (await quiet.try_fire()).status_code == 422
-    await everyone_heard(woken)
-    await everyone_heard(mixed)
+    await all_delivered(woken)
+    await all_delivered(mixed)
 
 
 @pytest.mark.proves("S0-B40")

@@ -1,23 +1,23 @@
-"""Reruns beside the other parts: nobody is told of what was only tried, and what was removed is not run again."""
+"""Reruns beside the other parts: what was only tried notifies nobody, and what was removed is not run again."""
 
 from tests.behaviour.debugging.test_rerun import reran, rerun
-from tests.behaviour.notifications.conftest import receiver, told
+from tests.behaviour.notifications.conftest import receiver, subscribers
 from tests.behaviour.notifications.receivers import Receiver
-from tests.behaviour.notifications.subscribers import Told
+from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.record.conftest import swept
 from tests.support.stack import Stack
 
-__all__ = ["receiver", "told"]
+__all__ = ["receiver", "subscribers"]
 
 
-async def test_recorded_rerun_notifies_nobody(told: Told, receiver: Receiver) -> None:
-    stack = told.stack
-    subscription = await told.subscribe(receiver.url, events=["task_completed"], every_task=True)
+async def test_recorded_rerun_notifies_nobody(subscribers: Subscribers, receiver: Receiver) -> None:
+    stack = subscribers.stack
+    subscription = await subscribers.subscribe(receiver.url, events=["task_completed"], every_task=True)
     task = await stack.run("[[script:say]]", config={"notify": [subscription["name"]]})
     tried = await reran(stack, task["task_id"], recorded=True)
     again = await reran(stack, task["task_id"])
     assert tried["status"] == again["status"] == "completed"
-    about = [one["task_id"] for one in await told.deliveries(subscription)]
+    about = [one["task_id"] for one in await subscribers.deliveries(subscription)]
     assert sorted(about) == sorted([task["task_id"], again["task_id"]])
 
 

@@ -33,9 +33,9 @@ class Terminal:
         )
         os.close(theirs)
 
-    def until(self, words: bytes, seconds: float = 60) -> str:
+    def until(self, text: bytes, seconds: float = 60) -> str:
         seen, give_up = b"", time.monotonic() + seconds
-        while words not in seen:
+        while text not in seen:
             assert time.monotonic() < give_up, seen.decode()
             if select.select([self.screen], [], [], 0.2)[0]:
                 seen += os.read(self.screen, 10_000)

@@ -15,7 +15,7 @@ from tests.support.stack import Stack, of_type, steps
 DENY_RM = [{"permission": "bash", "pattern": "rm *", "action": "deny"}]
 
 
-def story(ledger: Path) -> str:
+def script(ledger: Path) -> str:
     return steps(
         [("bash", {"command": "touch kept.txt"})],
         [("bash", {"command": "rm kept.txt"}), ("ledger_once", {"path": str(ledger)})],
@@ -35,7 +35,7 @@ async def trace(stack: Stack, task_id: str) -> dict[str, Any]:
 
 @pytest.mark.proves("S1-84")
 async def test_a_rule_is_tried_on_what_was_answered(stack: Stack, tmp_path: Path) -> None:
-    task_id = (await stack.run(story(tmp_path / "ledger")))["task_id"]
+    task_id = (await stack.run(script(tmp_path / "ledger")))["task_id"]
     asked = await requests(stack)
     again = await reran(stack, task_id, recorded=True, permissions=DENY_RM)
     assert await requests(stack) == asked
@@ -54,7 +54,7 @@ async def test_a_rule_is_tried_on_what_was_answered(stack: Stack, tmp_path: Path
 
 
 async def test_a_limit_is_tried_on_what_was_used(stack: Stack, tmp_path: Path) -> None:
-    record = await stack.run(story(tmp_path / "ledger"))
+    record = await stack.run(script(tmp_path / "ledger"))
     spent = record["usage"]
     tokens = spent["input_tokens"] + spent["output_tokens"] + spent["cache_read_tokens"] + spent["cache_write_tokens"]
     few = await reran(stack, record["task_id"], recorded=True, config={"max_tokens": tokens // 2})
@@ -91,9 +91,9 @@ async def test_subagents_are_not_started_and_people_are_not_asked(team: Stack) -
 async def test_a_rule_and_a_limit_are_tried_inside_too(team: Stack, tmp_path: Path) -> None:
     """A subagent inside the session takes its recorded steps, so that rules meet its calls and limits count them."""
     ledger = tmp_path / "ledger"
-    deeds = chain([("bash", {"command": "rm kept.txt"})], [("ledger_once", {"path": str(ledger)})], last="Inside.")
+    effects = chain([("bash", {"command": "rm kept.txt"})], [("ledger_once", {"path": str(ledger)})], last="Inside.")
     below = chain([("bash", {"command": "rm -f below.txt"})], last="Below.")
-    calls = [("delegate", {"agent": "helper", "prompt": deeds}) for _ in range(2)]
+    calls = [("delegate", {"agent": "helper", "prompt": effects}) for _ in range(2)]
     record = await team.run(chain([*calls, task(below)], [("list_files", {"path": "."})], last="All told."), "lead")
     assert record["status"] == "completed" and len(ledger.read_text().splitlines()) == 2
     asked = await requests(team)
@@ -112,9 +112,9 @@ async def test_a_rule_and_a_limit_are_tried_inside_too(team: Stack, tmp_path: Pa
     few = await reran(team, record["task_id"], recorded=True, config={"max_steps": steps_taken - 1})
     assert (enough["reason"], few["reason"]) == ("goal_reached", "step_limit")
 
-    told = await cli(team, "rerun", record["task_id"], "--recorded", "--permission", "bash:rm *=deny", "--json")
-    assert told.exit_code == 0, told.output
-    report = json.loads(told.stdout)
+    reported = await cli(team, "rerun", record["task_id"], "--recorded", "--permission", "bash:rm *=deny", "--json")
+    assert reported.exit_code == 0, reported.output
+    report = json.loads(reported.stdout)
     stops = [(stop["tool"], json.loads(stop["arguments"])) for one in report["tasks"] for stop in one["stopped"]]
     assert stops == [("bash", {"command": "rm kept.txt"})] * 2 + [("bash", {"command": "rm -f below.txt"})]
     assert (report["tried"], report["affected"]) == (2, 2)  # the task, and the subagent with a session of its own
@@ -136,7 +136,7 @@ async def test_messages_after_an_answer_are_read_again(team: Stack) -> None:
 
 @pytest.mark.proves("S1-84")
 async def test_the_report_says_what_a_rule_would_have_stopped(stack: Stack, tmp_path: Path) -> None:
-    task_id = (await stack.run(story(tmp_path / "ledger")))["task_id"]
+    task_id = (await stack.run(script(tmp_path / "ledger")))["task_id"]
     one = await cli(stack, "rerun", task_id, "--recorded", "--permission", "bash:rm *=deny", "--json")
     assert one.exit_code == 0, one.output
     report = json.loads(one.stdout)

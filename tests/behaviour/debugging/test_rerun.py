@@ -39,26 +39,26 @@ async def everything(stack: Stack, task_id: str) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, Any]:
+def shared() -> dict[str, Any]:
     return {}
 
 
-async def original(stack: Stack, told: dict[str, Any]) -> str:
+async def original(stack: Stack, shared: dict[str, Any]) -> str:
     """A task of three steps that each add a line to a file, then the answer: shared by the tests of this module."""
-    if "id" not in told:
-        told["id"] = (await stack.run(steps(*WRITES)))["task_id"]
-        told["rows"] = await everything(stack, told["id"])
-    task_id: str = told["id"]
+    if "id" not in shared:
+        shared["id"] = (await stack.run(steps(*WRITES)))["task_id"]
+        shared["rows"] = await everything(stack, shared["id"])
+    task_id: str = shared["id"]
     return task_id
 
 
 @pytest.mark.proves("S1-84")
-async def test_rerun_starts_at_a_step_with_the_workspace_as_it_was(stack: Stack, told: dict[str, Any]) -> None:
-    task_id = await original(stack, told)
+async def test_rerun_starts_at_a_step_with_the_workspace_as_it_was(stack: Stack, shared: dict[str, Any]) -> None:
+    task_id = await original(stack, shared)
     again = await reran(stack, task_id, from_step=3)
     assert again["status"] == "completed" and again["progress"]["step"] == 2
-    words = await said(stack, again["task_id"])
-    assert words.splitlines() == (await said(stack, task_id)).splitlines()  # line 3 was added to lines 1 and 2
+    repeated = await said(stack, again["task_id"])
+    assert repeated.splitlines() == (await said(stack, task_id)).splitlines()  # line 3 was added to lines 1 and 2
     assert again["rerun_of"] | {"layers": 0} == {
         "session_id": task_id,
         "from_step": 3,
@@ -69,13 +69,13 @@ async def test_rerun_starts_at_a_step_with_the_workspace_as_it_was(stack: Stack,
     assert again["conversation_id"] == again["task_id"] and again["parent_session_id"] == task_id
     shown = (await stack.http.get(f"/sessions/{again['task_id']}")).json()["display_messages"]
     assert shown[0]["type"] == "tool_result" and "1\n2" in shown[0]["text"]
-    assert await everything(stack, task_id) == told["rows"]
+    assert await everything(stack, task_id) == shared["rows"]
 
 
 async def test_a_file_of_the_task_is_as_it_was_by_then(stack: Stack) -> None:
     upload = await stack.http.post("/files?name=given.txt", content=b"given\n", headers={"Content-Type": "text/plain"})
-    story = [[("bash", {"command": f"cat given.txt; echo {word} > given.txt"})] for word in ("one", "two")]
-    task = await stack.run(steps(*story), context={"files": [upload.json()["file_id"]]})
+    commands = [[("bash", {"command": f"cat given.txt; echo {word} > given.txt"})] for word in ("one", "two")]
+    task = await stack.run(steps(*commands), context={"files": [upload.json()["file_id"]]})
     for step, seen in ((1, "given"), (2, "one"), (3, None)):
         again = await reran(stack, task["task_id"], from_step=step)
         trace = (await stack.http.get(f"/tasks/{again['task_id']}/trace")).json()
@@ -83,17 +83,17 @@ async def test_a_file_of_the_task_is_as_it_was_by_then(stack: Stack) -> None:
         assert results[:1] == ([seen] if seen else []), step
 
 
-async def test_a_changed_tool_result_is_what_the_step_sees(stack: Stack, told: dict[str, Any]) -> None:
-    task_id = await original(stack, told)
+async def test_a_changed_tool_result_is_what_the_step_sees(stack: Stack, shared: dict[str, Any]) -> None:
+    task_id = await original(stack, shared)
     change = [{"index": 0, "text": "the disk is full", "failed": True}]
     again = await reran(stack, task_id, from_step=2, tool_results=change)
     assert (await said(stack, again["task_id"])).startswith("bash failed: the disk is full")
     assert again["rerun_of"]["changed"] == ["tool_results"]
-    assert await everything(stack, task_id) == told["rows"]
+    assert await everything(stack, task_id) == shared["rows"]
 
 
-async def test_rerun_changes_input_prompt_model_and_messages_in_between(stack: Stack, told: dict[str, Any]) -> None:
-    task_id = await original(stack, told)
+async def test_rerun_changes_input_prompt_model_and_messages_in_between(stack: Stack, shared: dict[str, Any]) -> None:
+    task_id = await original(stack, shared)
     other = await reran(stack, task_id, input="[[script:say text=Different.]]")
     assert await said(stack, other["task_id"]) == "Different."
     steered = await reran(stack, task_id, from_step=4, input="Mind the gap.")
@@ -151,9 +151,9 @@ async def test_the_step_that_failed_can_be_tried_again(stack: Stack) -> None:
     ],
 )
 async def test_refused_rerun_leaves_nothing(
-    stack: Stack, told: dict[str, Any], body: dict[str, Any], status: int, pointer: str
+    stack: Stack, shared: dict[str, Any], body: dict[str, Any], status: int, pointer: str
 ) -> None:
-    task_id = await original(stack, told)
+    task_id = await original(stack, shared)
     before = await _counts(stack)
     answer = await rerun(stack, task_id, **body)
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (status, pointer)
@@ -165,13 +165,13 @@ async def _counts(stack: Stack) -> list[Any]:
     return [await stack.pool.fetchval(f"SELECT count(*) FROM {table}") for table in tables]
 
 
-async def test_rerun_handles_live_tasks_foreign_ids_and_repeated_requests(stack: Stack, told: dict[str, Any]) -> None:
+async def test_rerun_handles_live_tasks_foreign_ids_and_repeated_requests(stack: Stack, shared: dict[str, Any]) -> None:
     live = await stack.submit("[[script:say words=30]] [[fault:hang times=always]]")
     refused = await rerun(stack, live)
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:errand:problem:not-terminal")
     await stack.cancel(live)
     assert (await rerun(stack, "0" * 26)).status_code == 404
-    task_id = await original(stack, told)
+    task_id = await original(stack, shared)
     headers = {"Idempotency-Key": f"again-{task_id}"}
     two = [await stack.http.post(f"/tasks/{task_id}/rerun", json={"from_step": 4}, headers=headers) for _ in range(2)]
     assert two[0].json() == two[1].json() and two[1].headers["idempotent-replayed"] == "true"
@@ -182,8 +182,8 @@ async def test_rerun_handles_live_tasks_foreign_ids_and_repeated_requests(stack:
 
 
 @pytest.mark.proves("S1-84")
-async def test_rerun_and_diff_from_the_command_line(stack: Stack, told: dict[str, Any]) -> None:
-    task_id = await original(stack, told)
+async def test_rerun_and_diff_from_the_command_line(stack: Stack, shared: dict[str, Any]) -> None:
+    task_id = await original(stack, shared)
     begun = await cli(
         stack, "rerun", task_id, "--from-step", "3", "--tool-result", "0=nothing there", "--detach", "--json"
     )
@@ -216,8 +216,8 @@ def _last_id(ndjson: str) -> str:
     return found
 
 
-async def test_reruns_of_one_task_run_at_the_same_time(stack: Stack, told: dict[str, Any]) -> None:
-    task_id = await original(stack, told)
+async def test_reruns_of_one_task_run_at_the_same_time(stack: Stack, shared: dict[str, Any]) -> None:
+    task_id = await original(stack, shared)
     runs = await asyncio.gather(*(reran(stack, task_id, from_step=3) for _ in range(3)))
     assert len({run["task_id"] for run in runs}) == 3
     assert len({await said(stack, run["task_id"]) for run in runs}) == 1

@@ -1,4 +1,4 @@
-"""OpenTelemetry: one trace from the request to the model and the tools; a replay tells of no span but known ones."""
+"""OpenTelemetry: one trace from the request to the model and the tools; a replay makes no span but known ones."""
 
 import copy
 import http.server
@@ -129,7 +129,7 @@ class Same(IdGenerator):
 
 
 async def replayed(history: WorkflowHistory) -> set[bytes]:
-    """The spans that the same history tells of once more, as after a restart."""
+    """The spans that the same history makes once more, as after a restart."""
     exporter = InMemorySpanExporter()
     provider = create_tracer_provider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))

@@ -93,8 +93,8 @@ async def test_decisions_thoughts_and_subagents_are_in_the_tree(team: Stack, tmp
 
     shown = await cli(team, "trace", record["task_id"])
     assert shown.exit_code == 0, shown.output
-    for words in ("step 1", "decide   <script>", "act 0    delegate", "observe  ok", child.session_id, "│"):
-        assert words in shown.stdout
+    for expected in ("step 1", "decide   <script>", "act 0    delegate", "observe  ok", child.session_id, "│"):
+        assert expected in shown.stdout
     assert "\x1b[31m" not in shown.stdout
 
     file = tmp_path / "trace.html"

@@ -8,7 +8,7 @@ from tests.support.stack import Stack
 Reply = str | dict[str, Any]
 
 
-def declared(name: str, *properties: str) -> dict[str, Any]:
+def declared_tool(name: str, *properties: str) -> dict[str, Any]:
     """A tool without code whose arguments are all text, except `files`, a list of paths."""
     fields: dict[str, Any] = {one: {"type": "string"} for one in properties if one != "files"}
     if "files" in properties:

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.behaviour.graphs.duet import call, declared, define, prompt
+from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.support.stack import Stack, of_type
 
-APPROVE = declared("approve", "summary", "files")
-FAIL = declared("give_up", "reason", "files")
-STATUS = declared("status", "text")
-HAND_OVER = declared("hand_over", "message")
+APPROVE = declared_tool("approve", "summary", "files")
+FAIL = declared_tool("give_up", "reason", "files")
+STATUS = declared_tool("status", "text")
+HAND_OVER = declared_tool("hand_over", "message")
 STOP = {"session_stop": {"name": "approve", "message_property": "summary", "attachments_property": "files"}}
 GIVE_UP = {"session_fail": {"name": "give_up", "message_property": "reason", "attachments_property": "files"}}
 

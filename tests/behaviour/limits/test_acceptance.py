@@ -58,7 +58,7 @@ async def test_failed_criterion_sends_the_agent_back(stack: Stack) -> None:
     second = (await stack.asked(record["task_id"]))[1]
     assert "not done yet" in str(second["body"]["messages"][-1])
     history = await stack.session(record["task_id"]).fetch_history()
-    assert "not done yet" not in str(history.events)  # words stay out of it
+    assert "not done yet" not in str(history.events)  # content stays out of it
 
 
 @pytest.mark.proves("S1-51")

@@ -15,8 +15,8 @@ async def test_the_budget_of_a_task_its_subagents_and_their_tree(bounded: Stack)
     talk = await Talk.done(bounded, chain([task(say(), "small")]), "thrifty", config=config)
     shown = await cli(bounded, "budget", talk.id)
     assert shown.exit_code == 0, shown.output
-    for words in ("thrifty", "small", "tool_calls", "together, in conversation", "sessions"):
-        assert words in shown.stdout
+    for text in ("thrifty", "small", "tool_calls", "together, in conversation", "sessions"):
+        assert text in shown.stdout
     found = json.loads((await cli(bounded, "budget", talk.id, "--json")).stdout)
     own = {line["budget"]: (line["limit"], line["used"], line["left"]) for line in found["budgets"]}
     assert own["tool_calls"] == (3, 1, 2) and own["steps"] == (50, 2, 48)

@@ -33,12 +33,12 @@ async def test_no_call_beyond_the_limit_runs_and_exactly_the_limit_is_fine(stack
 async def test_the_agent_sees_what_is_left_and_it_costs_no_cache(stack: Stack) -> None:
     record = await stack.run("[[script:count n=4]]", config={"max_steps": 9, "max_tool_calls": 7})
     asked = await stack.asked(record["task_id"])
-    told = [one["body"]["messages"][-1]["content"][-1]["text"] for one in asked]
-    assert [words.split("Left to this session: ")[1].split(",")[0] for words in told] == [
+    notes = [one["body"]["messages"][-1]["content"][-1]["text"] for one in asked]
+    assert [note.split("Left to this session: ")[1].split(",")[0] for note in notes] == [
         f"{left} steps" for left in (9, 8, 7, 6, 5)
     ]
-    assert all(words.startswith("<budget>") for words in told)
-    assert [words.count("7 tool calls") for words in told] == [1, 0, 0, 0, 0]
+    assert all(note.startswith("<budget>") for note in notes)
+    assert [note.count("7 tool calls") for note in notes] == [1, 0, 0, 0, 0]
     assert "<budget>" not in str(await stack.nodes(record["task_id"]))  # nor is it in the next request's past
     assert all(str(one["body"]["messages"]).count("<budget>") == 1 for one in asked)
     usage = of_type(await stack.events(record["task_id"]), "usage_updated")

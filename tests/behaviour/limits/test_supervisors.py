@@ -23,7 +23,7 @@ async def test_a_supervisor_acts_on_others_tasks_and_nobody_else_does(bounded: S
     supervisor = await bearer(bounded, Right.SUPERVISE)
     task_id = await asking(bounded, owner)
     [request] = await waiting(bounded, task_id)
-    doors = {
+    requests = {
         f"/tasks/{task_id}/cancel": {},
         f"/tasks/{task_id}/interrupt": {},
         f"/tasks/{task_id}/steer": {"message": "Hurry."},
@@ -33,7 +33,7 @@ async def test_a_supervisor_acts_on_others_tasks_and_nobody_else_does(bounded: S
         f"/conversations/{task_id}/terminate": None,
         f"/conversations/{task_id}/messages": {"input": "Hurry.", "if_busy": "steer"},
     }
-    for path, body in doors.items():
+    for path, body in requests.items():
         refused = await bounded.http.post(path, json=body, headers=other)
         assert refused.status_code == 403, path
         assert refused.json()["needed"] == ["supervise"] and "supervise" in refused.json()["detail"]

@@ -30,8 +30,8 @@ async def test_subagents_side_by_side_never_spend_more_than_the_tree_has(bounded
     used = await tree(bounded, talk.id)
     sessions = [await talk.session(talk.id), *children]
     assert used["tokens"]["used"] == sum(one.usage.tokens for one in sessions)
-    last_words = [of_type(await bounded.events(one.id), "usage_updated")[-1]["call"] for one in children]
-    farewells = sum(sum(call[name] for name in call if name.endswith("_tokens")) for call in last_words)
+    final_calls = [of_type(await bounded.events(one.id), "usage_updated")[-1]["call"] for one in children]
+    farewells = sum(sum(call[name] for name in call if name.endswith("_tokens")) for call in final_calls)
     assert used["tokens"]["used"] - farewells <= most  # what a summary needs is the only thing above it
     assert used["reserved"] == {"calls": 0, "tokens": 0, "cost_usd": 0}
     low = [one for row in sessions for one in of_type(await bounded.events(row.id), "budget_low")]
@@ -54,8 +54,8 @@ async def test_parent_learns_that_a_budget_ended_its_subagent(bounded: Stack) ->
     record = await bounded.run(chain([task("[[script:forever]]", "small")]), "thrifty", config=spec)
     assert record["reason"] == "tree_budget"  # the parent's next step would be the fifth
     events = await bounded.events(record["task_id"])
-    [told] = of_type(events, "subagent_budget_exceeded")
-    assert told["reason"] == "tree_budget" and "steps" in told["error"]
+    [reported] = of_type(events, "subagent_budget_exceeded")
+    assert reported["reason"] == "tree_budget" and "steps" in reported["error"]
     [returned] = of_type(events, "tool_returned")
     assert "budget of steps" in returned["preview"]
 
@@ -97,7 +97,7 @@ async def test_failed_call_releases_its_reservation(bounded: Stack) -> None:
     assert (await talk.session(talk.id)).reason == "error"
     used = await tree(bounded, talk.id)
     assert (used["tokens"]["used"], used["reserved"]["calls"]) == (0, 0)
-    gate = Gate()  # an inline line that fails is over, and its session goes on
+    gate = Gate()  # an inline line that fails is over, and its session continues
     inline = ("delegate", {"agent": "small", "prompt": "[[fault:400 times=always]]"})
     talk = await Talk.begin(bounded, chain([inline], [gate.call]), "thrifty", config={"tree": {"max_tokens": 90_000}})
     await bounded.seen(talk.id, "tool_called", tool="wait_for")

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from tests.behaviour.notifications.receivers import Receiver, http_receiver
-from tests.behaviour.notifications.subscribers import Told
+from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.supervision.people import agent
 from tests.support.stack import Stack
 
@@ -17,11 +17,11 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 @pytest_asyncio.fixture
-async def told(stack: Stack) -> AsyncIterator[Told]:
-    """The stack; whoever subscribes in a test is unsubscribed after it."""
+async def subscribers(stack: Stack) -> AsyncIterator[Subscribers]:
+    """The stack; subscriptions of a test are removed after it."""
     said = await stack.http.put("/agents/asker", json=agent("asker", may_ask=True))
     assert said.is_success, said.text
-    told = Told(stack)
-    yield told
-    for subscription_id in told.made:
+    subscribers = Subscribers(stack)
+    yield subscribers
+    for subscription_id in subscribers.made:
         await stack.http.delete(f"/subscriptions/{subscription_id}")

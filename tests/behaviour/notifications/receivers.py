@@ -1,4 +1,4 @@
-"""Real receivers on loopback: an HTTP server that answers as it is told, and an SMTP server that keeps what it gets."""
+"""Real receivers on loopback: an HTTP server that answers as configured, and an SMTP server that keeps what it gets."""
 
 import asyncio
 import base64

@@ -10,14 +10,14 @@ from domain.ids import new_id
 from tests.support.stack import Stack, eventually
 
 
-class Told:
+class Subscribers:
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
         self.made: list[str] = []
 
     async def subscribe(self, target: str, channel: str = "webhook", **more: Any) -> dict[str, Any]:
-        wish = {"name": f"s-{new_id()}", "channel": channel, "target": target, **more}
-        answer = await self.stack.http.post("/subscriptions", json=wish)
+        body = {"name": f"s-{new_id()}", "channel": channel, "target": target, **more}
+        answer = await self.stack.http.post("/subscriptions", json=body)
         assert answer.status_code == 201, answer.text
         made: dict[str, Any] = answer.json()
         self.made.append(made["id"])

@@ -12,15 +12,15 @@ from activities.notifications.channels.email import Email, MailServer
 from activities.tools.support.egress import Fetcher
 from domain.notification import ChannelName, Notice, SendError
 from tests.behaviour.notifications.receivers import Mail, Receiver, smtp_receiver
-from tests.behaviour.notifications.subscribers import Told
+from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.supervision.people import answered, ask
 from tests.support.launch import free_port
 from tests.support.stack import calls, eventually
 
 
 @pytest_asyncio.fixture
-async def mail(told: Told) -> AsyncIterator[Mail]:
-    async with smtp_receiver(told.stack.settings.smtp_port) as running:
+async def mail(subscribers: Subscribers) -> AsyncIterator[Mail]:
+    async with smtp_receiver(subscribers.stack.settings.smtp_port) as running:
         yield running
 
 
@@ -35,12 +35,14 @@ def test_every_channel_has_a_file_and_a_line() -> None:
 
 
 @pytest.mark.proves("S1-27")
-async def test_slack_and_push_get_readable_text(told: Told, receiver: Receiver) -> None:
-    slack = await told.subscribe(f"{receiver.url}/services/T/B/x", "slack", every_task=False)
-    push = await told.subscribe(f"{receiver.url}/topic", "push", every_task=False)
+async def test_slack_and_push_get_readable_text(subscribers: Subscribers, receiver: Receiver) -> None:
+    slack = await subscribers.subscribe(f"{receiver.url}/services/T/B/x", "slack", every_task=False)
+    push = await subscribers.subscribe(f"{receiver.url}/topic", "push", every_task=False)
     assert slack["secret"] is None and push["secret"] is None
     config = {"notify": [slack["name"], push["name"]]}
-    task_id = await told.stack.submit(calls(ask("<!channel> & <b>?")), "asker", title="Größe prüfen", config=config)
+    task_id = await subscribers.stack.submit(
+        calls(ask("<!channel> & <b>?")), "asker", title="Größe prüfen", config=config
+    )
     [said] = await receiver.got("/services/T/B/x")
     text = said.json["text"]
     assert text.startswith("*Waits for you: Größe prüfen*\n&lt;!channel&gt; &amp; &lt;b&gt;?\n")
@@ -48,16 +50,16 @@ async def test_slack_and_push_get_readable_text(told: Told, receiver: Receiver) 
     [pushed] = await receiver.got("/topic")
     assert pushed.headers["priority"] == "high" and pushed.headers["title"].startswith("=?utf-8?")
     assert pushed.body.decode().startswith("<!channel> & <b>?\n")
-    await answered(told.stack, task_id, "yes")
+    await answered(subscribers.stack, task_id, "yes")
     _, ended = await receiver.got("/topic", 2)
     assert ended.headers["priority"] == "default"
 
 
 @pytest.mark.proves("S1-27")
-async def test_an_email_arrives(told: Told, receiver: Receiver, mail: Mail) -> None:
-    made = await told.subscribe("ann@example.org", "email", every_task=False)
+async def test_an_email_arrives(subscribers: Subscribers, receiver: Receiver, mail: Mail) -> None:
+    made = await subscribers.subscribe("ann@example.org", "email", every_task=False)
     assert made["target"] == "a…@example.org"
-    await told.stack.run("[[script:say text=fine]]", title="Count\nBcc: all", config={"notify": ["email"]})
+    await subscribers.stack.run("[[script:say text=fine]]", title="Count\nBcc: all", config={"notify": ["email"]})
 
     async def arrived() -> bool:
         return bool(mail.messages)
@@ -66,7 +68,7 @@ async def test_an_email_arrives(told: Told, receiver: Receiver, mail: Mail) -> N
     [message] = mail.messages
     assert (message["To"], message["From"]) == ("ann@example.org", "errand@localhost")
     assert message["Subject"] == "Completed: Count Bcc: all" and message["Bcc"] is None
-    delivery = await told.delivery(made, status="delivered")
+    delivery = await subscribers.delivery(made, status="delivered")
     assert message["Message-ID"] == f"<{delivery['id']}@errand>"
     assert message.get_content().splitlines()[:2] == ["fine", "Reason: goal_reached"]
 
@@ -78,8 +80,10 @@ async def test_a_mail_server_that_is_not_there_is_a_reason_to_try_again(server: 
     assert not caught.value.gone and "ann" not in str(caught.value)
 
 
-async def test_an_email_without_encryption_is_not_sent_where_it_was_promised(mail: Mail, told: Told) -> None:
-    server = MailServer("127.0.0.1", told.stack.settings.smtp_port, "x@example.org", "me", "canary", "starttls")
+async def test_an_email_without_encryption_is_not_sent_where_it_was_promised(
+    mail: Mail, subscribers: Subscribers
+) -> None:
+    server = MailServer("127.0.0.1", subscribers.stack.settings.smtp_port, "x@example.org", "me", "canary", "starttls")
     with pytest.raises(SendError) as caught:
         await Email(server).send(envelope("ann@example.org", title="x"))
     assert mail.messages == [] and "canary" not in str(caught.value) + repr(server)

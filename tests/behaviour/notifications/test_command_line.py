@@ -4,12 +4,12 @@ import json
 import re
 
 from tests.behaviour.notifications.receivers import Receiver
-from tests.behaviour.notifications.subscribers import Told
+from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.supervision.test_command_line import cli
 
 
-async def test_subscriptions_are_managed_from_the_command_line(told: Told, receiver: Receiver) -> None:
-    stack = told.stack
+async def test_subscriptions_are_managed_from_the_command_line(subscribers: Subscribers, receiver: Receiver) -> None:
+    stack = subscribers.stack
     added = await cli(stack, "subscriptions", "add", "cli", "webhook", f"{receiver.url}/cli", "--only-named")
     assert added.exit_code == 0 and re.fullmatch(r"whsec_[A-Za-z0-9+/=]{44}\n", added.stdout), added.output
     again = await cli(stack, "subscriptions", "add", "cli", "webhook", f"{receiver.url}/cli")

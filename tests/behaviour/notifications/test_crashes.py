@@ -1,4 +1,4 @@
-"""Whatever dies, and when: every event is told, at least once, under one id."""
+"""Whatever dies, and when: every event is delivered, at least once, under one id."""
 
 import asyncio
 import signal
@@ -11,7 +11,7 @@ from domain.events import BudgetLow, EventRow
 from domain.sessions.session import SessionRef
 from store import events
 from tests.behaviour.notifications.receivers import Receiver
-from tests.behaviour.notifications.subscribers import Told
+from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.supervision.people import agent, ask, waiting
 from tests.support.stack import Stack, calls
 from workflows.client import WorkflowClient
@@ -36,44 +36,46 @@ async def happens(stack: Stack, task_id: str) -> None:
 
 @pytest.mark.proves("F-09", "S1-27")
 @pytest.mark.parametrize("part", ["worker", "temporal"])
-async def test_delivery_waits_for_a_part_that_is_away(told: Told, receiver: Receiver, task_id: str, part: str) -> None:
+async def test_delivery_waits_for_a_part_that_is_away(
+    subscribers: Subscribers, receiver: Receiver, task_id: str, part: str
+) -> None:
     """The row of the outbox is all there is then."""
-    made = await told.subscribe(f"{receiver.url}/away")
-    before = told.stack.pid(part)
-    with told.stack.frozen_supervisor():
-        told.stack.signal(part, signal.SIGKILL)
-        await happens(told.stack, task_id)
+    made = await subscribers.subscribe(f"{receiver.url}/away")
+    before = subscribers.stack.pid(part)
+    with subscribers.stack.frozen_supervisor():
+        subscribers.stack.signal(part, signal.SIGKILL)
+        await happens(subscribers.stack, task_id)
         await asyncio.sleep(0.3)
-        assert [one["status"] for one in await told.deliveries(made)] == ["pending"]
-    await told.stack.back(part, before)
+        assert [one["status"] for one in await subscribers.deliveries(made)] == ["pending"]
+    await subscribers.stack.back(part, before)
     [request] = await receiver.got("/away")
     assert request.json["type"] == "budget_low" and request.json["data"]["budget"] == "tokens"
 
 
 @pytest.mark.proves("F-09", "S1-27")
-async def test_the_worker_is_killed_while_it_sends(told: Told, receiver: Receiver, task_id: str) -> None:
+async def test_the_worker_is_killed_while_it_sends(subscribers: Subscribers, receiver: Receiver, task_id: str) -> None:
     receiver.held = asyncio.Event()
-    made = await told.subscribe(f"{receiver.url}/during")
-    await happens(told.stack, task_id)
+    made = await subscribers.subscribe(f"{receiver.url}/during")
+    await happens(subscribers.stack, task_id)
     await receiver.got("/during")
-    before = await told.stack.kill("worker")
+    before = await subscribers.stack.kill("worker")
     receiver.held.set()
-    await told.stack.back("worker", before)
+    await subscribers.stack.back("worker", before)
     first, second = await receiver.got("/during", 2)
     assert (first.headers["webhook-id"], first.body) == (second.headers["webhook-id"], second.body)
-    await told.delivery(made, status="delivered", attempts=1)
+    await subscribers.delivery(made, status="delivered", attempts=1)
 
 
 async def test_a_delivery_that_was_ended_from_outside_is_taken_up_again(
-    told: Told, receiver: Receiver, task_id: str
+    subscribers: Subscribers, receiver: Receiver, task_id: str
 ) -> None:
     receiver.answers["/ended"] = ["500 Oh", "204 No Content"]
-    made = await told.subscribe(f"{receiver.url}/ended")
-    await happens(told.stack, task_id)
-    delivery = await told.delivery(made, attempts=1)
-    await told.workflow(delivery).terminate("a test")
-    await told.stack.pool.execute(
+    made = await subscribers.subscribe(f"{receiver.url}/ended")
+    await happens(subscribers.stack, task_id)
+    delivery = await subscribers.delivery(made, attempts=1)
+    await subscribers.workflow(delivery).terminate("a test")
+    await subscribers.stack.pool.execute(
         "UPDATE deliveries SET next_at = now() - interval '1 hour' WHERE id = $1", delivery["id"]
     )
-    await WorkflowClient(told.stack.client, "errand").sweep()
-    await told.delivery(made, status="delivered", attempts=2)
+    await WorkflowClient(subscribers.stack.client, "errand").sweep()
+    await subscribers.delivery(made, status="delivered", attempts=2)

@@ -9,7 +9,7 @@ import pytest
 
 from domain.notification import FEED
 from store.keys import Right
-from tests.behaviour.notifications.subscribers import Told
+from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.supervision.people import bearer
 from tests.support.stack import Stack, eventually
 
@@ -26,15 +26,15 @@ async def page(stack: Stack, after: int | None = None, **more: Any) -> dict[str,
 
 async def by_sse(stack: Stack, after: int, count: int) -> list[dict[str, Any]]:
     async with asyncio.timeout(WAITS), httpx2.AsyncClient(base_url=stack.url, timeout=None) as http:
-        heard: list[dict[str, Any]] = []
+        received: list[dict[str, Any]] = []
         async with http.sse("/notifications", headers={"Last-Event-ID": str(after)}) as source:
             async for sent in source:
                 if not sent.data:
                     continue
-                heard.append(json.loads(sent.data))
-                assert (sent.id, sent.event) == (str(heard[-1]["number"]), heard[-1]["type"])
-                if len(heard) == count:
-                    return heard
+                received.append(json.loads(sent.data))
+                assert (sent.id, sent.event) == (str(received[-1]["number"]), received[-1]["type"])
+                if len(received) == count:
+                    return received
     raise AssertionError("the stream ended")
 
 
@@ -60,8 +60,8 @@ async def at_rest(stack: Stack) -> int:
 
 
 @pytest.mark.proves("S1-27", "S0-B16")
-async def test_two_readers_that_reconnect_see_the_same_feed(told: Told) -> None:
-    stack = told.stack
+async def test_two_readers_that_reconnect_see_the_same_feed(subscribers: Subscribers) -> None:
+    stack = subscribers.stack
     start = await at_rest(stack)
     live = asyncio.create_task(by_socket(stack, start, 4))
     for _ in range(2):
@@ -84,8 +84,8 @@ async def test_idle_reader_knows_where_to_resume(stack: Stack) -> None:
         assert f"id: {head}" in [await anext(lines) for _ in range(2)]
 
 
-async def test_feed_can_be_limited_to_own_tasks(told: Told) -> None:
-    stack = told.stack
+async def test_feed_can_be_limited_to_own_tasks(subscribers: Subscribers) -> None:
+    stack = subscribers.stack
     start = (await page(stack))["next_after"]
     key = await bearer(stack, Right.SUBMIT, Right.READ)
     await stack.run("[[script:say text=x]]")
@@ -112,13 +112,13 @@ async def test_malformed_cursor_is_refused(stack: Stack, after: str, status: int
     assert "40" in str(caught.value)
 
 
-async def test_feed_says_which_notices_are_no_longer_kept(told: Told) -> None:
-    await told.stack.run("[[script:say text=x]]")
-    head = (await page(told.stack))["next_after"]
-    await told.stack.pool.execute("DELETE FROM notices WHERE tenant = 'default' AND number < $1", head)
-    answer = await told.stack.http.get("/notifications", params={"after": str(head - 2)})
+async def test_feed_says_which_notices_are_no_longer_kept(subscribers: Subscribers) -> None:
+    await subscribers.stack.run("[[script:say text=x]]")
+    head = (await page(subscribers.stack))["next_after"]
+    await subscribers.stack.pool.execute("DELETE FROM notices WHERE tenant = 'default' AND number < $1", head)
+    answer = await subscribers.stack.http.get("/notifications", params={"after": str(head - 2)})
     assert (answer.status_code, answer.json()["type"]) == (410, "urn:errand:problem:cursor-expired")
-    assert [one["number"] for one in (await page(told.stack, 0))["items"]] == [head]
+    assert [one["number"] for one in (await page(subscribers.stack, 0))["items"]] == [head]
 
 
 @pytest.mark.parametrize(

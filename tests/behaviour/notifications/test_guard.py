@@ -1,4 +1,4 @@
-"""Nobody inside is told anything: not by an address, a name, a name that moves, nor a redirect."""
+"""No notification reaches the inside: not by an address, a name, a name that moves, nor a redirect."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from activities.tools.support.egress import Fetcher
 from domain.notification import ChannelName, Notice, SendError, new_secret
 from domain.sessions.input_request import RequestKind
 from store.keys import Right
-from tests.behaviour.notifications.subscribers import Told
+from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.supervision.people import bearer
 from tests.support.stack import Stack
 from tests.unit.activities.tools.support.test_egress import LITERALS, Recording, names
@@ -19,8 +19,8 @@ NOTICE = Notice(type="test", timestamp="now", data={"name": "x"}).model_dump_jso
 ALLOWED = "127.0.0.1"  # of the stack under test
 
 
-async def subscribe(stack: Stack, **wish: Any) -> Any:
-    return await stack.http.post("/subscriptions", json={"name": "x", "channel": "webhook", **wish})
+async def subscribe(stack: Stack, **body: Any) -> Any:
+    return await stack.http.post("/subscriptions", json={"name": "x", "channel": "webhook", **body})
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ async def test_forbidden_target_is_refused_when_it_is_named(stack: Stack, target
 
 
 @pytest.mark.parametrize(
-    ("wish", "pointer", "allowed"),
+    ("body", "pointer", "allowed"),
     [
         ({"channel": "pigeon"}, "/channel", ["webhook", "slack", "email", "push"]),
         ({"events": ["task_begun"]}, "/events/0", "task_completed"),
@@ -63,9 +63,9 @@ async def test_forbidden_target_is_refused_when_it_is_named(stack: Stack, target
     ],
 )
 async def test_invalid_subscriptions_are_refused(
-    stack: Stack, wish: dict[str, Any], pointer: str, allowed: Any
+    stack: Stack, body: dict[str, Any], pointer: str, allowed: Any
 ) -> None:
-    answer = await subscribe(stack, **{"target": "https://hooks.example.org/", **wish})
+    answer = await subscribe(stack, **{"target": "https://hooks.example.org/", **body})
     assert answer.status_code == 422, answer.text
     [found] = answer.json()["errors"]
     assert found["pointer"] == pointer
@@ -75,11 +75,11 @@ async def test_invalid_subscriptions_are_refused(
         assert allowed in found["allowed"]
 
 
-async def test_a_name_is_given_once_and_is_not_a_channels(told: Told) -> None:
-    made = await told.subscribe("https://hooks.example.org/", every_task=False)
-    taken = await subscribe(told.stack, name=made["name"], target="https://hooks.example.org/")
+async def test_a_name_is_given_once_and_is_not_a_channels(subscribers: Subscribers) -> None:
+    made = await subscribers.subscribe("https://hooks.example.org/", every_task=False)
+    taken = await subscribe(subscribers.stack, name=made["name"], target="https://hooks.example.org/")
     assert (taken.status_code, taken.json()["type"]) == (409, "urn:errand:problem:name-taken")
-    reserved = await subscribe(told.stack, name="slack", target="https://hooks.example.org/")
+    reserved = await subscribe(subscribers.stack, name="slack", target="https://hooks.example.org/")
     assert (reserved.status_code, reserved.json()["errors"][0]["pointer"]) == (422, "/name")
 
 
@@ -120,9 +120,11 @@ async def test_a_redirect_is_not_followed(kind: ChannelName) -> None:
         ({"reminder_after": 9_000, "tree": {"ttl": 8_000}}, "/config/reminder_after"),
     ],
 )
-async def test_a_task_that_names_nobody_is_refused(told: Told, config: dict[str, Any], pointer: str) -> None:
-    made = await told.subscribe("https://hooks.example.org/", every_task=False)
-    answer = await told.stack.http.post("/tasks", json={"agent": "asker", "input": "x", "config": config})
+async def test_a_task_that_names_nobody_is_refused(
+    subscribers: Subscribers, config: dict[str, Any], pointer: str
+) -> None:
+    made = await subscribers.subscribe("https://hooks.example.org/", every_task=False)
+    answer = await subscribers.stack.http.post("/tasks", json={"agent": "asker", "input": "x", "config": config})
     assert answer.status_code == 422, answer.text
     [found] = answer.json()["errors"]
     assert found["pointer"] == pointer
@@ -130,9 +132,9 @@ async def test_a_task_that_names_nobody_is_refused(told: Told, config: dict[str,
         assert made["name"] in found["allowed"]
 
 
-async def test_a_route_for_nothing_is_refused(told: Told) -> None:
+async def test_a_route_for_nothing_is_refused(subscribers: Subscribers) -> None:
     config = {"routes": {"applause": "ops"}}
-    answer = await told.stack.http.post("/tasks", json={"agent": "asker", "input": "x", "config": config})
+    answer = await subscribers.stack.http.post("/tasks", json={"agent": "asker", "input": "x", "config": config})
     [found] = answer.json()["errors"]
     assert (answer.status_code, found["pointer"]) == (422, "/config/routes/applause")
     assert set(found["allowed"]) == {*RequestKind, "budget_low", "anomaly"}
@@ -142,12 +144,12 @@ async def test_a_route_for_nothing_is_refused(told: Told) -> None:
     ("method", "path"),
     [("POST", "/subscriptions"), ("DELETE", "/subscriptions/{}"), ("POST", "/subscriptions/{}/rotate")],
 )
-async def test_only_supervisors_manage_subscriptions(told: Told, method: str, path: str) -> None:
-    made = await told.subscribe("https://hooks.example.org/", every_task=False)
-    reader = await bearer(told.stack, Right.SUBMIT, Right.READ)
-    wish = {"name": "mine", "channel": "webhook", "target": "https://hooks.example.org/"}
-    refused = await told.stack.http.request(method, path.format(made["id"]), json=wish, headers=reader)
+async def test_only_supervisors_manage_subscriptions(subscribers: Subscribers, method: str, path: str) -> None:
+    made = await subscribers.subscribe("https://hooks.example.org/", every_task=False)
+    reader = await bearer(subscribers.stack, Right.SUBMIT, Right.READ)
+    body = {"name": "mine", "channel": "webhook", "target": "https://hooks.example.org/"}
+    refused = await subscribers.stack.http.request(method, path.format(made["id"]), json=body, headers=reader)
     assert (refused.status_code, refused.json()["needed"]) == (403, ["supervise"])
     assert made["id"] in [
-        one["id"] for one in (await told.stack.http.get("/subscriptions", headers=reader)).json()["items"]
+        one["id"] for one in (await subscribers.stack.http.get("/subscriptions", headers=reader)).json()["items"]
     ]

@@ -9,29 +9,29 @@ import pytest
 
 from tests.behaviour.api.conftest import problem, serving
 from tests.behaviour.notifications.receivers import Receiver
-from tests.behaviour.notifications.subscribers import Told
+from tests.behaviour.notifications.subscribers import Subscribers
 
 TOKEN = "canary-81f2c40e"
 
 
 @pytest.mark.proves("S1-27")
-async def test_no_secret_is_stored_or_shown(told: Told, receiver: Receiver) -> None:
+async def test_no_secret_is_stored_or_shown(subscribers: Subscribers, receiver: Receiver) -> None:
     receiver.answers[f"/{TOKEN}"] = ["500 Oh", "204 No Content"]
-    made = await told.subscribe(f"{receiver.url}/{TOKEN}")
-    rotated = (await told.stack.http.post(f"/subscriptions/{made['id']}/rotate")).json()
+    made = await subscribers.subscribe(f"{receiver.url}/{TOKEN}")
+    rotated = (await subscribers.stack.http.post(f"/subscriptions/{made['id']}/rotate")).json()
     secrets = [TOKEN, made["secret"], rotated["secret"]]
-    await told.stack.run("[[script:say text=x]]", config={"notify": [made["name"]]})
-    pending = await told.delivery(made, attempts=1)
-    await told.pass_time(told.workflow(pending), seconds=6)
-    await told.delivery(made, status="delivered")
+    await subscribers.stack.run("[[script:say text=x]]", config={"notify": [made["name"]]})
+    pending = await subscribers.delivery(made, attempts=1)
+    await subscribers.pass_time(subscribers.workflow(pending), seconds=6)
+    await subscribers.delivery(made, status="delivered")
     for path in ("/subscriptions", f"/subscriptions/{made['id']}", "/deliveries", f"/deliveries/{pending['id']}"):
-        shown = (await told.stack.http.get(path)).text
+        shown = (await subscribers.stack.http.get(path)).text
         assert not [secret for secret in secrets if secret in shown], path
-    tables = await told.stack.pool.fetch("SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public'")
+    tables = await subscribers.stack.pool.fetch("SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public'")
     for table in tables:
-        for row in await told.stack.pool.fetch(f'SELECT t::text AS row FROM "{table["name"]}" t'):
+        for row in await subscribers.stack.pool.fetch(f'SELECT t::text AS row FROM "{table["name"]}" t'):
             assert not [secret for secret in secrets if secret in row["row"]], table["name"]
-    for file in await asyncio.to_thread(_files, told.stack.root):
+    for file in await asyncio.to_thread(_files, subscribers.stack.root):
         content = await asyncio.to_thread(file.read_bytes)
         assert not [secret for secret in secrets if secret.encode() in content], file
 
@@ -42,9 +42,11 @@ def _files(root: Path) -> list[Path]:
     return [path for path in found if path.is_file()]
 
 
-async def test_without_a_key_no_secret_is_stored(told: Told) -> None:
+async def test_without_a_key_no_secret_is_stored(subscribers: Subscribers) -> None:
     """An API without ERRAND_SECRET_KEYS refuses subscriptions and secret variables, and says what to set."""
-    settings = replace(told.stack.settings, database_url=told.stack.database_url, secret_keys=(), local_token=None)
+    settings = replace(
+        subscribers.stack.settings, database_url=subscribers.stack.database_url, secret_keys=(), local_token=None
+    )
     async with serving(settings) as url, httpx2.AsyncClient(base_url=url) as client:
         for channel, target in (("webhook", "https://x.example.org/t"), ("email", "ops@example.org")):
             body = {"name": f"no-key-{channel}", "channel": channel, "target": target}

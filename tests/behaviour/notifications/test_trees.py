@@ -4,42 +4,46 @@ import pytest
 
 from tests.behaviour.conversations.talk import AGENTS, Gate, Talk, async_task, chain, say, steer
 from tests.behaviour.notifications.receivers import Receiver
-from tests.behaviour.notifications.subscribers import Told
+from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.supervision.people import ask
 from tests.support.stack import calls, eventually
 
 
-async def test_question_of_a_subagent_notifies_and_its_end_does_not(told: Told, receiver: Receiver) -> None:
+async def test_question_of_a_subagent_notifies_and_its_end_does_not(
+    subscribers: Subscribers, receiver: Receiver
+) -> None:
     definition = {"description": "x", "prompt": "x", "tools": []}
     for name, more in (
         ("told-helper", {"mode": "subagent", "may_ask": True}),
         ("told-lead", {"may_ask": True, "subagents": [{"agent": "told-helper", "may_ask": True}]}),
     ):
-        said = await told.stack.http.put(f"/agents/{name}", json={**definition, "name": name, **more})
+        said = await subscribers.stack.http.put(f"/agents/{name}", json={**definition, "name": name, **more})
         assert said.is_success, said.text
-    made = await told.subscribe(f"{receiver.url}/lead", every_task=False)
+    made = await subscribers.subscribe(f"{receiver.url}/lead", every_task=False)
     inner = {"agent": "told-helper", "prompt": calls(ask("Which port?")), "description": "find out"}
-    task_id = await told.stack.submit(calls(("task", inner)), "told-lead", config={"notify": [made["name"]]})
+    task_id = await subscribers.stack.submit(calls(("task", inner)), "told-lead", config={"notify": [made["name"]]})
     [asked] = await receiver.got("/lead")
     data = asked.json["data"]
     assert (asked.json["type"], data["question"]) == ("input_required", "Which port?")
     assert data["conversation_id"] == task_id != data["task_id"]
-    said = await told.stack.http.post(
+    said = await subscribers.stack.http.post(
         f"/tasks/{data['task_id']}/input", json={"response_to": data["request_id"], "input": "80"}
     )
     assert said.status_code == 202
-    await told.stack.wait(task_id)
+    await subscribers.stack.wait(task_id)
     _, ended = await receiver.got("/lead", 2)
     assert ended.json["data"]["task_id"] == task_id
-    assert len(await told.deliveries(made)) == 2
+    assert len(await subscribers.deliveries(made)) == 2
 
 
-async def test_fired_continuation_notifies_the_subscriptions_of_its_task(told: Told, receiver: Receiver) -> None:
+async def test_fired_continuation_notifies_the_subscriptions_of_its_task(
+    subscribers: Subscribers, receiver: Receiver
+) -> None:
     for definition in AGENTS:
-        assert (await told.stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
-    made = await told.subscribe(f"{receiver.url}/fired", every_task=False)
+        assert (await subscribers.stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
+    made = await subscribers.subscribe(f"{receiver.url}/fired", every_task=False)
     begins = chain([async_task(say("A part."))], last="Off.")
-    talk = await Talk.done(told.stack, begins, config={"notify": [made["name"]]})
+    talk = await Talk.done(subscribers.stack, begins, config={"notify": [made["name"]]})
     await talk.posted(1)
     fired = await talk.fire()
     first, second = await receiver.got("/fired", 2)
@@ -47,20 +51,22 @@ async def test_fired_continuation_notifies_the_subscriptions_of_its_task(told: T
 
 
 @pytest.mark.proves("F-13")
-async def test_subagent_takes_follow_ups_and_its_end_reaches_parent_and_webhook(told: Told, receiver: Receiver) -> None:
+async def test_subagent_takes_follow_ups_and_its_end_reaches_parent_and_webhook(
+    subscribers: Subscribers, receiver: Receiver
+) -> None:
     """The follow-up extends the running session, which is neither interrupted nor started again. Its end wakes the
     parent, and is sent to the one webhook that asks for the ends of subagents."""
     for definition in AGENTS:
-        assert (await told.stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
-    everything = await told.subscribe(f"{receiver.url}/tree", every_task=False, subagents=True)
-    roots = await told.subscribe(f"{receiver.url}/roots", every_task=False)
+        assert (await subscribers.stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
+    everything = await subscribers.subscribe(f"{receiver.url}/tree", every_task=False, subagents=True)
+    roots = await subscribers.subscribe(f"{receiver.url}/roots", every_task=False)
     assert (everything["subagents"], roots["subagents"]) == (True, False)
     gate = Gate()
     steps = chain([async_task(chain([gate.call], last="First part."))], [steer("$0", "Also the rest.")])
     notify = [everything["name"], roots["name"]]
-    talk = await Talk.begin(told.stack, steps, "waker", config={"notify": notify})
+    talk = await Talk.begin(subscribers.stack, steps, "waker", config={"notify": notify})
     child = await talk.child()
-    await talk.told(child.id, "message", 1)
+    await talk.signalled(child.id, "message", 1)
     gate.open()
     first, second = await receiver.got("/tree", 2)
     [root] = await receiver.got("/roots")
@@ -73,15 +79,15 @@ async def test_subagent_takes_follow_ups_and_its_end_reaches_parent_and_webhook(
     assert (await talk.prompts(child.id))[1:] == ["Also the rest."] and len(await talk.children()) == 1
 
     async def woken() -> bool:
-        return await talk.heard() == [child.id]
+        return await talk.delivered_sources() == [child.id]
 
     await eventually(woken, what="the parent learns of it without a fire")
-    assert child.id not in [one["task_id"] for one in await told.deliveries(roots)]
+    assert child.id not in [one["task_id"] for one in await subscribers.deliveries(roots)]
 
 
 @pytest.mark.proves("S1-27", "S1-B06")
-async def test_low_budget_notifies(told: Told, receiver: Receiver) -> None:
-    made = await told.subscribe(f"{receiver.url}/low", "slack", every_task=False, events=["budget_low"])
-    await told.stack.run("[[script:forever]]", config={"max_steps": 5, "notify": [made["name"]]})
+async def test_low_budget_notifies(subscribers: Subscribers, receiver: Receiver) -> None:
+    made = await subscribers.subscribe(f"{receiver.url}/low", "slack", every_task=False, events=["budget_low"])
+    await subscribers.stack.run("[[script:forever]]", config={"max_steps": 5, "notify": [made["name"]]})
     [low] = await receiver.got("/low")
     assert low.json["text"].startswith("*Budget is low: ") and "steps of the session: 1 left of 5" in low.json["text"]

@@ -1,11 +1,11 @@
-"""Webhooks: signed, told of what was asked for, tried for days, given up at last, and sent again on demand."""
+"""Webhooks: signed, only what was subscribed to, tried for days, given up at last, and sent again on demand."""
 
 import signal
 
 import pytest
 
 from tests.behaviour.notifications.receivers import Receiver
-from tests.behaviour.notifications.subscribers import Told
+from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.supervision.people import answer, answered, ask, waiting
 from tests.support.launch import TESTER
 from tests.support.stack import calls, eventually, of_type
@@ -14,11 +14,11 @@ DOWN = "503 Service Unavailable"
 
 
 @pytest.mark.proves("S1-27", "S1-08")
-async def test_end_of_a_task_is_delivered_signed_and_once(told: Told, receiver: Receiver) -> None:
-    made = await told.subscribe(f"{receiver.url}/ops?token=canary", events=["task_completed", "task_failed"])
+async def test_end_of_a_task_is_delivered_signed_and_once(subscribers: Subscribers, receiver: Receiver) -> None:
+    made = await subscribers.subscribe(f"{receiver.url}/ops?token=canary", events=["task_completed", "task_failed"])
     assert made["target"] == f"{receiver.url}/…" and made["status"] == "active"
-    done = await told.stack.run("[[script:say text=fine]]", title="Count files")
-    failed = await told.stack.run("[[fault:auth times=always]]")
+    done = await subscribers.stack.run("[[script:say text=fine]]", title="Count files")
+    failed = await subscribers.stack.run("[[fault:auth times=always]]")
     first, second = await receiver.got("/ops?token=canary", 2)
     assert first.signed_by(made["secret"]) and second.signed_by(made["secret"])
     assert first.headers["webhook-id"] != second.headers["webhook-id"]
@@ -28,47 +28,51 @@ async def test_end_of_a_task_is_delivered_signed_and_once(told: Told, receiver: 
         **{"status": "completed", "reason": "goal_reached", "partial": False, "error": None, "output": "fine"},
     }
     assert second.json["data"]["task_id"] == failed["task_id"] and second.json["data"]["error"]
-    found = await told.deliveries(made)
+    found = await subscribers.deliveries(made)
     assert [one["id"] for one in found] == [first.headers["webhook-id"], second.headers["webhook-id"]]
 
     async def delivered() -> bool:
-        return all((one["status"], one["attempts"]) == ("delivered", 1) for one in await told.deliveries(made))
+        return all((one["status"], one["attempts"]) == ("delivered", 1) for one in await subscribers.deliveries(made))
 
     await eventually(delivered, what="both are delivered")
 
 
-async def test_task_names_its_subscriptions(told: Told, receiver: Receiver) -> None:
-    named = await told.subscribe(f"{receiver.url}/named", every_task=False)
-    kind = await told.subscribe(f"{receiver.url}/kind", "push", every_task=False)
-    await told.stack.run("[[script:say text=quiet]]")
-    task_id = (await told.stack.run("[[script:say text=x]]", config={"notify": [named["name"], "push"]}))["task_id"]
+async def test_task_names_its_subscriptions(subscribers: Subscribers, receiver: Receiver) -> None:
+    named = await subscribers.subscribe(f"{receiver.url}/named", every_task=False)
+    kind = await subscribers.subscribe(f"{receiver.url}/kind", "push", every_task=False)
+    await subscribers.stack.run("[[script:say text=quiet]]")
+    task_id = (await subscribers.stack.run("[[script:say text=x]]", config={"notify": [named["name"], "push"]}))[
+        "task_id"
+    ]
     assert [one.json["data"]["task_id"] for one in await receiver.got("/named")] == [task_id]
     await receiver.got("/kind")
     for subscription in (named, kind):
-        assert [one["task_id"] for one in await told.deliveries(subscription)] == [task_id]
+        assert [one["task_id"] for one in await subscribers.deliveries(subscription)] == [task_id]
 
 
 @pytest.mark.proves("S1-47")
-async def test_task_chooses_its_subscriptions_and_its_sandbox(told: Told, receiver: Receiver) -> None:
+async def test_task_chooses_its_subscriptions_and_its_sandbox(subscribers: Subscribers, receiver: Receiver) -> None:
     definition = TESTER | {"name": "networked", "network": True}
-    assert (await told.stack.http.put("/agents/networked", json=definition)).is_success
-    named = await told.subscribe(f"{receiver.url}/chosen", every_task=False)
+    assert (await subscribers.stack.http.put("/agents/networked", json=definition)).is_success
+    named = await subscribers.subscribe(f"{receiver.url}/chosen", every_task=False)
     command = calls(("bash", {"command": "echo proxy=${HTTPS_PROXY:-none}"}))
     shown = {}
     for mode in ("networked", "isolated"):
         config = {"sandbox": mode, "notify": [named["name"]] if mode == "isolated" else []}
-        task_id = (await told.stack.run(command, agent="networked", config=config))["task_id"]
-        shown[mode] = str((await told.stack.asked(task_id))[-1]["body"]["messages"][-1])
+        task_id = (await subscribers.stack.run(command, agent="networked", config=config))["task_id"]
+        shown[mode] = str((await subscribers.stack.asked(task_id))[-1]["body"]["messages"][-1])
     assert "proxy=http://" in shown["networked"] and "proxy=none" in shown["isolated"]
     await receiver.got("/chosen")
-    assert [one["task_id"] for one in await told.deliveries(named)] == [task_id]
+    assert [one["task_id"] for one in await subscribers.deliveries(named)] == [task_id]
 
 
 @pytest.mark.proves("S1-90")
-async def test_seven_foundations_hold_in_one_task(told: Told, receiver: Receiver) -> None:
+async def test_seven_foundations_hold_in_one_task(subscribers: Subscribers, receiver: Receiver) -> None:
     """Handle, durable store, reasoning loop, five states, observation, bounds and notification."""
-    stack = told.stack
-    made = await told.subscribe(f"{receiver.url}/all", events=["task_completed", "task_failed", "task_cancelled"])
+    stack = subscribers.stack
+    made = await subscribers.subscribe(
+        f"{receiver.url}/all", events=["task_completed", "task_failed", "task_cancelled"]
+    )
     spec = {"agent": "asker", "input": calls(ask("Which port?"), ("list_files", {"path": "."}))}
     config = {"ttl": 60_000, "max_steps": 5}
     handle = (await stack.http.post("/tasks", json={**spec, "config": config})).json()
@@ -98,119 +102,127 @@ async def test_seven_foundations_hold_in_one_task(told: Told, receiver: Receiver
 
 
 @pytest.mark.proves("S1-27")
-async def test_failed_delivery_is_retried_with_the_same_id_and_body(told: Told, receiver: Receiver) -> None:
+async def test_failed_delivery_is_retried_with_the_same_id_and_body(
+    subscribers: Subscribers, receiver: Receiver
+) -> None:
     receiver.answers["/flaky"] = [DOWN, "302 Found\r\nLocation: http://127.0.0.1:1/", "204 No Content"]
-    made = await told.subscribe(f"{receiver.url}/flaky")
-    await told.stack.run("[[script:say text=x]]")
-    pending = await told.delivery(made, attempts=1)
+    made = await subscribers.subscribe(f"{receiver.url}/flaky")
+    await subscribers.stack.run("[[script:say text=x]]")
+    pending = await subscribers.delivery(made, attempts=1)
     assert (pending["status"], pending["last_error"]) == ("pending", "It answered 503.") and pending["next_at"]
-    assert (await told.record(made))["failing_since"]
-    await told.pass_time(told.workflow(pending), seconds=6)
-    assert (await told.delivery(made, attempts=2))["last_error"] == "It answered 302."
-    await told.pass_time(told.workflow(pending), seconds=31)
-    await told.delivery(made, status="delivered", attempts=3)
+    assert (await subscribers.record(made))["failing_since"]
+    await subscribers.pass_time(subscribers.workflow(pending), seconds=6)
+    assert (await subscribers.delivery(made, attempts=2))["last_error"] == "It answered 302."
+    await subscribers.pass_time(subscribers.workflow(pending), seconds=31)
+    await subscribers.delivery(made, status="delivered", attempts=3)
     first, *rest = receiver.at("/flaky")
     assert {(one.headers["webhook-id"], one.body) for one in rest} == {(first.headers["webhook-id"], first.body)}
     assert all(one.signed_by(made["secret"]) for one in receiver.at("/flaky"))
-    assert (await told.record(made))["failing_since"] is None
+    assert (await subscribers.record(made))["failing_since"] is None
 
 
-async def test_delivery_given_up_after_days_switches_its_subscription_off(told: Told, receiver: Receiver) -> None:
+async def test_delivery_given_up_after_days_switches_its_subscription_off(
+    subscribers: Subscribers, receiver: Receiver
+) -> None:
     receiver.answers["/dead"] = [DOWN]
-    made = await told.subscribe(f"{receiver.url}/dead", events=["task_completed"])
-    other = await told.subscribe(f"{receiver.url}/other", events=["subscription_disabled"])
-    await told.stack.run("[[script:say text=x]]")
-    pending = await told.delivery(made, attempts=1)
-    handle = told.workflow(pending)
-    await told.pass_time(handle, hours=73)
-    failed = await told.delivery(made, status="failed")
+    made = await subscribers.subscribe(f"{receiver.url}/dead", events=["task_completed"])
+    other = await subscribers.subscribe(f"{receiver.url}/other", events=["subscription_disabled"])
+    await subscribers.stack.run("[[script:say text=x]]")
+    pending = await subscribers.delivery(made, attempts=1)
+    handle = subscribers.workflow(pending)
+    await subscribers.pass_time(handle, hours=73)
+    failed = await subscribers.delivery(made, status="failed")
     assert 10 <= failed["attempts"] <= 16
     history = await handle.fetch_history()
     times = [event.event_time.ToDatetime() for event in history.events]
     assert (times[-1] - times[0]).total_seconds() >= 72 * 3_600
-    record = await told.record(made)
+    record = await subscribers.record(made)
     assert (record["status"], record["last_error"]) == ("disabled", "It answered 503.")
     [notice] = await receiver.got("/other")
     assert notice.json["type"] == "subscription_disabled" and notice.json["data"]["name"] == made["name"]
-    assert len(await told.deliveries(other)) == 1
-    refused = await told.stack.http.post(f"/deliveries/{failed['id']}/resend")
+    assert len(await subscribers.deliveries(other)) == 1
+    refused = await subscribers.stack.http.post(f"/deliveries/{failed['id']}/resend")
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:errand:problem:subscription-disabled")
-    await told.stack.run("[[script:say text=y]]")
-    assert len(await told.deliveries(made)) == 1  # nothing new for one that is off
-    assert (await told.stack.http.post(f"/subscriptions/{made['id']}/enable")).json()["status"] == "active"
+    await subscribers.stack.run("[[script:say text=y]]")
+    assert len(await subscribers.deliveries(made)) == 1  # nothing new for one that is off
+    assert (await subscribers.stack.http.post(f"/subscriptions/{made['id']}/enable")).json()["status"] == "active"
     receiver.answers.clear()
-    assert (await told.stack.http.post(f"/deliveries/{failed['id']}/resend")).status_code == 202
-    await told.delivery(made, status="delivered")
+    assert (await subscribers.stack.http.post(f"/deliveries/{failed['id']}/resend")).status_code == 202
+    await subscribers.delivery(made, status="delivered")
     assert len({request.headers["webhook-id"] for request in receiver.at("/dead")}) == 1
 
 
-async def test_an_address_that_is_gone_is_left_alone_at_once(told: Told, receiver: Receiver) -> None:
+async def test_an_address_that_is_gone_is_left_alone_at_once(subscribers: Subscribers, receiver: Receiver) -> None:
     receiver.answers["/gone"] = ["410 Gone"]
-    made = await told.subscribe(f"{receiver.url}/gone")
-    await told.stack.run("[[script:say text=x]]")
-    await told.delivery(made, status="failed", attempts=1)
-    assert (await told.record(made))["status"] == "disabled"
+    made = await subscribers.subscribe(f"{receiver.url}/gone")
+    await subscribers.stack.run("[[script:say text=x]]")
+    await subscribers.delivery(made, status="failed", attempts=1)
+    assert (await subscribers.record(made))["status"] == "disabled"
 
 
-async def test_a_receiver_may_ask_for_patience_and_a_person_for_haste(told: Told, receiver: Receiver) -> None:
+async def test_a_receiver_may_ask_for_patience_and_a_person_for_haste(
+    subscribers: Subscribers, receiver: Receiver
+) -> None:
     receiver.answers["/busy"] = [f"{DOWN}\r\nRetry-After: 7000", "204 No Content"]
-    made = await told.subscribe(f"{receiver.url}/busy")
-    await told.stack.run("[[script:say text=x]]")
-    pending = await told.delivery(made, attempts=1)
-    await told.pass_time(told.workflow(pending), seconds=6_000)
+    made = await subscribers.subscribe(f"{receiver.url}/busy")
+    await subscribers.stack.run("[[script:say text=x]]")
+    pending = await subscribers.delivery(made, attempts=1)
+    await subscribers.pass_time(subscribers.workflow(pending), seconds=6_000)
     assert len(receiver.at("/busy")) == 1
-    assert (await told.stack.http.post(f"/deliveries/{pending['id']}/resend")).status_code == 202
-    await told.delivery(made, status="delivered", attempts=2)
-    assert (await told.stack.http.post(f"/deliveries/{pending['id']}/resend")).status_code == 202  # delivered ones too
-    await told.delivery(made, status="delivered", attempts=3)
+    assert (await subscribers.stack.http.post(f"/deliveries/{pending['id']}/resend")).status_code == 202
+    await subscribers.delivery(made, status="delivered", attempts=2)
+    assert (
+        await subscribers.stack.http.post(f"/deliveries/{pending['id']}/resend")
+    ).status_code == 202  # delivered ones too
+    await subscribers.delivery(made, status="delivered", attempts=3)
     assert len({one.headers["webhook-id"] for one in receiver.at("/busy")}) == 1
 
 
-async def test_two_secrets_sign_while_they_are_changed_over(told: Told, receiver: Receiver) -> None:
-    made = await told.subscribe(f"{receiver.url}/rotate", every_task=False)
-    rotated = await told.stack.http.post(f"/subscriptions/{made['id']}/rotate")
+async def test_two_secrets_sign_while_they_are_changed_over(subscribers: Subscribers, receiver: Receiver) -> None:
+    made = await subscribers.subscribe(f"{receiver.url}/rotate", every_task=False)
+    rotated = await subscribers.stack.http.post(f"/subscriptions/{made['id']}/rotate")
     assert rotated.status_code == 200 and rotated.json()["secret"] != made["secret"]
-    await told.stack.http.post(f"/subscriptions/{made['id']}/test")
+    await subscribers.stack.http.post(f"/subscriptions/{made['id']}/test")
     [both] = await receiver.got("/rotate")
     assert both.signed_by(made["secret"]) and both.signed_by(rotated.json()["secret"])
     assert both.json == {"type": "test", "timestamp": both.json["timestamp"], "data": {"name": made["name"]}}
-    await told.stack.pool.execute("UPDATE subscriptions SET old_until = now() WHERE id = $1", made["id"])
-    await told.stack.http.post(f"/subscriptions/{made['id']}/test")
+    await subscribers.stack.pool.execute("UPDATE subscriptions SET old_until = now() WHERE id = $1", made["id"])
+    await subscribers.stack.http.post(f"/subscriptions/{made['id']}/test")
     _, one = await receiver.got("/rotate", 2)
     assert one.signed_by(rotated.json()["secret"]) and not one.signed_by(made["secret"])
 
 
 @pytest.mark.proves("S1-27", "S1-13")
-async def test_question_is_delivered_reminded_of_and_escalated(told: Told, receiver: Receiver) -> None:
-    team = await told.subscribe(f"{receiver.url}/team", every_task=False)
-    boss = await told.subscribe(f"{receiver.url}/boss", every_task=False, events=["task_failed"])
+async def test_question_is_delivered_reminded_of_and_escalated(subscribers: Subscribers, receiver: Receiver) -> None:
+    team = await subscribers.subscribe(f"{receiver.url}/team", every_task=False)
+    boss = await subscribers.subscribe(f"{receiver.url}/boss", every_task=False, events=["task_failed"])
     hour = 3_600_000
     config = {"ttl": 72 * hour, "input_timeout": 48 * hour, "notify": [team["name"]], "reminder_after": 2 * hour}
     config |= {"escalate_after": 24 * hour, "escalate_to": boss["name"]}
-    task_id = await told.stack.submit(calls(ask("Which port?")), "asker", config=config)
-    [request] = await waiting(told.stack, task_id)
+    task_id = await subscribers.stack.submit(calls(ask("Which port?")), "asker", config=config)
+    [request] = await waiting(subscribers.stack, task_id)
     [asked] = await receiver.got("/team")
     assert asked.json["data"]["request_id"] == request["id"]
-    session = told.stack.session(task_id)
-    await told.pass_time(session, hours=3)
+    session = subscribers.stack.session(task_id)
+    await subscribers.pass_time(session, hours=3)
     _, again = await receiver.got("/team", 2)
     assert (again.json["type"], again.json["data"]["question"]) == ("input_reminder", "Which port?")
     assert not receiver.at("/boss")
-    await told.pass_time(session, hours=22)
+    await subscribers.pass_time(session, hours=22)
     [up] = await receiver.got("/boss")
     assert (up.json["type"], up.json["data"]["to"]) == ("input_escalated", boss["name"])
-    assert (await answered(told.stack, task_id, "80"))["reason"] == "goal_reached"
+    assert (await answered(subscribers.stack, task_id, "80"))["reason"] == "goal_reached"
     await receiver.got("/team", 3)
-    kinds = [one["type"] for one in await told.stack.events(task_id) if one["type"].startswith("input_")]
+    kinds = [one["type"] for one in await subscribers.stack.events(task_id) if one["type"].startswith("input_")]
     assert kinds == ["input_required", "input_reminder", "input_escalated", "input_received"]
 
 
 @pytest.mark.proves("S1-26", "S1-27")
-async def test_routes_say_who_gets_which_escalation(told: Told, receiver: Receiver) -> None:
+async def test_routes_say_who_gets_which_escalation(subscribers: Subscribers, receiver: Receiver) -> None:
     """Each kind to whom the task names for it, whatever that one subscribed to; what nobody answers likewise."""
     names = {}
     for name in ("desk", "safety", "chief"):
-        made = await told.subscribe(f"{receiver.url}/{name}", every_task=False, events=["task_failed"])
+        made = await subscribers.subscribe(f"{receiver.url}/{name}", every_task=False, events=["task_failed"])
         names[name] = made["name"]
     hour = 3_600_000
     config = {
@@ -221,28 +233,28 @@ async def test_routes_say_who_gets_which_escalation(told: Told, receiver: Receiv
         "escalate_to": {"tool_approval": names["chief"]},
     }
     rules = [{"permission": "bash", "action": "ask"}]
-    story = calls(ask("Which port?"), ("bash", {"command": "true"}))
-    task_id = await told.stack.submit(story, "asker", config=config, permissions=rules)
+    script = calls(ask("Which port?"), ("bash", {"command": "true"}))
+    task_id = await subscribers.stack.submit(script, "asker", config=config, permissions=rules)
     for place, kind in (("/desk", "clarification"), ("/safety", "tool_approval")):
         [one] = await receiver.got(place)
         assert (one.json["type"], one.json["data"]["kind"]) == ("input_required", kind)
-    await told.pass_time(told.stack.session(task_id), hours=25)
+    await subscribers.pass_time(subscribers.stack.session(task_id), hours=25)
     [up] = await receiver.got("/chief")
     assert (up.json["type"], up.json["data"]["kind"]) == ("input_escalated", "tool_approval")
-    for request in await waiting(told.stack, task_id, 2):
+    for request in await waiting(subscribers.stack, task_id, 2):
         yes = "80" if request["kind"] == "clarification" else {"approved": True}
-        assert (await answer(told.stack, task_id, request["id"], yes)).status_code == 202
-    await told.stack.wait(task_id)
+        assert (await answer(subscribers.stack, task_id, request["id"], yes)).status_code == 202
+    await subscribers.stack.wait(task_id)
     _, low = await receiver.got("/chief", 2)
     assert (low.json["type"], low.json["data"]["budget"]) == ("budget_low", "steps")
-    events = [one["to"] for one in await told.stack.events(task_id) if one["type"] == "input_escalated"]
+    events = [one["to"] for one in await subscribers.stack.events(task_id) if one["type"] == "input_escalated"]
     assert events == [names["chief"]]
     assert len(receiver.at("/desk")) == len(receiver.at("/safety")) == 1
 
 
-async def test_an_answered_question_is_not_reminded_of(told: Told, receiver: Receiver) -> None:
-    team = await told.subscribe(f"{receiver.url}/team", every_task=False)
+async def test_an_answered_question_is_not_reminded_of(subscribers: Subscribers, receiver: Receiver) -> None:
+    team = await subscribers.subscribe(f"{receiver.url}/team", every_task=False)
     config = {"notify": [team["name"]], "reminder_after": 2_000}
-    task_id = await told.stack.submit(calls(ask("A?")), "asker", config=config)
-    await answered(told.stack, task_id, "yes")
-    assert [one["event"] for one in await told.deliveries(team)] == ["input_required", "task_completed"]
+    task_id = await subscribers.stack.submit(calls(ask("A?")), "asker", config=config)
+    await answered(subscribers.stack, task_id, "yes")
+    assert [one["event"] for one in await subscribers.deliveries(team)] == ["input_required", "task_completed"]

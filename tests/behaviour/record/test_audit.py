@@ -23,7 +23,7 @@ async def entries(stack: Stack, path: str) -> list[dict[str, Any]]:
     return items[::-1]
 
 
-def told(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def reported(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(entry["actor"], entry["action"]) for entry in found]
 
 
@@ -37,7 +37,7 @@ async def test_a_task_leaves_a_chain_of_who_did_what(recorded: Stack) -> None:
     await recorded.wait(task_id)
     found = await entries(recorded, f"/tasks/{task_id}/audit")
     agent = "agent tester"
-    assert told(found) == [
+    assert reported(found) == [
         ("anonymous", "submit"),
         *[(agent, "tool_begun"), (agent, "tool_ended")],
         *[(agent, "ask"), ("anonymous", "answer")],
@@ -63,7 +63,7 @@ async def test_log_shows_what_was_denied_steered_and_cancelled(recorded: Stack) 
     assert record["reason"] == "needs_input"
     refused = await recorded.run(calls(("bash", {"command": "true"})), "denied")
     denials = await entries(recorded, f"/tasks/{refused['task_id']}/audit")
-    assert ("agent denied", "tool_denied") in told(denials)
+    assert ("agent denied", "tool_denied") in reported(denials)
     task_id = await recorded.submit(calls(slow))
     await recorded.seen(task_id, "tool_called")
     assert (await recorded.http.post(f"/tasks/{task_id}/steer", json={"message": "hurry"})).status_code == 202

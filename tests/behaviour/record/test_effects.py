@@ -73,11 +73,11 @@ async def test_failed_run_lists_its_own_effects_and_those_of_its_subagents(recor
 
 @pytest.mark.proves("S1-64")
 async def test_a_dry_run_describes_and_does_nothing(recorded: Stack, tmp_path: Path) -> None:
-    deed = ("ledger_once", {"path": str(tmp_path / "ledger"), "seconds": 0})
+    payment = ("ledger_once", {"path": str(tmp_path / "ledger"), "seconds": 0})
     command = ("bash", {"command": "touch b.txt"})
     save = ("save_artifact", {"path": "a.txt"})
-    task = ("task", {"agent": "record-helper", "prompt": calls(WRITE, deed), "description": "write"})
-    script = steps([("list_files", {"path": "."})], [WRITE, command, deed, save], [task])
+    task = ("task", {"agent": "record-helper", "prompt": calls(WRITE, payment), "description": "write"})
+    script = steps([("list_files", {"path": "."})], [WRITE, command, payment, save], [task])
     record = await recorded.run(script, "record-lead", config={"dry_run": True})
     assert record["status"] == "completed" and record["dry_run"] is True
     result = await recorded.result(record["task_id"])

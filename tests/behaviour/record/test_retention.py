@@ -1,4 +1,4 @@
-"""Retention: after it words and bytes are gone and the outcome stays; what lives or is gone on from is left alone."""
+"""Retention: after it texts and bytes are removed and the outcome stays; what is live or forked is left alone."""
 
 import asyncio
 from typing import Any
@@ -9,7 +9,7 @@ from store import retention
 from tests.behaviour.record.conftest import swept
 from tests.support.stack import Stack, calls, steps
 
-CANARY = "canary-of-the-record"  # stands in all that a caller or an agent can say
+CANARY = "canary-of-the-record"  # is in all that a caller or an agent can say
 SAVE = steps(
     [("write_file", {"path": f"{CANARY}.txt", "content": CANARY}), ("read_file", {"path": "notes.md"})],
     [("save_artifact", {"path": f"{CANARY}.txt", "description": CANARY}), ("bash", {"command": f"echo {CANARY}"})],
@@ -24,11 +24,11 @@ async def upload(stack: Stack) -> str:
     return file_id
 
 
-async def tables_with(stack: Stack, words: str) -> list[str]:
-    """Every table that holds these words in any column."""
+async def tables_with(stack: Stack, phrase: str) -> list[str]:
+    """Every table that holds this phrase in any column."""
     names = await stack.pool.fetch("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
     search = "SELECT 1 FROM {} t WHERE to_jsonb(t)::text LIKE '%' || $1 || '%' LIMIT 1"
-    found = [row[0] for row in names if await stack.pool.fetchval(search.format(row[0]), words)]
+    found = [row[0] for row in names if await stack.pool.fetchval(search.format(row[0]), phrase)]
     return sorted(found)
 
 

@@ -47,8 +47,8 @@ async def test_every_back_end_of_this_host_passes_its_probe(sandbox: Sandbox, wo
     ],
 )
 async def test_probe_reports_what_gets_through(prefix: str, reason: str, workspace: Path) -> None:
-    told = await probe(Bare(prefix), workspace)
-    assert told is not None and reason in told
+    reported = await probe(Bare(prefix), workspace)
+    assert reported is not None and reason in reported
 
 
 async def test_a_program_that_is_not_there_is_a_reason(workspace: Path) -> None:

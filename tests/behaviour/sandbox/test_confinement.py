@@ -74,7 +74,7 @@ async def all_fail(sandbox: Sandbox, workspace: Path, commands: list[str]) -> st
 
 
 READS = ["cat {secret}", "cat /etc/shadow", "ls /root", "ls $(dirname {secret})", "cat /proc/1/root{secret}"]
-READS += [f"cat /proc/{whose}/{'root'}/etc/shadow" for whose in ("self", "*")]  # the host's files by another door
+READS += [f"cat /proc/{whose}/{'root'}/etc/shadow" for whose in ("self", "*")]  # the host's files by another path
 READS += ["head -c 10 /dev/mem", f"ls /{'home'}/*"]
 READS += ["ln -s {secret} link; cat link", "ln {secret} hard", "cat /proc/1/cwd/../outside/secret", "ls /var/log"]
 READS += ["cd /proc/self/cwd/../outside && cat secret", "python3 -c 'import os; os.chroot(\".\")'"]

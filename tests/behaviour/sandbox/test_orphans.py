@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux" or not candidates(), rea
 
 
 def init_of(process: "subprocess.Popen[bytes]") -> int:
-    """Its child, which waits until it is told who it is."""
+    """Its child, which waits until it gets its identity."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     give_up = time.monotonic() + 20
     while not (found := children.read_text().split()):

@@ -37,7 +37,7 @@ async def test_queued_session_is_not_overtaken(pool: Pool, accept: Accept) -> No
 
 
 async def test_siblings_keep_the_order_of_their_calls(pool: Pool, accept: Accept) -> None:
-    """Their ids derive from the calls, and tell nothing."""
+    """Their ids derive from the calls, and say nothing about the order."""
     root = await accept()
     names = [f"{9 - place}-{new_id()}" for place in range(5)]
     listed = [new_session(root.conversation_id).model_copy(update={"thread_id": name, "id": name}) for name in names]

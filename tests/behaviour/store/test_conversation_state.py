@@ -1,4 +1,4 @@
-"""What a reopened conversation is told: who is live, what waits, and which session of a thread ended last."""
+"""What a reopened conversation loads: who is live, what waits, and which session of a thread ended last."""
 
 from domain.ids import new_id
 from domain.sessions.session import Reason

@@ -20,7 +20,7 @@ DONE = TaskCompleted(
 
 
 async def subscribed(pool: Pool) -> str:
-    wish = {
+    spec = {
         "name": new_id(),
         "channel": "webhook",
         "target": "x",
@@ -28,7 +28,7 @@ async def subscribed(pool: Pool) -> str:
         "every_task": True,
         "subagents": False,
     }
-    made = await subscriptions.create(pool, "default", wish, "whsec_", "", KEYS)
+    made = await subscriptions.create(pool, "default", spec, "whsec_", "", KEYS)
     assert made is not None
     return made.id
 
@@ -55,8 +55,8 @@ async def test_an_event_and_its_delivery_are_written_together_and_once(pool: Poo
     assert is_id(one.id) and (one.event, one.session_id) == ("task_completed", ref.session_id)
     job = await deliveries.load(pool, "default", one.id, KEYS)
     assert job is not None and 2_000 < len(job.body) < 3_000
-    [told] = await notices.after(pool, "default", head, 10, None)
-    assert (told.type, told.session_id) == ("task_completed", ref.session_id) and "output" not in told.data
+    [notice] = await notices.after(pool, "default", head, 10, None)
+    assert (notice.type, notice.session_id) == ("task_completed", ref.session_id) and "output" not in notice.data
 
 
 async def test_feed_has_no_gap_with_concurrent_writers(pool: Pool, accept: Accept) -> None:

@@ -1,4 +1,4 @@
-"""The event log: numbers without gaps whoever writes, a repeat is recognised, nothing follows the end."""
+"""The event log: numbers without gaps for any writers, a repeat is recognised, nothing follows the end."""
 
 import asyncio
 
@@ -46,17 +46,17 @@ async def test_every_session_of_a_batch_is_woken(pool: Pool, accept: Accept) -> 
     refs = [await accept() for _ in range(3)]
     woken: set[str] = set()
 
-    def hear(_connection: object, _pid: int, _channel: str, payload: object) -> None:
+    def receive(_connection: object, _pid: int, _channel: str, payload: object) -> None:
         woken.add(str(payload).split("/")[2])
 
     async with pool.acquire() as connection:
-        await connection.add_listener(events.CHANNEL, hear)
+        await connection.add_listener(events.CHANNEL, receive)
         await events.append(pool, new_id(), [events.to_row(ref, Progress(message="news")) for ref in refs])
         for _ in range(100):
             if len(woken) == 3:
                 break
             await asyncio.sleep(0.02)
-        await connection.remove_listener(events.CHANNEL, hear)
+        await connection.remove_listener(events.CHANNEL, receive)
     assert woken == {ref.session_id for ref in refs}
 
 

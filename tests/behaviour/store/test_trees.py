@@ -50,7 +50,7 @@ async def test_cancelled_tree_and_ended_session_accept_no_child(pool: Pool, acce
     first = child_of(root)
     assert await accepted(pool, first) == [True]
     below = child_of(ref_of(first), 2)
-    await cancel(pool, root)  # of the session alone: others may go on, and begin
+    await cancel(pool, root)  # of the session alone: others may continue, and begin
     assert await accepted(pool, below, child_of(root)) == [True, True]
     assert not await cancel(pool, root, scope="tree")  # noted before, and widened now
     late = [child_of(ref_of(below), 3), child_of(root)]

@@ -99,7 +99,7 @@ async def test_rule_is_met_in_another_spelling(people: Stack) -> None:
 
 
 async def test_approval_of_another_call_is_refused_where_the_call_is_made(people: Stack) -> None:
-    """The activity itself looks: an approval that was given for one call runs no other, whoever asks for it."""
+    """The activity itself looks: an approval that was given for one call runs no other, for any caller."""
     task_id = await people.submit(calls(bash("sh -c true")), "asker", permissions=GATE)
     [request] = await waiting(people, task_id)
     await answered(people, task_id, {"approved": True})

@@ -25,8 +25,8 @@ async def test_the_inbox_shows_all_that_is_needed_and_takes_answers(people: Stac
     await waiting(people, task_id, 3)
     mine = ("inbox", "--conversation", task_id)
     listed = await cli(people, *mine)
-    for words in ("Which?", "1) the left one", "command: touch a", "so far: ", "(then: cancel)", "./errand answer "):
-        assert words in listed.stdout
+    for text in ("Which?", "1) the left one", "command: touch a", "so far: ", "(then: cancel)", "./errand answer "):
+        assert text in listed.stdout
     assert len(json.loads((await cli(people, *mine, "--json")).stdout)["items"]) == 3
     kinds = [one["kind"] for one in json.loads((await cli(people, *mine, "--json")).stdout)["items"]]
     typed = {"clarification": "2\n", "tool_approval": "n\ntoo late\n"}
@@ -41,7 +41,7 @@ async def test_the_inbox_shows_all_that_is_needed_and_takes_answers(people: Stac
 @pytest.mark.proves("S1-42")
 async def test_a_change_of_a_file_is_shown_as_a_diff(people: Stack) -> None:
     """Against the file as it is: of a whole new text, of an edit, of a new file, and of what cannot be compared."""
-    story = steps(
+    script = steps(
         [
             ("bash", {"command": "seq 1 9 > a.txt; printf 'one\ntwo\n' > b.txt; printf '\\377\\376' > c.bin"}),
         ],
@@ -54,7 +54,7 @@ async def test_a_change_of_a_file_is_shown_as_a_diff(people: Stack) -> None:
         ],
     )
     rules = [{"permission": "*_file", "action": "ask"}]
-    task_id = await people.submit(story, "asker", permissions=rules)
+    task_id = await people.submit(script, "asker", permissions=rules)
     requests = await waiting(people, task_id, 5)
     listed = {(one["details"]["arguments"]["path"], one["details"].get("diff")): one["details"] for one in requests}
     assert ("./a.txt", "--- a/a.txt\n+++ b/a.txt\n@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8") in listed
@@ -92,9 +92,9 @@ async def test_answer_and_approve_commands_settle_requests(people: Stack) -> Non
     done = await cli(people, "approve", task_id, "--plan", "look", "--plan", "tidy", "--json")
     assert json.loads(done.stdout)["response_to"] == second["id"]
     assert (await people.wait(task_id))["reason"] == "goal_reached"
-    told = (await cli(people, "attach", task_id)).stdout
-    assert f'./errand answer {task_id} {request["id"]} "…"' in told
-    assert "? May this plan be carried out?" in told and "answered by" in told
+    reported = (await cli(people, "attach", task_id)).stdout
+    assert f'./errand answer {task_id} {request["id"]} "…"' in reported
+    assert "? May this plan be carried out?" in reported and "answered by" in reported
 
 
 async def test_results_and_variables_are_given_from_the_command_line(people: Stack) -> None:

@@ -71,5 +71,5 @@ async def test_an_answer_while_temporal_is_away_arrives_later(people: Stack) -> 
         await WorkflowClient(people.client, "errand").sweep()
         return bool((await people.record(task_id))["status"] == "completed")
 
-    await eventually(swept, what="the sweeper told the session of its answer")
+    await eventually(swept, what="the sweeper passed the answer on to the session")
     assert await output(people, task_id) == "ask_user returned: this one"

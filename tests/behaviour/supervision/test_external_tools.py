@@ -75,8 +75,8 @@ async def test_conversation_continues_with_some_answers_and_the_rest_is_denied_o
     assert [one["failed"] for one in results] == [False, True, False, True, False]
     assert texts[0] == "paid" and texts[1] == "No result was given when the conversation continued."
     assert "denied" in texts[3] and texts[4] == "this one"
-    words = [node["body"]["parts"][0]["text"] for node in await people.nodes(task_id) if node["kind"] == "user"]
-    assert words[1:] == ["Mind the gap."]  # read together with the results
+    messages = [node["body"]["parts"][0]["text"] for node in await people.nodes(task_id) if node["kind"] == "user"]
+    assert messages[1:] == ["Mind the gap."]  # read together with the results
     late = await people.http.post("/conversations/run", json={**more, "answers": {}})
     assert (late.status_code, late.json()["type"]) == (409, "urn:errand:problem:nothing-waits")
 
@@ -150,7 +150,7 @@ async def test_repeated_answer_beside_the_first_continues_with_it_and_takes_noth
     more = {"conversation_id": task_id, "input": "Mind the gap.", "transport": "stream"}
     body = {**more, "answers": {request["id"]: {"result": "paid"}}}
 
-    async def go_on() -> dict[str, Any]:
+    async def proceed() -> dict[str, Any]:
         said = await people.http.post("/conversations/run", json=body, headers={"Idempotency-Key": f"on {task_id}"})
         assert said.status_code == 202, said.text
         answer: dict[str, Any] = said.json()
@@ -158,7 +158,7 @@ async def test_repeated_answer_beside_the_first_continues_with_it_and_takes_noth
 
     async with people.pool.acquire() as connection, connection.transaction():
         await connection.execute("SELECT 1 FROM audit_heads WHERE chain = $1 FOR UPDATE", task_id)
-        both = [asyncio.create_task(go_on()) for _ in range(2)]
+        both = [asyncio.create_task(proceed()) for _ in range(2)]
 
         async def wait() -> bool:
             asked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
@@ -166,7 +166,7 @@ async def test_repeated_answer_beside_the_first_continues_with_it_and_takes_noth
 
         await eventually(wait, pause=0.02, what="both have begun to answer")
     first, second = await asyncio.gather(*both)
-    assert first == second == await go_on()
+    assert first == second == await proceed()
     assert (await people.wait(task_id))["reason"] == "goal_reached"
-    words = [node["body"]["parts"][0]["text"] for node in await people.nodes(task_id) if node["kind"] == "user"]
-    assert words[1:] == ["Mind the gap."]
+    messages = [node["body"]["parts"][0]["text"] for node in await people.nodes(task_id) if node["kind"] == "user"]
+    assert messages[1:] == ["Mind the gap."]

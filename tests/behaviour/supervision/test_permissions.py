@@ -183,7 +183,7 @@ async def test_an_agent_that_may_not_ask_ends_at_its_gate(people: Stack) -> None
     record = await people.run(calls(bash("touch a")), "gated")
     assert (record["reason"], record["error"]["message"]) == ("needs_input", "May bash run: $ touch a?")
     task_id = await people.submit(calls(bash("touch a")), permissions=[rule("bash", "touch *", "ask")])
-    await answered(people, task_id, {"approved": True})  # whoever wants to be asked is asked
+    await answered(people, task_id, {"approved": True})  # those who want to be asked are asked
     assert await exists(people, task_id, "a")
 
 
@@ -348,7 +348,7 @@ async def test_a_task_may_forbid_a_subagent(people: Stack) -> None:
     said = await output(people, record["task_id"])
     assert said.count("There is no subagent 'asking-helper' for you. Available: mute-helper.") == 2
     assert said.count("A rule forbids it: deny delegation \"asking-*\", here 'asking-helper'.") == 2
-    told = [one.get("rule") for one in of_type(await people.events(record["task_id"]), "tool_returned")]
-    assert told == [rules[0], rules[0]]
+    reported = [one.get("rule") for one in of_type(await people.events(record["task_id"]), "tool_returned")]
+    assert reported == [rules[0], rules[0]]
     whole = (await people.http.get(f"/conversations/{record['task_id']}")).json()
     assert [one["children"] for one in whole["sessions"]] == [[]]

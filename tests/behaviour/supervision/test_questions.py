@@ -24,12 +24,12 @@ async def test_question_waits_and_its_answer_continues_the_session(people: Stack
     assert (await answer(people, task_id, request["id"], {"port": 443})).status_code == 202
     assert (await people.wait(task_id))["reason"] == "goal_reached"
     assert '{"port": 443}' in await output(people, task_id)
-    told = of_type(await people.events(task_id), "input_required", "input_received")
-    assert [(one["type"], one["request_id"]) for one in told] == [
+    reported = of_type(await people.events(task_id), "input_required", "input_received")
+    assert [(one["type"], one["request_id"]) for one in reported] == [
         ("input_required", request["id"]),
         ("input_received", request["id"]),
     ]
-    assert told[1]["by"]  # who it was
+    assert reported[1]["by"]  # who it was
 
 
 @pytest.mark.proves("S1-14", "S1-42")
@@ -92,7 +92,7 @@ async def test_answer_to_a_closed_question_is_refused_with_the_reason(people: St
 
 @pytest.mark.proves("S1-15", "F-11")
 @pytest.mark.parametrize(
-    ("config", "reason", "words"),
+    ("config", "reason", "text"),
     [
         ({"input_timeout": 1_000}, "input_timeout", None),
         ({"input_timeout": 1_000, "on_input_timeout": "deny"}, "goal_reached", "Nobody answered in time."),
@@ -101,14 +101,14 @@ async def test_answer_to_a_closed_question_is_refused_with_the_reason(people: St
     ],
 )
 async def test_unanswered_question_ends_as_its_task_configures(
-    people: Stack, config: dict[str, Any], reason: str, words: str | None
+    people: Stack, config: dict[str, Any], reason: str, text: str | None
 ) -> None:
     asks = calls(ask("Which colour?", default="blue"), ("bash", {"command": "sleep 30"}))
     asks = asks if reason == "input_timeout" else calls(ask("Which colour?", default="blue"))
     record = await people.run(asks, "asker", config=config)
-    assert (record["status"], record["reason"]) == ("completed" if words else "cancelled", reason)
-    if words:
-        assert words in await output(people, record["task_id"])
+    assert (record["status"], record["reason"]) == ("completed" if text else "cancelled", reason)
+    if text:
+        assert text in await output(people, record["task_id"])
     [request] = (await people.http.get(f"/tasks/{record['task_id']}/input-requests")).json()["items"]
     assert request["status"] == "expired"
 
@@ -125,7 +125,7 @@ async def test_questions_are_capped(people: Stack) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("more", "text"),
     [
         ({"answer_schema": {"type": "objekt"}}, "answer_schema.type"),
         ({"answer_schema": {"$ref": "http://127.0.0.1/x"}}, "outside"),
@@ -134,11 +134,11 @@ async def test_questions_are_capped(people: Stack) -> None:
         ({"question": ""}, "question"),
     ],
 )
-async def test_model_learns_that_nobody_could_answer_its_question(people: Stack, more: Any, words: str) -> None:
+async def test_model_learns_that_nobody_could_answer_its_question(people: Stack, more: Any, text: str) -> None:
     record = await people.run(calls(("ask_user", {"question": "Q?", **more})), "asker")
     assert record["reason"] == "goal_reached"
     said = await output(people, record["task_id"])
-    assert "Nobody was asked" in said and words in said
+    assert "Nobody was asked" in said and text in said
 
 
 @pytest.mark.proves("S1-07", "S3-06")

@@ -48,7 +48,7 @@ async def test_continued_run_takes_the_next_step(own: Stack) -> None:
     assert len(of_type(events, "task_started")) == 1
     counts = await runs(own, task_id)
     assert len(counts) >= 3 and max(counts) < 150
-    # it was told by the last run
+    # the last run passed it on
     await asyncio.wait_for(own.client.get_workflow_handle(f"conversation/{task_id}").result(), 20)
 
 

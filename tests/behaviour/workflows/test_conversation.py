@@ -35,7 +35,7 @@ async def test_a_task_that_needs_no_decision_has_no_conversation_workflow(stack:
 
 
 async def test_conversation_opened_late_adopts_live_sessions_and_closes_with_them(stack: Stack) -> None:
-    """While a session begins, works or ends: whoever opens its conversation then finds it at work or at rest."""
+    """While a session begins, works or ends: a conversation opened then finds it running or at rest."""
     tasks = [await stack.submit("[[script:count n=2]]") for _ in range(8)]
     for number, task_id in enumerate(tasks):
         await asyncio.sleep(number / 50)
@@ -51,22 +51,22 @@ async def test_message_to_the_first_session_opens_its_conversation(stack: Stack,
     answer = await stack.http.post(f"/tasks/{task_id}/steer", json={"message": "Mind the gap."})
     assert answer.status_code == 202, answer.text
     assert (await stack.wait(task_id))["reason"] == "goal_reached"
-    words = [node["body"]["parts"][0]["text"] for node in await stack.nodes(task_id) if node["kind"] == "user"]
-    assert words[1:] == ["Mind the gap."]
+    texts = [node["body"]["parts"][0]["text"] for node in await stack.nodes(task_id) if node["kind"] == "user"]
+    assert texts[1:] == ["Mind the gap."]
     await closes(stack, task_id)
 
 
 @pytest.mark.proves("D13", "S1-21")
 async def test_a_repeated_start_changes_nothing(stack: Stack) -> None:
-    """By the same door or by another: the conversation finds it started."""
+    """By the same client or by another: the conversation finds it started."""
     record = await stack.run("[[script:count n=1]]")
     task_id = record["task_id"]
     row = await sessions.get(stack.pool, "default", task_id)
     assert row is not None
-    door = WorkflowClient(stack.client, stack.settings.task_queue)
+    workflow_client = WorkflowClient(stack.client, stack.settings.task_queue)
     for _ in range(2):
-        assert await door.start(row.workflow_input())
-        assert await door.submit(row.workflow_input(), new_id(), task_id)
+        assert await workflow_client.start(row.workflow_input())
+        assert await workflow_client.submit(row.workflow_input(), new_id(), task_id)
     await closes(stack, task_id)
     assert await stack.record(task_id) == record
     assert len(await stack.asked(task_id)) == 2

@@ -1,4 +1,4 @@
-"""What Temporal's history holds: references and previews, the same few bytes per step, never the words themselves."""
+"""What Temporal's history holds: references and previews, the same few bytes per step, never the content."""
 
 import asyncio
 
@@ -32,11 +32,11 @@ async def test_history_holds_no_content_beyond_its_previews(stack: Stack) -> Non
         f"{calls(('write_file', {'path': 'a', 'content': content}), ('read_file', {'path': 'a'}))} {text}"
     )
     assert record["status"] == "completed"
-    told = await stack.http.post(
+    answer = await stack.http.post(
         f"/conversations/{record['task_id']}/messages", json={"input": text, "if_busy": "reject"}
     )
-    assert told.status_code == 202
-    later = (await stack.wait(told.json()["session_id"]))["task_id"]
+    assert answer.status_code == 202
+    later = (await stack.wait(answer.json()["session_id"]))["task_id"]
     for workflow in (f"session/{record['task_id']}", f"session/{later}", f"conversation/{record['task_id']}"):
         history = await stack.client.get_workflow_handle(workflow).fetch_history()
         raw = b"".join(event.SerializeToString() for event in history.events)

@@ -19,7 +19,7 @@ from domain.ids import new_id
 from domain.sessions.session import Reason, Status
 from domain.sessions.step import StopRequest
 from tests.behaviour.notifications.receivers import http_receiver
-from tests.behaviour.notifications.subscribers import Told
+from tests.behaviour.notifications.subscribers import Subscribers
 from tests.support.stack import Stack, eventually
 from workflows.client import WorkflowClient
 from workflows.registry import WORKFLOWS
@@ -120,17 +120,17 @@ async def test_session_and_conversation_survive_malformed_arguments(stack: Stack
 
 
 async def test_notification_delivery_survives_malformed_arguments(stack: Stack) -> None:
-    told = Told(stack)
+    subscribers = Subscribers(stack)
     async with http_receiver() as receiver:
         receiver.answers["/"] = ["503 Service Unavailable"] * 50
-        made = await told.subscribe(f"{receiver.url}/", events=["task_completed"])
+        made = await subscribers.subscribe(f"{receiver.url}/", events=["task_completed"])
         await stack.run("[[script:say text=x]]")
-        pending = await told.delivery(made, attempts=1)
-        handle = told.workflow(pending)
+        pending = await subscribers.delivery(made, attempts=1)
+        handle = subscribers.workflow(pending)
         await bombard(handle, wire.NOTIFICATION_DELIVERY)
         receiver.answers["/"] = ["204 No Content"]
         await handle.signal(wire.RESEND)
-        await told.delivery(made, status="delivered")
+        await subscribers.delivery(made, status="delivered")
         await handle.result()
         await unharmed(handle)
         (await stack.http.delete(f"/subscriptions/{made['id']}")).raise_for_status()

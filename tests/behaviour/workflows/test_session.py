@@ -22,8 +22,8 @@ async def test_completed_session_has_reached_its_goal(stack: Stack) -> None:
     assert result["output"].startswith("Counted 2 steps.")
     ended = (await stack.events(task_id))[-1]
     assert (ended["type"], ended["reason"], ended["output"]) == ("task_completed", "goal_reached", result["output"])
-    told = await stack.session(task_id).result()
-    assert (told["status"], told["reason"], told["steps"]) == ("completed", "goal_reached", 3)
+    outcome = await stack.session(task_id).result()
+    assert (outcome["status"], outcome["reason"], outcome["steps"]) == ("completed", "goal_reached", 3)
 
 
 @pytest.mark.proves("S1-11", "S1-12", "S1-45")
@@ -34,8 +34,8 @@ async def test_events_describe_the_session_in_order(stack: Stack) -> None:
     await stack.wait(task_id)
     events = await stack.events(task_id)
     kinds = ("task_submitted", "task_started", "step_started", "tool_called", "progress", "step_completed")
-    story = [(event["type"], event.get("step")) for event in of_type(events, *kinds)]
-    assert story == [
+    order = [(event["type"], event.get("step")) for event in of_type(events, *kinds)]
+    assert order == [
         ("task_submitted", None),
         ("task_started", None),
         ("step_started", 1),
@@ -117,8 +117,16 @@ async def test_context_reaches_the_agent(stack: Stack) -> None:
     assert record["status"] == "completed" and record["parent_session_id"] == first["task_id"]
     assert "from the caller" in (await stack.result(task_id))["output"]
     request = json.dumps((await stack.asked(task_id))[0]["body"]["messages"])
-    words = ("heliotrope", "earlier question", "earlier answer", "topaz", "rewritten", "it is green", "touch nothing")
-    assert [word for word in words if word not in request] == []
+    expected = (
+        "heliotrope",
+        "earlier question",
+        "earlier answer",
+        "topaz",
+        "rewritten",
+        "it is green",
+        "touch nothing",
+    )
+    assert [word for word in expected if word not in request] == []
 
 
 @pytest.mark.proves("D16", "S1-03")

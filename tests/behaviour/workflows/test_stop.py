@@ -100,18 +100,18 @@ async def test_temporals_own_cancel_is_a_cancel(stack: Stack) -> None:
 @pytest.mark.proves("S1-18")
 async def test_temporals_own_cancel_loses_no_ending_that_is_under_way(stack: Stack) -> None:
     """A farewell, or another cancel: the button in the Web UI may be pressed at any moment."""
-    door = WorkflowClient(stack.client, stack.settings.task_queue)
+    workflow_client = WorkflowClient(stack.client, stack.settings.task_queue)
 
     async def in_the_farewell() -> str:
         task_id = await stack.submit("[[script:forever]] [[fault:hang at=2 after=1]]", config={"max_steps": 1})
-        await door.reopen("default", task_id)
+        await workflow_client.reopen("default", task_id)
         await stack.seen(task_id, "message_delta")
         await stack.session(task_id).cancel()
         return task_id
 
     async def after_a_cancel(pause: float) -> str:
         task_id = await stack.submit(HANGS)
-        await door.reopen("default", task_id)
+        await workflow_client.reopen("default", task_id)
         await stack.seen(task_id, "message_delta")
         await stack.cancel(task_id)
         await asyncio.sleep(pause)
@@ -121,16 +121,18 @@ async def test_temporals_own_cancel_loses_no_ending_that_is_under_way(stack: Sta
 
     tasks = await asyncio.gather(in_the_farewell(), *(after_a_cancel(number / 50) for number in range(10)))
     for task_id in tasks:
-        told = await stack.session(task_id).result()
+        outcome = await stack.session(task_id).result()
         record = await stack.wait(task_id)
         assert (record["status"], record["reason"]) == ("cancelled", "caller_cancel")
-        assert (told["status"], told["reason"]) == ("cancelled", "caller_cancel")
-        await asyncio.wait_for(stack.client.get_workflow_handle(f"conversation/{task_id}").result(), 20)  # it was told
+        assert (outcome["status"], outcome["reason"]) == ("cancelled", "caller_cancel")
+        await asyncio.wait_for(
+            stack.client.get_workflow_handle(f"conversation/{task_id}").result(), 20
+        )  # it was signalled
 
 
 @pytest.mark.proves("F-14", "S1-18")
 async def test_cancel_against_completion_has_one_winner(stack: Stack) -> None:
-    """50 races: an accepted cancel ends cancelled, a late one changes nothing, and everyone tells the same."""
+    """50 races: an accepted cancel ends cancelled, a late one changes nothing, and all sources agree."""
 
     async def undisturbed() -> float:
         began = time.monotonic()
@@ -142,8 +144,8 @@ async def test_cancel_against_completion_has_one_winner(stack: Stack) -> None:
         await asyncio.sleep(pause)
         accepted = (await stack.cancel(task_id)).status_code
         record = await stack.wait(task_id)
-        told = await stack.session(task_id).result()
-        assert told["status"] == record["status"] == (await stack.events(task_id))[-1]["status"]
+        outcome = await stack.session(task_id).result()
+        assert outcome["status"] == record["status"] == (await stack.events(task_id))[-1]["status"]
         return accepted, record["status"]
 
     span = max(await asyncio.gather(*(undisturbed() for _ in range(25))))  # the races end about then

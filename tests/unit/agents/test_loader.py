@@ -70,7 +70,7 @@ def test_a_file_without_front_matter_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("extra", "told"),
+    ("extra", "expected"),
     [
         ("tools: [bash\n", "not valid YAML"),
         ("mode: all\nmode: all\n", "'mode' is repeated"),
@@ -80,8 +80,8 @@ def test_a_file_without_front_matter_is_refused(text: str) -> None:
         ("tools: !!python/object:os.system {}\n", "not valid YAML"),
     ],
 )
-def test_unsafe_or_broken_yaml_is_refused(extra: str, told: str) -> None:
-    assert told in problems(agent_text(extra))["(front matter)"].message
+def test_unsafe_or_broken_yaml_is_refused(extra: str, expected: str) -> None:
+    assert expected in problems(agent_text(extra))["(front matter)"].message
 
 
 def test_an_unknown_field_names_the_known_ones() -> None:
@@ -133,7 +133,7 @@ def test_a_prompt_in_the_front_matter_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "field", "told"),
+    ("schema", "field", "expected"),
     [
         ({"type": "objekt"}, "input_schema.type", "objekt"),
         ({"properties": {"a": {"$ref": "https://example.com/s.json"}}}, "input_schema.properties.a.$ref", "outside"),
@@ -145,9 +145,9 @@ def test_a_prompt_in_the_front_matter_is_refused() -> None:
         ({"description": "x" * 70_000}, "input_schema", "65536"),
     ],
 )
-def test_an_unusable_input_schema_is_refused(schema: dict[str, Any], field: str, told: str) -> None:
+def test_an_unusable_input_schema_is_refused(schema: dict[str, Any], field: str, expected: str) -> None:
     found = problems(agent_text(f"input_schema: {json.dumps(schema)}\n"))
-    assert told in found[field].message
+    assert expected in found[field].message
 
 
 def test_local_references_are_fine() -> None:
@@ -156,11 +156,11 @@ def test_local_references_are_fine() -> None:
     assert definition.input_schema == schema
 
 
-@pytest.mark.parametrize(("subagent", "told"), [("nobody", "no agent 'nobody'"), ("helper", "mode primary")])
-def test_an_unknown_or_primary_subagent_is_refused(tmp_path: Path, subagent: str, told: str) -> None:
+@pytest.mark.parametrize(("subagent", "expected"), [("nobody", "no agent 'nobody'"), ("helper", "mode primary")])
+def test_an_unknown_or_primary_subagent_is_refused(tmp_path: Path, subagent: str, expected: str) -> None:
     (tmp_path / "helper.md").write_text(agent_text(f"mode: primary\nsubagents: [{subagent}]\n"))
     (tmp_path / "worker.md").write_text(agent_text(name="worker"))
-    with pytest.raises(AgentFilesError, match=told) as caught:
+    with pytest.raises(AgentFilesError, match=expected) as caught:
         load_agents(tmp_path, KNOWN)
     assert caught.value.errors[0].problems[0].allowed == ("worker",)
 

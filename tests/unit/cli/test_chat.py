@@ -85,7 +85,7 @@ def test_chat_prints_subagents_between_sentences_of_the_answer(talk: StandIn, cl
     talk.turns = [(TASK, [begin, step])]
     talk.emit_in(CHILD)
 
-    def go_on() -> None:
+    def proceed() -> None:
         while not talk.feed:
             time.sleep(0.01)
         talk.emit_in(TASK, piece)
@@ -96,7 +96,7 @@ def test_chat_prints_subagents_between_sentences_of_the_answer(talk: StandIn, cl
         talk.emit_in(CHILD, MessageDelta(step=1, text="its own words"), DONE)
         talk.emit_in(TASK, SubagentEnded(child_session_id=CHILD, name="scout", status=Status.COMPLETED))
 
-    threading.Thread(target=go_on).start()
+    threading.Thread(target=proceed).start()
     done = cli("chat", input="go\n/wait\n")
     lines = done.stdout.splitlines()
     assert "Sent the scout." in lines and "its own words" not in done.stdout

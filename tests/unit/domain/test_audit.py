@@ -71,7 +71,7 @@ def sealing(heads: list[Head]) -> list[AuditEntry]:
 
 @given(CHAINS, CHAINS, st.data())
 def test_a_seal_outlives_the_head(entries: list[AuditEntry], others: list[AuditEntry], data: st.DataObject) -> None:
-    """Whoever can write the heads too still cannot cut a chain, drop it or write it anew: the tenant's chain knows."""
+    """A writer of the heads too still cannot cut a chain, drop it or write it anew: the tenant's chain knows."""
     seal = sealing([head_of(entries)])
     heads = [head_of(seal)]
     assert broken(seal + entries, [*heads, head_of(entries)]) is None

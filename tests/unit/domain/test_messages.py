@@ -25,7 +25,7 @@ from domain.messages import (
 )
 from domain.sessions.step import CallState, ToolCallResult
 
-WORDS = st.text(min_size=1, max_size=20)
+TEXTS = st.text(min_size=1, max_size=20)
 MODELS = st.sampled_from(["one", "other"])
 STATES = st.sampled_from(CallState)
 
@@ -38,10 +38,10 @@ def node(kind: str, body: dict[str, Any]) -> Node:
 def replies(draw: st.DrawFn, turn: int) -> Node:
     blocks: list[dict[str, Any]] = []
     if draw(st.booleans()):
-        blocks.append({"type": "thinking", "thinking": draw(WORDS), "signature": "x"})
+        blocks.append({"type": "thinking", "thinking": draw(TEXTS), "signature": "x"})
     if draw(st.booleans()):
         blocks.append({"type": "redacted_thinking", "data": "x"})
-    blocks += [{"type": "text", "text": draw(WORDS)} for _ in range(draw(st.integers(0, 2)))]
+    blocks += [{"type": "text", "text": draw(TEXTS)} for _ in range(draw(st.integers(0, 2)))]
     calls = draw(st.integers(0, 3))
     blocks += [{"type": "tool_use", "id": f"call-{turn}-{n}", "name": "bash", "input": {}} for n in range(calls)]
     return node(ASSISTANT, {"model": draw(MODELS), "content": blocks})
@@ -56,14 +56,14 @@ def known_results(draw: st.DrawFn, calls: int) -> list[ToolCallResult]:
 @st.composite
 def paths(draw: st.DrawFn) -> list[Node]:
     """A session as the platform writes it: results of the last calls, then what else came, then the next reply."""
-    path = [node(USER, {"parts": [{"type": "text", "text": draw(WORDS)}]})]
+    path = [node(USER, {"parts": [{"type": "text", "text": draw(TEXTS)}]})]
     for turn in range(draw(st.integers(0, 5))):
         path.append(draw(replies(turn)))
         calls = calls_of(path[-1])
         if calls:
             path.append(node(TOOL_RESULTS, answer_calls(calls, draw(known_results(len(calls))))))
         for kind in draw(st.lists(st.sampled_from([USER, NOTE, SUMMARY]), max_size=3)):
-            text = draw(WORDS)
+            text = draw(TEXTS)
             path.append(node(kind, {"parts": [{"type": "text", "text": text}]} if kind == USER else {"text": text}))
     return path
 

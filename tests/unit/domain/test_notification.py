@@ -1,4 +1,4 @@
-"""Signatures by the convention's own example, pauses that add up, and words for people."""
+"""Signatures by the convention's own example, pauses that add up, and texts for people."""
 
 import pytest
 from hypothesis import given
@@ -43,20 +43,20 @@ def test_every_notice_has_a_text(type: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "left", "limit", "words"),
+    ("budget", "left", "limit", "expected"),
     [
         ("tokens", 1_234_567, 8_000_000, "tokens of the tree: 1,234,567 left of 8,000,000"),
         ("cost_usd", 0.00012, 0.5, "cost_usd of the tree: $0.0001 left of $0.5000"),
         ("ttl", 90_000, 600_000, "ttl of the tree: 1.5 minutes left of 10.0 minutes"),
     ],
 )
-def test_low_budget_is_shown_in_figures_that_people_read(budget: str, left: float, limit: float, words: str) -> None:
+def test_low_budget_is_shown_in_figures_that_people_read(budget: str, left: float, limit: float, expected: str) -> None:
     data = {"budget": budget, "scope": "tree", "left": left, "limit": limit, "task_id": "t"}
-    assert words in Notice(type="budget_low", timestamp="", data=data).text.splitlines()
+    assert expected in Notice(type="budget_low", timestamp="", data=data).text.splitlines()
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"),
+    ("kind", "expected"),
     [
         ("clarification", 'errand answer t r "…"'),
         ("tool_approval", "errand approve t r"),
@@ -65,6 +65,6 @@ def test_low_budget_is_shown_in_figures_that_people_read(budget: str, left: floa
         ("missing_variables", "errand answer t r --json-value '…'"),
     ],
 )
-def test_notice_says_how_to_answer(kind: str, words: str) -> None:
+def test_notice_says_how_to_answer(kind: str, expected: str) -> None:
     data = {"kind": kind, "task_id": "t", "request_id": "r", "question": "x", "deadline": "soon"}
-    assert f"Answer with: {words}\n" in Notice(type="input_required", timestamp="", data=data).text
+    assert f"Answer with: {expected}\n" in Notice(type="input_required", timestamp="", data=data).text

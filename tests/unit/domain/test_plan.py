@@ -1,4 +1,4 @@
-"""Plans: where the agent stands in one, and when a new version of it counts as replanning."""
+"""Plans: how far the agent has come in one, and when a new version of it counts as replanning."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -55,14 +55,14 @@ def test_bad_keys_are_refused_without_being_shown(wrong: str) -> None:
 
 
 def test_secret_variables_are_sealed_and_hidden_from_the_model() -> None:
-    declared = {
+    own = {
         "city": Variable(description="where"),
         "token": Variable(description="for the tool", kind=VariableKind.SECRET),
     }
-    stored = seal_secrets(RING, "mine", {"city": "Oslo", "token": "swordfish"}, declared)
+    stored = seal_secrets(RING, "mine", {"city": "Oslo", "token": "swordfish"}, own)
     assert stored["city"] == "Oslo" and "swordfish" not in str(stored)
     assert open_secrets(RING, "mine", stored) == {"token": "swordfish"}
     assert masked({"a": [stored]}) == {"a": [{"city": "Oslo", "token": "(secret)"}]}
-    agent = AgentDefinition(name="guide", description="x", prompt="x", variables=declared)
+    agent = AgentDefinition(name="guide", description="x", prompt="x", variables=own)
     prompt = system_prompt(agent, stored)
     assert "Oslo" in prompt and "token" not in prompt

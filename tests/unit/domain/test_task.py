@@ -1,4 +1,4 @@
-"""Tasks: the words in which an agent meets one, and its title."""
+"""Tasks: the text in which an agent reads one, and its title."""
 
 import json
 from typing import Any
@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from domain.task import TaskSpec, opening, title_of
 
 LINES = st.text(min_size=1, max_size=30)
-WORDS = st.text(min_size=1, max_size=400).filter(str.strip)  # nothing but white space is refused, see below
-INPUTS = WORDS | st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3)
+TEXTS = st.text(min_size=1, max_size=400).filter(str.strip)  # nothing but white space is refused, see below
+INPUTS = TEXTS | st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3)
 
 
 @st.composite
@@ -68,8 +68,8 @@ def test_a_title_is_one_short_line(spec: TaskSpec) -> None:
     title = title_of(spec)
     assert len(title) <= 120 and "\n" not in title
     source = spec.title or (spec.input if isinstance(spec.input, str) else json.dumps(spec.input))
-    words = " ".join(source.split())
-    assert title == words if len(words) <= 120 else title == words[:119] + "…"
+    flat = " ".join(source.split())
+    assert title == flat if len(flat) <= 120 else title == flat[:119] + "…"
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ async def registered(tmp_path: Path) -> dict[str, _Definition]:
 
 
 def expected() -> Iterator[tuple[str, type, type]]:
-    """Each step with its types; the one for tools stands for every tool, refusals, recorded and declared ones."""
+    """Each step with its types; the one for tools covers every tool, refusals, recorded and declared ones."""
     for step in steps.ALL:
         own = [name for name, tool in TOOLS.items() if tool.activity is None]
         names = (
@@ -58,8 +58,8 @@ def test_every_registered_activity_is_called_by_a_workflow(registered: dict[str,
 
 
 def test_all_names_every_step_of_the_module() -> None:
-    declared = [value for value in vars(steps).values() if isinstance(value, steps.ActivityCall)]
-    assert declared == steps.ALL
+    defined = [value for value in vars(steps).values() if isinstance(value, steps.ActivityCall)]
+    assert defined == steps.ALL
     assert (steps.RUN_TOOL.takes, steps.RUN_TOOL.gives) == (ToolRequest, ToolOutcome)
 
 

@@ -1,4 +1,4 @@
-"""What an error of Temporal's means to whoever asked."""
+"""What an error of Temporal's means to the caller."""
 
 import asyncpg
 import pytest

@@ -33,7 +33,7 @@ async def test_conversation_feed_has_the_events_of_all_sessions(api: httpx2.Asyn
         *(("task_completed", root), ("mailbox_updated", child), ("task_completed", child)),
     ]
     assert whole["items"][5]["pending_count"] == 1
-    assert whole["closed"] is False  # a later message goes on
+    assert whole["closed"] is False  # a later message continues it
     rest = await page(api, root, after=5, limit=1)
     assert ([event["type"] for event in rest["items"]], rest["next_after"]) == (["mailbox_updated"], 6)
 

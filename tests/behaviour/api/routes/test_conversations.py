@@ -120,9 +120,9 @@ async def test_refusals_create_nothing(api: httpx2.AsyncClient, pool: Pool) -> N
 async def test_conversation_runs_one_session_at_a_time(api: httpx2.AsyncClient, pool: Pool) -> None:
     first = (await run(api))["session_id"]
     await spawned(pool, first)
-    await end(pool, first, head="node-1")  # the subagent goes on, and does not count
-    wish = {"conversation_id": first, "input": "x", "transport": "stream"}
-    answers = await asyncio.gather(*(api.post("/conversations/run", json=wish) for _ in range(6)))
+    await end(pool, first, head="node-1")  # the subagent keeps running, and does not count
+    body = {"conversation_id": first, "input": "x", "transport": "stream"}
+    answers = await asyncio.gather(*(api.post("/conversations/run", json=body) for _ in range(6)))
     [accepted] = [answer for answer in answers if answer.status_code == 202]
     active = accepted.json()["session_id"]
     for answer in answers:
@@ -144,8 +144,8 @@ async def test_queue_is_the_default_of_messages(api: httpx2.AsyncClient, pool: P
     assert (waits.live, waits.status, waits.thread_id) == (False, "submitted", first)
     assert (await api.get(f"/conversations/{first}")).json()["live_sessions"] == [first]
     # without Temporal the message cannot be delivered: it stays in the inbox
-    wish = {"conversation_id": first, "input": "Now.", "if_busy": "steer", "transport": "stream"}
-    steered = (await api.post("/conversations/run", json=wish)).json()
+    body = {"conversation_id": first, "input": "Now.", "if_busy": "steer", "transport": "stream"}
+    steered = (await api.post("/conversations/run", json=body)).json()
     assert (steered["session_id"], steered["steered"]) == (first, True)
     untold = "SELECT count(*) FROM inbox WHERE conversation_id = $1 AND taken_by IS NULL AND unsignalled"
     assert await pool.fetchval(untold, first) == 1
@@ -156,8 +156,8 @@ async def test_files_of_a_steered_message_are_in_the_workspace(api: httpx2.Async
     made = [await api.post(f"/files?name={name}.txt", content=b"x") for name in "abc"]
     ids = [answer.json()["file_id"] for answer in made]
     for file_id, busy in zip(ids, ("reject", "queue", "steer"), strict=True):
-        wish = {"conversation_id": first, "input": "Look.", "if_busy": busy, "context": {"files": [file_id]}}
-        answer = await api.post("/conversations/run", json={**wish, "transport": "stream"})
+        body = {"conversation_id": first, "input": "Look.", "if_busy": busy, "context": {"files": [file_id]}}
+        answer = await api.post("/conversations/run", json={**body, "transport": "stream"})
         assert answer.status_code == (409 if busy == "reject" else 202), answer.text
     version, manifest = await workspaces.get(pool, "default", first)
     assert sorted(manifest) == ["b.txt", "c.txt"] and version == 2  # a refused message brings nothing
@@ -178,8 +178,8 @@ async def test_repeated_run_returns_the_same_session(api: httpx2.AsyncClient) ->
     key = {"Idempotency-Key": "a run"}
     one, two = await run(api, key, input="Once."), await run(api, key, input="Once.")
     assert one == two
-    wish = {"agent": "assistant", "input": "Twice.", "transport": "stream"}
-    problem(await api.post("/conversations/run", json=wish, headers=key), 422, "idempotency-key-reused")
+    body = {"agent": "assistant", "input": "Twice.", "transport": "stream"}
+    problem(await api.post("/conversations/run", json=body, headers=key), 422, "idempotency-key-reused")
     problem(await api.post("/tasks", json={"agent": "assistant", "input": "Once."}, headers=key), 422,
             "idempotency-key-reused")  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The event stream over a real connection: replay, live, resume, end; whoever watches changes nothing."""
+"""The event stream over a real connection: replay, live, resume, end; watching changes nothing."""
 
 import asyncio
 import json

@@ -55,10 +55,10 @@ async def test_interrupt_is_recorded_once(api: httpx2.AsyncClient, pool: Pool) -
     url = f"/tasks/{task_id}/interrupt"
     answer = await api.post(url, json={"reason": "enough"}, headers={"Idempotency-Key": "one stop"})
     assert answer.status_code == 202
-    wish = answer.json()["cancel_requested"]
-    assert (wish["note"], wish["request_id"]) == ("enough", "one stop")
+    cancel = answer.json()["cancel_requested"]
+    assert (cancel["note"], cancel["request_id"]) == ("enough", "one stop")
     again = await api.post(f"/tasks/{task_id}/cancel", json={"reason": "other"})
-    assert again.status_code == 202 and again.json()["cancel_requested"] == wish
+    assert again.status_code == 202 and again.json()["cancel_requested"] == cancel
     events = (await api.get(f"/tasks/{task_id}/events", headers={"Accept": "application/json"})).json()["items"]
     assert [event["reason"] for event in events if event["type"] == "cancel_requested"] == ["interrupted"]
     assert (await shown(api, child))["cancel_requested"] is None  # no cascade

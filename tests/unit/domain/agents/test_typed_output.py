@@ -1,4 +1,4 @@
-"""Typed output: one JSON value, alone or in a block of code; what does not fit is told with its place."""
+"""Typed output: one JSON value, alone or in a block of code; what does not fit is named with its place."""
 
 import pytest
 

@@ -86,12 +86,12 @@ def test_earlier_messages_give_way_to_the_last_reply() -> None:
 
 
 def test_the_rest_of_a_long_result_can_be_read() -> None:
-    words = "".join(f"{number:06d}" for number in range(3_000))
-    long = DONE.model_copy(update={"output": words})
+    digits = "".join(f"{number:06d}" for number in range(3_000))
+    long = DONE.model_copy(update={"output": digits})
     read, offset = long.content().split("\n[…")[0], MAX_RESULT
-    while offset < len(words):
+    while offset < len(digits):
         read, offset = read + page(long, offset).split("\n[…")[0], offset + MAX_RESULT
-    assert read == words
+    assert read == digits
     assert page(long, 99_999) == "The result has 18000 characters."
 
 

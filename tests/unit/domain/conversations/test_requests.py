@@ -1,4 +1,4 @@
-"""What a conversation carries from run to run: what goes on, and what it answered lately."""
+"""What a conversation carries from run to run: live threads, and what it answered lately."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -23,7 +23,7 @@ def test_idle_threads_are_left_behind() -> None:
         "spawner": Thread(parent="root", name="spawner"),
         "waits": Thread(parent="root", name="waits", inbox=[WaitingMessage(id="m")]),
         "queued": Thread(parent="root", name="queued", queue=["s3"]),
-        "told": Thread(parent="root", name="told", ended=["s4"]),
+        "notified": Thread(parent="root", name="notified", ended=["s4"]),
     }
     idle = {f"idle{n}": Thread(parent="root", name=f"idle{n}", last=f"s{n}") for n in range(50)}
     state = ConversationState(threads=threads | idle, live={"s1": Live(thread="live", spawner="spawner")})

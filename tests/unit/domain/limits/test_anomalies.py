@@ -13,7 +13,7 @@ def kinds(failed: int = 0, denied: int = 0, seconds: float = 0, **usage: float) 
 def test_each_figure_has_its_threshold() -> None:
     assert kinds(failed=5, tool_invocations=10) == ["error_rate"]
     assert kinds(failed=4, tool_invocations=10) == []
-    assert kinds(failed=9, tool_invocations=9) == []  # too few to tell
+    assert kinds(failed=9, tool_invocations=9) == []  # too few to judge
     assert kinds(seconds=120, cost_usd=2.5) == ["spend_rate"]
     assert kinds(seconds=180, cost_usd=2.5) == []
     assert kinds(seconds=1, cost_usd=0.9) == []  # the first minute counts as one

@@ -41,16 +41,17 @@ def test_calls_side_by_side_never_promise_themselves_more_than_there_is(
 
 
 def test_money_and_steps_count_too() -> None:
-    wish = CallEstimate(input_tokens=10, output_tokens=1_000, input_usd=0.10, output_usd=1.00)
-    assert grant(TreeBudget(max_cost_usd=0.60), Reserved(), wish).output_tokens == 500
-    assert grant(TreeBudget(max_cost_usd=0.60, cost_usd=0.50), Reserved(), wish).spent == "money"
-    assert grant(TreeBudget(max_cost_usd=2.00), Reserved(calls=1, cost_usd=1.50), wish).wait
+    estimate = CallEstimate(input_tokens=10, output_tokens=1_000, input_usd=0.10, output_usd=1.00)
+    assert grant(TreeBudget(max_cost_usd=0.60), Reserved(), estimate).output_tokens == 500
+    assert grant(TreeBudget(max_cost_usd=0.60, cost_usd=0.50), Reserved(), estimate).spent == "money"
+    assert grant(TreeBudget(max_cost_usd=2.00), Reserved(calls=1, cost_usd=1.50), estimate).wait
     assert (
-        grant(TreeBudget(max_cost_usd=2.00), Reserved(), wish.model_copy(update={"output_usd": None})).spent == "money"
+        grant(TreeBudget(max_cost_usd=2.00), Reserved(), estimate.model_copy(update={"output_usd": None})).spent
+        == "money"
     )
-    assert grant(TreeBudget(max_steps=3, steps=3), Reserved(), wish).spent == "steps"
-    assert grant(TreeBudget(max_steps=3, steps=2), Reserved(calls=1), wish).wait
-    assert grant(TreeBudget(), Reserved(calls=9), wish).output_tokens == 1_000
+    assert grant(TreeBudget(max_steps=3, steps=3), Reserved(), estimate).spent == "steps"
+    assert grant(TreeBudget(max_steps=3, steps=2), Reserved(calls=1), estimate).wait
+    assert grant(TreeBudget(), Reserved(calls=9), estimate).output_tokens == 1_000
 
 
 @pytest.mark.parametrize(

@@ -40,11 +40,11 @@ def test_a_callers_own_session_has_what_it_declares() -> None:
 
 @pytest.mark.proves("S3-04", "S3-05", "S3-B05")
 def test_a_child_never_has_more_than_its_parent() -> None:
-    declared = ["bash", "read_file", "update_plan", "ask_user"]
-    parent = [*declared, *DELEGATION_TOOLS]
-    assert tools_of(TOOLS, declared, [], delegates=True, parent_tools=parent) == ["bash", "read_file"]
-    assert tools_of(TOOLS, declared, [], delegates=False, parent_tools=["read_file", "fetch_url"]) == ["read_file"]
+    own = ["bash", "read_file", "update_plan", "ask_user"]
+    parent = [*own, *DELEGATION_TOOLS]
+    assert tools_of(TOOLS, own, [], delegates=True, parent_tools=parent) == ["bash", "read_file"]
+    assert tools_of(TOOLS, own, [], delegates=False, parent_tools=["read_file", "fetch_url"]) == ["read_file"]
     assert tools_of(TOOLS, [], [ALLOW], delegates=True, parent_tools=parent) == DELEGATION_TOOLS
     assert tools_of(TOOLS, [], [ALLOW], delegates=True, parent_tools=["bash"]) == []
     ask = Rule(permission="ask_user", action=Action.ALLOW)
-    assert tools_of(TOOLS, declared, [ask], delegates=False, parent_tools=parent) == ["bash", "read_file", "ask_user"]
+    assert tools_of(TOOLS, own, [ask], delegates=False, parent_tools=parent) == ["bash", "read_file", "ask_user"]

@@ -12,8 +12,8 @@ def test_a_preview_is_one_bounded_line(text: str, limit: int) -> None:
     assert len(line) <= limit
     assert line.split() == line.strip().split(" ") or not line.strip()
     assert "\n" not in line
-    words = " ".join(text.split())
-    assert line == words if len(words) <= limit else line == words[: limit - 1] + "…"
+    flat = " ".join(text.split())
+    assert line == flat if len(flat) <= limit else line == flat[: limit - 1] + "…"
 
 
 def test_the_bound_is_what_history_can_afford() -> None:

@@ -1,4 +1,4 @@
-"""bash: a command of the model, its end told in words."""
+"""bash: a command of the model, its end described in text."""
 
 import os
 from pathlib import Path

@@ -128,10 +128,10 @@ def test_a_device_is_refused(workspace: Path) -> None:
         Workspace(workspace).write("device", b"x")
 
 
-def _for_a_while(deed: Callable[[], None], seconds: float) -> None:
+def _for_a_while(action: Callable[[], None], seconds: float) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        deed()
+        action()
 
 
 def test_a_link_swapped_in_while_we_look_gains_nothing(workspace: Path, outside: Path) -> None:
