@@ -26,6 +26,9 @@ class Settings:
 
     otel_exporter_otlp_endpoint: str | None = None  # receiver of traces; None: none are sent
 
+    payload_encryption: str = "off"  # off | on: whether what Temporal stores is encrypted
+    temporal_ui_origins: tuple[str, ...] = ()  # web pages that may use /codec, which decrypts for the Web UI
+
     # the command line
     url: str | None = None  # of the API; None: the embedded stack's
     api_key: str | None = field(default=None, repr=False)
@@ -114,10 +117,9 @@ class Settings:
         settings = cls(**values)  # type: ignore[arg-type]
         if settings.sandbox not in SANDBOXES:
             raise SettingsError(f"ERRAND_SANDBOX: {settings.sandbox!r} is not one of {', '.join(SANDBOXES)}")
-        if settings.sandbox_network not in SANDBOX_NETWORKS:
-            raise SettingsError(
-                f"ERRAND_SANDBOX_NETWORK: {settings.sandbox_network!r} is not one of {', '.join(SANDBOX_NETWORKS)}"
-            )
+        for name in ("sandbox_network", "payload_encryption"):
+            if (value := getattr(settings, name)) not in SWITCH:
+                raise SettingsError(f"ERRAND_{name.upper()}: {value!r} is not one of {', '.join(SWITCH)}")
         if not all(port.isdecimal() for port in settings.allow_ports):
             raise SettingsError("ERRAND_ALLOW_PORTS: must be numbers, separated by commas")
         if not 1 <= settings.max_children <= MOST_CHILDREN:
@@ -136,7 +138,7 @@ class Settings:
 MOST_CHILDREN = 500  # with more, a conversation's history grows too fast
 MOST_FILE_BYTES = 268_435_456  # a file is in memory as a whole while it is kept, and one value in the database
 SMTP_TLS = ("starttls", "tls", "none")
-SANDBOX_NETWORKS = ("off", "on")
+SWITCH = ("off", "on")
 SANDBOXES = ("auto", "bwrap", "sandlock", "seatbelt", "virtual", "none")
 
 VARIABLES: dict[str, type] = {
@@ -147,6 +149,8 @@ VARIABLES: dict[str, type] = {
     "ERRAND_DATA_DIR": Path,
     "ERRAND_WORKSPACES_DIR": Path,
     "ERRAND_SECRET_KEYS": tuple,
+    "ERRAND_PAYLOAD_ENCRYPTION": str,
+    "ERRAND_TEMPORAL_UI_ORIGINS": tuple,
     "OTEL_EXPORTER_OTLP_ENDPOINT": str,
     "ERRAND_URL": str,
     "ERRAND_API_KEY": str,

@@ -147,7 +147,12 @@ async def run(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     pool = await connect(url, max_size=20)
-    client = await connect_temporal(identity=name, telemetry=settings.otel_exporter_otlp_endpoint)
+    client = await connect_temporal(
+        identity=name,
+        telemetry=settings.otel_exporter_otlp_endpoint,
+        keys=KeyRing.parse(settings.secret_keys),
+        encrypts=settings.payload_encryption == "on",
+    )
     sandbox = await choose(settings.sandbox)
     log.info("sandbox: %s", sandbox.name)
     async with pool, EventWriter(pool) as events:

@@ -26,6 +26,7 @@ from api.routes import (
     agents,
     budgets,
     channels,
+    codec,
     connectors,
     conversations,
     deliveries,
@@ -65,7 +66,7 @@ ROUTERS = (
     *(conversations.router, mailbox.router, forks.router, notifications.router),
     *(subscriptions.router, deliveries.router, traces.router, reruns.router),
     *(schedules.router, connectors.router, channels.router),
-    *(agents.router, files.router, operations.router),
+    *(agents.router, files.router, operations.router, codec.router),
 )
 
 
@@ -120,7 +121,13 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
     # no connection at first: the database may be unreachable
     pool = await database.connect(url, min_size=0, max_size=20, patience=database.FOR_REQUESTS)
     listener = EventListener(url)
-    temporal = await client.connect(lazy=True, telemetry=settings.otel_exporter_otlp_endpoint)
+    keys = KeyRing.parse(settings.secret_keys)
+    temporal = await client.connect(
+        lazy=True,
+        telemetry=settings.otel_exporter_otlp_endpoint,
+        keys=keys,
+        encrypts=settings.payload_encryption == "on",
+    )
     services = Services(
         settings=settings,
         pool=pool,
@@ -130,7 +137,7 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
         listener=listener,
         pages=Pages(pool),
         prices=load_prices(settings.prices_file),
-        keys=KeyRing.parse(settings.secret_keys),
+        keys=keys,
         metrics=Metrics(),
         slots=StreamSlots(settings.streams_per_key),
     )

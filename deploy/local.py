@@ -27,6 +27,7 @@ from settings import ROOT, Settings, SettingsError
 
 READY_WITHIN = 180.0
 STOPPED_WITHIN = 30.0
+SECRET_KEY = "secret-key"  # in the data directory: encrypts secrets in the embedded PostgreSQL
 
 
 async def up(
@@ -55,7 +56,7 @@ async def _up(
             settings = replace(settings, workspaces_dir=home / "workspaces")
         settings = replace(settings, local_token=settings.local_token or secret_in(token_file(home)))
         if settings.database_url is None and not settings.secret_keys:
-            settings = replace(settings, secret_keys=(f"embedded:{secret_in(home / 'secret-key')}",))
+            settings = replace(settings, secret_keys=(_embedded_key(secret_in(home / SECRET_KEY)),))
         settings.workspaces_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         stack = Stack(make_plan(settings, ports), home, log=log, make_parts=make_parts)
         try:
@@ -101,6 +102,20 @@ def _signals(stack: Stack) -> Iterator[asyncio.Event]:
     finally:
         for number in handled:
             loop.remove_signal_handler(number)
+
+
+def secret_keys(settings: Settings) -> tuple[str, ...]:
+    """The keys of the settings, else the one that the embedded stack has made, if the caller may read it."""
+    if settings.secret_keys:
+        return settings.secret_keys
+    try:
+        return (_embedded_key((locate_data_dir(settings) / SECRET_KEY).read_text().strip()),)
+    except OSError:
+        return ()
+
+
+def _embedded_key(text: str) -> str:
+    return f"embedded:{text}"
 
 
 def start_detached(settings: Settings) -> StackInfo:

@@ -59,6 +59,9 @@ class KeyRing:
     def __bool__(self) -> bool:
         return bool(self._keys)
 
+    def __contains__(self, key_id: str) -> bool:
+        return key_id in self._keys
+
     @property
     def current(self) -> str:
         """The id of the key that encrypts; empty without keys."""

@@ -18,7 +18,6 @@ from temporalio.client import (
     WorkflowUpdateStage,
 )
 from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
@@ -41,11 +40,13 @@ from domain.conversations.requests import (
 from domain.conversations.state import PendingOutcome
 from domain.errors import Unavailable
 from domain.ids import new_id
+from domain.sealing import KeyRing
 from domain.sessions.input_request import RequestAnswered
 from domain.sessions.session import SessionInput
 from domain.sessions.step import StopRequest
 from domain.wire import conversation_workflow_id, session_workflow_id
 from workflows.client_errors import is_away, is_not_yet, is_over, refusal
+from workflows.codec import data_converter
 from workflows.schedules import SWEEPER
 from workflows.telemetry import plugins
 from workflows.ui import SEARCH_ATTRIBUTES, conversation_attributes, start_options
@@ -63,17 +64,24 @@ def permanent_refusal(error: BaseException) -> str | None:
 
 
 async def connect(
-    *, lazy: bool = False, identity: str | None = None, address: str | None = None, telemetry: str | None = None
+    *,
+    lazy: bool = False,
+    identity: str | None = None,
+    address: str | None = None,
+    telemetry: str | None = None,
+    keys: KeyRing | None = None,
+    encrypts: bool = False,
 ) -> Client:
     """Connect to Temporal. Address, namespace, TLS and API key come from the SDK's own environment configuration,
-    unless an address is given. `telemetry` is the endpoint for traces."""
+    unless an address is given. `telemetry` is the endpoint for traces; `keys` decrypt payloads, and encrypt them if
+    asked to."""
     config = ClientConfig.load_client_connect_config()
     if address is not None:
         config["target_host"] = address
     config.setdefault("target_host", "127.0.0.1:7233")
     extra: dict[str, Any] = {"identity": identity} if identity else {}
     extra["plugins"] = plugins(telemetry)
-    return await Client.connect(**config, **extra, data_converter=pydantic_data_converter, lazy=lazy)
+    return await Client.connect(**config, **extra, data_converter=data_converter(keys, encrypts=encrypts), lazy=lazy)
 
 
 class WorkflowClient:

@@ -11,6 +11,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowHistory
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Interceptor, Replayer, UnsandboxedWorkflowRunner
 
@@ -40,13 +41,13 @@ class ReplayResult:
     reason: str | None = None
 
 
-async def replay(history: WorkflowHistory) -> ReplayResult:
+async def replay(history: WorkflowHistory, converter: DataConverter = pydantic_data_converter) -> ReplayResult:
     run_id = history.events[0].workflow_execution_started_event_attributes.original_execution_run_id
-    failure = await _failure(history, len(history.events))
+    failure = await _failure(history, len(history.events), converter)
     if failure is None:
         return ReplayResult(history.workflow_id, run_id, len(history.events), same=True)
     reason = _REASON.search(failure)
-    event = await _first_difference(history, failure)
+    event = await _first_difference(history, failure, converter)
     return ReplayResult(
         history.workflow_id,
         run_id,
@@ -58,12 +59,14 @@ async def replay(history: WorkflowHistory) -> ReplayResult:
     )
 
 
-async def debug(history: WorkflowHistory, watch: Interceptor) -> None:
+async def debug(
+    history: WorkflowHistory, watch: Interceptor, converter: DataConverter = pydantic_data_converter
+) -> None:
     """Replay in this very thread, without sandbox and without deadlines; `watch` sees every activity started."""
     replayer = Replayer(
         workflows=list(WORKFLOWS),
         workflow_runner=UnsandboxedWorkflowRunner(),
-        data_converter=pydantic_data_converter,
+        data_converter=converter,
         interceptors=[ArgumentGuard(), watch],
         debug_mode=True,
     )
@@ -78,25 +81,25 @@ def loop_above(frame: FrameType | None) -> FrameType:
     return frame
 
 
-def new_replayer(workflows: list[type]) -> Replayer:
+def new_replayer(workflows: list[type], converter: DataConverter = pydantic_data_converter) -> Replayer:
     """A replayer that runs workflows as a worker does."""
     return Replayer(
         workflows=workflows,
         workflow_runner=workflow_runner(),
-        data_converter=pydantic_data_converter,
+        data_converter=converter,
         interceptors=[ArgumentGuard()],
     )
 
 
-async def _failure(history: WorkflowHistory, length: int) -> str | None:
+async def _failure(history: WorkflowHistory, length: int, converter: DataConverter) -> str | None:
     """Replay the first events of a history; the SDK's message if the code would have decided otherwise."""
-    replayer = new_replayer(list(WORKFLOWS))
+    replayer = new_replayer(list(WORKFLOWS), converter)
     part = WorkflowHistory(history.workflow_id, history.events[:length])
     result = await replayer.replay_workflow(part, raise_on_replay_failure=False)
     return None if result.replay_failure is None else str(result.replay_failure)
 
 
-async def _first_difference(history: WorkflowHistory, failure: str) -> HistoryEvent:
+async def _first_difference(history: WorkflowHistory, failure: str, converter: DataConverter) -> HistoryEvent:
     """The first event that differs: named by the SDK, or in the first batch of decisions that does not replay."""
     if named := _EVENT.search(failure):
         return history.events[int(named["id"]) - 1]
@@ -107,7 +110,7 @@ async def _first_difference(history: WorkflowHistory, failure: str) -> HistoryEv
     low, high = 0, len(ends) - 1
     while low < high:
         middle = (low + high) // 2
-        if await _failure(history, ends[middle]) is None:
+        if await _failure(history, ends[middle], converter) is None:
             low = middle + 1
         else:
             high = middle

@@ -73,8 +73,11 @@ class RequestMiddleware:
             await respond(error, new_id())(scope, receive, send)
 
     async def _admit(self, scope: Scope, headers: Headers) -> None:
-        if scope["path"] in OPEN_PATHS or scope["path"].startswith(SIGNED_PATHS):
+        path: str = scope["path"]
+        if path in OPEN_PATHS or path.startswith(SIGNED_PATHS):
             return
+        if path.startswith("/codec/") and scope.get("method") == "OPTIONS":
+            return  # a browser asks, without its credentials, whether a page of another site may send a request
         services: Services = scope["app"].state.services
         caller = await auth.identify(scope, headers, services, self._failed_keys)
         scope.setdefault("state", {})["caller"] = caller

@@ -13,6 +13,7 @@ from temporalio.runtime import Runtime, TelemetryConfig
 from cli.errors import Unreachable
 from cli.options import settings
 from deploy import local
+from domain.sealing import KeyRing
 from workflows.client import connect
 
 P = ParamSpec("P")
@@ -39,12 +40,17 @@ def exits_at_once(command: Callable[P, int]) -> Callable[P, NoReturn]:
     return run
 
 
+def key_ring() -> KeyRing:
+    """The keys that decrypt payloads: those of the settings, else of the embedded stack."""
+    return KeyRing.parse(local.secret_keys(settings()))
+
+
 async def temporal() -> Client:
     known = settings()
     address = known.temporal_address
     if address is None and (running := local.status(known)) is not None:
         address = running.temporal_address
     try:
-        return await connect(address=address)
+        return await connect(address=address, keys=key_ring())
     except RuntimeError:
         raise Unreachable(f"Temporal cannot be reached at {address or 'its default address'}") from None

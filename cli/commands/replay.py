@@ -10,12 +10,13 @@ from pathlib import Path
 import click
 from temporalio.client import WorkflowHistory
 
-from cli.client.temporal import exits_at_once, temporal
+from cli.client.temporal import exits_at_once, key_ring, temporal
 from cli.debugger import StepBreakpoint
 from cli.errors import CliError, NotFoundError
 from cli.options import Duration, json_option
 from cli.render.output import emit, note, one_line
 from workflows import replay as replaying
+from workflows.codec import data_converter
 
 DAY_MS = 24 * 3_600_000
 
@@ -71,7 +72,7 @@ async def _replay(
 ) -> list[replaying.ReplayResult]:
     results = []
     async for history in _histories(source, files, since):
-        result = await replaying.replay(history)
+        result = await replaying.replay(history, data_converter(key_ring()))
         results.append(result)
         if not quiet:
             _show(result)
@@ -81,7 +82,7 @@ async def _replay(
 async def _debug(source: str | None, files: list[WorkflowHistory] | None, step: int) -> int:
     async for history in _histories(source, files, timedelta()):
         breakpoint = StepBreakpoint(step)
-        await replaying.debug(history, breakpoint)
+        await replaying.debug(history, breakpoint, data_converter(key_ring()))
         if breakpoint.reached:
             return 0
     raise NotFoundError(f"the history has no step {step}")

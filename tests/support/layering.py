@@ -28,11 +28,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "activities": ("domain", "connectors", "store", "workflows.client", "workflows.schedule_client"),
     "api": (
         *("domain", "agents", "connectors", "store", "settings"),
-        *("workflows.client", "workflows.schedule_client", "workflows.telemetry"),
+        *("workflows.client", "workflows.codec", "workflows.schedule_client", "workflows.telemetry"),
     ),
     # `errand agents check` must know the tools that a worker would have
     "cli": (
-        *("domain", "agents", "store", "workflows.client", "workflows.replay", "settings", "deploy"),
+        *("domain", "agents", "store", "workflows.client", "workflows.codec", "workflows.replay", "settings", "deploy"),
         "activities.tools.registry",
     ),
     "deploy": ("settings",),

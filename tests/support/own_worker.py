@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -33,7 +34,7 @@ def temporal_server(folder: Path, flags: dict[str, str]) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def platform(stack: Stack, folder: Path, flags: dict[str, str]) -> AsyncIterator[Stack]:
+async def platform(stack: Stack, folder: Path, flags: dict[str, str], **changes: Any) -> AsyncIterator[Stack]:
     """PostgreSQL and the model are the stack's; the database is not, or the stack's sweeper would look after it."""
     with temporal_server(folder, flags) as address:
         await eventually(lambda: _answers(address), what="Temporal is up")
@@ -46,6 +47,7 @@ async def platform(stack: Stack, folder: Path, flags: dict[str, str]) -> AsyncIt
                 workspaces_dir=folder / "workspaces",
                 port=free_port(),
                 drain_seconds=1.0,
+                **changes,
             )
             env = variables(settings) | CONNECTION
             api_url = f"http://127.0.0.1:{settings.port}"

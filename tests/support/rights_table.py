@@ -62,5 +62,5 @@ def routes_of(app: FastAPI) -> set[tuple[str, str]]:
         for route in routes
         if isinstance(route, Route)  # neither the mounted files nor the one WebSocket, which is a feed again
         for method in route.methods or ()
-        if method != "HEAD"
+        if method not in ("HEAD", "OPTIONS")
     }

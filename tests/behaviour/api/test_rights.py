@@ -34,6 +34,7 @@ OPTIONS: dict[tuple[str, str], dict[str, Any]] = {
     ("PUT", "/agents/{name}"): {"json": {"name": "assistant", "description": "x", "prompt": "x"}},
     ("PUT", "/connectors/{connector}"): {"json": {"kind": "webhook", "agent": "assistant"}},
     ("POST", "/channels/{connector}/{channel_id}/{user_id}/messages"): {"json": {"text": "x"}},
+    **{("POST", f"/codec/{verb}"): {"json": {"payloads": []}} for verb in ("decode", "encode")},
     ("POST", "/subscriptions"): {"json": {"name": "x", **WEBHOOK}},
 }
 

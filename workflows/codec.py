@@ -1,0 +1,65 @@
+"""The payload codec: AES-GCM for everything that Temporal stores of our workflows, so that its server sees no content.
+
+Arguments, results, heartbeats, memos, summaries and, with their messages, failures. Search attributes, names and ids
+stay readable, because the server works with them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from temporalio.api.common.v1 import Payload
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes, PayloadCodec
+
+from domain.sealing import KeyRing, KeyRingError, SealingError
+
+ENCODING, KEY_ID = "encoding", "encryption-key-id"  # as Temporal's own examples name them
+ENCRYPTED = b"binary/encrypted"
+_CONTEXT = b"temporal payload"
+
+
+class EncryptingCodec(PayloadCodec):
+    """Encrypts with the current key, if it is to encrypt at all; decrypts with every key."""
+
+    def __init__(self, keys: KeyRing, *, encrypts: bool) -> None:
+        self._keys = keys
+        self._encrypts = encrypts
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [self._encrypted(payload) for payload in payloads] if self._encrypts else list(payloads)
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [self._decrypted(payload) for payload in payloads]
+
+    def _encrypted(self, payload: Payload) -> Payload:
+        metadata = {ENCODING: ENCRYPTED, KEY_ID: self._keys.current.encode()}
+        return Payload(metadata=metadata, data=self._keys.encrypt(payload.SerializeToString(), _CONTEXT))
+
+    def _decrypted(self, payload: Payload) -> Payload:
+        """A payload of before encryption, or one that somebody made up, is passed on as it is.
+
+        Raising here fails the workflow task. That is right for a missing key, since the task is repeated until the
+        worker has it, and wrong for a forged signal, which would block its workflow for ever: no converter reads such a
+        payload, and the signal is dropped.
+        """
+        if payload.metadata.get(ENCODING) != ENCRYPTED or KEY_ID not in payload.metadata:
+            return payload
+        key_id = payload.metadata[KEY_ID].decode("ascii", "replace")
+        if key_id not in self._keys:
+            raise SealingError(f"a payload needs the key {key_id!r}, which is not in ERRAND_SECRET_KEYS")
+        try:
+            return Payload.FromString(self._keys.decrypt(key_id, payload.data, _CONTEXT))
+        except SealingError:
+            return payload
+
+
+def data_converter(keys: KeyRing | None = None, *, encrypts: bool = False) -> DataConverter:
+    """The converter of every client, worker and replayer. With keys it decrypts, also while encryption is off."""
+    if encrypts and not keys:
+        raise KeyRingError("ERRAND_PAYLOAD_ENCRYPTION=on needs ERRAND_SECRET_KEYS")
+    if not keys:
+        return pydantic_data_converter
+    converter = replace(pydantic_data_converter, payload_codec=EncryptingCodec(keys, encrypts=encrypts))
+    if encrypts:
+        converter = replace(converter, failure_converter_class=DefaultFailureConverterWithEncodedAttributes)
+    return converter
