@@ -4,6 +4,8 @@ Both ends import them from here. A name in use is part of the recorded histories
 understands, so a change of one is a change of the protocol.
 """
 
+from enum import StrEnum
+
 # workflow types
 SESSION = "Session"
 CONVERSATION = "Conversation"
@@ -60,12 +62,16 @@ MAILBOX_EMPTY = "mailbox_empty"
 NOT_RUNNING = "not_running"
 MALFORMED = "malformed"
 
-# why the store refuses a session; a Conversation passes it on
-BUDGET_EXHAUSTED = "budget_spent"
-CANCELLED = "cancelled"
-MAIL_TAKEN = "mail_taken"
-QUOTA = "quota"
-CONVERSATION_TERMINATED = "terminated"
+
+class SessionRefusal(StrEnum):
+    """Why the store refuses a session; a Conversation passes it on as the type of its error."""
+
+    BUDGET_SPENT = "budget_spent"
+    CANCELLED = "cancelled"  # nothing may begin below what spawns it
+    MAIL_TAKEN = "mail_taken"  # by another session
+    QUOTA = "quota"
+    TERMINATED = "terminated"
+    UNKNOWN = "unknown"  # no such conversation
 
 
 def session_workflow_id(session_id: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from domain.conversations.mailbox import DeliveryMode
+from domain.conversations.mailbox import ConversationStatus, DeliveryMode
 from store import audit, workspaces
 from store.database import Connection, Pool
 from store.workspaces import Manifest
@@ -21,7 +21,7 @@ class ConversationRow(BaseModel):
 
     id: str
     title: str
-    status: str
+    status: ConversationStatus
     delivery: DeliveryMode | None
     metadata: dict[str, Any]
     generation: int  # of its context: a reset begins the next

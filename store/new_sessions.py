@@ -10,6 +10,7 @@ from domain.agents.definition import AgentDefinition
 from domain.messages import Node
 from domain.sessions.session import AgentRef
 from domain.sessions.session_writes import Acceptance, SessionEnding
+from domain.wire import SessionRefusal
 from store import agents, endings, workspaces
 from store.database import Connection, Pool, call
 from store.sessions import SessionRow, from_columns, to_columns
@@ -41,15 +42,17 @@ class Accepted(BaseModel):
         return from_columns(columns) if isinstance(columns, dict) else columns
 
     @property
-    def refused(self) -> str | None:
-        """Why a session of a known conversation was not opened."""
-        if self.terminated:
-            return "terminated"
-        if self.quota is not None:
-            return "quota"
-        if self.cancelled or self.budget:
-            return "budget_spent" if self.budget else "cancelled"
-        return "unknown" if self.unknown else "mail_taken" if self.mail_taken else None
+    def refused(self) -> SessionRefusal | None:
+        """Why no session was opened in a conversation that is not busy."""
+        reasons = {
+            SessionRefusal.TERMINATED: self.terminated,
+            SessionRefusal.QUOTA: self.quota is not None,
+            SessionRefusal.BUDGET_SPENT: self.budget is not None,
+            SessionRefusal.CANCELLED: self.cancelled,
+            SessionRefusal.UNKNOWN: self.unknown,
+            SessionRefusal.MAIL_TAKEN: self.mail_taken,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 async def accept(pool: "Pool | Connection", acceptance: Acceptance) -> Accepted:

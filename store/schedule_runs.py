@@ -10,6 +10,7 @@ from domain.ids import new_id
 from domain.schedules.schedule import ContextMode, Overlap, RunStatus, Schedule, ScheduleRun, TickCall, tick_key
 from domain.sessions.new_session import Trigger
 from domain.sessions.session import SessionRef
+from domain.wire import SessionRefusal
 from store import addresses, conversations, new_sessions, schedules, sessions, workspaces
 from store.addresses import Arrival
 from store.database import Connection, Pool
@@ -17,7 +18,10 @@ from store.sessions import SessionRow, from_columns
 
 _COLUMNS = ", ".join(ScheduleRun.model_fields)
 _OVER = "('completed', 'failed', 'cancelled')"
-_TITLES = {"terminated": "the conversation was terminated", "unknown": "the conversation does not exist"}
+_TITLES: dict[str, str] = {
+    SessionRefusal.TERMINATED: "the conversation was terminated",
+    SessionRefusal.UNKNOWN: "the conversation does not exist",
+}
 
 
 class RunRecord(ScheduleRun):

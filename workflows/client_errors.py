@@ -5,6 +5,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from domain import wire
 from domain.errors import Conflict, ErrandError, Invalid, NotFound, TooMany, Unavailable
+from domain.wire import SessionRefusal
 
 _UNREACHABLE = frozenset(
     {
@@ -54,12 +55,12 @@ def refusal(cause: BaseException | None) -> ErrandError:
         return Invalid("The mailbox is empty: there is nothing to fire.", type="mailbox-empty")
     if cause.type == wire.NOT_RUNNING:
         return NotFound(cause.message, type="not-running")
-    if cause.type == wire.CONVERSATION_TERMINATED:
+    if cause.type == SessionRefusal.TERMINATED:
         return Conflict("The conversation was terminated.", type="conversation-terminated")
-    if cause.type == wire.QUOTA:
+    if cause.type == SessionRefusal.QUOTA:
         return TooMany("This key has as many live tasks as it may have.", type="live-tasks", retry_after=10)
-    if cause.type == wire.MAIL_TAKEN:
+    if cause.type == SessionRefusal.MAIL_TAKEN:
         return Conflict("Another request took some of these messages; try again.", type="mailbox-changed")
-    if cause.type == wire.BUDGET_EXHAUSTED:
+    if cause.type == SessionRefusal.BUDGET_SPENT:
         return Conflict("The conversation's budget is spent; a message may bring a new one.", type="budget-spent")
     return Unavailable(cause.message)

@@ -1,6 +1,7 @@
 """Find the session or conversation that a request names. Unknown, malformed and foreign ids look the same."""
 
 from api.auth import ANONYMOUS, Call, Caller
+from domain.conversations.mailbox import ConversationStatus
 from domain.errors import Conflict, Gone, NotAllowed, NotFound
 from domain.ids import is_id
 from domain.schedules.schedule import Schedule
@@ -90,7 +91,7 @@ async def open_conversation(call: Call, conversation_id: str) -> ConversationRow
 
 
 def check_open(conversation: ConversationRow) -> None:
-    if conversation.status == "terminated":
+    if conversation.status is ConversationStatus.TERMINATED:
         raise terminated()
 
 

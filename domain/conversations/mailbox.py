@@ -12,6 +12,11 @@ MAX_RESULT = 8_000  # characters of one result in a prompt; a link leads to the 
 MAX_TOTAL = 200_000  # characters of all results of one fire, shared evenly
 
 
+class ConversationStatus(StrEnum):
+    OPEN = "open"
+    TERMINATED = "terminated"
+
+
 class DeliveryMode(StrEnum):
     HOLD = "hold"  # waits in the mailbox until it is fired
     WAKE = "wake"  # reaches the spawner at its next step, or starts it again

@@ -75,7 +75,7 @@ BEGIN
                 SELECT jsonb_build_object('busy', id) INTO refused
                   FROM (SELECT id, live, status FROM sessions
                          WHERE tenant = s.tenant AND thread_id = s.thread_id ORDER BY id DESC LIMIT 100) newest
-                 WHERE NOT live AND status = 'submitted'
+                 WHERE NOT live AND newest.status = 'submitted'
                    AND NOT EXISTS (SELECT 1 FROM sessions WHERE tenant = s.tenant AND thread_id = s.thread_id AND live)
                  ORDER BY id LIMIT 1;
                 IF refused IS NOT NULL THEN RAISE EXCEPTION 'refused'; END IF;

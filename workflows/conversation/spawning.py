@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-from domain import wire
 from domain.conversations.delegation import DelegationTool
 from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.requests import Opened, OpenSession, Spawn, SpawnAnswer, SpawnAnswers, SpawnChild
 from domain.conversations.state import ConversationState, Thread
+from domain.wire import SessionRefusal
 from workflows.conversation.router import StopChild
 
-REFUSED = {
-    wire.CANCELLED: "This session was cancelled or has ended; nothing new begins below it.",
-    wire.BUDGET_EXHAUSTED: "The budget shared with all subagents is spent; nothing was started.",
+REFUSED: dict[str, str] = {
+    SessionRefusal.CANCELLED: "This session was cancelled or has ended; nothing new begins below it.",
+    SessionRefusal.BUDGET_SPENT: "The budget shared with all subagents is spent; nothing was started.",
 }
 
 

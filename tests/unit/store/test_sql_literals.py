@@ -1,0 +1,119 @@
+"""A text that SQL compares with a column, or writes to it, is a member of the column's enum."""
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+
+import pytest
+
+from domain import events as ev
+from domain.conversations.mailbox import ConversationStatus, DeliveryMode, SourceType
+from domain.notification import ChannelName, DeliveryStatus, SubscriptionStatus
+from domain.schedules.schedule import RunStatus
+from domain.sessions.effects import EffectKind
+from domain.sessions.input_request import OnExpiry, RequestKind, RequestStatus
+from domain.sessions.new_session import SessionType, Trigger
+from domain.sessions.session import Reason, Status
+from domain.sessions.step import CallState, Effect
+from settings import ROOT
+
+COLUMNS: dict[str, dict[str, type[StrEnum]]] = {
+    "sessions": {
+        "status": Status,
+        "reason": Reason,
+        "trigger": Trigger,
+        "session_type": SessionType,
+        "delivery": DeliveryMode,
+    },
+    "conversations": {"status": ConversationStatus, "delivery": DeliveryMode},
+    "tool_calls": {"state": CallState, "effect": Effect, "kind": EffectKind},
+    "input_requests": {"status": RequestStatus, "kind": RequestKind, "on_expiry": OnExpiry},
+    "subscriptions": {"status": SubscriptionStatus, "channel": ChannelName},
+    "deliveries": {"status": DeliveryStatus},
+    "mailbox": {"source_type": SourceType},
+    "schedule_runs": {"status": RunStatus},
+}
+NAMES = "|".join(sorted({column for columns in COLUMNS.values() for column in columns}))
+TABLE = r"(?:FROM|JOIN|UPDATE|INTO|TABLE|ON)\s+(\w+)"
+NOT_AN_ALIAS = {"set", "where", "on", "for", "join", "order", "as", "left", "using", "values", "add", "select", "if"}
+COMPARED = re.compile(rf"(?:\b(\w+)\.)?\b({NAMES})\s*(?:(?:=|<>|:=)\s*('\w+')|(?:NOT )?IN\s*\(([^()]+)\))")
+DEFAULT = re.compile(rf"^\s+(?:ADD COLUMN )?({NAMES})\s+text\b.*?DEFAULT '(\w+)'", re.MULTILINE)
+EVENT_TYPES = re.compile(r"\b(?:p_type|e\.type|e ->> 'type') (?:=|<>|IN) \(?((?:'\w+'(?:,\s*)?)+)")
+FILES = [*(ROOT / "store" / "functions").glob("*.sql"), *(ROOT / "store").glob("*.py")]
+MIGRATIONS = sorted((ROOT / "store" / "migrations").glob("*.sql"))
+
+
+def aliases(text: str) -> dict[str, set[str]]:
+    """The tables that each alias or variable of a text names."""
+    found: dict[str, set[str]] = {}
+    for table, alias in re.findall(rf"\b{TABLE}(?:\s+AS)?\s+(\w+)", text):
+        if alias.lower() not in NOT_AN_ALIAS:
+            found.setdefault(alias, set()).add(table)
+    for variable, table in re.findall(r"^\s+(\w+)\s+(\w+)(?:%ROWTYPE|\s+:=|;)", text, re.MULTILINE):
+        found.setdefault(variable, set()).add(table)
+    for table in COLUMNS:
+        found.setdefault(table, set()).add(table)
+    return found
+
+
+def tables_of(text: str, place: int, alias: str | None, column: str) -> set[str]:
+    """The tables that a column may belong to: those of its alias, else the table that was named last before it,
+    not counting subqueries that have ended."""
+    if alias is not None:
+        named = aliases(text).get(alias, set())
+        return {table for table in named if column in COLUMNS.get(table, {})}
+    above, closed = text[:place], 1
+    while closed:
+        above, closed = re.subn(r"\([^()]*\)", "", above)
+    before = [table for table in re.findall(TABLE, above) if column in COLUMNS.get(table, {})]
+    return set(before[-1:])
+
+
+def literals(text: str) -> Iterator[tuple[str, list[type[StrEnum]], str]]:
+    for match in COMPARED.finditer(text):
+        alias, column, one, several = match.groups()
+        enums = [COLUMNS[table][column] for table in tables_of(text, match.start(), alias, column)]
+        for value in re.findall(r"'(\w+)'", one or several):
+            yield f"{alias or ''}.{column}", enums, value
+    for match in DEFAULT.finditer(text):
+        column, value = match.groups()
+        yield column, [COLUMNS[table][column] for table in tables_of(text, match.start(), None, column)], value
+
+
+@pytest.mark.parametrize("file", [*FILES, *MIGRATIONS], ids=lambda file: file.name)
+def test_text_in_sql_is_a_member_of_the_enum_of_its_column(file: Path) -> None:
+    wrong = [
+        (column, value, [enum.__name__ for enum in enums])
+        for column, enums, value in literals(file.read_text())
+        if enums and not any(value in set(enum) for enum in enums)
+    ]
+    assert wrong == []
+
+
+def test_the_text_of_most_comparisons_is_checked() -> None:
+    """A regular expression that no longer fits finds nothing, which must not pass."""
+    checked = [value for file in (*FILES, *MIGRATIONS) for _, enums, value in literals(file.read_text()) if enums]
+    assert len(checked) > 80
+
+
+@pytest.mark.parametrize(
+    ("sql", "wrong"),
+    [
+        ("SELECT 1 FROM sessions s WHERE s.status = 'working'", False),
+        ("SELECT 1 FROM sessions s WHERE s.status = 'open'", True),
+        ("UPDATE input_requests SET status = 'open'", False),
+        ("UPDATE sessions SET retry = NULL WHERE status NOT IN ('completed', 'done')", True),
+        ("CREATE TABLE tool_calls (\n    state text NOT NULL DEFAULT 'begun'", True),
+    ],
+)
+def test_foreign_text_is_found(sql: str, wrong: bool) -> None:
+    [*found] = literals(sql)
+    assert any(not any(value in set(enum) for enum in enums) for _, enums, value in found) is wrong
+
+
+def test_sql_knows_event_types_only_that_exist() -> None:
+    known = {event.type for event in ev.EVENTS}
+    for file in FILES:
+        for values in re.findall(EVENT_TYPES, file.read_text()):
+            assert set(re.findall(r"'(\w+)'", values)) <= known, file.name
