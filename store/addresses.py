@@ -19,7 +19,7 @@ from store.sessions import SessionRow, from_columns
 
 @dataclass(frozen=True)
 class Arrival:
-    """What became of a message: its session, or in `refused` the reason why there is none."""
+    """The result of a message: its session, or in `refused` the reason why there is none."""
 
     session: SessionRow | None = None
     duplicate: bool = False  # a message with this key was accepted before; `session` is what it became

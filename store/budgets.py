@@ -22,16 +22,16 @@ async def held(pool: Pool, tenant: str, conversation_id: str) -> Reserved:
     return Reserved(**row) if row else Reserved()
 
 
-async def reserve(pool: Pool, ref: SessionRef, line: str, wish: CallEstimate) -> Grant:
+async def reserve(pool: Pool, ref: SessionRef, line: str, estimate: CallEstimate) -> Grant:
     """Under the lock of the tree's row, so that calls side by side never promise themselves the same money twice."""
     async with pool.acquire() as connection, connection.transaction():
         row = await connection.fetchrow(f"{_TREE} FOR UPDATE", ref.tenant, ref.conversation_id)
         if row is None:
-            return Grant(output_tokens=wish.output_tokens)
+            return Grant(output_tokens=estimate.output_tokens)
         others = await connection.fetchrow(_HELD, ref.tenant, ref.conversation_id, ref.session_id, line)
-        given = grant(TreeBudget(**row), Reserved(**others) if others else Reserved(), wish)
+        given = grant(TreeBudget(**row), Reserved(**others) if others else Reserved(), estimate)
         if given.given:
-            share = given.output_tokens / wish.output_tokens
+            share = given.output_tokens / estimate.output_tokens
             await connection.execute(
                 """INSERT INTO reservations (tenant, session_id, line, conversation_id, tokens, cost_usd)
                    VALUES ($1, $2, $3, $4, $5, $6)
@@ -41,8 +41,8 @@ async def reserve(pool: Pool, ref: SessionRef, line: str, wish: CallEstimate) ->
                 ref.session_id,
                 line,
                 ref.conversation_id,
-                wish.input_tokens + given.output_tokens,
-                (wish.input_usd or 0) + share * (wish.output_usd or 0),
+                estimate.input_tokens + given.output_tokens,
+                (estimate.input_usd or 0) + share * (estimate.output_usd or 0),
             )
         return given
 

@@ -137,7 +137,7 @@ async def signs_of_life(pool: Pool, tenant: str, session_ids: list[str]) -> dict
     return {row["id"]: row["error_type"] for row in rows}
 
 
-def retry_words(retry: str | None) -> str:
+def retry_text(retry: str | None) -> str:
     """How a child that is backing off is shown: it is running, and this is why it takes longer."""
     if not retry:
         return ""

@@ -68,7 +68,7 @@ _BRANCH = """id AS session_id, thread_id, parent_session_id, spawned_by, session
 
 
 async def branches(pool: Pool, tenant: str, conversation_id: str, limit: int) -> list[Branch]:
-    """The newest sessions, oldest first; ids of siblings derive from their calls and do not tell the order."""
+    """The newest sessions, oldest first; ids of siblings derive from their calls and do not show the order."""
     rows = await pool.fetch(
         f"""SELECT * FROM (SELECT {_BRANCH} FROM sessions WHERE tenant = $1 AND conversation_id = $2
                             ORDER BY id DESC LIMIT $3) newest ORDER BY created_at, session_id""",
@@ -80,7 +80,7 @@ async def branches(pool: Pool, tenant: str, conversation_id: str, limit: int) ->
 
 
 async def unfinished(pool: Pool, tenant: str, conversation_id: str, *, queued: bool = False) -> list[str]:
-    """The sessions at work, however deep; with `queued` also those that wait for their turn."""
+    """The running sessions, however deep; with `queued` also those that wait for their turn."""
     rows = await pool.fetch(
         """SELECT id FROM sessions WHERE tenant = $1 AND conversation_id = $2
               AND status IN ('submitted', 'working', 'input_required') AND (live OR $3) ORDER BY id""",
@@ -92,7 +92,7 @@ async def unfinished(pool: Pool, tenant: str, conversation_id: str, *, queued: b
 
 
 async def latest_committed(pool: Pool, tenant: str, thread_id: str) -> str | None:
-    """What a continuation of the thread goes on from."""
+    """The session from which a continuation of the thread starts."""
     found: str | None = await pool.fetchval(
         "SELECT id FROM sessions WHERE tenant = $1 AND thread_id = $2 AND committed ORDER BY ended_at DESC LIMIT 1",
         tenant,
@@ -131,8 +131,8 @@ async def usage_by_model(pool: Pool, tenant: str, conversation_id: str) -> dict[
 
 
 async def turns(pool: Pool, tenant: str, conversation_id: str, after_id: str | None, limit: int) -> list[TurnRow]:
-    """The root thread's sessions in their order; what opened one is its task, the words it was opened with, or what it
-    heard at its first step: the outcomes that woke it are rendered only then.
+    """The root thread's sessions in their order; what opened one is its task, the message it was opened with, or the
+    messages of its first step: the outcomes that woke it are rendered only then.
     The order is not that of ids: the id of one that was woken derives from its cause, which may be old."""
     rows = await pool.fetch(
         """SELECT s.id AS session_id, s.parent_session_id, s.generation, s.trigger, s.agent, s.status, s.reason,
@@ -144,7 +144,7 @@ async def turns(pool: Pool, tenant: str, conversation_id: str, after_id: str | N
                   CASE WHEN s.trigger = 'async_subagent_result' THEN
                       (SELECT array_agg(m.body ORDER BY m.created_at, m.id) FROM messages m
                         WHERE m.tenant = s.tenant AND m.session_id = s.id AND m.kind = 'user' AND m.step = 1)
-                  END AS heard
+                  END AS first_messages
              FROM sessions s
             WHERE s.tenant = $1 AND s.thread_id = $2
               AND ($3::text IS NULL OR (s.created_at, s.id) >
@@ -159,7 +159,7 @@ async def turns(pool: Pool, tenant: str, conversation_id: str, after_id: str | N
 
 
 def _turn(row: dict[str, Any]) -> TurnRow:
-    asked, parts, heard = row.pop("asked"), row.pop("parts"), row.pop("heard")
-    said = [part for body in heard for part in json.loads(body)["parts"]] if heard else json.loads(parts or "[]")
-    words = "\n\n".join(part["text"] for part in said)
-    return TurnRow(**row, input=json.loads(asked) if asked else words or None)
+    asked, parts, bodies = row.pop("asked"), row.pop("parts"), row.pop("first_messages")
+    opened = [part for body in bodies for part in json.loads(body)["parts"]] if bodies else json.loads(parts or "[]")
+    text = "\n\n".join(part["text"] for part in opened)
+    return TurnRow(**row, input=json.loads(asked) if asked else text or None)

@@ -8,7 +8,7 @@ from store.mailbox import held_outcomes
 
 
 async def load_state(pool: Pool, tenant: str, conversation_id: str) -> ConversationState:
-    """All that a reopened Conversation must know: of threads without a name only those on which something goes on,
+    """All that a reopened Conversation must know: of threads without a name only those with a running session,
     so that what it loads does not grow with all that was ever handed out."""
     async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
         threads = await connection.fetch(

@@ -13,7 +13,7 @@ from store import audit, workspaces
 from store.database import Connection, Pool
 from store.workspaces import Manifest
 
-TELLING = timedelta(seconds=20)  # whoever wrote words down has told of them by then, or will not
+SIGNALLED_WITHIN = timedelta(seconds=20)  # the writer of a message has signalled it by then, or will not
 
 
 class ConversationRow(BaseModel):
@@ -153,7 +153,7 @@ async def add_message(
     *,
     author: str = "",
     taken_by: str | None = None,
-    untold: bool = False,
+    unsignalled: bool = False,
     files: tuple[str, Manifest] | None = None,
 ) -> None:
     """Store a message for a thread before it is delivered, and the files that it names; the same id is written once."""
@@ -167,7 +167,7 @@ async def add_message(
             text,
             author=author,
             taken_by=taken_by,
-            untold=untold,
+            unsignalled=unsignalled,
         )
         if files is not None and files[1]:
             workspace_id, manifest = files
@@ -184,7 +184,7 @@ async def add_message_in(
     *,
     author: str = "",
     taken_by: str | None = None,
-    untold: bool = False,
+    unsignalled: bool = False,
 ) -> None:
     """The same in a transaction that writes more."""
     await connection.execute(
@@ -197,12 +197,12 @@ async def add_message_in(
         author,
         json.dumps([{"type": "text", "text": text}]),
         taken_by,
-        untold,
+        unsignalled,
     )
 
 
 async def drop_message(pool: Pool, tenant: str, message_id: str, taken_by: str | None = None) -> None:
-    """Take back words that nobody was told of; what has entered a context stays."""
+    """Delete a message that was not signalled; one that has entered a context stays."""
     await pool.execute(
         "DELETE FROM inbox WHERE tenant = $1 AND id = $2 AND taken_by IS NOT DISTINCT FROM $3",
         tenant,
@@ -211,18 +211,19 @@ async def drop_message(pool: Pool, tenant: str, message_id: str, taken_by: str |
     )
 
 
-async def untold(pool: Pool, limit: int = 200) -> list[tuple[str, str, str]]:
-    """Words of which no conversation was told, as their writer got no answer or died: tenant, conversation, id."""
+async def unsignalled(pool: Pool, limit: int = 200) -> list[tuple[str, str, str]]:
+    """Messages that no conversation was signalled about, as their writer got no answer or died: tenant, conversation,
+    id."""
     rows = await pool.fetch(
         """SELECT tenant, conversation_id, id FROM inbox
             WHERE unsignalled AND created_at < now() - $2::interval ORDER BY number LIMIT $1""",
         limit,
-        TELLING,
+        SIGNALLED_WITHIN,
     )
     return [(row["tenant"], row["conversation_id"], row["id"]) for row in rows]
 
 
-async def told(pool: Pool, tenant: str, message_id: str) -> None:
+async def mark_signalled(pool: Pool, tenant: str, message_id: str) -> None:
     await pool.execute("UPDATE inbox SET unsignalled = false WHERE tenant = $1 AND id = $2", tenant, message_id)
 
 

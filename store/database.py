@@ -40,7 +40,7 @@ class PoolPatience:
     release: float | None = None
 
 
-# A request is answered within five seconds also while PostgreSQL is stopped but not dead: then nothing fails by itself,
+# A request is answered within five seconds also while PostgreSQL is stopped but not dead: then nothing fails at once,
 # and a statement that timed out would wait for its own cancellation without end.
 FOR_REQUESTS = PoolPatience(statement=3.0, connect=3.0, acquire=4.0, release=0.5)
 
@@ -83,16 +83,16 @@ async def connect(url: str, *, min_size: int = 0, max_size: int = 10, patience: 
 
 async def _keep(connection: object) -> None:
     """No setting, advisory lock or LISTEN of ours outlives its transaction on a connection of the pool, so nothing has
-    to be reset when one is given back; that would be a second round trip after every statement. asyncpg itself still
+    to be reset when one is released; that would be a second round trip after every statement. asyncpg itself still
     rolls back what was left open."""
 
 
-async def patiently(deed: Callable[[], Awaitable[T]], *, seconds: float, pause: float = 0.2) -> T:
-    """Repeat an idempotent deed while the database is away. Only for statements that may safely run twice."""
+async def patiently(operation: Callable[[], Awaitable[T]], *, seconds: float, pause: float = 0.2) -> T:
+    """Repeat an idempotent operation while the database is away. Only for statements that may safely run twice."""
     give_up = asyncio.get_running_loop().time() + seconds
     while True:
         try:
-            return await deed()
+            return await operation()
         except TRANSIENT_ERRORS:
             if asyncio.get_running_loop().time() + pause > give_up:
                 raise

@@ -136,7 +136,7 @@ async def again(pool: Pool, tenant: str, delivery_id: str) -> Delivery | None:
                    AND (EXISTS (SELECT 1 FROM connectors k WHERE k.tenant = d.tenant AND k.id = d.subscription_id)
                         OR EXISTS (SELECT 1 FROM subscriptions s WHERE s.tenant = d.tenant AND s.id = d.subscription_id
                                       AND s.status = 'active')) RETURNING d.*)
-            SELECT {_COLUMNS}, pg_notify('{CHANNEL}', '') AS told FROM moved""",
+            SELECT {_COLUMNS}, pg_notify('{CHANNEL}', '') AS notified FROM moved""",
         tenant,
         delivery_id,
     )
@@ -149,7 +149,7 @@ async def put(pool: Pool, tenant: str, subscription_id: str, notice: Notice) -> 
         f"""WITH made AS (
                 INSERT INTO deliveries (tenant, id, subscription_id, event, body)
                 VALUES ($1, $2, $3, $4, $5) RETURNING *)
-            SELECT {_COLUMNS}, pg_notify('{CHANNEL}', '') AS told FROM made""",
+            SELECT {_COLUMNS}, pg_notify('{CHANNEL}', '') AS notified FROM made""",
         tenant,
         new_id(),
         subscription_id,
@@ -162,7 +162,7 @@ async def put(pool: Pool, tenant: str, subscription_id: str, notice: Notice) -> 
 
 
 async def forget_old(pool: Pool, days: int) -> None:
-    """What was told long ago is of no use any more."""
+    """Delete deliveries that ended long ago."""
     await pool.execute(
         "DELETE FROM deliveries WHERE status <> 'pending' AND created_at < now() - make_interval(days => $1)", days
     )

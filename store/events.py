@@ -78,7 +78,7 @@ async def _head(pool: Pool, tenant: str, scope: str) -> tuple[int, bool] | None:
 
 
 async def listen(url: str, ready: Callable[[], None], notice: Callable[[str, str, str], None]) -> None:
-    """Tell of every append (tenant, conversation, session) until the connection is lost."""
+    """Report every append (tenant, conversation, session) until the connection is lost."""
     lost = asyncio.Event()
     connection = await asyncpg.connect(url)
     try:

@@ -21,7 +21,7 @@ async def find(pool: "Pool | Connection", tenant: str, key: str) -> StoredRespon
 
 
 async def reserve(pool: "Pool | Connection", tenant: str, key: str, answered: StoredResponse) -> StoredResponse:
-    """Write down the answer before the deed; answers what stands, which is an earlier request's if there was one."""
+    """Write the response before the operation; returns the stored one, an earlier request's if there was one."""
     await pool.execute(
         """INSERT INTO idempotency (tenant, key, digest, status, response) VALUES ($1, $2, $3, $4, $5)
            ON CONFLICT DO NOTHING""",
@@ -35,7 +35,7 @@ async def reserve(pool: "Pool | Connection", tenant: str, key: str, answered: St
 
 
 async def forget(pool: Pool, tenant: str, key: str) -> None:
-    """The deed was refused, so there is nothing to repeat."""
+    """The operation was refused, so there is nothing to repeat."""
     await pool.execute("DELETE FROM idempotency WHERE tenant = $1 AND key = $2", tenant, key)
 
 

@@ -1,4 +1,4 @@
-"""The feed of a tenant: what its watchers are told, numbered without gaps and kept for a while."""
+"""The feed of a tenant: the notices for its watchers, numbered without gaps and kept for a while."""
 
 import json
 from datetime import datetime
@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from store.database import Pool
 
 
-class Told(BaseModel):
+class FeedNotice(BaseModel):
     number: int
     type: str
     session_id: str | None
@@ -19,11 +19,11 @@ class Told(BaseModel):
     data: dict[str, Any]
 
 
-def _read(row: asyncpg.Record) -> Told:
-    return Told(**{**row, "data": json.loads(row["data"])})
+def _read(row: asyncpg.Record) -> FeedNotice:
+    return FeedNotice(**{**row, "data": json.loads(row["data"])})
 
 
-async def after(pool: Pool, tenant: str, number: int, limit: int, created_by: str | None) -> list[Told]:
+async def after(pool: Pool, tenant: str, number: int, limit: int, created_by: str | None) -> list[FeedNotice]:
     """What follows a number; with `created_by`, only what is about that key's sessions."""
     rows = await pool.fetch(
         """SELECT number, type, session_id, conversation_id, at, data FROM notices

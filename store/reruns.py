@@ -17,7 +17,7 @@ class RecordedReply(BaseModel):
     parent: str | None
     step: int
     body: str  # JSON
-    reply: str  # JSON: what the workflow was told
+    reply: str  # JSON: the result that the workflow received
 
 
 async def replied_at(pool: Pool, tenant: str, session_id: str, step: int) -> datetime | None:
@@ -34,7 +34,7 @@ async def replied_at(pool: Pool, tenant: str, session_id: str, step: int) -> dat
 
 @dataclass(frozen=True)
 class Repeated:
-    """Where a step of a recorded rerun finds its answer: the line of the original, and the how-manieth of its steps."""
+    """Where a step of a recorded rerun finds its answer: the line of the original, and the number of the step."""
 
     line: str
     number: int
@@ -73,7 +73,7 @@ async def repeated(pool: Pool, tenant: str, session_id: str, line: str, step: in
 async def recorded_reply(
     pool: Pool, tenant: str, session_id: str, line: str, from_step: int, number: int
 ) -> RecordedReply | None:
-    """The answer of the `number`-th step of a line, counted from `from_step`; what came last stands, and a farewell is
+    """The answer of the `number`-th step of a line, counted from `from_step`; the last one counts, and a farewell is
     not the answer of its step."""
     row = await pool.fetchrow(
         """SELECT id AS node, parent, step, body, reply FROM messages
@@ -103,7 +103,7 @@ async def lines_within(pool: Pool, tenant: str, session_id: str, line: str, step
     return {int(row["place"].partition("/")[0]) for row in rows}
 
 
-async def recorded_words(pool: Pool, tenant: str, session_id: str, line: str, step: int) -> list[dict[str, Any]]:
+async def recorded_messages(pool: Pool, tenant: str, session_id: str, line: str, step: int) -> list[dict[str, Any]]:
     """What people and the platform said to a line before its answer in a step."""
     rows = await pool.fetch(
         """SELECT kind, author, body FROM messages

@@ -262,5 +262,5 @@ async def _add_message(connection: Connection, schedule: Schedule, tick: TickCal
         schedule.message_id(tick.at),
         text,
         author=f"schedule {schedule.rules.name}",
-        untold=True,
+        unsignalled=True,
     )

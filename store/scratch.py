@@ -9,7 +9,7 @@ from store.database import Pool
 
 @asynccontextmanager
 async def scratch_database(pool: Pool) -> AsyncIterator[str]:
-    """Answers its name; gone afterwards, whoever is still connected."""
+    """Yields its name; it is dropped afterwards, also with open connections."""
     name = f"scratch_{new_id()}"
     await pool.execute(f'CREATE DATABASE "{name}"')
     try:

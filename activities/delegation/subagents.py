@@ -32,7 +32,7 @@ class Subagents:
         if child is None:
             return not_found(session_id), True
         if child.live:
-            return running(session_id, children.retry_words(child.retry)), False
+            return running(session_id, children.retry_text(child.retry)), False
         await self.claim(ref, [session_id], key)
         [outcome] = await outcomes.of_sessions(self._pool, ref.tenant, [session_id])
         if offset:

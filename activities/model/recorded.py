@@ -58,7 +58,7 @@ async def play(pool: Pool, call: ModelCall, rerun: Rerun) -> Played:
         found = await reruns.recorded_reply(pool, tenant, source, place.line, first, place.number)
     if found is None or place is None:
         raise ApplicationError(ENDED, type=wire.RECORDING_ENDED, non_retryable=True)
-    said = await reruns.recorded_words(pool, tenant, source, place.line, found.step) if place.number > 1 else []
+    said = await reruns.recorded_messages(pool, tenant, source, place.line, found.step) if place.number > 1 else []
     body = json.loads(found.body)
     turn = ModelResponse(
         content=body["content"],

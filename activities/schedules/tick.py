@@ -108,7 +108,7 @@ class Ticks:
             return
         except Unavailable as error:
             raise ApplicationError(error.detail, type=wire.CONVERSATION_UNREACHABLE) from error
-        await conversations.told(self._pool, call.tenant, message_id)
+        await conversations.mark_signalled(self._pool, call.tenant, message_id)
 
     async def _cancel_previous(self, schedule: Schedule) -> None:
         """Stop what earlier runs left running or waiting. The rows note it first, so the sweeper can repeat it."""

@@ -87,9 +87,9 @@ class Sweep:
         failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         if failed:  # one that cannot be mended must not keep the others from it
             log.warning("%d of %d sessions could not be looked at: %r", len(failed), len(found), failed[0])
-        for tenant, conversation_id, message_id in await conversations.untold(self._pool):
+        for tenant, conversation_id, message_id in await conversations.unsignalled(self._pool):
             await self._conversations.reopen(tenant, conversation_id, reload=True)
-            await conversations.told(self._pool, tenant, message_id)
+            await conversations.mark_signalled(self._pool, tenant, message_id)
         for tenant, conversation_id in await conversation_state.stranded(self._pool, SILENT_SECONDS):
             await self._conversations.reopen(tenant, conversation_id)
         if failed and len(failed) == len(found):

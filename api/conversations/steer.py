@@ -25,7 +25,7 @@ async def write(call: Call, conversation_id: str, thread_id: str, message_id: st
         message_id,
         prepared.opening_text,
         author=call.caller.name,
-        untold=True,
+        unsignalled=True,
         files=(prepared.acceptance.session.workspace_id, prepared.files),
     )
 
@@ -51,11 +51,11 @@ async def deliver(
         if isinstance(error, NotFound):
             return None
         raise
-    await conversations.told(call.pool, call.tenant, message_id)
+    await conversations.mark_signalled(call.pool, call.tenant, message_id)
     return steered.session_id
 
 
 async def _deliver_later(call: Call, conversation_id: str, message_id: str) -> bool:
     await call.services.workflows.reopen(call.tenant, conversation_id, reload=True)
-    await conversations.told(call.pool, call.tenant, message_id)
+    await conversations.mark_signalled(call.pool, call.tenant, message_id)
     return True

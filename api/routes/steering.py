@@ -99,7 +99,7 @@ async def steer_task(
     if not await conversations.has_message(pool, tenant, message_id):
         _check_running(session)
         check_open(await conversation_of(call, session.conversation_id))
-        await conversations.add_message(pool, tenant, *where, body.message, author=call.caller.name, untold=True)
+        await conversations.add_message(pool, tenant, *where, body.message, author=call.caller.name, unsignalled=True)
     receiver: str | None = session.id
     if await conversations.untaken(pool, tenant, [message_id]):
         receiver = await steer.deliver(call, *where, session.id)

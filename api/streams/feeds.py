@@ -17,7 +17,7 @@ from domain.errors import Conflict
 from domain.events import ENDED, Recorded
 from store import events, notices
 from store.database import TRANSIENT_ERRORS, Pool
-from store.notices import Told
+from store.notices import FeedNotice
 
 PAGE = 200
 LOOK_SECONDS = 5.0  # read again without a notification, and check whether the key is still valid
@@ -93,7 +93,7 @@ class TenantFeed:
     created_by: str | None = None
     id: str = "*"
 
-    async def read(self, pool: Pool, after: int, limit: int = PAGE) -> list[Told]:
+    async def read(self, pool: Pool, after: int, limit: int = PAGE) -> list[FeedNotice]:
         return await notices.after(pool, self.tenant, after, limit, self.created_by)
 
     def opening(self, after: int) -> bytes:
@@ -107,7 +107,7 @@ class TenantFeed:
         return Page(b"".join(map(_notice_frame, found)), last, full=len(found) == PAGE, ended=False)
 
 
-def public_notice(notice: Told) -> dict[str, Any]:
+def public_notice(notice: FeedNotice) -> dict[str, Any]:
     """A notice as callers see it."""
     known = {"session_id": notice.session_id, "conversation_id": notice.conversation_id}
     return {
@@ -119,7 +119,7 @@ def public_notice(notice: Told) -> dict[str, Any]:
     }
 
 
-def _notice_frame(notice: Told) -> bytes:
+def _notice_frame(notice: FeedNotice) -> bytes:
     shown = public_notice(notice)
     return format_sse_event(data_str=json.dumps(shown), event=shown["type"], id=str(notice.number))
 

@@ -78,8 +78,10 @@ async def test_sweeper_delivers_messages_that_reached_only_the_row(stack: Stack)
     task_id = await stack.submit(calls(("look_up", {})), config={"external_tools": [tool]})
     [call] = (await eventually(lambda: _deferred(stack, task_id), what="it waits"))["calls"]
     message_id = new_id()
-    await conversations.add_message(stack.pool, "default", task_id, task_id, message_id, "Mind the gap.", untold=True)
-    assert await conversations.untold(stack.pool) == []  # their writer may be about to signal
+    await conversations.add_message(
+        stack.pool, "default", task_id, task_id, message_id, "Mind the gap.", unsignalled=True
+    )
+    assert await conversations.unsignalled(stack.pool) == []  # their writer may be about to signal
     await stack.pool.execute("UPDATE inbox SET created_at = now() - interval '1 minute' WHERE id = $1", message_id)
     await WorkflowClient(stack.client, "errand").sweep()
 
@@ -89,7 +91,7 @@ async def test_sweeper_delivers_messages_that_reached_only_the_row(stack: Stack)
         return "message" in names
 
     await eventually(message_read, what="the session read the message")
-    assert await conversations.untold(stack.pool) == []
+    assert await conversations.unsignalled(stack.pool) == []
     body = {"response_to": call["request_id"], "input": {"result": "x"}}
     assert (await stack.http.post(f"/tasks/{task_id}/input", json=body)).status_code == 202
     assert (await stack.wait(task_id))["reason"] == "goal_reached"
@@ -105,10 +107,10 @@ async def test_unreadable_session_does_not_hold_up_the_sweep(stack: Stack) -> No
     await stack.pool.execute("UPDATE sessions SET cancel_requested = '{}' WHERE id = $1", broken)
     await stack.age(broken)
     message_id = new_id()
-    await conversations.add_message(stack.pool, "default", talk, talk, message_id, "Mind the gap.", untold=True)
+    await conversations.add_message(stack.pool, "default", talk, talk, message_id, "Mind the gap.", unsignalled=True)
     await stack.pool.execute("UPDATE inbox SET created_at = now() - interval '1 minute' WHERE id = $1", message_id)
     await WorkflowClient(stack.client, "errand").sweep()
-    assert await conversations.untold(stack.pool) == []
+    assert await conversations.unsignalled(stack.pool) == []
     await stack.pool.execute("UPDATE sessions SET cancel_requested = NULL WHERE id = $1", broken)
     await stack.cancel(broken)
     await stack.wait(broken)

@@ -147,8 +147,8 @@ async def test_queue_is_the_default_of_messages(api: httpx2.AsyncClient, pool: P
     body = {"conversation_id": first, "input": "Now.", "if_busy": "steer", "transport": "stream"}
     steered = (await api.post("/conversations/run", json=body)).json()
     assert (steered["session_id"], steered["steered"]) == (first, True)
-    untold = "SELECT count(*) FROM inbox WHERE conversation_id = $1 AND taken_by IS NULL AND unsignalled"
-    assert await pool.fetchval(untold, first) == 1
+    unsignalled = "SELECT count(*) FROM inbox WHERE conversation_id = $1 AND taken_by IS NULL AND unsignalled"
+    assert await pool.fetchval(unsignalled, first) == 1
 
 
 async def test_files_of_a_steered_message_are_in_the_workspace(api: httpx2.AsyncClient, pool: Pool) -> None:
