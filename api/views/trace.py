@@ -90,6 +90,8 @@ class Tracer:
                 continue
             number = data["step"]
             step = steps.setdefault(number, StepTrace(step=number, started_at=event.at))
+            if event.type == "step_started":
+                step.side, step.speaker = data.get("side", "a"), data.get("speaker")
             if event.type in ("thinking", "message", "context_compacted"):
                 kind = "thinking" if event.type == "thinking" else "text"
                 said[number][kind] = self._short(data.get("text") or data.get("summary") or "")

@@ -183,7 +183,8 @@ def _session(trace: Trace) -> str:
 def _step(step: StepTrace) -> str:
     first = step.models[0].text if step.models else ""
     tools = ", ".join(tool.tool for tool in step.tools)
-    head = f"<b>Step {step.step}</b> {_e(' '.join(first.split())[:160])} <small>{_e(tools)}</small>"
+    speaker = f" {_e(step.speaker)}" if step.speaker else ""
+    head = f"<b>Step {step.step}{speaker}</b> {_e(' '.join(first.split())[:160])} <small>{_e(tools)}</small>"
     models = "".join(_model(span) for span in step.models)
     return f"<details><summary>{head}</summary>{models}{''.join(_tool(tool) for tool in step.tools)}</details>"
 

@@ -46,7 +46,8 @@ def _step(step: StepTrace, started: datetime, marks: list[Mark]) -> Iterator[str
     first, further = (step.models[0] if step.models else None), step.models[1:]
     at = max(0.0, (step.started_at - started).total_seconds())
     model = f"  {_model(first)}" if first else ""
-    yield click.style(f"  step {step.step}", bold=True) + dim(f"  at {duration(at)}{model}")
+    speaker = f" {one_line(step.speaker)}" if step.speaker else ""
+    yield click.style(f"  step {step.step}{speaker}", bold=True) + dim(f"  at {duration(at)}{model}")
     yield from _text(first)
     for tool in step.tools:
         yield from _tool(tool, started)

@@ -29,6 +29,10 @@ class Sides(BaseModel):
     def first(self) -> SideName:
         return "b" if self.a.human else "a"
 
+    def speaker(self, name: SideName) -> str | None:
+        """How watchers are shown a side; None if it is the only one that is not human."""
+        return self.of(name).label or f"side {name.upper()}" if self.dual else None
+
     @property
     def dual(self) -> bool:
         return not (self.a.human or self.b.human)

@@ -13,7 +13,7 @@ def display_messages(nodes: list[Node]) -> DisplayMessages:
     shown: DisplayMessages = []
     names: dict[str, str] = {}  # tool call id -> tool
     for node in nodes:
-        step = {"step": node.step}
+        step = {"step": node.step} | ({"side": node.side} if node.side != "a" else {})
         if node.kind == ASSISTANT:
             for block in node.content()["content"]:
                 if block["type"] == "text" and block["text"].strip():

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from domain.events.base import Event
+from domain.events.base import Event, Spoken
 from domain.sessions.session import Usage
 
 
@@ -32,7 +32,7 @@ class Thinking(Event):
     text: str
 
 
-class Message(Event):
+class Message(Spoken):
     """The whole text of one model reply; it replaces the deltas of its step."""
 
     type = "message"

@@ -75,6 +75,7 @@ class ModelCall(BaseModel):
     deadline: datetime
     usage: Usage  # spent before this call
     doing: str = ""  # what the step is about, in a few words
+    speaker: str | None = None  # of an agent with two AI sides: the label of the side that is asked
     begins: bool = False  # the first call of its step: watchers learn that the step began
     previous: str | None = None  # what the line's step before this one came to
     previous_step: int = 0

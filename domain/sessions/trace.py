@@ -40,6 +40,8 @@ class StepTrace(BaseModel):
 
     step: int
     started_at: datetime
+    side: str = Field(default="a", exclude_if=lambda side: side == "a", description="of an agent with two AI sides")
+    speaker: str | None = Field(default=None, exclude_if=lambda speaker: speaker is None, description="its label")
     models: list[ModelSpan] = Field(default_factory=list)
     tools: list[ToolSpan] = Field(default_factory=list)
 

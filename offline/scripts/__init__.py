@@ -4,6 +4,7 @@ from offline.markers import Marker, MarkerError, find_markers
 from offline.reply import Reply, Script, ScriptFunction, play
 from offline.scripts import (
     answers,
+    asset_subagent,
     assistant,
     chain,
     code_reviewer,
@@ -50,6 +51,7 @@ SCRIPTS: dict[str, Script] = {
     "assistant": _demo(assistant.replies),
     "researcher": _demo(researcher.replies),
     "code-reviewer": _demo(code_reviewer.replies),
+    "asset_subagent": _demo(asset_subagent.replies),
     "orchestrator": _demo(orchestrator.replies),
     "support-desk": _demo(support_desk.replies),
     "billing": _demo(support_desk.replies),

@@ -139,6 +139,7 @@ async def think(
 
 
 def model_call(session: SessionContext, line: Line, purpose: Purpose, **extra: Any) -> ModelCall:
+    sides = session.start.sides
     return ModelCall(
         ref=session.start.ref,
         agent=line.agent,
@@ -156,6 +157,7 @@ def model_call(session: SessionContext, line: Line, purpose: Purpose, **extra: A
         failed_calls=session.state.failed_calls,
         denied_calls=session.state.denied_calls,
         doing=line.doing,
+        speaker=sides.speaker(line.agent.side) if sides and line.is_main else None,
         **extra,
     )
 

@@ -1,0 +1,68 @@
+"""The worker and reviewer of the sample agent asset_subagent, as a task and as a subagent, and how they are shown."""
+
+from typing import Any
+
+import pytest
+from click import unstyle
+
+from cli.render.trace_text import trace_lines
+from domain.sessions.trace import Trace
+from tests.behaviour.conversations.talk import chain
+from tests.support.stack import Stack, of_type
+
+SUMMARY = "oak-tree.svg: a top-down asset of 64 by 64 units, checked for size, view and text."
+
+
+async def _children(stack: Stack, task_id: str) -> list[dict[str, Any]]:
+    rows = await stack.pool.fetch(
+        "SELECT id, status, reason, output, error FROM sessions WHERE spawned_by = $1", task_id
+    )
+    return [dict(row) for row in rows]
+
+
+@pytest.mark.proves("S4-34")
+async def test_the_worker_draws_and_the_reviewer_hands_over(stack: Stack) -> None:
+    task_id = await stack.submit("Oak tree", agent="asset_subagent")
+    record = await stack.wait(task_id)
+    assert (record["status"], record["reason"]) == ("completed", "goal_reached")
+    result = await stack.result(task_id)
+    assert result["output"] == SUMMARY
+    assert [artifact["name"] for artifact in result["artifacts"]] == ["oak-tree.svg"]
+    events = await stack.events(task_id)
+    assert [event["message"] for event in of_type(events, "progress")] == ["Reviewing oak-tree.svg"]
+    speakers = [(event.get("speaker"), event.get("side", "a")) for event in of_type(events, "step_started")]
+    assert speakers == [("Worker", "a"), ("Worker", "a"), ("Reviewer", "b"), ("Reviewer", "b")]
+    trace = (await stack.http.get(f"/tasks/{task_id}/trace")).json()
+    assert [(step.get("speaker"), step.get("side", "a")) for step in trace["steps"]] == speakers
+    session = (await stack.http.get(f"/sessions/{task_id}", params={"full": "true"})).json()
+    said = [(one["author"], one.get("side", "a")) for one in session["display_messages"] if one["type"] == "assistant"]
+    assert said == [("Worker", "a"), ("Worker", "a"), ("Reviewer", "b"), ("Reviewer", "b")]
+    shown = unstyle("\n".join(trace_lines(Trace.model_validate(trace))))
+    assert "step 1 Worker" in shown and "step 4 Reviewer" in shown
+
+
+async def test_a_failure_is_what_the_worker_says(stack: Stack) -> None:
+    task_id = await stack.submit("Something impossible", agent="asset_subagent")
+    record = await stack.wait(task_id)
+    assert (record["status"], record["reason"], record["error"]["type"]) == ("failed", "error", "session_fail")
+    assert record["error"]["message"].startswith("Not drawable: Something impossible")
+
+
+async def test_a_dual_agent_works_as_a_subagent(stack: Stack) -> None:
+    parent = {
+        "name": "art-lead",
+        "description": "Orders assets.",
+        "prompt": "You are tested.",
+        "tools": ["list_files", "read_file", "write_file", "edit_file"],
+        "subagents": ["asset_subagent"],
+    }
+    (await stack.http.put("/agents/art-lead", json=parent)).raise_for_status()
+    order = {"agent": "asset_subagent", "prompt": "Oak tree", "description": "draw an oak"}
+    task_id = await stack.submit(chain([("task", order)]), agent="art-lead")
+    assert (await stack.wait(task_id))["status"] == "completed"
+    assert SUMMARY in (await stack.result(task_id))["output"]
+    task_id = await stack.submit(chain([("async_task", order)], [("gather", {"task_ids": ["$0"]})]), agent="art-lead")
+    assert (await stack.wait(task_id))["status"] == "completed"
+    assert SUMMARY in (await stack.result(task_id))["output"]
+    [child] = await _children(stack, task_id)
+    assert (child["status"], child["output"]) == ("completed", SUMMARY)
