@@ -13,6 +13,8 @@ class ReplyRow(BaseModel):
 
     id: str
     line: str
+    side: str
+    author: str
     step: int
     body: str  # JSON
 
@@ -30,7 +32,7 @@ class CallRow(BaseModel):
 
 async def replies(pool: Pool, tenant: str, session_id: str, limit: int) -> list[ReplyRow]:
     rows = await pool.fetch(
-        """SELECT id, line, step, body FROM messages
+        """SELECT id, line, side, author, step, body FROM messages
             WHERE tenant = $1 AND session_id = $2 AND kind = 'assistant' AND reply IS NOT NULL
             ORDER BY created_at, id LIMIT $3""",
         tenant,

@@ -29,7 +29,8 @@ def beginning(call: ModelCall, idem: str, attempt: int) -> StepBegin:
             begins.append(ev.TaskStarted(model=call.model))
         if call.previous is not None:
             begins.append(ev.StepCompleted(step=call.previous_step, result=call.previous))
-        begins.append(ev.StepStarted(step=call.step, description=call.doing or "Deciding what to do", **spoken(call)))
+        doing = call.doing or "Deciding what to do"
+        begins.append(ev.StepStarted(step=call.step, description=f"{call.speaker}: {doing}" if call.speaker else doing))
     if call.switched_from:
         begins.append(
             ev.ModelSwitched(
@@ -50,11 +51,6 @@ def beginning(call: ModelCall, idem: str, attempt: int) -> StepBegin:
         events=[EventRow.of(call.ref, event) for event in begins],
         again=[EventRow.of(call.ref, again)],
     )
-
-
-def spoken(call: ModelCall) -> dict[str, Any]:
-    """Which side speaks, for events of an agent with two."""
-    return {"side": call.agent.side, "speaker": call.speaker} if call.speaker else {}
 
 
 def prelude(call: ModelCall, context: list[Node], facts: StepFacts, opening: str = "") -> list[Node]:
@@ -171,6 +167,10 @@ def commit(
     )
 
 
+def _spoken(call: ModelCall) -> dict[str, Any]:
+    return {"side": call.agent.side, "speaker": call.speaker} if call.speaker else {}
+
+
 def _events(call: ModelCall, turn: ModelResponse, total: Usage) -> list[ev.Event]:
     events: list[ev.Event] = []
     text = turn.answer()
@@ -181,7 +181,7 @@ def _events(call: ModelCall, turn: ModelResponse, total: Usage) -> list[ev.Event
             events.append(ev.Thinking(step=call.step, text=clean(thinking)))
         if text:
             events.append(
-                ev.Message(step=call.step, text=text, interrupted=turn.stop_reason == INTERRUPTED, **spoken(call))
+                ev.Message(step=call.step, text=text, interrupted=turn.stop_reason == INTERRUPTED, **_spoken(call))
             )
     events.append(ev.UsageUpdated(model=call.model, step=call.step, call=turn.usage, total=total))
     return events

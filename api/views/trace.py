@@ -55,7 +55,7 @@ class Tracer:
         calls = await traces.calls(self._pool, self._tenant, session.id, MOST_EVENTS)
         children, whole = await self._children(session)
         steps = self._steps(log, session.created_at)
-        self._add_tools(steps, replies, calls, children)
+        self._add_tools(steps, replies, calls, children, two_sides=session.sides is not None and session.sides.dual)
         shared = {name: getattr(session, name) for name in Trace.model_fields if name in SessionRow.model_fields}
         return Trace(
             **shared,
@@ -90,8 +90,6 @@ class Tracer:
                 continue
             number = data["step"]
             step = steps.setdefault(number, StepTrace(step=number, started_at=event.at))
-            if event.type == "step_started":
-                step.side, step.speaker = data.get("side", "a"), data.get("speaker")
             if event.type in ("thinking", "message", "context_compacted"):
                 kind = "thinking" if event.type == "thinking" else "text"
                 said[number][kind] = self._short(data.get("text") or data.get("summary") or "")
@@ -116,12 +114,14 @@ class Tracer:
         replies: list[ReplyRow],
         calls: list[CallRow],
         children: dict[str, Trace],
+        two_sides: bool,
     ) -> None:
         made = {(call.node, call.call_index): call for call in calls}
         for reply in replies:
             if reply.step not in steps:
                 continue
             step = steps[reply.step]
+            step.side, step.speaker = reply.side, reply.author if two_sides else None
             blocks = [block for block in json.loads(reply.body)["content"] if block["type"] == "tool_use"]
             for index, block in enumerate(blocks):
                 span = self._tool(step, index, block, made.get((reply.id, index)))

@@ -24,8 +24,6 @@ class AnswerPrinter(EventPrinter):
     def on_step_started(self, event: EventData) -> None:
         self._texts.clear()
         self.break_line()
-        if event.get("speaker"):
-            self._line(f"{one_line(event['speaker'])}:", bold=True)
 
     def on_tool_called(self, event: EventData) -> None:
         if event["tool"] not in HAVE_OWN_EVENT:

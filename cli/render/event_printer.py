@@ -73,8 +73,7 @@ class EventPrinter:
 
     def on_step_started(self, event: EventData) -> None:
         self._texts.clear()
-        speaker = f" ({one_line(event['speaker'])})" if event.get("speaker") else ""
-        self._line(f"\nStep {event['step']}{speaker}: {one_line(event['description'])}", bold=True)
+        self._line(f"\nStep {event['step']}: {one_line(event['description'])}", bold=True)
 
     def on_step_completed(self, event: EventData) -> None:
         self.break_line()

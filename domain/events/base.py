@@ -46,13 +46,6 @@ class EventRow(BaseModel):
         )
 
 
-class Spoken(Event):
-    """An event of one side of an agent; an agent with a single AI side says nothing of sides."""
-
-    side: str = Field(default="a", exclude_if=lambda side: side == "a")
-    speaker: str | None = Field(default=None, exclude_if=lambda speaker: speaker is None)  # the label of that side
-
-
 class Recorded(BaseModel):
     """An event as the log keeps it."""
 

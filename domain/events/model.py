@@ -2,7 +2,9 @@
 
 from datetime import datetime
 
-from domain.events.base import Event, Spoken
+from pydantic import Field
+
+from domain.events.base import Event
 from domain.sessions.session import Usage
 
 
@@ -32,13 +34,16 @@ class Thinking(Event):
     text: str
 
 
-class Message(Spoken):
+class Message(Event):
     """The whole text of one model reply; it replaces the deltas of its step."""
 
     type = "message"
     step: int
     text: str
     interrupted: bool = False
+    # of an agent with two AI sides: which one spoke, and its label
+    side: str = Field(default="a", exclude_if=lambda side: side == "a")
+    speaker: str | None = Field(default=None, exclude_if=lambda speaker: speaker is None)
 
 
 class UsageUpdated(Event):

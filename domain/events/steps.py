@@ -3,11 +3,11 @@
 `step_started`, `progress`, `step_completed` and `replanning` belong to the task contract: names and fields are fixed.
 """
 
-from domain.events.base import Event, Spoken
+from domain.events.base import Event
 from domain.plan import PlanStep
 
 
-class StepStarted(Spoken):
+class StepStarted(Event):
     type = "step_started"
     step: int
     description: str

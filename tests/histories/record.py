@@ -15,6 +15,7 @@ import click
 from temporalio.client import Client, WorkflowHistory
 
 from tests.behaviour.conversations.talk import AGENTS as TEAM
+from tests.behaviour.graphs.duet import define, prompt
 from tests.histories.tree_scenarios import TREE_SCENARIOS, renewed
 from tests.support.launch import TESTER, embedded
 from tests.support.locks import tool_calls_locked
@@ -101,6 +102,16 @@ async def _slow(stack: Stack) -> str:
     return task_id
 
 
+async def _duet(stack: Stack, name: str, most_turns: int) -> str:
+    """Two sides that answer each other until they have had all of their turns."""
+    a, b = prompt(f"{name}-a", "Ping."), prompt(f"{name}-b", "Pong.")
+    return await define(stack, name, a, b, max_session_turns=most_turns)
+
+
+async def _turn_limit(stack: Stack) -> str:
+    return await _run(stack, "Play.", await _duet(stack, "ping-pong", 3))
+
+
 AGENTS: list[dict[str, Any]] = [
     {**TESTER, "name": "asker", "may_ask": True},
     {**TESTER, "name": "guide", "may_ask": True, "variables": {"city": "where to look"}},
@@ -126,8 +137,12 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "error": lambda stack: _run(stack, "[[fault:auth]]"),
     "input_requests": _questions,
     "external_results": _external,
+    "dual": lambda stack: _run(stack, "Oak tree", "asset_subagent"),
+    "dual_failed": lambda stack: _run(stack, "Something impossible", "asset_subagent"),
+    "dual_turn_limit": _turn_limit,
 }
 CONTINUED = "continue_as_new"
+DUAL_CONTINUED = "dual_continue_as_new"
 RENEWED = "renewed"
 
 
@@ -146,8 +161,9 @@ async def record(names: list[str]) -> None:
         for name, tree_scenario in TREE_SCENARIOS.items():
             if not names or name in names:
                 await _save(name, stack.client, await tree_scenario(stack))
-        if not names or {CONTINUED, RENEWED} & set(names):
-            await _continued(stack, names or [CONTINUED, RENEWED])
+        long = [CONTINUED, DUAL_CONTINUED, RENEWED]
+        if not names or set(long) & set(names):
+            await _continued(stack, names or long)
 
 
 async def _continued(stack: Stack, names: list[str]) -> None:
@@ -156,6 +172,9 @@ async def _continued(stack: Stack, names: list[str]) -> None:
         async with platform(stack, Path(folder), SUGGEST) as own:
             if CONTINUED in names:
                 await _save_chain(CONTINUED, own.client, f"session/{await _run(own, '[[script:count n=18]]')}")
+            if DUAL_CONTINUED in names:
+                duet = await _run(own, "Play.", await _duet(own, "long-game", 16))
+                await _save_chain(DUAL_CONTINUED, own.client, f"session/{duet}")
             if RENEWED in names:
                 for definition in TEAM:
                     (await own.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()

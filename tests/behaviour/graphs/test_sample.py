@@ -30,8 +30,10 @@ async def test_the_worker_draws_and_the_reviewer_hands_over(stack: Stack) -> Non
     assert [artifact["name"] for artifact in result["artifacts"]] == ["oak-tree.svg"]
     events = await stack.events(task_id)
     assert [event["message"] for event in of_type(events, "progress")] == ["Reviewing oak-tree.svg"]
-    speakers = [(event.get("speaker"), event.get("side", "a")) for event in of_type(events, "step_started")]
+    speakers = [(event.get("speaker"), event.get("side", "a")) for event in of_type(events, "message")]
     assert speakers == [("Worker", "a"), ("Worker", "a"), ("Reviewer", "b"), ("Reviewer", "b")]
+    began = [event["description"].partition(":")[0] for event in of_type(events, "step_started")]
+    assert began == ["Worker", "Worker", "Reviewer", "Reviewer"]
     trace = (await stack.http.get(f"/tasks/{task_id}/trace")).json()
     assert [(step.get("speaker"), step.get("side", "a")) for step in trace["steps"]] == speakers
     session = (await stack.http.get(f"/sessions/{task_id}", params={"full": "true"})).json()

@@ -36,7 +36,7 @@ def problems(text: str, file: str = "helper.md") -> dict[str, Any]:
 
 def test_the_shipped_agents_load() -> None:
     agents = load_agents(FOLDER, KNOWN)
-    desk = {"support-desk", "billing", "technician"}
+    desk = {"support-desk", "billing", "technician", "asset_subagent"}
     assert set(agents) == {"assistant", "researcher", "code-reviewer", "orchestrator"} | desk
     assert agents["orchestrator"].mode is Mode.PRIMARY
     assert [ref.agent for ref in agents["orchestrator"].subagents] == ["researcher", "code-reviewer"]
