@@ -5,10 +5,10 @@ import json
 import pytest
 
 from tests.behaviour.conversations.talk import chain
-from tests.behaviour.graphs.duet import call, declared, define, prompt
+from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.support.stack import Stack, of_type
 
-APPROVE = declared("approve", "summary")
+APPROVE = declared_tool("approve", "summary")
 STOP = {"session_stop": {"name": "approve", "message_property": "summary"}}
 
 
