@@ -1,6 +1,7 @@
-"""What holds in every session with two sides: one step at a time, results before the next step, and a told parent."""
+"""What holds in every session with two sides: one step at a time, results before the next step, and a parent that learns the end."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -61,9 +62,14 @@ async def test_a_queued_message_enters_before_the_next_step(stack: Stack) -> Non
 
 
 @pytest.mark.proves("S4-B08")
-async def test_a_parent_is_told_when_the_turns_of_its_child_are_used_up(stack: Stack) -> None:
+async def test_a_parent_learns_that_the_turns_of_its_child_are_used_up(stack: Stack) -> None:
     await define(stack, "rally", prompt("rally-a", "Ping."), prompt("rally-b", "Pong."), max_session_turns=2)
-    lead = {"name": "rally-lead", "description": "Leads.", "prompt": "You are tested.", "tools": ["list_files"]}
+    lead: dict[str, Any] = {
+        "name": "rally-lead",
+        "description": "Leads.",
+        "prompt": "You are tested.",
+        "tools": ["list_files"],
+    }
     lead["subagents"] = [{"agent": "rally", "delivery": "wake"}]
     (await stack.http.put("/agents/rally-lead", json=lead)).raise_for_status()
     order = {"agent": "rally", "prompt": "Play.", "description": "a game"}
@@ -71,5 +77,7 @@ async def test_a_parent_is_told_when_the_turns_of_its_child_are_used_up(stack: S
     assert (await stack.wait(task_id))["status"] == "completed"
     [child] = await stack.pool.fetch("SELECT id, reason FROM sessions WHERE spawned_by = $1", task_id)
     assert child["reason"] == "turn_limit"
-    told = [node for node in await stack.nodes(task_id) if node["kind"] == "user" and child["id"] in str(node["body"])]
-    assert len(told) == 1
+    delivered = [
+        node for node in await stack.nodes(task_id) if node["kind"] == "user" and child["id"] in str(node["body"])
+    ]
+    assert len(delivered) == 1
