@@ -1,4 +1,4 @@
-"""What holds in every session with two sides: one step at a time, results before the next step, and a parent that learns the end."""
+"""What holds in every session with two sides: one step at a time, and results before the next one."""
 
 import json
 from typing import Any
