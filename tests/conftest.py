@@ -12,7 +12,7 @@ pytest_plugins = ["tests.support.proves", "tests.support.second_try"]
 
 # The gate asks the same questions each time; `--hypothesis-profile=search` looks for new ones. Property tests judge
 # rules, not the speed of a busy machine.
-settings.register_profile("errand", deadline=None, derandomize=True)
+settings.register_profile("errand", deadline=None, derandomize=True, max_examples=60)
 settings.register_profile("search", deadline=None, max_examples=1_000)
 settings.load_profile("errand")
 

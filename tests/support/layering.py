@@ -57,6 +57,7 @@ class Module:
     path: str
     name: str
     tree: ast.Module
+    nodes: list[ast.AST]
     text: str
 
     @property
@@ -64,12 +65,15 @@ class Module:
         return len(self.text.splitlines())
 
 
-_parsed = functools.cache(ast.parse)  # several rules look at the same files
+@functools.cache  # several rules look at the same files
+def _parsed(text: str) -> tuple[ast.Module, list[ast.AST]]:
+    tree = ast.parse(text)
+    return tree, list(ast.walk(tree))
 
 
 def parsed(root: Path, file: Path) -> Module:
     path, text = file.relative_to(root), file.read_text()
-    return Module(str(path), ".".join(path.with_suffix("").parts).removesuffix(".__init__"), _parsed(text), text)
+    return Module(str(path), ".".join(path.with_suffix("").parts).removesuffix(".__init__"), *_parsed(text), text)
 
 
 def modules(root: Path) -> Iterator[Module]:
@@ -85,7 +89,7 @@ def _within(name: str, part: str) -> bool:
 
 def imported(module: Module) -> Iterator[tuple[int, str]]:
     """Every imported name, also of imports inside functions; `from a import b` counts as a.b."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level:
@@ -117,7 +121,7 @@ def environment_readers(root: Path) -> list[str]:
         touched = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
         if module.path in MAY_WRITE_ENVIRONMENT:
             touched.remove("putenv")
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             wrong += [f"{module.path}:{line}: os.{name}" for line, name in _of_os(node) if name in touched]
     return wrong
 
@@ -136,7 +140,7 @@ def sql_outside_store(root: Path) -> list[str]:
     for module in modules(root):
         if _within(module.name, "store"):
             continue
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and _SQL.match(node.value):
                 wrong.append(f"{module.path}:{node.lineno}: SQL: {node.value.strip().splitlines()[0][:60]}")
     return wrong

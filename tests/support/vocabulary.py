@@ -74,7 +74,7 @@ def _retired_in_test(module: Module) -> Iterator[RetiredUse]:
     """Texts in a test are what a caller or a model says: only names, comments and docstrings are checked."""
     yield from (use for use in _retired_names(module) if use.text not in PRODUCT_ONLY)
     yield from _retired_prose(module, with_texts=False)
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and TEST_WITHOUT_SUBJECT.match(node.name):
             yield RetiredUse(module.path, node.lineno, node.name)
 
@@ -91,7 +91,7 @@ def repeated_classes(root: Path) -> dict[str, list[str]]:
     """Class names that exist more than once in the product, with the files."""
     files: dict[str, list[str]] = {}
     for module in modules(root):
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.ClassDef):
                 files.setdefault(node.name, []).append(module.path)
     return {name: paths for name, paths in sorted(files.items()) if len(paths) > 1}
@@ -104,7 +104,7 @@ def _is_retired(name: str) -> bool:
 def _retired_names(module: Module) -> Iterator[RetiredUse]:
     if _is_retired(module.name.rpartition(".")[2]):
         yield RetiredUse(module.path, 1, module.name)
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         for name in _defined_names(node):
             if _is_retired(name):
                 yield RetiredUse(module.path, getattr(node, "lineno", 1), name)
@@ -129,13 +129,13 @@ def _defined_names(node: ast.AST) -> Iterator[str]:
 
 
 def _retired_prose(module: Module, *, with_texts: bool = True) -> Iterator[RetiredUse]:
-    docstrings = {
-        node.value.lineno
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-    }
     if not (RETIRED_PHRASES.search(module.text) or RETIRED_PROSE.search(module.text)):
         return  # a search is much quicker than the tokens
+    docstrings = {
+        node.value.lineno
+        for node in module.nodes
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    }
     for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
         if token.type != tokenize.COMMENT and token.type not in _TEXT_TOKENS:
             continue

@@ -76,7 +76,7 @@ async def test_slash_commands_are_text(service: Service) -> None:
         assert row.generation == 0 and row.parent_session_id and row.spec["input"] == text
 
 
-async def test_reset_of_a_busy_or_unknown_address_is_refused(service: Service) -> None:
+async def test_reset_of_an_unknown_or_terminated_conversation_is_refused(service: Service) -> None:
     http = service.stack.http
     assert (await http.post(f"/conversations/{new_id()}/reset")).status_code == 404
     assert (await http.post(f"/channels/{service.name}/room/nobody/reset")).status_code == 404

@@ -230,7 +230,5 @@ class ConversationMachine(RuleBasedStateMachine):
 
 @pytest.mark.proves("S0-27", "F-06", "S0-B46")
 def test_router_delivers_each_outcome_once_and_to_its_spawner() -> None:
-    patience = settings(
-        max_examples=250, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
-    )
+    patience = settings(stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck))
     run_state_machine_as_test(ConversationMachine, settings=patience)

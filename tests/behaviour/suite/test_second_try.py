@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from settings import ROOT
+from tests.behaviour.suite.test_proves import Run
 from tests.support.contract import page_of, read_items, table
 from tests.support.second_try import EXACTLY_ONCE, NEVER
-from tests.unit.test_proves import Run
 
 FLAKY = """
 from pathlib import Path
