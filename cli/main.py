@@ -41,6 +41,7 @@ COMMANDS = {
     "replay": "cli.commands.replay",
     "export": "cli.commands.export",
     "files": "cli.commands.files",
+    "schedules": "cli.commands.schedules",
     "subscriptions": "cli.commands.subscriptions",
     "deliveries": "cli.commands.deliveries",
     "agents": "cli.commands.agents",

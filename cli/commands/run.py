@@ -97,7 +97,7 @@ def run(
     config |= {name: options.pop(name) or None for name in ("approval_required", "dry_run", "notify")}
     options["acceptance_criteria"] += tuple({"kind": "command", "run": check} for check in options.pop("checks"))
     spec |= {name: value for name, value in options.items() if value}
-    context = {"files": [_upload(api, path) for path in files], "notes": list(notes)}
+    context = {"files": [upload(api, path) for path in files], "notes": list(notes)}
     spec["config"] = {name: value for name, value in config.items() if value is not None}
     spec["context"] = {name: value for name, value in context.items() if value}
     handle = _submit(api, spec, idempotency_key or secrets.token_hex(16))
@@ -138,7 +138,7 @@ def _input(text: str | None, file: BinaryIO | None) -> str | dict[str, Any]:
         raise click.UsageError(f"--input-json: not JSON: {error}") from None
 
 
-def _upload(api: Api, path: Path) -> str:
+def upload(api: Api, path: Path) -> str:
     kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     answer = api.send(
         "POST", "/files", params={"name": path.name}, content=path.read_bytes(), headers={"Content-Type": kind}

@@ -1,0 +1,197 @@
+"""`errand schedules`: agents that are sent a message by the clock."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.client.api import Api, segment
+from cli.client.models import PageOf, ScheduleInfo, ScheduleRunInfo, parse
+from cli.commands.run import upload
+from cli.errors import NotFoundError
+from cli.options import Duration, remote
+from cli.render.output import emit, facts, note, one_line, table
+from domain.schedules.schedule import ContextMode, Overlap
+
+
+@click.group()
+def schedules() -> None:
+    """Run agents by the clock. Each tick sends one message; `runs` shows what became of it.
+
+    \b
+    Examples:
+      ./errand schedules add report assistant "Write the report" --cron "30 7 * * MON-FRI" --zone Europe/Berlin
+      ./errand schedules add watch assistant "Something is wrong" --every 15m --check "./look.sh" --quiet 22:00-07:00
+      ./errand schedules trigger report
+    """
+
+
+@schedules.command()
+@click.argument("name")
+@click.argument("agent")
+@click.argument("text", metavar="INPUT")
+@click.option("--cron", help="Five fields: minute, hour, day of month, month, day of week.")
+@click.option("--zone", "timezone", help="IANA time zone of --cron and --quiet.  [default: UTC]")
+@click.option("--every", type=Duration(), help="An interval: 30s, 10m, 2h, 1d.")
+@click.option("--at", help="Once, at this time, such as 2027-01-01T09:00:00+01:00.")
+@click.option("--jitter", type=Duration(), help="Be late by a random part of this.")
+@click.option("--catch-up", "catch_up", type=Duration(), help="Drop ticks missed for longer than this.  [default: 10m]")
+@click.option("--overlap", type=click.Choice([one.value for one in Overlap]), help="While a run is not over.")
+@click.option("--context", type=click.Choice([one.value for one in ContextMode]), help="What a run knows.")
+@click.option("--check", help="A command in the workspace; no output or exit code 3 skips the run.")
+@click.option("--quiet", metavar="HH:MM-HH:MM", help="Hours in which nothing runs.")
+@click.option("--silent-reply", help="A run that answers exactly this notifies nobody.")
+@click.option("--pause-after", "pause_after_failures", type=click.IntRange(min=1), help="Failures in a row.")
+@click.option("--conversation", "conversation_id", help="Send the messages to this conversation.")
+@click.option(
+    "--file",
+    "files",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Copy this file into the workspace. Repeatable.",
+)
+@remote
+def add(
+    api: Api,
+    name: str,
+    agent: str,
+    text: str,
+    check: str | None,
+    quiet: str | None,
+    files: tuple[Path, ...],
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Add a schedule: NAME sends INPUT to AGENT. Give one of --cron, --every and --at."""
+    task: dict[str, Any] = {"agent": agent, "input": text}
+    if files:
+        task["context"] = {"files": [upload(api, path) for path in files]}
+    body = {"name": name, "task": task} | {key: value for key, value in options.items() if value is not None}
+    if check is not None:
+        body["check"] = {"run": check}
+    if quiet is not None:
+        start, _, end = quiet.partition("-")
+        body["quiet_hours"] = {"start": start, "end": end}
+    created = api.send("POST", "/schedules", json=body).json()
+    _show(created, as_json)
+
+
+@schedules.command("list")
+@remote
+def list_schedules(api: Api, as_json: bool) -> None:
+    """List the schedules."""
+    answer = api.get("/schedules")
+    if as_json:
+        emit(answer)
+        return
+    items = parse(PageOf[ScheduleInfo], answer).items
+    if not items:
+        note("no schedules")
+        return
+    rows = [[item.name, item.when, item.agent, item.state, item.counts, one_line(item.prompt)] for item in items]
+    table(["NAME", "WHEN", "AGENT", "STATE", "RUNS", "INPUT"], rows)
+
+
+@schedules.command()
+@click.argument("name")
+@remote
+def show(api: Api, name: str, as_json: bool) -> None:
+    """Show a schedule and its next five times."""
+    _show(api.get(f"/schedules/{segment(_find(api, name).id)}"), as_json)
+
+
+@schedules.command()
+@click.argument("name")
+@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True)
+@remote
+def runs(api: Api, name: str, limit: int, as_json: bool) -> None:
+    """List what the ticks of a schedule did, the latest first."""
+    answer = api.get(f"/schedules/{segment(_find(api, name).id)}/runs?limit={limit}")
+    if as_json:
+        emit(answer)
+        return
+    rows = [
+        [item.scheduled_at, item.status, item.task_status or "", item.session_id or "", one_line(item.reason)]
+        for item in parse(PageOf[ScheduleRunInfo], answer).items
+    ]
+    table(["SCHEDULED", "RUN", "TASK", "ID", "REASON"], rows)
+
+
+@schedules.command()
+@click.argument("name")
+@click.option("--reason", default="", help="Shown with the schedule.")
+@remote
+def pause(api: Api, name: str, reason: str, as_json: bool) -> None:
+    """Pause a schedule."""
+    _show(api.send("POST", _path(api, name, "/pause"), json={"reason": reason}).json(), as_json)
+
+
+@schedules.command()
+@click.argument("name")
+@remote
+def resume(api: Api, name: str, as_json: bool) -> None:
+    """Resume a schedule; ticks that were due meanwhile are not made up for."""
+    _show(api.send("POST", _path(api, name, "/resume")).json(), as_json)
+
+
+@schedules.command()
+@click.argument("name")
+@remote
+def trigger(api: Api, name: str, as_json: bool) -> None:
+    """Run a schedule now, also a paused one."""
+    answer = api.send("POST", _path(api, name, "/trigger")).json()
+    emit(answer) if as_json else click.echo(answer["scheduled_at"])
+
+
+@schedules.command()
+@click.argument("name")
+@click.argument("start", type=click.DateTime(["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M%z"]))
+@click.argument("end", type=click.DateTime(["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M%z"]))
+@remote
+def backfill(api: Api, name: str, start: datetime, end: datetime, as_json: bool) -> None:
+    """Run the ticks of a past range, such as 2026-01-05T00:00+00:00; a time that has a run is left alone."""
+    span = {"start": start.isoformat(), "end": end.isoformat()}
+    _show(api.send("POST", _path(api, name, "/backfill"), json=span).json(), as_json)
+
+
+@schedules.command()
+@click.argument("name")
+@remote
+def remove(api: Api, name: str, as_json: bool) -> None:
+    """Delete a schedule. Its conversation and the list of its runs stay."""
+    api.send("DELETE", _path(api, name, ""))
+    emit({"name": name, "removed": True}) if as_json else click.echo(f"removed {name}")
+
+
+def _find(api: Api, name: str) -> ScheduleInfo:
+    """The schedule with this name or id."""
+    named = parse(PageOf[ScheduleInfo], api.get(f"/schedules?name={segment(name)}")).items
+    if named:
+        return named[0]
+    try:
+        return parse(ScheduleInfo, api.get(f"/schedules/{segment(name)}"))
+    except NotFoundError:
+        raise NotFoundError(f"there is no schedule {name}") from None
+
+
+def _path(api: Api, name: str, rest: str) -> str:
+    return f"/schedules/{segment(_find(api, name).id)}{rest}"
+
+
+def _show(answer: Any, as_json: bool) -> None:
+    if as_json:
+        emit(answer)
+        return
+    item = parse(ScheduleInfo, answer)
+    times = ", ".join(item.next_times) if item.next_times else None
+    facts(
+        [
+            ("schedule", f"{item.name} ({item.id})"),
+            ("when", item.when),
+            ("state", item.state),
+            ("runs", item.counts),
+            ("next", times),
+            ("conversation", item.conversation_id),
+        ]
+    )

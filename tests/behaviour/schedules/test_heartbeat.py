@@ -1,0 +1,142 @@
+"""Checks and heartbeats: what has nothing to do costs no model call, and what people reported of other systems."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from domain.ids import new_id
+from store import conversations, schedule_runs
+from tests.behaviour.conversations.talk import BROKEN, asked
+from tests.behaviour.notifications.receivers import http_receiver
+from tests.behaviour.notifications.subscribers import Told
+from tests.behaviour.schedules.clock import create, fired, runs, show, tick, trigger, until
+from tests.support.stack import Stack, calls
+
+LOOK = {"run": 'n=$(cat n 2>/dev/null || echo 0); echo $((n + 1)) > n; [ "$n" = 5 ] && echo "alarm" || exit 3'}
+
+
+async def test_a_check_with_nothing_to_do_costs_one_row_and_no_model_call(stack: Stack) -> None:
+    word = f"beat-{new_id()}"
+    async with http_receiver() as receiver:
+        told = Told(stack)
+        subscription = await told.subscribe(f"{receiver.url}/", events=["task_completed", "task_failed"])
+        made = await create(stack, f"[[script:say text=looked]] {word}", check=LOOK)
+        for _ in range(12):
+            await trigger(stack, made["id"])
+        assert (await show(stack, made["id"]))["runs"] == {"skipped": 11, "fired": 1}
+        [run] = [run for run in await runs(stack, made["id"]) if run["status"] == "fired"]
+        await stack.wait(run["session_id"])
+        [request] = await asked(stack, word)  # one model call in twelve ticks
+        assert "<check_output>\nalarm\n</check_output>" in str(request["messages"][0]).replace("\\n", "\n")
+        await told.delivery(subscription, status="delivered")  # one notification, of the run that did something
+        await stack.http.delete(f"/subscriptions/{subscription['id']}")
+
+
+async def test_a_check_that_breaks_is_a_failed_run(stack: Stack) -> None:
+    made = await create(stack, check={"run": "echo no such thing; exit 127"}, pause_after_failures=2)
+    first, second = await trigger(stack, made["id"]), await trigger(stack, made["id"])
+    assert {run["status"] for run in (first, second)} == {"failed"} and "exit code 127" in first["reason"]
+    shown = await show(stack, made["id"])
+    assert shown["paused"] and shown["failures"] == 2
+
+
+async def test_a_check_that_takes_too_long_is_stopped(stack: Stack) -> None:
+    made = await create(stack, check={"run": "sleep 30", "timeout_s": 1})
+    run = await trigger(stack, made["id"])
+    assert run["status"] == "failed" and "stopped after 1 s" in run["reason"]
+
+
+async def test_quiet_hours_skip_ticks_but_not_what_a_person_triggers(stack: Stack) -> None:
+    now = datetime.now(UTC)
+    quiet = {"start": f"{now - timedelta(hours=1):%H:%M}", "end": f"{now + timedelta(hours=1):%H:%M}"}
+    made = await create(stack, every=1_000, quiet_hours=quiet)
+    found = await until(stack, made["id"], lambda listed: len(listed) >= 2)
+    assert {(run["status"], run["reason"]) for run in found} == {("skipped", "quiet hours")}
+    assert (await fired(stack, made["id"]))["status"] == "completed"
+    await stack.http.delete(f"/schedules/{made['id']}")
+
+
+async def test_nothing_to_do_ends_silently(stack: Stack) -> None:
+    async with http_receiver() as receiver:
+        told = Told(stack)
+        subscription = await told.subscribe(f"{receiver.url}/", events=["task_completed"])
+        quiet = await create(stack, '[[script:say text="Nothing to do."]]', silent_reply="Nothing to do.")
+        loud = await create(stack, "[[script:say text=Alarm]]", silent_reply="Nothing to do.")
+        assert (await fired(stack, quiet["id"]))["status"] == "completed"
+        await fired(stack, loud["id"])
+        [delivery] = await told.deliveries(subscription)
+        assert delivery["task_id"] == (await runs(stack, loud["id"]))[0]["session_id"]
+        await stack.http.delete(f"/subscriptions/{subscription['id']}")
+
+
+async def test_no_duplicate_heartbeats_whatever_repeats_a_tick(stack: Stack) -> None:
+    """835 duplicate heartbeats in a day: the same due time, claimed by many at once, by a backfill and by retries."""
+    made = await create(stack, cron="*/15 * * * *", overlap="queue", check={"run": "exit 3"})
+    day = datetime(2026, 3, 2, tzinfo=UTC)
+    span = {"start": (day - timedelta(minutes=1)).isoformat(), "end": (day + timedelta(hours=3)).isoformat()}
+    for _ in range(3):
+        assert (await stack.http.post(f"/schedules/{made['id']}/backfill", json=span)).status_code == 202
+    await until(stack, made["id"], lambda listed: len(listed) >= 13)
+    again = [tick(made, day + timedelta(minutes=15 * number)) for number in range(13) for _ in range(5)]
+    await asyncio.gather(*(schedule_runs.fire(stack.pool, one, "again") for one in again))
+    assert (await show(stack, made["id"]))["runs"] == {"skipped": 13}
+    count = "SELECT count(*) FROM sessions WHERE conversation_id = $1"
+    assert await stack.pool.fetchval(count, made["conversation_id"]) == 0
+
+
+async def test_no_extra_heartbeats_after_tool_calls(stack: Stack) -> None:
+    word = f"beat-{new_id()}"
+    made = await create(stack, calls(("list_files", {"path": "."}), ("list_files", {"path": "."})) + word)
+    await fired(stack, made["id"])
+    await asyncio.sleep(1)
+    assert len(await runs(stack, made["id"])) == 1
+    sessions = await stack.pool.fetchval(
+        "SELECT count(*) FROM sessions WHERE conversation_id = $1", made["conversation_id"]
+    )
+    assert sessions == 1
+
+
+async def test_an_undeliverable_message_stops_no_other_heartbeat(stack: Stack) -> None:
+    async with http_receiver() as receiver:
+        told = Told(stack)
+        subscription = await told.subscribe(f"{receiver.url}/", events=["schedule_paused"])
+        dead, alive = await create(stack, pause_after_failures=3), await create(stack)
+        await fired(stack, dead["id"])
+        await conversations.terminate(stack.pool, "default", dead["conversation_id"])
+        for number in range(5):
+            run = await trigger(stack, dead["id"])
+            assert run["status"] == "failed" and "terminated" in run["reason"], number
+            assert (await fired(stack, alive["id"]))["status"] == "completed"
+        shown = await show(stack, dead["id"])
+        assert shown["paused"] and "3 runs in a row" in shown["pause_reason"]
+        assert (await told.delivery(subscription, status="delivered"))["event"] == "schedule_paused"  # one notice
+        await stack.http.delete(f"/subscriptions/{subscription['id']}")
+
+
+async def test_failing_sessions_pause_the_schedule_with_one_notice(stack: Stack) -> None:
+    made = await create(stack, BROKEN, pause_after_failures=2)
+    for _ in range(2):
+        assert (await fired(stack, made["id"]))["status"] == "failed"
+
+    await schedule_runs.settle(stack.pool)
+    shown = await show(stack, made["id"])
+    assert shown["paused"] and shown["failures"] == 2
+    paused = "SELECT count(*) FROM notices WHERE type = 'schedule_paused' AND data LIKE $1"
+    assert await stack.pool.fetchval(paused, f"%{made['id']}%") == 1
+    resumed = (await stack.http.post(f"/schedules/{made['id']}/resume")).json()
+    assert not resumed["paused"] and resumed["failures"] == 0
+
+
+async def test_the_cadence_does_not_stall_when_the_worker_dies(stack: Stack) -> None:
+    made = await create(stack, every=1_000, overlap="queue", check={"run": "exit 3"})
+    await until(stack, made["id"], lambda listed: len(listed) >= 2)
+    await stack.kill("worker")
+    await until(stack, made["id"], lambda listed: len(listed) >= 12)
+    await stack.http.post(f"/schedules/{made['id']}/pause")
+
+    def complete(listed: list[dict[str, Any]]) -> bool:
+        """Every due time has its row, those during the outage too."""
+        times = [datetime.fromisoformat(run["scheduled_at"]) for run in listed]
+        return {later - earlier for earlier, later in zip(times, times[1:], strict=False)} == {timedelta(seconds=1)}
+
+    await until(stack, made["id"], complete)

@@ -1,0 +1,87 @@
+"""Overlap and context: what a tick does while the run before is not over, and what a run knows."""
+
+from typing import Any
+
+from tests.behaviour.conversations.talk import Gate, asked
+from tests.behaviour.schedules.clock import create, fired, trigger
+from tests.support.stack import Stack
+
+
+async def waiting(stack: Stack, gate: Gate, overlap: str, context: str = "continue") -> tuple[dict[str, Any], str]:
+    """A schedule whose first run waits at a gate."""
+    made = await create(stack, gate.then("Through."), agent="boss", overlap=overlap, context=context)
+    first = await trigger(stack, made["id"])
+    await stack.seen(first["session_id"], "tool_called")
+    return made, first["session_id"]
+
+
+async def test_skip_leaves_the_running_one_alone(team: Stack) -> None:
+    for context in ("continue", "isolated"):
+        gate = Gate()
+        made, first = await waiting(team, gate, "skip", context)
+        second = await trigger(team, made["id"])
+        assert second["status"] == "skipped" and second["session_id"] is None and second["reason"]
+        gate.open()
+        assert (await team.wait(first))["status"] == "completed"
+        assert (await fired(team, made["id"]))["status"] == "completed"  # not stuck after the first run
+
+
+async def test_queue_waits_for_its_turn(team: Stack) -> None:
+    gate = Gate()
+    made, first = await waiting(team, gate, "queue")
+    queued = [await trigger(team, made["id"]) for _ in range(2)]
+    assert [run["status"] for run in queued] == ["fired", "fired"]
+    assert {run["task_status"] for run in queued} == {"submitted"}
+    gate.open()
+    ended = [await team.wait(one) for one in (first, *(run["session_id"] for run in queued))]
+    assert [record["status"] for record in ended] == ["completed"] * 3
+    starts = [record["started_at"] for record in ended]
+    ends = [record["ended_at"] for record in ended]
+    assert ends[0] <= starts[1] and ends[1] <= starts[2]
+
+
+async def test_steer_gives_the_message_to_the_running_session(team: Stack) -> None:
+    gate = Gate()
+    made, first = await waiting(team, gate, "steer")
+    second = await trigger(team, made["id"])
+    assert (second["status"], second["session_id"]) == ("steered", first)
+    gate.open()
+    assert (await team.wait(first))["status"] == "completed"
+    inbox = await team.pool.fetch("SELECT author FROM inbox WHERE taken_by = $1 ORDER BY number", first)
+    assert [row["author"] for row in inbox] == [f"schedule {made['name']}"] * 2
+    third = await trigger(team, made["id"])
+    assert third["status"] == "fired"  # nothing was running any more
+
+
+async def test_cancel_previous_stops_the_running_one(team: Stack) -> None:
+    for context in ("continue", "isolated"):
+        gate = Gate()
+        made, first = await waiting(team, gate, "cancel_previous", context)
+        second = await trigger(team, made["id"])
+        assert (await team.wait(first))["status"] == "cancelled"
+        gate.open()
+        assert (await team.wait(second["session_id"]))["status"] == "completed"
+
+
+async def test_allow_runs_both(team: Stack) -> None:
+    gate = Gate()
+    made, first = await waiting(team, gate, "allow", "isolated")
+    second = await trigger(team, made["id"])
+    await team.seen(second["session_id"], "tool_called")
+    gate.open()
+    ended = [await team.wait(first), await team.wait(second["session_id"])]
+    assert {record["status"] for record in ended} == {"completed"}
+    assert len({record["conversation_id"] for record in ended}) == 2
+
+
+async def test_each_context_knows_what_it_should(team: Stack) -> None:
+    """Isolation that is ignored: an isolated run must see nothing of the runs before."""
+    seen: dict[str, list[int]] = {}
+    for context in ("continue", "fork", "isolated"):
+        secret = f"secret-{context}-{id(seen)}"
+        made = await create(team, f"[[script:say text=done]] {secret}", context=context)
+        for _ in range(3):
+            await fired(team, made["id"])
+        requests = await asked(team, secret)
+        seen[context] = [len(request["messages"]) for request in requests]
+    assert seen == {"continue": [1, 3, 5], "fork": [1, 3, 3], "isolated": [1, 1, 1]}
