@@ -8,7 +8,7 @@ from domain.ids import new_id
 from store import conversations, schedule_runs
 from tests.behaviour.conversations.talk import BROKEN, asked
 from tests.behaviour.notifications.receivers import http_receiver
-from tests.behaviour.notifications.subscribers import Told
+from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.schedules.clock import create, fired, runs, show, tick, trigger, until
 from tests.support.stack import Stack, calls
 
@@ -18,8 +18,8 @@ LOOK = {"run": 'n=$(cat n 2>/dev/null || echo 0); echo $((n + 1)) > n; [ "$n" = 
 async def test_a_check_with_nothing_to_do_costs_one_row_and_no_model_call(stack: Stack) -> None:
     word = f"beat-{new_id()}"
     async with http_receiver() as receiver:
-        told = Told(stack)
-        subscription = await told.subscribe(f"{receiver.url}/", events=["task_completed", "task_failed"])
+        watcher = Subscribers(stack)
+        subscription = await watcher.subscribe(f"{receiver.url}/", events=["task_completed", "task_failed"])
         made = await create(stack, f"[[script:say text=looked]] {word}", check=LOOK)
         for _ in range(12):
             await trigger(stack, made["id"])
@@ -28,7 +28,7 @@ async def test_a_check_with_nothing_to_do_costs_one_row_and_no_model_call(stack:
         await stack.wait(run["session_id"])
         [request] = await asked(stack, word)  # one model call in twelve ticks
         assert "<check_output>\nalarm\n</check_output>" in str(request["messages"][0]).replace("\\n", "\n")
-        await told.delivery(subscription, status="delivered")  # one notification, of the run that did something
+        await watcher.delivery(subscription, status="delivered")  # one notification, of the run that did something
         await stack.http.delete(f"/subscriptions/{subscription['id']}")
 
 
@@ -58,13 +58,13 @@ async def test_quiet_hours_skip_ticks_but_not_what_a_person_triggers(stack: Stac
 
 async def test_nothing_to_do_ends_silently(stack: Stack) -> None:
     async with http_receiver() as receiver:
-        told = Told(stack)
-        subscription = await told.subscribe(f"{receiver.url}/", events=["task_completed"])
+        watcher = Subscribers(stack)
+        subscription = await watcher.subscribe(f"{receiver.url}/", events=["task_completed"])
         quiet = await create(stack, '[[script:say text="Nothing to do."]]', silent_reply="Nothing to do.")
         loud = await create(stack, "[[script:say text=Alarm]]", silent_reply="Nothing to do.")
         assert (await fired(stack, quiet["id"]))["status"] == "completed"
         await fired(stack, loud["id"])
-        [delivery] = await told.deliveries(subscription)
+        [delivery] = await watcher.deliveries(subscription)
         assert delivery["task_id"] == (await runs(stack, loud["id"]))[0]["session_id"]
         await stack.http.delete(f"/subscriptions/{subscription['id']}")
 
@@ -98,8 +98,8 @@ async def test_no_extra_heartbeats_after_tool_calls(stack: Stack) -> None:
 
 async def test_an_undeliverable_message_stops_no_other_heartbeat(stack: Stack) -> None:
     async with http_receiver() as receiver:
-        told = Told(stack)
-        subscription = await told.subscribe(f"{receiver.url}/", events=["schedule_paused"])
+        watcher = Subscribers(stack)
+        subscription = await watcher.subscribe(f"{receiver.url}/", events=["schedule_paused"])
         dead, alive = await create(stack, pause_after_failures=3), await create(stack)
         await fired(stack, dead["id"])
         await conversations.terminate(stack.pool, "default", dead["conversation_id"])
@@ -109,7 +109,7 @@ async def test_an_undeliverable_message_stops_no_other_heartbeat(stack: Stack) -
             assert (await fired(stack, alive["id"]))["status"] == "completed"
         shown = await show(stack, dead["id"])
         assert shown["paused"] and "3 runs in a row" in shown["pause_reason"]
-        assert (await told.delivery(subscription, status="delivered"))["event"] == "schedule_paused"  # one notice
+        assert (await watcher.delivery(subscription, status="delivered"))["event"] == "schedule_paused"  # one notice
         await stack.http.delete(f"/subscriptions/{subscription['id']}")
 
 
