@@ -17,7 +17,7 @@ from domain.schedules.schedule import ContextMode, Overlap
 
 @click.group()
 def schedules() -> None:
-    """Run agents by the clock. Each tick sends one message; `runs` shows what became of it.
+    """Run agents by the clock. Each tick sends one message; `runs` lists them.
 
     \b
     Examples:
