@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from cli.client.api import Api, segment
-from cli.client.models import PageOf, ScheduleInfo, ScheduleRunInfo, parse
+from cli.client.models import PageOf, parse
+from cli.client.schedule_models import ScheduleInfo, ScheduleRunInfo
 from cli.commands.run import upload
 from cli.errors import NotFoundError
 from cli.options import Duration, remote
