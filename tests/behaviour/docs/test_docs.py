@@ -111,7 +111,9 @@ async def test_commands_in_docs_work_and_print_what_is_shown(stack: Stack, tmp_p
 @pytest.mark.parametrize("page", PAGES)
 def test_samples_that_are_not_run_name_the_test_that_runs_them(page: str) -> None:
     for block in blocks(page):
-        assert block.info in ("sh", "json answer", "text") or block.info.startswith(("sh norun=", "python file="))
+        assert block.info in ("sh", "json answer", "text", "mermaid") or block.info.startswith(
+            ("sh norun=", "python file=")
+        )
         if block.info.startswith("sh norun="):
             assert (ROOT / block.info.removeprefix("sh norun=")).is_file(), block.info
 
