@@ -10,6 +10,8 @@ from deploy.child import Part, get
 from deploy.environment import variables
 from settings import Settings
 
+OF_THE_WORKER = ("ANTHROPIC_API_KEY", "ERRAND_SMTP_PASSWORD")
+SECRETS = (*OF_THE_WORKER, "ERRAND_LOCAL_TOKEN", "ERRAND_SECRET_KEYS", "ERRAND_DATABASE_URL")
 DRAIN_SECONDS = 2.0  # tasks resume at the next start, so there is little to wait for
 
 
@@ -24,27 +26,32 @@ def make_app_parts(settings: Settings, connection: dict[str, str], offline_port:
     env = variables(replace(settings, drain_seconds=min(settings.drain_seconds, DRAIN_SECONDS)))
     env |= connection | {"PYTHONUNBUFFERED": "1"}
     api_url = local_url(settings.host, settings.port)
-    worker_env = {name: value for name, value in env.items() if name != "ERRAND_LOCAL_TOKEN"}
     parts = [
         # ready means that a task submitted now will run: the worker has stored the agents and polls its queue
         Part(
             name="worker",
             argv=[sys.executable, "worker.py"],
-            env=worker_env,
+            env=_without(env, "ERRAND_LOCAL_TOKEN"),
             check=f"{api_url}/readyz",
             ready=partial(_has_reported, f"{api_url}/readyz"),
         ),
         Part(
             name="api",
             argv=[sys.executable, "-m", "api"],
-            env=env,
+            env=_without(env, *OF_THE_WORKER),
             address=api_url,
             check=f"{api_url}/healthz",
         ),
     ]
     if offline_port:
-        parts.insert(0, _offline_model(offline_port, env))
-    return AppParts(Part(name="migrate", argv=[sys.executable, "-m", "store.migrate"], env=env), parts)
+        parts.insert(0, _offline_model(offline_port, _without(env, *SECRETS)))
+    migrate_env = _without(env, *SECRETS) | {"ERRAND_DATABASE_URL": env.get("ERRAND_DATABASE_URL", "")}
+    return AppParts(Part(name="migrate", argv=[sys.executable, "-m", "store.migrate"], env=migrate_env), parts)
+
+
+def _without(env: dict[str, str], *names: str) -> dict[str, str]:
+    """The environment without these; empty, because a process also inherits the variables of its parent."""
+    return env | dict.fromkeys(names, "")
 
 
 def _has_reported(readyz: str, pid: int) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from domain.audit import AuditEntry, Break, Head, Verifier
+from domain.audit import MISSING, AuditEntry, Break, Head, Verifier
 from store.database import Connection, Pool
 
 _COLUMNS = "tenant, chain, seq, at, actor, action, session_id, subject, digest, previous, hash"
@@ -89,7 +89,14 @@ async def _verify(connection: Connection, tenant: str, expected: str | None = No
         last = (rows[-1]["chain"], rows[-1]["seq"])
     heads: list[Any] = await connection.fetch("SELECT chain, seq, hash FROM audit_heads WHERE tenant = $1", tenant)
     verdict.found = verdict.found or verdict.end(Head(**row) for row in heads)
+    if verdict.found is None and (silent := await connection.fetchval(_WITHOUT_LOG, tenant)) is not None:
+        verdict.found = Break(chain=silent, seq=1, problem=f"{MISSING}: the conversation has sessions and no log")
     return verdict
+
+
+# every session is accepted together with the first entry of its conversation's chain
+_WITHOUT_LOG = """SELECT min(s.conversation_id) FROM sessions s WHERE s.tenant = $1 AND NOT EXISTS (
+                      SELECT 1 FROM audit a WHERE a.tenant = s.tenant AND a.chain = s.conversation_id)"""
 
 
 async def seal(pool: Pool) -> int:

@@ -53,8 +53,9 @@ class ScheduleClient:
                     return None if newer else ScheduleUpdate(wanted)
 
                 await self._handle(schedule.id).update(changed, rpc_timeout=WITHIN)
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND and schedule.deleted_at is not None:
+        except (RPCError, RuntimeError) as error:
+            unknown = isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND
+            if unknown and schedule.deleted_at is not None:
                 return
             raise _unavailable(error) from error
 

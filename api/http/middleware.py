@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import auth
 from api.http.failed_keys import FailedKeys
+from api.http.page_policy import PAGES, PROTECTION, with_page_policy
 from api.http.problems import Unreadable, respond, type_name
 from api.services import Services
 from domain.ids import new_id
@@ -120,6 +121,7 @@ class _Visit:
         self._send = send
         self._started = time.perf_counter()
         self._seconds = 0.0
+        self._page: Message | None = None  # the head of a page, held back until its content is known
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -127,9 +129,16 @@ class _Visit:
             self.status = message["status"]
             self._seconds = time.perf_counter() - self._started
             added = {b"x-request-id": self.request_id.encode(), b"x-content-type-options": b"nosniff"}
-            if not any(name == b"cache-control" for name, _ in message["headers"]):
-                added[b"cache-control"] = b"no-store"  # states change, and belong to one tenant
+            given = {name for name, _ in message["headers"]}
+            defaults = {**PROTECTION, b"cache-control": b"no-store"}  # states change, and belong to one tenant
+            added |= {name: value for name, value in defaults.items() if name not in given}
+            if self._scope["path"] in PAGES and self.status == 200:
+                self._page = {**message, "headers": [*message["headers"], *added.items()]}
+                return
             message["headers"] = [*message["headers"], *added.items()]
+        elif self._page is not None:
+            await self._send(with_page_policy(self._page, message["body"]))
+            self._page = None
         await self._send(message)
 
     def record(self) -> None:

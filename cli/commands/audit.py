@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from cli import audit_anchors as anchors
 from cli.client.api import Api, segment
 from cli.errors import Exit
 from cli.options import remote
@@ -16,8 +17,14 @@ VERIFY = "verify"
 @click.argument("task_id", required=False, metavar="[ID | verify]")
 @click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True, help="Show so many entries.")
 @click.option("--head", help="With verify: the head of an earlier verification, which must still be in the log.")
+@click.option(
+    "--anchor",
+    metavar="FILE|URL",
+    help="With verify: keep the head outside. A file is appended to, and its last head must still be in the log; "
+    "to a URL the head is posted.",
+)
 @remote
-def audit(api: Api, task_id: str | None, limit: int, head: str | None, as_json: bool) -> None:
+def audit(api: Api, task_id: str | None, limit: int, head: str | None, anchor: str | None, as_json: bool) -> None:
     """Show the audit log of one task or of all, newest last, or verify all of it.
 
     The exit code of `verify` is 1 if an entry was changed or is missing; the first such entry is printed.
@@ -26,11 +33,12 @@ def audit(api: Api, task_id: str | None, limit: int, head: str | None, as_json: 
     Examples:
       ./errand audit ID
       ./errand audit verify
+      ./errand audit verify --anchor /mnt/elsewhere/audit.jsonl
     """
-    if head is not None and task_id != VERIFY:
-        raise click.UsageError("--head needs verify")
+    if (head or anchor) is not None and task_id != VERIFY:
+        raise click.UsageError("--head and --anchor need verify")
     if task_id == VERIFY:
-        _verify(api, head, as_json)
+        _verify(api, head or anchors.last_head(anchor), anchor, as_json)
         return
     path = f"/tasks/{segment(task_id)}/audit" if task_id else "/audit"
     found = api.get(path, limit=limit)
@@ -48,8 +56,10 @@ def _subject(entry: dict[str, Any]) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _verify(api: Api, head: str | None, as_json: bool) -> None:
+def _verify(api: Api, head: str | None, anchor: str | None, as_json: bool) -> None:
     found = api.get("/audit/verify", head=head)
+    if anchor is not None and found["intact"]:
+        anchors.keep(anchor, {name: found[name] for name in ("head", "entries", "chains")})
     if as_json:
         emit(found)
     elif found["intact"]:

@@ -6,14 +6,16 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 from domain.policy.rules import Rule
+from domain.redaction import redacted
 from domain.sessions.session import AgentRef, Reason, SandboxMode, SessionRef, Status, Usage
 
 PREVIEW = 300  # characters of text that history may carry beside a reference
+LOOKED_AT = 20  # times the limit: a long text is not searched to its end for one line
 
 
 def preview(text: str, limit: int = PREVIEW) -> str:
-    """One bounded line for the Temporal Web UI."""
-    line = " ".join(text.split())
+    """One bounded line for the Temporal Web UI, without anything that looks like a key."""
+    line = redacted(" ".join(text[: limit * LOOKED_AT].split()))
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 

@@ -18,6 +18,7 @@ TABLE = documented()
 COMBINATIONS = [*(frozenset([right]) for right in Right), frozenset([Right.SUBMIT, Right.SUPERVISE])]
 JSON = {"headers": {"Accept": "application/json"}}  # else a stream would not end
 WEBHOOK = {"channel": "webhook", "target": "https://hooks.example.org/x"}
+SCHEDULE = {"name": "x", "every": 86_400_000, "task": {"agent": "assistant", "input": "x"}}
 OPTIONS: dict[tuple[str, str], dict[str, Any]] = {
     ("GET", "/tasks/{task_id}/events"): JSON,
     ("GET", "/conversations/{conversation_id}/events"): JSON,
@@ -34,6 +35,11 @@ OPTIONS: dict[tuple[str, str], dict[str, Any]] = {
     ("PUT", "/agents/{name}"): {"json": {"name": "assistant", "description": "x", "prompt": "x"}},
     ("PUT", "/connectors/{connector}"): {"json": {"kind": "webhook", "agent": "assistant"}},
     ("POST", "/channels/{connector}/{channel_id}/{user_id}/messages"): {"json": {"text": "x"}},
+    ("POST", "/schedules"): {"json": SCHEDULE},
+    ("PUT", "/schedules/{schedule_id}"): {"json": SCHEDULE},
+    ("POST", "/schedules/{schedule_id}/backfill"): {
+        "json": {"start": "2026-01-01T00:00:00Z", "end": "2026-01-02T00:00:00Z"}
+    },
     **{("POST", f"/codec/{verb}"): {"json": {"payloads": []}} for verb in ("decode", "encode")},
     ("POST", "/subscriptions"): {"json": {"name": "x", **WEBHOOK}},
 }
@@ -67,6 +73,8 @@ class Holder:
             await self._post(f"/channels/{made['connector']}/room/ann/messages", json={"text": "x"})
         if "{connector_id}" in path:
             made["connector_id"] = new_id()
+        if "{schedule_id}" in path:
+            made["schedule_id"] = (await self._post("/schedules", json={**SCHEDULE, "name": new_id()}))["id"]
         if "{file_id}" in path:
             made["file_id"] = (await self._post("/files?name=x", content=b"x"))["file_id"]
         if "{subscription_id}" in path or "{delivery_id}" in path:

@@ -49,6 +49,8 @@ class Tenant:
         ids |= {"connector": f"c-{mark}", "channel_id": mark, "user_id": mark}
         await tenant._made("PUT", f"/connectors/c-{mark}", json={"kind": "webhook", "agent": ids["name"]})
         await tenant._made("POST", f"/channels/c-{mark}/{mark}/{mark}/messages", json={"text": mark})
+        daily = {"name": mark, "every": 86_400_000, "task": {"agent": "assistant", "input": mark}}
+        ids["schedule_id"] = (await tenant._made("POST", "/schedules", json=daily))["id"]
         root = await submitted(client, tenant._headers, input=mark)
         child, asking = [await spawned(pool, root, tenant=tenant.name, name=name) for name in ("one", "two")]
         await _ask(pool, ref(asking, tenant.name, root), mark)

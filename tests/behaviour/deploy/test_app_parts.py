@@ -34,3 +34,26 @@ def test_worker_is_ready_when_its_own_process_has_reported() -> None:
         finally:
             api.shutdown()
     assert not ready(os.getpid())
+
+
+def test_each_process_gets_its_own_secrets_only() -> None:
+    secrets = {
+        "anthropic_api_key": "model-secret",
+        "smtp_password": "mail-secret",
+        "local_token": "token-secret",
+        "secret_keys": ("a:key-secret",),
+        "database_url": "postgresql://errand:database-secret@db/errand",
+    }
+    app = make_app_parts(Settings(**secrets), {}, 8701)  # type: ignore[arg-type]
+    expected = {
+        "model": set(),
+        "migrate": {"database"},
+        "worker": {"model", "mail", "key", "database"},
+        "api": {"token", "key", "database"},
+    }
+    for part in (*app.parts, app.migrate):
+        seen = {name for name in ("model", "mail", "token", "key", "database") if f"{name}-secret" in str(part.env)}
+        assert seen == expected[part.name], part.name
+        assert part.env["ANTHROPIC_API_KEY"] == (
+            "model-secret" if part.name == "worker" else ""
+        )  # not inherited either

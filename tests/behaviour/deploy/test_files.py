@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from deploy.app_parts import OF_THE_WORKER
 from deploy.temporal import FLAGS
 from settings import ROOT, VARIABLES, Settings, field_of
 
@@ -120,13 +121,29 @@ def test_compose_has_the_whole_system() -> None:
 
 
 def test_compose_keeps_temporal_and_the_databases_without_a_way_out() -> None:
-    assert COMPOSE["networks"] == {"inside": {"internal": True}, "outside": None}
+    assert COMPOSE["networks"] == {"databases": {"internal": True}, "temporal": {"internal": True}, "outside": None}
     for name in ("postgresql", "temporal", "temporal-schema", "setup"):
-        assert SERVICES[name]["networks"] == ["inside"], name
-        assert "ports" not in SERVICES[name], name
+        assert "outside" not in SERVICES[name]["networks"] and "ports" not in SERVICES[name], name
+    assert SERVICES["postgresql"]["networks"] == ["databases"]
+    assert "databases" not in SERVICES["temporal-ui"]["networks"]
     for name, service in SERVICES.items():
         assert set(service["networks"]) <= COMPOSE["networks"].keys(), name
         assert "network_mode" not in service and "privileged" not in service, name
+
+
+def test_compose_confines_every_process() -> None:
+    for name, service in SERVICES.items():
+        assert service["cap_drop"] == ["ALL"] and "no-new-privileges:true" in service["security_opt"], name
+        assert ("cap_add" in service) is (name == "postgresql"), name
+    for name in ("api", "worker", "setup"):
+        assert SERVICES[name]["read_only"] is True and SERVICES[name]["tmpfs"] == ["/tmp"], name
+
+
+def test_compose_gives_each_process_its_own_secrets_only() -> None:
+    """An empty value takes precedence over the one in .env."""
+    empty = {name: {key for key, value in SERVICES[name]["environment"].items() if value == ""} for name in SERVICES
+             if name in ("api", "worker", "setup")}  # fmt: skip
+    assert empty == {"api": set(OF_THE_WORKER), "worker": set(), "setup": {*OF_THE_WORKER, "ERRAND_SECRET_KEYS"}}
 
 
 def test_compose_gives_no_command_a_network() -> None:
@@ -160,7 +177,7 @@ def test_compose_contains_no_secret() -> None:
     for name, service in SERVICES.items():
         for variable, value in service.get("environment", {}).items():
             if re.search("PASSWORD|PWD|KEY$|SECRET", variable):
-                assert value.startswith("${"), f"{name}: {variable}"
+                assert value == "" or value.startswith("${"), f"{name}: {variable}"
 
 
 @pytest.mark.parametrize("name", ["api", "worker", "setup"])

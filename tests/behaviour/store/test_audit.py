@@ -78,3 +78,19 @@ async def test_shared_entries_are_verified_for_every_tenant(pool: Pool, accept: 
     finally:
         await pool.execute("ALTER TABLE audit ENABLE TRIGGER USER")
     assert found is not None and (found.chain, found.problem) == (audit.EVERYBODY, "it was changed")
+
+
+@pytest.mark.parametrize("where", ["true", "chain <> ''"])
+async def test_a_deleted_log_beside_sessions_is_a_break(pool: Pool, accept: Accept, where: str) -> None:
+    """With its heads and seals gone too, nothing in the log says that there was one; the sessions do."""
+    tenant = new_id()
+    chain = (await accept(tenant)).conversation_id
+    assert (await audit.verify(pool, tenant)).found is None
+    await pool.execute("ALTER TABLE audit DISABLE TRIGGER USER")
+    try:
+        await pool.execute(f"DELETE FROM audit WHERE tenant = $1 AND {where}", tenant)
+        await pool.execute(f"DELETE FROM audit_heads WHERE tenant = $1 AND {where}", tenant)
+    finally:
+        await pool.execute("ALTER TABLE audit ENABLE TRIGGER USER")
+    found = (await audit.verify(pool, tenant)).found
+    assert found is not None and (found.chain, found.seq) == (chain, 1) and "no log" in found.problem

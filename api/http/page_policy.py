@@ -1,0 +1,28 @@
+"""What browsers may do with our responses: nothing with data, and with the pages of /docs only what these need."""
+
+import base64
+import hashlib
+import re
+
+from starlette.types import Message
+
+PAGES = frozenset({"/docs", "/redoc", "/docs/oauth2-redirect"})
+PROTECTION = {
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
+    b"x-frame-options": b"DENY",
+    b"referrer-policy": b"no-referrer",
+}
+_INLINE = re.compile(rb"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL)
+
+
+def with_page_policy(head: Message, body: bytes) -> Message:
+    """The head of a page with the policy for it: its own scripts, of which the inline ones are named by their hash."""
+    hashes = [base64.b64encode(hashlib.sha256(script).digest()).decode() for script in _INLINE.findall(body)]
+    scripts = " ".join(["'self'", *(f"'sha256-{digest}'" for digest in hashes)])
+    policy = (
+        f"default-src 'none'; script-src {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+        "font-src 'self'; connect-src 'self'; worker-src blob:; frame-ancestors 'none'; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    headers = [(name, value) for name, value in head["headers"] if name != b"content-security-policy"]
+    return {**head, "headers": [*headers, (b"content-security-policy", policy.encode())]}

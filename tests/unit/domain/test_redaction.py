@@ -1,0 +1,39 @@
+import pytest
+
+from domain.redaction import REDACTED, redacted
+from domain.sessions.step import preview
+
+KEYS = [
+    "sk-ant-api03-AbCdEfGhIjKlMnOpQrStUv",
+    "sk-proj-AbCdEfGhIjKlMnOpQrStUv",
+    "ghp_AbCdEfGhIjKlMnOpQrStUvWxYz0123456789",
+    "github_pat_11ABCDEFG0abcdefghijkl",
+    "AKIAIOSFODNN7EXAMPLE",
+    "xoxb-123456789012-abcdefghijkl",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+    "ek_0123456789ab_" + "x" * 43,
+    "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_keys_are_not_in_previews(key: str) -> None:
+    shown = preview(f"export KEY={key} && run")
+    assert key not in shown and REDACTED in shown and shown.endswith("&& run")
+    assert key[12:] not in preview("x " * 142 + key)  # a key that the end of the preview would cut
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("password=swordfish1 x", f"password={REDACTED} x"),
+        ('{"api_key": "swordfish1"}', f'{{"api_key": "{REDACTED}"}}'),
+        ("Authorization: Bearer swordfish1", f"Authorization: Bearer {REDACTED}"),
+        ("postgresql://ann:swordfish1@db/x", f"postgresql://ann:{REDACTED}@db/x"),
+        ("read worker.py; the task is done, see https://example.org:8080/a", None),
+        ("01m7h5pjrzy5zk03zj8xz0xsa9 9dab55f57c74c3cad24c323bacbbd04be4705ba6", None),
+        ("token count: 12", None),
+    ],
+)
+def test_named_secrets_are_redacted_and_the_rest_stays(text: str, shown: str | None) -> None:
+    assert redacted(text) == (text if shown is None else shown)
