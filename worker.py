@@ -23,6 +23,7 @@ from activities.notifications.channels import channels, ports
 from activities.notifications.channels.email import MailServer
 from activities.notifications.dispatcher import Dispatcher
 from activities.runtime.event_writer import EventWriter
+from activities.runtime.session_run import RunFence
 from activities.runtime.workspace_scan import WorkspaceCaps
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands, Sandbox, SandboxLimits, choose
@@ -84,7 +85,7 @@ def build_worker(settings: Settings, services: ActivityServices) -> Worker:
         workflows=WORKFLOWS,
         activities=activities.build(services),
         workflow_runner=workflow_runner(),
-        interceptors=[ArgumentGuard()],
+        interceptors=[ArgumentGuard(), RunFence(services.pool, services.temporal)],
         max_concurrent_activities=settings.max_model_calls + settings.max_tool_calls,
         max_concurrent_workflow_tasks=16,
         graceful_shutdown_timeout=timedelta(seconds=settings.drain_seconds),

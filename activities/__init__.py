@@ -32,6 +32,7 @@ from activities.sessions.acceptance import AcceptanceChecks
 from activities.sessions.conversations import ConversationRecords
 from activities.sessions.finish import FinishSession
 from activities.sessions.open import OpenSessions
+from activities.sessions.restore import RestoreSession
 from activities.sessions.sweep import Sweep
 from activities.tools.offered import Toolbox
 from activities.tools.rules import Rulebook
@@ -121,6 +122,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         requests.settle_request,
         Reminders(pool).remind_request,
         acceptance.check_acceptance,
+        RestoreSession(pool, services.temporal).restore_session,
         FinishSession(pool, conversations, definitions, services.events, contexts).finish_session,
         OpenSessions(pool).open_sessions,
         records.record_delivery,

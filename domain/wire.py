@@ -47,6 +47,7 @@ BUDGET_SPENT = "BudgetSpent"
 CANCEL_REQUESTED = "CancelRequested"
 CONTEXT_TOO_LONG = "ContextTooLong"
 MODEL_UNAVAILABLE = "ModelUnavailable"
+OUTDATED = "Outdated"  # the run is the session's newest, but its state is not what was committed
 
 # error types of activities that are retried or end the call
 CONVERSATION_UNREACHABLE = "ConversationUnreachable"
@@ -54,6 +55,7 @@ DATABASE_AWAY = "DatabaseAway"
 NOT_APPROVED = "NotApproved"
 PAYLOADS_TOO_LARGE = "PayloadsTooLarge"
 RECORDING_ENDED = "RecordingEnded"
+SESSION_ENDED = "SessionEnded"
 SUPERSEDED = "Superseded"
 
 # why a Conversation refuses an update

@@ -13,7 +13,8 @@ from domain.conversations.handoff import Successor
 from domain.events import EventRow
 from domain.plan import Plan
 from domain.sessions.new_session import PlacedSession
-from domain.sessions.session import Reason, SessionInput, SessionRef, Status, Usage
+from domain.sessions.session import Reason, SessionRef, Status, Usage
+from domain.sessions.session_state import SessionInput
 from store import audit
 from store.database import Connection, Pool, call, to_json
 
@@ -34,6 +35,7 @@ class SessionRow(PlacedSession):
     typed: bool = False  # its output is JSON that fits its agent's output schema
     head: str | None = None
     version: int = 0
+    run_id: str | None = None  # the run of its workflow that has it
     step: int = 0
     progress: str = ""
     status_text: str | None = None  # what the session itself published as its status

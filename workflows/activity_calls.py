@@ -17,6 +17,8 @@ from domain.notification import DeliveryAttempt, DeliveryOutcome
 from domain.schedules.schedule import TickCall, TickOutcome
 from domain.sessions.acceptance import AcceptanceVerdict, CheckAcceptance
 from domain.sessions.input_request import OpenedRequest, OpenRequest, RemindRequest, SettledRequest, SettleRequest
+from domain.sessions.session import SessionRef
+from domain.sessions.session_state import SessionState
 from domain.sessions.step import (
     Finish,
     Finished,
@@ -97,6 +99,7 @@ REMIND_REQUEST = ActivityCall("remind_request", RemindRequest, Nothing)
 DELIVER = ActivityCall("deliver", DeliveryAttempt, DeliveryOutcome)
 CHECK_ACCEPTANCE = ActivityCall("check_acceptance", CheckAcceptance, AcceptanceVerdict)
 TICK = ActivityCall("tick", TickCall, TickOutcome)
+RESTORE_SESSION = ActivityCall("restore_session", SessionRef, SessionState)
 
 ALL: list[ActivityCall[Any, Any]] = [
     CALL_MODEL,
@@ -114,6 +117,7 @@ ALL: list[ActivityCall[Any, Any]] = [
     DELIVER,
     CHECK_ACCEPTANCE,
     TICK,
+    RESTORE_SESSION,
 ]
 
 SUMMARY_SECONDS = 45
@@ -164,6 +168,15 @@ def finish_session(finish: Finish) -> "workflow.ActivityHandle[Finished]":
         start_to_close_timeout=timedelta(seconds=30),
         retry_policy=PERSISTENT,
         summary=f"{finish.reason.status} · {finish.reason}",
+    )
+
+
+def restore_session(ref: SessionRef) -> "workflow.ActivityHandle[SessionState]":
+    return RESTORE_SESSION.start(
+        ref,
+        start_to_close_timeout=timedelta(seconds=30),
+        retry_policy=PERSISTENT,
+        summary="continue from what was committed",
     )
 
 

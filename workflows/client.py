@@ -42,7 +42,7 @@ from domain.errors import Unavailable
 from domain.ids import new_id
 from domain.sealing import KeyRing
 from domain.sessions.input_request import RequestAnswered
-from domain.sessions.session import SessionInput
+from domain.sessions.session_state import SessionInput
 from domain.sessions.step import StopRequest
 from domain.wire import conversation_workflow_id, session_workflow_id
 from workflows.client_errors import is_away, is_not_yet, is_over, refusal

@@ -14,7 +14,7 @@ from temporalio.common import (
 )
 
 from domain.conversations.state import ConversationState, Thread
-from domain.sessions.session import SessionInput, SessionState
+from domain.sessions.session_state import SessionInput, SessionState
 from domain.sessions.step import Finished, ModelReply, ToolOutcome
 from domain.wire import conversation_workflow_id, session_workflow_id
 

@@ -13,14 +13,21 @@ from activities.delegation.subagents import Subagents
 from activities.runtime.heartbeat import heartbeating
 from activities.tools.tool import Tool
 from domain import events as ev
-from domain.conversations.delegation import STARTS_SESSION, Begun, BegunBatch, DelegationCall, DelegationTool
+from domain.conversations.delegation import (
+    STARTS_SESSION,
+    Begun,
+    BegunBatch,
+    DelegationCall,
+    DelegationTool,
+    inline_path,
+)
 from domain.conversations.requests import CallRef, Spawn, SpawnAnswer, SpawnChild
 from domain.conversations.subagent_texts import dispatched, launched, not_found
 from domain.ids import derive_id
 from domain.messages import calls_of
 from domain.policy.rules import Rule
 from domain.sessions.step import CallState
-from store import children, messages
+from store import children, messages, runs
 from store.database import Pool
 from workflows.client import WorkflowClient
 
@@ -91,8 +98,13 @@ class BeginDelegations:
                 begun[one.index] = await self._refuse(record, one.index, one.door, str(refusal), refusal.rule)
                 continue
             if one.door is DelegationTool.DELEGATE:
+                line = inline_path(call.line, call.step, one.index)
                 begun[one.index] = Begun(
-                    index=one.index, door=one.door, agent=one.planned.agent, models=one.planned.models
+                    index=one.index,
+                    door=one.door,
+                    agent=one.planned.agent,
+                    models=one.planned.models,
+                    resume=await runs.resume_point(self._pool, call.ref, line) if call.resumed else None,
                 )
 
     async def _spawn(

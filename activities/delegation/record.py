@@ -4,6 +4,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.runtime.session_run import run_of
 from activities.tools.support.output import bounded, clean
 from domain import events as ev
 from domain.conversations.handoff import Successor
@@ -94,6 +95,7 @@ class DelegationRecord:
         return {
             "tenant": self._ref.tenant,
             "session_id": self._ref.session_id,
+            "run": run_of(self._ref),
             "node": self._node,
             "index": index,
             "tool": tool,

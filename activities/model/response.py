@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 from activities.model.anthropic import ModelResponse
+from activities.runtime.session_run import run_of
 from activities.tools.support.output import clean
 from domain import events as ev
 from domain.agents.definition import AgentDefinition
@@ -41,6 +42,7 @@ def beginning(call: ModelCall, idem: str, attempt: int) -> StepBegin:
     return StepBegin(
         tenant=call.ref.tenant,
         session_id=call.ref.session_id,
+        run=run_of(call.ref),
         idem=idem,
         version=call.version - 1,
         step=call.step,
@@ -152,6 +154,7 @@ def commit(
     return StepCommit(
         tenant=call.ref.tenant,
         session_id=call.ref.session_id,
+        run=run_of(call.ref),
         idem=idem,
         version=call.version,
         head=reply.head,

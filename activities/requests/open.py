@@ -11,6 +11,7 @@ from activities.requests import external_tools, missing_variables
 from activities.requests.external_tools import Described, Unaskable
 from activities.requests.questions import Questions
 from activities.runtime.heartbeat import beating
+from activities.runtime.session_run import run_of
 from activities.tools.builtin import ask_user
 from activities.tools.rules import Rulebook, verdict_on
 from activities.tools.tool import Tool
@@ -71,6 +72,7 @@ class InputRequests:
         event = InputRequired(request_id=request.id, kind=request.kind, question=row.question, deadline=deadline)
         opening = RequestOpening(
             tenant=request.ref.tenant,
+            run=run_of(request.ref),
             request=row,
             most=self._max_questions if request.kind is RequestKind.CLARIFICATION else None,
             events=[EventRow.of(request.ref, event)],
@@ -102,7 +104,12 @@ class InputRequests:
         expired = InputExpired(request_id=settle.id, kind=settle.kind)
         request = await input_requests.settle(
             self._pool,
-            RequestSettlement(tenant=settle.ref.tenant, id=settle.id, expired=[EventRow.of(settle.ref, expired)]),
+            RequestSettlement(
+                tenant=settle.ref.tenant,
+                run=run_of(settle.ref),
+                id=settle.id,
+                expired=[EventRow.of(settle.ref, expired)],
+            ),
         )
         if request.kind is RequestKind.PLAN_APPROVAL:
             return await self._plan(settle, request)

@@ -12,6 +12,7 @@ from activities.model.contexts import Contexts
 from activities.model.errors import classify
 from activities.runtime.definitions import Definitions
 from activities.runtime.heartbeat import heartbeating
+from activities.runtime.session_run import run_of
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands
 from activities.tools.support.output import clean
@@ -143,6 +144,7 @@ class AcceptanceChecks:
             AcceptanceRecord(
                 tenant=check.ref.tenant,
                 session_id=check.ref.session_id,
+                run=run_of(check.ref),
                 round=check.round,
                 version=check.version,
                 acceptance=round,
@@ -170,6 +172,7 @@ def _entry(check: CheckAcceptance, place: int, criterion: CommandCriterion) -> C
     return CheckBegin(
         tenant=check.ref.tenant,
         session_id=check.ref.session_id,
+        run=run_of(check.ref),
         node=f"{check.ref.session_id}/acceptance/{check.round}",
         index=place,
         tool="acceptance",

@@ -11,6 +11,7 @@ from activities.model.contexts import Contexts
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.heartbeat import beating
+from activities.runtime.session_run import run_of
 from activities.tools.support.output import clean
 from domain import events as ev
 from domain import wire
@@ -160,6 +161,7 @@ def _ending(
     now = datetime.now(UTC)
     return SessionEnding(
         ref=finish.ref,
+        run=run_of(finish.ref),
         reason=reason,
         partial=partial,
         error_type=finish.error_type,

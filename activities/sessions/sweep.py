@@ -16,6 +16,7 @@ from activities.runtime.heartbeat import beating
 from activities.runtime.workspaces import Workspaces
 from activities.schedules.sync import ScheduleSync
 from activities.sessions.finish import FinishSession
+from domain.ids import new_id
 from domain.sessions.session import Reason, Status
 from domain.sessions.step import Finish, StopRequest
 from domain.wire import session_workflow_id
@@ -149,10 +150,12 @@ class Sweep:
         return removed
 
     async def _start(self, session: sessions.SessionRow) -> bool:
-        """By asking its conversation, a root session's too: it may be open already, for a word that came since, and
-        has to know what begins."""
+        """Ask its conversation to start it, a root session's too: the conversation may be open already, for a message
+        that came since, and has to know what begins. A session that was running is restored by its first activity."""
+        # an id of its own: an open conversation answers a repeated update from memory, and may have had this one before
+        request_id = f"{session.id}/{new_id()}"
         return await self._conversations.submit(
-            session.workflow_input(), session.id, session.thread_id, queued=not session.live
+            session.workflow_input(), request_id, session.thread_id, queued=not session.live
         )
 
     async def _running(self, session_id: str) -> bool | None:

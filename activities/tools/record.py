@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from activities.delegation.record import over_budget
+from activities.runtime.session_run import run_of
 from activities.tools.tool import Tool
 from domain import events as ev
 from domain.events import EventRow
@@ -56,6 +57,7 @@ class Attempt:
         return {
             "tenant": request.ref.tenant,
             "session_id": request.ref.session_id,
+            "run": run_of(request.ref),
             "node": request.node,
             "index": request.index,
             "tool": request.name,

@@ -5,7 +5,7 @@ from enum import StrEnum
 from pydantic import BaseModel, Field
 
 from domain.sessions.session import AgentRef, SessionRef
-from domain.sessions.step import ToolOutcome
+from domain.sessions.step import ResumePoint, ToolOutcome
 
 
 class DelegationTool(StrEnum):
@@ -21,6 +21,11 @@ class DelegationTool(StrEnum):
 STARTS_SESSION = (DelegationTool.TASK, DelegationTool.ASYNC_DELEGATE, DelegationTool.ASYNC_TASK)
 
 
+def inline_path(line: str, step: int, index: int) -> str:
+    """The line that an inline delegate runs on: below the line that calls it, named after the call."""
+    return f"{line}/{step}.{index}"
+
+
 class DelegationCall(BaseModel):
     """The calls of one step that start or await subagents; their arguments stay in the assistant node."""
 
@@ -32,6 +37,7 @@ class DelegationCall(BaseModel):
     node: str
     indexes: list[int]
     step: int
+    resumed: bool = False  # by a run that took the session over: inline lines may have begun
 
 
 class Begun(BaseModel):
@@ -47,6 +53,7 @@ class Begun(BaseModel):
     ids: list[str] = Field(default_factory=list)  # to gather, and not ended when the call began
     any_of: bool = False
     timeout_s: float = 0
+    resume: ResumePoint | None = Field(default=None, exclude_if=lambda value: value is None)  # of an inline line
 
 
 class BegunBatch(BaseModel):

@@ -6,7 +6,7 @@ from domain.conversations.delegation import DelegationTool
 from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.state import ConversationState, PendingOutcome
 from domain.sessions.new_session import SessionPayload
-from domain.sessions.session import SessionInput
+from domain.sessions.session_state import SessionInput
 
 
 class CallRef(BaseModel):

@@ -38,6 +38,7 @@ class NewRequest(ShownRequest):
 
 class RequestOpening(Write):
     tenant: str
+    run: str | None = None  # of the session's workflow that writes it; None: somebody else does
     request: NewRequest
     most: int | None = None  # how many of its kind the session may open; None: any number
     events: list[EventRow] = Field(default_factory=list)
@@ -55,6 +56,7 @@ class RequestAnswer(Write):
 
 class RequestSettlement(Write):
     tenant: str
+    run: str | None = None  # of the session's workflow that writes it; None: somebody else does
     id: str
     expired: list[EventRow]  # emitted if nobody has answered
 
@@ -63,6 +65,7 @@ class AcceptanceRecord(Write):
     """One check of a session's acceptance criteria."""
 
     tenant: str
+    run: str | None = None  # of the session's workflow that writes it; None: somebody else does
     session_id: str
     round: int
     version: int

@@ -73,6 +73,7 @@ class SessionEnding(Write):
     """How a session ends. What is None keeps the value that the row has."""
 
     ref: SessionRef
+    run: str | None = None  # of the session's workflow that ends it; None: somebody else does
     reason: Reason
     partial: bool = False
     error_type: str | None = None

@@ -119,6 +119,14 @@ class ModelReply(BaseModel):
     continues: bool = Field(default=False, exclude_if=lambda value: not value)
 
 
+class ResumePoint(BaseModel):
+    """Where a line is, for a run that did not bring it there."""
+
+    head: str
+    step: int  # the session's number of the step that committed the head
+    pending: ModelReply | None = None  # the reply at the head, if its tool calls may not have run
+
+
 class ToolRequest(BaseModel):
     ref: SessionRef
     agent: AgentRef

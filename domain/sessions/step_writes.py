@@ -13,6 +13,7 @@ from domain.sessions.step import Purpose
 class StepBegin(Write):
     tenant: str
     session_id: str
+    run: str | None = None  # of the session's workflow that writes it; None: somebody else does
     idem: str  # the same for all attempts of a call
     version: int
     step: int
@@ -57,6 +58,7 @@ class OnceEvent(Write):
 class StepCommit(Write):
     tenant: str
     session_id: str
+    run: str | None = None  # of the session's workflow that writes it; None: somebody else does
     idem: str
     version: int
     head: str

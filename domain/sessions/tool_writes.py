@@ -16,6 +16,7 @@ class ToolCallKey(Write):
 
     tenant: str
     session_id: str
+    run: str | None = None  # of the session's workflow that writes it; None: somebody else does
     node: str
     index: int
     tool: str

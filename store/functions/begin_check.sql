@@ -2,6 +2,7 @@
 -- runs once more, under the same key.
 CREATE OR REPLACE FUNCTION begin_check(p jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+    PERFORM check_run(p ->> 'tenant', p ->> 'session_id', p ->> 'run', true, false);
     INSERT INTO tool_calls (tenant, node, call_index, session_id, tool, effect, holder, attempt)
     VALUES (p ->> 'tenant', p ->> 'node', (p ->> 'index')::int, p ->> 'session_id', p ->> 'tool', 'idempotent', p ->> 'tool', 1)
     ON CONFLICT (tenant, node, call_index) DO UPDATE

@@ -10,7 +10,8 @@ DECLARE
 BEGIN
     SELECT reply INTO done FROM messages WHERE tenant = t AND idem = p ->> 'idem';
     IF done IS NOT NULL THEN RETURN jsonb_build_object('reply', done); END IF;
-    UPDATE sessions SET version = (p ->> 'version')::bigint, step = (p ->> 'step')::int,
+    PERFORM check_run(t, sid, p ->> 'run', true, true);
+    UPDATE sessions SET run_id = coalesce(p ->> 'run', run_id), version = (p ->> 'version')::bigint, step = (p ->> 'step')::int,
                         -- while one line waits for people another may continue: the session is still shown as waiting
                         status = CASE WHEN EXISTS (SELECT 1 FROM input_requests r WHERE r.tenant = t AND r.session_id = sid
                                                       AND r.status = 'open') THEN 'input_required' ELSE 'working' END,

@@ -9,6 +9,7 @@ DECLARE
     go  boolean := false;
     spent boolean := false;
 BEGIN
+    PERFORM check_run(t, p ->> 'session_id', p ->> 'run', true, false);
     IF p ->> 'effect' = 'read' THEN
         -- repeating it changes nothing, so there is nothing to claim: one write less for the commonest calls
         SELECT * INTO c FROM tool_calls WHERE tenant = t AND node = p ->> 'node' AND call_index = (p ->> 'index')::int;

@@ -10,6 +10,7 @@ DECLARE
 BEGIN
     SELECT reply INTO done FROM messages WHERE tenant = t AND idem = p ->> 'idem';
     IF done IS NOT NULL THEN RETURN done; END IF;
+    PERFORM check_run(t, p ->> 'session_id', p ->> 'run', false, true);
     INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, side, step, body, reply)
     SELECT t, node.id, node.parent, p ->> 'session_id', node.idem, node.kind, node.author, node.line, node.side,
            node.step, node.body, node.reply

@@ -3,6 +3,7 @@ CREATE OR REPLACE FUNCTION commit_tool(p jsonb) RETURNS boolean LANGUAGE plpgsql
 DECLARE
     t text := p ->> 'tenant';
 BEGIN
+    PERFORM check_run(t, p ->> 'session_id', p ->> 'run', false, false);
     IF p ->> 'effect' = 'read' THEN
         INSERT INTO tool_calls (tenant, node, call_index, session_id, tool, effect, holder, attempt, state, result,
                                 sources, description, started_at, ended_at)

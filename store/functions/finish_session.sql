@@ -16,6 +16,7 @@ DECLARE
 BEGIN
     SELECT * INTO s FROM sessions WHERE tenant = t AND id = sid FOR UPDATE;
     IF s.status NOT IN ('completed', 'failed', 'cancelled') THEN
+        PERFORM check_run(t, sid, p ->> 'run', false, false);
         -- once a cancel was accepted the only end is cancelled, also if the session was about to end otherwise
         IF s.cancel_requested IS NOT NULL AND p ->> 'status' <> 'cancelled' THEN
             RETURN jsonb_build_object('cancel_requested', s.cancel_requested);

@@ -7,6 +7,8 @@ DECLARE
     s sessions%ROWTYPE;
 BEGIN
     SELECT * INTO s FROM sessions WHERE tenant = t AND id = r.session_id FOR UPDATE;   -- one request at a time
+    PERFORM check_run(t, s.id, p ->> 'run', false, false);
+    UPDATE sessions SET run_id = p ->> 'run' WHERE tenant = t AND id = s.id AND run_id IS NULL AND p ->> 'run' IS NOT NULL;
     IF s.status IN ('completed', 'failed', 'cancelled')
        OR (SELECT count(*) FROM input_requests WHERE tenant = t AND session_id = s.id AND kind = r.kind
               AND id <> r.id) >= (p ->> 'most')::int THEN

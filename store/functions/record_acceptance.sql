@@ -7,6 +7,7 @@ DECLARE
     m   jsonb := p -> 'message';
 BEGIN
     SELECT * INTO s FROM sessions WHERE tenant = t AND id = p ->> 'session_id' FOR UPDATE;
+    PERFORM check_run(t, s.id, p ->> 'run', false, false);
     IF s.status IN ('completed', 'failed', 'cancelled')
        OR (s.acceptance::jsonb ->> 'round')::int >= (p ->> 'round')::int THEN RETURN; END IF;
     UPDATE sessions SET acceptance = p ->> 'acceptance', updated_at = now(), usage = p ->> 'usage',

@@ -8,6 +8,7 @@ BEGIN
     PERFORM 1 FROM sessions WHERE tenant = t
         AND id = (SELECT session_id FROM input_requests WHERE tenant = t AND id = p ->> 'id') FOR NO KEY UPDATE;
     SELECT * INTO r FROM input_requests WHERE tenant = t AND id = p ->> 'id' FOR UPDATE;
+    PERFORM check_run(t, r.session_id, p ->> 'run', false, false);
     IF r.status = 'open' THEN
         UPDATE input_requests SET status = 'expired' WHERE tenant = t AND id = r.id;
         PERFORM append_events('', false, p -> 'expired');

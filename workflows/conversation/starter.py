@@ -16,7 +16,7 @@ from domain.conversations.requests import (
     StartSession,
 )
 from domain.conversations.state import ConversationState, Live, Thread
-from domain.sessions.session import SessionInput
+from domain.sessions.session_state import SessionInput
 from domain.wire import session_workflow_id
 from workflows import activity_calls
 from workflows.session.workflow import Session

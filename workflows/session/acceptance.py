@@ -4,7 +4,8 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from domain.sessions.acceptance import CheckAcceptance
-from domain.sessions.session import Line, Reason
+from domain.sessions.session import Reason
+from domain.sessions.session_state import Line
 from workflows import activity_calls
 from workflows.session.context import Ending, SessionContext, cause
 

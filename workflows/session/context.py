@@ -5,10 +5,12 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
+from domain import wire
 from domain.agents.sides import Sides
-from domain.sessions.session import LIMIT_REASONS, Line, Reason, SessionInput, StartedChild
+from domain.sessions.session import LIMIT_REASONS, Reason
+from domain.sessions.session_state import Line, SessionInput, StartedChild
 from domain.sessions.step import BindingCall, StopRequest, preview
 
 T = TypeVar("T")
@@ -44,9 +46,10 @@ class SessionContext:
     def __init__(self, start: SessionInput) -> None:
         self.start = start
         self.state = start.carried or start.first_state()
-        if start.approval_required and start.carried is None:
+        if start.approval_required and self.state.step == 0:
             self.state.line.note = PLAN_FIRST
         self.stopping: StopRequest | None = None
+        self.outdated = False  # what was committed is not what this run knows: it was reset, or is a new beginning
         self.promoted: set[str] = set()  # children that are no longer waited for
         self.waiting = 0  # open input requests
         self.handed_over = False  # the last step gave the line another agent: its loop begins anew
@@ -99,12 +102,23 @@ class SessionContext:
             handle.cancel()
         try:
             return await handle
+        except FailureError as error:
+            if self.is_outdated(error):
+                self.halt(StopRequest(reason=Reason.LOST, by="errand"))
+                raise Stopped from error
+            raise
         except asyncio.CancelledError:  # it ended at the very moment at which it was cancelled
             self.check()
             raise
         finally:
             self._activities.discard(handle)
             self._tools.discard(handle)
+
+    def is_outdated(self, error: BaseException) -> bool:
+        """Whether an activity was refused because the session is not where this run believes it to be."""
+        inner = error.cause if isinstance(error, ActivityError) else error
+        self.outdated = self.outdated or (isinstance(inner, ApplicationError) and inner.type == wire.OUTDATED)
+        return self.outdated
 
     def take(self, line: Line) -> list[str]:
         """The messages that enter the context with the next call; only the main line receives any."""

@@ -6,8 +6,8 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from domain.conversations.delegation import Begun, DelegationCall, DelegationTool, Settle
-from domain.sessions.session import Line
+from domain.conversations.delegation import Begun, DelegationCall, DelegationTool, Settle, inline_path
+from domain.sessions.session_state import Line
 from domain.sessions.step import CallState, ModelReply, ToolCall, ToolOutcome
 from workflows import activity_calls
 from workflows.session.context import Ending, SessionContext, all_of, cause
@@ -35,6 +35,7 @@ async def delegate(
         node=reply.head,
         indexes=[call.index for call in calls],
         step=line.step,
+        resumed=line.resumed,
     )
     try:
         batch = await session.wait(activity_calls.begin_delegations(call, ", ".join(call.preview for call in calls)))
@@ -85,13 +86,15 @@ async def _run_inline(session: SessionContext, line: Line, begun: Begun, settle:
     """Run the same loop over a line of its own: its calls are activities of this session and count on its limits."""
     assert begun.agent is not None
     inner = Line(
-        path=f"{line.path}/{line.step}.{begun.index}",
+        path=inline_path(line.path, line.step, begun.index),
         agent=begun.agent,
         above=[*line.above, line.agent],
         models=begun.models,
         opening=f"{settle.node}/{begun.index}",
         doing=f"{begun.agent.name} is working",
     )
+    if begun.resume is not None:
+        inner.head, inner.step, inner.pending = begun.resume.head, begun.resume.step, begun.resume.pending
     try:
         ending = await run_line(session, inner)
     except Ending as end:

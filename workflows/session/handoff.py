@@ -4,7 +4,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from domain.conversations.handoff import HandOver, Successor
-from domain.sessions.session import Line
+from domain.sessions.session_state import Line
 from domain.sessions.step import CallState, ModelReply, ToolCall, ToolOutcome
 from workflows import activity_calls
 from workflows.session.context import SessionContext, cause

@@ -16,7 +16,8 @@ from domain.sessions.input_request import (
     SettledRequest,
     SettleRequest,
 )
-from domain.sessions.session import Line, Reason
+from domain.sessions.session import Reason
+from domain.sessions.session_state import Line
 from domain.sessions.step import CallState, StopRequest, ToolCall, ToolOutcome
 from workflows import activity_calls
 from workflows.session.context import Ending, SessionContext, Stopped, cause

@@ -3,7 +3,8 @@
 from datetime import timedelta
 
 from domain.limits import loops as loop_detection
-from domain.sessions.session import Line, Reason
+from domain.sessions.session import Reason
+from domain.sessions.session_state import Line
 from domain.sessions.step import CallState, Effect, ToolCall, ToolOutcome
 from workflows.session.context import Ending, SessionContext
 

@@ -11,7 +11,8 @@ from domain.agents.typed_output import MAX_MISFITS, retry_request
 from domain.limits.limits import reached
 from domain.limits.stop_rules import CUT_OFF, Next, decide
 from domain.sessions.input_request import RequestKind
-from domain.sessions.session import Line, Reason, Usage
+from domain.sessions.session import Reason, Usage
+from domain.sessions.session_state import Line
 from domain.sessions.step import (
     CallState,
     Effect,
@@ -38,14 +39,16 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
     another agent has taken over."""
     state = session.state
     while not session.handed_over:
-        if limit := limit_reached(session):
-            return limit
-        if line.is_main and workflow.info().is_continue_as_new_suggested():
-            return None
-        state.step += 1
-        line.step = state.step
-        note, line.note = line.note, None
-        reply = await think(session, line, Purpose.TURN, session.take(line), note)
+        reply = pending_reply(line)
+        if reply is None:
+            if limit := limit_reached(session):
+                return limit
+            if line.is_main and workflow.info().is_continue_as_new_suggested():
+                return None
+            state.step += 1
+            line.step = state.step
+            note, line.note = line.note, None
+            reply = await think(session, line, Purpose.TURN, session.take(line), note)
         decision = decide(reply)
         line.note = CUT_OFF if decision.next is Next.GO_ON else None
         if decision.next is Next.STOP:
@@ -65,6 +68,14 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
             await think(session, line, Purpose.COMPACT)
         workflow.set_current_details(current_details(session.start, state, outcomes, workflow.info().namespace))
     return None
+
+
+def pending_reply(line: Line) -> ModelReply | None:
+    """The reply at which a run takes over. Of its calls some may have run, or be waiting for people: each is found by
+    its node and index, and nothing is done twice."""
+    reply, line.pending = line.pending, None
+    line.resumed = reply is not None
+    return reply
 
 
 def limit_reached(session: SessionContext) -> Ending | None:

@@ -6,11 +6,12 @@ from domain.agents.side import Side
 from domain.agents.sides import Sides
 from domain.limits.side_rules import SideVerdict, after_response
 from domain.limits.stop_rules import CUT_OFF, Decision, Next, decide
-from domain.sessions.session import Line, Reason
+from domain.sessions.session import Reason
+from domain.sessions.session_state import Line
 from domain.sessions.step import BindingCall, ModelReply, Purpose, ToolOutcome
 from workflows.session import limits
 from workflows.session.context import Ending, SessionContext
-from workflows.session.loop import act, answered, done, limit_reached, think
+from workflows.session.loop import act, answered, done, limit_reached, pending_reply, think
 from workflows.ui import current_details, step_result
 
 STEPS_USED = "{} has used the {} steps that it may take in one session."
@@ -22,17 +23,19 @@ async def run_sides(session: SessionContext, sides: Sides) -> Ending | None:
     that another agent has taken over."""
     state = session.state
     while not session.handed_over:
-        if limit := limit_reached(session):
-            return limit
-        if workflow.info().is_continue_as_new_suggested():
-            return None
         line = state.line
         side = sides.of(line.agent.side)
-        state.step += 1
-        line.step = state.step
-        line.steps += 1
-        note, line.note = line.note, None
-        reply = await think(session, line, Purpose.TURN, session.take(line), note)
+        reply = pending_reply(line)
+        if reply is None:
+            if limit := limit_reached(session):
+                return limit
+            if workflow.info().is_continue_as_new_suggested():
+                return None
+            state.step += 1
+            line.step = state.step
+            line.steps += 1
+            note, line.note = line.note, None
+            reply = await think(session, line, Purpose.TURN, session.take(line), note)
         decision = decide(reply)
         if decision.reason is Reason.ERROR:
             return Ending(decision.reason, decision.error_type, decision.error)

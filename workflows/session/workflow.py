@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from typing import NoReturn
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -10,7 +11,8 @@ from domain import wire
 from domain.conversations.requests import ChildrenEnded, InboxMessage, Promote
 from domain.limits.limits import summary_request
 from domain.sessions.input_request import RequestAnswered
-from domain.sessions.session import LIMIT_REASONS, Reason, SessionInput, SessionResult
+from domain.sessions.session import LIMIT_REASONS, Reason, SessionResult
+from domain.sessions.session_state import SessionInput
 from domain.sessions.step import Finish, Finished, Purpose, StopRequest
 from workflows import activity_calls
 from workflows.session.context import Ending, SessionContext, Stopped, cause
@@ -56,14 +58,34 @@ class Session:
             if self.context.stopping is None:
                 workflow.continue_as_new(start.model_copy(update={"carried": self.context.state}))
             ending = Ending(self.context.stopping.reason)
-        if ending.reason in LIMIT_REASONS and not self.context.cancelled:
-            await self._summarise(ending.reason)
-        # the activity also posts the end to the conversation, which spares the session a workflow task of its own
-        return self._result(await activity_calls.finish_session(self._ending(ending)))
+        try:
+            if self.context.outdated:
+                raise Stopped
+            if ending.reason in LIMIT_REASONS and not self.context.cancelled:
+                await self._summarise(ending.reason)
+            # the activity also posts the end to the conversation, which spares the session a workflow task of its own
+            return self._result(await activity_calls.finish_session(self._ending(ending)))
+        except (Stopped, ActivityError) as error:
+            if not self.context.is_outdated(error):
+                raise
+        await self._restore(start)
+
+    async def _restore(self, start: SessionInput) -> NoReturn:
+        """Continue from what was committed, in a new run: this one was reset, or began anew after Temporal had lost
+        the one before it. What it believes to have happened is not what happened."""
+        received = self.context.state = start.first_state()
+        received.inbox = []
+        carried = await activity_calls.restore_session(start.ref)
+        carried.inbox += [message for message in received.inbox if message not in carried.seen_messages]
+        carried.seen_messages += [message for message in received.seen_messages if message not in carried.seen_messages]
+        carried.answered, carried.ended = received.answered, [*carried.ended, *received.ended]
+        carried.waking = [child for child in carried.waking if child not in received.ended]
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        workflow.continue_as_new(start.model_copy(update={"carried": carried}))
 
     async def _reason(self, start: SessionInput) -> Ending | None:
         line = self.context.state.line
-        if start.ask_variables and start.carried is None:
+        if start.ask_variables and self.context.state.step == 0:
             await ask_variables(self.context, line)
         while True:
             sides = self.context.sides

@@ -7,7 +7,8 @@ from temporalio import workflow
 from domain.conversations.requests import ConversationInput
 from domain.notification import DeliveryInput, DeliveryOutcome
 from domain.schedules.schedule import TickInput, TickOutcome
-from domain.sessions.session import SessionInput, SessionResult
+from domain.sessions.session import SessionResult
+from domain.sessions.session_state import SessionInput
 from workflows.conversation.workflow import Conversation
 from workflows.notification_delivery import NotificationDelivery
 from workflows.session.workflow import Session

@@ -18,7 +18,8 @@ from domain.conversations.requests import (
 )
 from domain.conversations.state import ConversationState, Live, PendingOutcome, Thread, WaitingMessage
 from domain.sessions.new_session import NewSession
-from domain.sessions.session import AgentRef, Limits, SessionInput, SessionRef, Status
+from domain.sessions.session import AgentRef, Limits, SessionRef, Status
+from domain.sessions.session_state import SessionInput
 from workflows.conversation.starter import SessionStarter
 from workflows.conversation.workflow import Conversation
 

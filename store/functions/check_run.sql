@@ -1,0 +1,24 @@
+-- Refuses what a run of a session's workflow writes once another run has the session: after a reset, or after its
+-- workflow was deleted and started again. A session that no run has claimed yet refuses nothing, and neither does a
+-- caller that is no run. With `active` a session that has ended refuses too: nothing begins any more. The row is
+-- locked for those that write it anyway, so that a run that takes over afterwards reads all that was committed.
+CREATE OR REPLACE FUNCTION check_run(t text, sid text, run text, active boolean, locks boolean) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    mine text;
+    how  text;
+BEGIN
+    IF run IS NULL THEN RETURN; END IF;
+    IF locks THEN
+        SELECT run_id, status INTO mine, how FROM sessions WHERE tenant = t AND id = sid FOR NO KEY UPDATE;
+    ELSE
+        SELECT run_id, status INTO mine, how FROM sessions WHERE tenant = t AND id = sid;
+    END IF;
+    IF active AND how IN ('completed', 'failed', 'cancelled') THEN
+        RAISE EXCEPTION 'The session has ended: %.', how USING ERRCODE = 'ER002';
+    END IF;
+    IF mine <> run THEN
+        RAISE EXCEPTION 'Another run has this session.' USING ERRCODE = 'ER001',
+            DETAIL = jsonb_build_object('tenant', t, 'session_id', sid, 'run_id', mine);
+    END IF;
+END $$;

@@ -1,0 +1,179 @@
+"""Which run of its workflow a session belongs to, and what a run that takes a session over must know."""
+
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import asyncpg
+from pydantic import BaseModel
+
+from domain.agents.side import SideName
+from domain.messages import ASSISTANT
+from domain.sessions.input_request import RequestKind
+from domain.sessions.session import SessionRef
+from domain.sessions.session_state import SessionState, StartedChild
+from domain.sessions.step import ModelReply, ResumePoint, preview
+from store.database import Connection, Pool
+from store.sessions import SessionRow
+
+REMEMBERED = 1_000  # messages and ended children; as many as the session itself remembers
+NAMED_CHILDREN = 20
+
+
+class Holder(BaseModel):
+    """The run that has a session."""
+
+    tenant: str
+    session_id: str
+    run_id: str | None
+
+
+class NotCurrentRun(asyncpg.PostgresError):
+    """Another run has the session."""
+
+    sqlstate = "ER001"
+
+    @property
+    def holder(self) -> Holder:
+        return Holder.model_validate_json(self.detail or "")
+
+
+class SessionEnded(asyncpg.PostgresError):
+    """The session has ended, so that nothing of it can begin."""
+
+    sqlstate = "ER002"
+
+
+async def take_over(pool: Pool, holder: Holder, run: str) -> bool:
+    """Give a session to another run; False: it has changed hands meanwhile."""
+    done = await pool.fetchval(
+        """UPDATE sessions SET run_id = $4 WHERE tenant = $1 AND id = $2 AND run_id IS NOT DISTINCT FROM $3
+           RETURNING id""",
+        holder.tenant,
+        holder.session_id,
+        holder.run_id,
+        run,
+    )
+    return done is not None
+
+
+async def state(pool: Pool, session: SessionRow) -> SessionState:
+    """Where a session is, from what was committed: the state of a run that knows nothing of it."""
+    tenant, session_id = session.tenant, session.id
+    async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
+        children = await connection.fetch(
+            """SELECT id, title, live, delivery = 'wake' AND NOT blocking AS wakes FROM sessions
+                WHERE tenant = $1 AND spawned_by = $2 ORDER BY id DESC LIMIT $3""",
+            tenant,
+            session_id,
+            REMEMBERED,
+        )
+        messages = await connection.fetch(
+            """SELECT id, taken_by FROM inbox i WHERE tenant = $1 AND conversation_id = $4 AND thread_id = $3
+                  AND (taken_by = $2 OR taken_by IS NULL AND NOT EXISTS (
+                          SELECT 1 FROM sessions s WHERE s.tenant = $1 AND s.thread_id = $3 AND s.id <> $2
+                             AND i.id = ANY (s.inbox)))
+                ORDER BY number DESC LIMIT $5""",
+            tenant,
+            session_id,
+            session.thread_id,
+            session.conversation_id,
+            REMEMBERED,
+        )
+        approved = await connection.fetchval(
+            """SELECT (answer::jsonb ->> 'approved')::boolean FROM input_requests
+                WHERE tenant = $1 AND session_id = $2 AND kind = $3 ORDER BY created_at DESC, id DESC LIMIT 1""",
+            tenant,
+            session_id,
+            RequestKind.PLAN_APPROVAL,
+        )
+        rounds = await connection.fetchval(
+            "SELECT (acceptance::jsonb ->> 'round')::int FROM sessions WHERE tenant = $1 AND id = $2",
+            tenant,
+            session_id,
+        )
+        sides = await connection.fetch(
+            """SELECT side FROM messages WHERE tenant = $1 AND session_id = $2 AND kind = $3 AND line = 'main'
+                ORDER BY id""",
+            tenant,
+            session_id,
+            ASSISTANT,
+        )
+        point = await _point(connection, tenant, session_id, session.head) if session.head else None
+    seen = [row["id"] for row in reversed(messages)]
+    waiting = [row["id"] for row in reversed(messages) if row["taken_by"] is None]
+    if session.head is None:  # not even its first message has entered a context
+        waiting = [*session.inbox, *(one for one in waiting if one not in session.inbox)]
+    start = session.workflow_input()
+    first = start.first_state()
+    if point is not None:
+        _place(first, point, [row["side"] for row in sides] if start.sides else [])
+        if (to := session.handed_to) is not None:
+            first.line.agent, first.line.models, first.line.steps = to.agent, to.models, 0
+            first.sides, first.handed_over = to.sides, True
+        if session.cancel_requested:  # accepted meanwhile: it stops the session before anything more runs
+            first.line.pending = None
+    return SessionState(
+        line=first.line,
+        waiting_line=first.waiting_line,
+        turns=first.turns,
+        sides=first.sides,
+        handed_over=first.handed_over,
+        step=session.step if session.head else 0,
+        version=session.version,
+        usage=session.usage,
+        inbox=waiting,
+        seen_messages=seen,
+        waking=[row["id"] for row in reversed(children) if row["live"] and row["wakes"]],
+        ended=[row["id"] for row in reversed(children) if not row["live"]],
+        children=[
+            StartedChild(id=row["id"], title=preview(row["title"], 80)) for row in reversed(children[:NAMED_CHILDREN])
+        ],
+        children_started=len(children),
+        plan_approved=bool(approved),
+        acceptance_round=rounds or 0,
+    )
+
+
+def _place(state: SessionState, point: ResumePoint, sides: list[SideName]) -> None:
+    """Bring a first state to a later head; `sides` are those that replied, in order."""
+    if state.waiting_line is not None and sides and sides[-1] != state.line.agent.side:
+        state.line, state.waiting_line = state.waiting_line, state.line
+    for line in filter(None, (state.line, state.waiting_line)):
+        line.steps = sides.count(line.agent.side)
+    state.turns = sum(one != other for one, other in pairwise(sides))
+    state.line.head, state.line.step, state.line.pending = point.head, point.step, point.pending
+
+
+async def resume_point(pool: Pool, ref: SessionRef, line: str) -> ResumePoint | None:
+    """Where the line of an inline delegate is; None: it has committed nothing."""
+    async with pool.acquire() as connection:
+        head = await connection.fetchval(
+            "SELECT id FROM messages WHERE tenant = $1 AND session_id = $2 AND line = $3 ORDER BY id DESC LIMIT 1",
+            ref.tenant,
+            ref.session_id,
+            line,
+        )
+        return await _point(connection, ref.tenant, ref.session_id, head) if head else None
+
+
+async def _point(connection: Connection, tenant: str, session_id: str, head: str) -> ResumePoint:
+    row = await connection.fetchrow(
+        """SELECT m.session_id, m.kind, m.step, m.reply,
+                  EXISTS (SELECT 1 FROM messages o WHERE o.tenant = m.tenant AND o.session_id = m.session_id
+                             AND o.line = m.line AND o.step = m.step AND o.kind = m.kind AND o.id < m.id) AS closing
+             FROM messages m WHERE m.tenant = $1 AND m.id = $2""",
+        tenant,
+        head,
+    )
+    assert row is not None
+    return ResumePoint(head=head, step=row["step"], pending=_pending(row, session_id))
+
+
+def _pending(row: "asyncpg.Record | Mapping[str, Any]", session_id: str) -> ModelReply | None:
+    """The reply whose tool calls may not have run. A second reply of a step is a summary that was to close it."""
+    if row["session_id"] != session_id or row["kind"] != ASSISTANT or row["reply"] is None or row["closing"]:
+        return None
+    reply = ModelReply.model_validate(json.loads(row["reply"]))
+    return None if reply.interrupted else reply

@@ -1,0 +1,139 @@
+"""Only the current run of a session's workflow may begin, claim or commit anything."""
+
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import pytest
+
+from domain.ids import new_id
+from domain.messages import ASSISTANT
+from domain.sessions.input_request import OnExpiry, RequestKind
+from domain.sessions.request_writes import NewRequest, RequestOpening
+from domain.sessions.session import Reason, SessionRef, Usage
+from domain.sessions.session_writes import Write
+from domain.sessions.step import Effect, ModelReply
+from domain.sessions.step_writes import BudgetUse, NewNode, StepBegin, StepCommit
+from store import endings, input_requests, messages, runs, sessions, tool_calls
+from store.database import Pool
+from store.runs import Holder, NotCurrentRun, SessionEnded
+from tests.behaviour.store.conftest import Accept
+from tests.behaviour.store.test_sessions import ending
+from tests.behaviour.store.test_tool_calls import claim, outcome
+
+W = TypeVar("W", bound=Write)
+
+
+def beginning(ref: SessionRef, run: str, version: int = 1) -> StepBegin:
+    return StepBegin(
+        tenant=ref.tenant,
+        session_id=ref.session_id,
+        run=run,
+        idem=f"{run}/{version}",
+        version=version,
+        step=1,
+        attempt=1,
+    )
+
+
+def commit(ref: SessionRef, run: str, version: int = 2) -> StepCommit:
+    reply = ModelReply(head=new_id(), stop_reason="end_turn", usage=Usage())
+    key, written = f"{run}/{version}", reply.model_dump_json()
+    node = NewNode(
+        id=reply.head,
+        parent=None,
+        session_id=ref.session_id,
+        kind=ASSISTANT,
+        step=1,
+        body='{"content": []}',
+        idem=key,
+        reply=written,
+    )
+    return StepCommit(
+        tenant=ref.tenant,
+        session_id=ref.session_id,
+        run=run,
+        idem=key,
+        version=version,
+        head=reply.head,
+        line="main",
+        take=[],
+        usage=Usage(llm_calls=1),
+        used=BudgetUse(tokens=0, cost_usd=0, steps=1),
+        reply=written,
+        nodes=[node],
+    )
+
+
+def of_run(write: W, run: str) -> W:
+    return write.model_copy(update={"run": run})
+
+
+def asked(ref: SessionRef, run: str) -> RequestOpening:
+    request = NewRequest(
+        id=new_id(),
+        conversation_id=ref.conversation_id,
+        session_id=ref.session_id,
+        kind=RequestKind.CLARIFICATION,
+        question="?",
+        deadline=datetime.now(UTC),
+        on_expiry=OnExpiry.CANCEL,
+    )
+    return RequestOpening(tenant=ref.tenant, run=run, request=request, most=9)
+
+
+async def test_a_run_that_was_superseded_begins_claims_and_commits_nothing(pool: Pool, accept: Accept) -> None:
+    ref, node = await accept(), new_id()
+    await messages.begin_step(pool, beginning(ref, "first"))
+    assert (await tool_calls.claim(pool, of_run(claim(ref, node, 1, Effect.ONCE), "first"))).go
+    assert await runs.take_over(pool, Holder(tenant=ref.tenant, session_id=ref.session_id, run_id="first"), "second")
+    refused = [
+        messages.begin_step(pool, beginning(ref, "first", 5)),
+        messages.commit_step(pool, commit(ref, "first", 6)),
+        tool_calls.claim(pool, of_run(claim(ref, new_id(), 1, Effect.IDEMPOTENT), "first")),
+        tool_calls.claim(pool, of_run(claim(ref, new_id(), 1, Effect.READ), "first")),
+        tool_calls.commit(pool, of_run(outcome(ref, node, 1, "late"), "first")),
+        input_requests.open_request(pool, asked(ref, "first")),
+        endings.finish(pool, of_run(ending(ref, Reason.ERROR), "first")),
+    ]
+    for write in refused:
+        with pytest.raises(NotCurrentRun) as error:
+            await write
+        assert error.value.holder == Holder(tenant=ref.tenant, session_id=ref.session_id, run_id="second")
+    row = await sessions.get(pool, ref.tenant, ref.session_id)
+    assert row is not None and (row.version, row.head, row.status) == (1, None, "working")
+    counted = "SELECT count(*) FROM {} WHERE session_id = $1"
+    for table, number in (("messages", 0), ("tool_calls", 1), ("input_requests", 0)):
+        assert await pool.fetchval(counted.format(table), ref.session_id) == number
+    # the new run finds the claim of the old one, and does not act again
+    again = await tool_calls.claim(pool, of_run(claim(ref, node, 1, Effect.ONCE, "second/1"), "second"))
+    assert (again.go, again.state) == (False, "unknown")
+
+
+async def test_a_session_changes_hands_only_from_the_run_that_was_seen(pool: Pool, accept: Accept) -> None:
+    ref = await accept()
+    await messages.begin_step(pool, beginning(ref, "first"))
+    seen = Holder(tenant=ref.tenant, session_id=ref.session_id, run_id="first")
+    assert await runs.take_over(pool, seen, "newest")
+    assert not await runs.take_over(pool, seen, "older")
+
+
+async def test_nothing_begins_in_a_session_that_has_ended(pool: Pool, accept: Accept) -> None:
+    ref = await accept()
+    await endings.finish(pool, ending(ref, Reason.GOAL_REACHED))
+    with pytest.raises(SessionEnded):
+        await messages.begin_step(pool, beginning(ref, "another"))
+    with pytest.raises(SessionEnded):
+        await tool_calls.claim(pool, of_run(claim(ref, new_id(), 1, Effect.ONCE), "another"))
+    told = await endings.finish(pool, of_run(ending(ref, Reason.ERROR), "another"))
+    assert isinstance(told, endings.WrittenEnding) and told.reason is Reason.GOAL_REACHED
+
+
+async def test_a_run_that_takes_over_learns_what_was_committed(pool: Pool, accept: Accept) -> None:
+    ref = await accept()
+    await messages.begin_step(pool, beginning(ref, "first"))
+    written = await messages.commit_step(pool, commit(ref, "first"))
+    row = await sessions.get(pool, ref.tenant, ref.session_id)
+    assert row is not None and row.run_id == "first"
+    state = await runs.state(pool, row)
+    assert (state.line.head, state.line.step, state.step, state.version) == (written.head, 1, 1, 2)
+    assert state.line.pending == written and state.usage.llm_calls == 1

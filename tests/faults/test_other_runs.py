@@ -1,0 +1,179 @@
+"""A session's workflow is deleted, reset or lost with Temporal's data: another run continues from what was committed.
+
+Nothing is repeated, nobody's answer is lost, and what has ended stays ended.
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, ResetWorkflowExecutionRequest
+from temporalio.service import RPCError
+
+from domain.ids import new_id
+from tests.support.stack import Stack, calls, eventually, of_type, steps
+from workflows.client import WorkflowClient
+
+pytestmark = pytest.mark.asyncio
+
+Damage = Callable[[Stack, str], Awaitable[None]]
+
+
+async def delete(stack: Stack, task_id: str) -> None:
+    """Terminate the workflow and remove its history, as the command line and the Web UI do."""
+    execution = WorkflowExecution(workflow_id=f"session/{task_id}")
+    request = DeleteWorkflowExecutionRequest(namespace=stack.client.namespace, workflow_execution=execution)
+    await stack.client.workflow_service.delete_workflow_execution(request)
+
+    async def gone() -> bool:
+        try:
+            await stack.session(task_id).describe()
+        except RPCError:
+            return True
+        return False
+
+    await eventually(gone, what="the workflow is deleted")
+
+
+async def reset(stack: Stack, task_id: str) -> None:
+    """To its first workflow task: the new run knows nothing but its input."""
+    history = await stack.session(task_id).fetch_history()
+    first = next(
+        one.event_id for one in history.events if one.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+    )
+    described = await stack.session(task_id).describe()
+    request = ResetWorkflowExecutionRequest(
+        namespace=stack.client.namespace,
+        workflow_execution=WorkflowExecution(workflow_id=f"session/{task_id}", run_id=described.run_id),
+        reason="a test",
+        workflow_task_finish_event_id=first,
+        request_id=new_id(),
+    )
+    await stack.client.workflow_service.reset_workflow_execution(request)
+
+
+async def swept(stack: Stack, task_id: str, seconds: float = 60.0) -> dict[str, Any]:
+    """The record at its end; the sweeper looks at it again and again."""
+
+    async def look() -> dict[str, Any] | None:
+        record = await stack.record(task_id)
+        if record["ended_at"]:
+            return record
+        await stack.age(task_id)
+        with contextlib.suppress(Exception):
+            await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
+        return None
+
+    return await eventually(look, seconds=seconds, pause=1.0, what=f"{task_id} ended")
+
+
+async def lines(path: Path) -> list[str]:
+    return await asyncio.to_thread(lambda: path.read_text().splitlines() if path.exists() else [])
+
+
+def once(path: Path, seconds: float = 0) -> tuple[str, dict[str, Any]]:
+    return ("ledger_once", {"path": str(path), "seconds": seconds})
+
+
+def results(nodes: list[dict[str, Any]]) -> list[str]:
+    return [one["text"] for node in nodes if node["kind"] == "tool_results" for one in node["body"]["results"]]
+
+
+@pytest.mark.parametrize("damage", [delete, reset])
+async def test_steps_that_were_committed_are_not_repeated(stack: Stack, tmp_path: Path, damage: Damage) -> None:
+    ledgers = [tmp_path / name for name in ("one", "two", "three")]
+    task_id = await stack.submit(steps(*([once(ledger)] for ledger in ledgers)) + " [[fault:hang at=3]]")
+    await stack.seen(task_id, "step_started", step=3)
+    await damage(stack, task_id)
+    record = await swept(stack, task_id)
+    assert (record["status"], record["reason"]) == ("completed", "goal_reached")
+    assert [len(await lines(ledger)) for ledger in ledgers] == [1, 1, 1]
+    replies = [node["step"] for node in await stack.nodes(task_id) if node["kind"] == "assistant"]
+    assert len(replies) == 4 and replies == sorted(replies)
+    # the call that hung may have been counted when Temporal cancelled it
+    assert record["usage"]["llm_calls"] in (4, 5) and record["usage"]["tool_invocations"] == 3
+    await stack.events(task_id)  # without a gap, and with one end
+
+
+@pytest.mark.parametrize("damage", [delete, reset])
+async def test_a_call_that_runs_is_not_repeated(stack: Stack, tmp_path: Path, damage: Damage) -> None:
+    ledger, after = tmp_path / "ledger", tmp_path / "after"
+    task_id = await stack.submit(steps([once(ledger, 30)], [once(after)]))
+    await eventually(lambda: lines(ledger), what="the call has begun")
+    await damage(stack, task_id)
+    record = await swept(stack, task_id)
+    assert record["status"] == "completed"
+    assert len(await lines(ledger)) == len(await lines(after)) == 1
+    states = await stack.pool.fetch("SELECT state FROM tool_calls WHERE session_id = $1 ORDER BY started_at", task_id)
+    # Temporal cancels the call of a workflow that is gone; a worker that did not learn of it in time is fenced
+    assert states[0]["state"] in ("cancelled", "unknown") and states[1]["state"] == "ok"
+    assert len(await stack.asked(task_id)) == 3, "no step is paid for twice"
+
+
+@pytest.mark.parametrize("damage", [delete, reset])
+async def test_an_ended_session_stays_ended(stack: Stack, tmp_path: Path, damage: Damage) -> None:
+    ledger = tmp_path / "ledger"
+    task_id = await stack.submit(steps([once(ledger)]))
+    before = await stack.wait(task_id)
+    await stack.session(task_id).result()
+    events = await stack.events(task_id)
+    await damage(stack, task_id)
+    await stack.age(task_id)
+    await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
+    if damage is reset:
+        result = await asyncio.wait_for(stack.session(task_id).result(), 30)
+        assert (result["status"], result["reason"]) == ("completed", "goal_reached")
+    assert len(await lines(ledger)) == 1 and len(await stack.asked(task_id)) == 2
+    assert await stack.record(task_id) | {"updated_at": ""} == before | {"updated_at": ""}
+    assert await stack.events(task_id) == events
+
+
+@pytest.mark.parametrize("damage", [delete, reset])
+async def test_an_answer_to_the_old_runs_question_reaches_the_session(stack: Stack, damage: Damage) -> None:
+    tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
+    task_id = await stack.submit(calls(("look_up", {})), config={"external_tools": [tool]})
+    request_id = (await stack.seen(task_id, "input_required"))["request_id"]
+    await damage(stack, task_id)
+    body = {"response_to": request_id, "input": {"result": "the blue one"}}
+    assert (await stack.http.post(f"/tasks/{task_id}/input", json=body)).status_code == 202
+    record = await swept(stack, task_id)
+    assert record["status"] == "completed"
+    assert "the blue one" in results(await stack.nodes(task_id))[0]
+    assert len(of_type(await stack.events(task_id), "input_required")) == 1
+
+
+async def test_nothing_is_repeated_after_temporal_lost_its_data(stack: Stack, tmp_path: Path) -> None:
+    ledgers = {name: tmp_path / name for name in ("first", "running", "last")}
+    task_id = await stack.submit(
+        steps([once(ledgers["first"])], [once(ledgers["running"], 40)], [once(ledgers["last"])])
+    )
+    tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
+    asking = await stack.submit(calls(("look_up", {})), config={"external_tools": [tool]})
+    done = await stack.submit("[[script:say text=done]]")
+    before = await stack.wait(done)
+    request_id = (await stack.seen(asking, "input_required"))["request_id"]
+    await eventually(lambda: lines(ledgers["running"]), what="the second call has begun")
+    killed = stack.pid("temporal")
+    with stack.frozen_supervisor():
+        stack.signal("temporal", signal.SIGKILL)
+        for file in await asyncio.to_thread(lambda: list((stack.root / "temporal").glob("temporal.db*"))):
+            file.unlink()
+        body = {"response_to": request_id, "input": {"result": "the blue one"}}
+        assert (await stack.http.post(f"/tasks/{asking}/input", json=body)).status_code == 202
+    await stack.back("temporal", killed)
+    record = await swept(stack, task_id, seconds=120)
+    assert (record["status"], record["reason"]) == ("completed", "goal_reached")
+    assert [len(await lines(ledger)) for ledger in ledgers.values()] == [1, 1, 1]
+    assert "It was not repeated" in results(await stack.nodes(task_id))[1]
+    replies = [node["step"] for node in await stack.nodes(task_id) if node["kind"] == "assistant"]
+    assert replies == [1, 2, 3, 4]
+    assert (await swept(stack, asking))["status"] == "completed"
+    assert "the blue one" in results(await stack.nodes(asking))[0]
+    assert await stack.record(done) == before
+    assert (await stack.run("[[script:say text=again]]"))["status"] == "completed"
