@@ -124,8 +124,8 @@ async def test_nothing_begins_in_a_session_that_has_ended(pool: Pool, accept: Ac
         await messages.begin_step(pool, beginning(ref, "another"))
     with pytest.raises(SessionEnded):
         await tool_calls.claim(pool, of_run(claim(ref, new_id(), 1, Effect.ONCE), "another"))
-    told = await endings.finish(pool, of_run(ending(ref, Reason.ERROR), "another"))
-    assert isinstance(told, endings.WrittenEnding) and told.reason is Reason.GOAL_REACHED
+    again = await endings.finish(pool, of_run(ending(ref, Reason.ERROR), "another"))
+    assert isinstance(again, endings.WrittenEnding) and again.reason is Reason.GOAL_REACHED
 
 
 async def test_a_run_that_takes_over_learns_what_was_committed(pool: Pool, accept: Accept) -> None:
