@@ -47,6 +47,13 @@ class Line(BaseModel):
     def last_model(self) -> bool:
         return self.model_index + 1 >= len(self.models)
 
+    def take_pending(self) -> ModelReply | None:
+        """The reply at which a run takes over. Of its calls some may have run, or be waiting for people: each is found
+        by its node and index, and nothing is done twice."""
+        reply, self.pending = self.pending, None
+        self.resumed = reply is not None
+        return reply
+
 
 class StartedChild(BaseModel):
     """A subagent that a session has started, as its details in the Web UI name it."""

@@ -39,7 +39,7 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
     another agent has taken over."""
     state = session.state
     while not session.handed_over:
-        reply = pending_reply(line)
+        reply = line.take_pending()
         if reply is None:
             if limit := limit_reached(session):
                 return limit
@@ -68,14 +68,6 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
             await think(session, line, Purpose.COMPACT)
         workflow.set_current_details(current_details(session.start, state, outcomes, workflow.info().namespace))
     return None
-
-
-def pending_reply(line: Line) -> ModelReply | None:
-    """The reply at which a run takes over. Of its calls some may have run, or be waiting for people: each is found by
-    its node and index, and nothing is done twice."""
-    reply, line.pending = line.pending, None
-    line.resumed = reply is not None
-    return reply
 
 
 def limit_reached(session: SessionContext) -> Ending | None:
