@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from domain.limits import loops as loop_detection
+from domain.limits.limits import reached
 from domain.sessions.session import Reason
 from domain.sessions.session_state import Line
 from domain.sessions.step import CallState, Effect, ToolCall, ToolOutcome
@@ -11,6 +12,15 @@ from workflows.session.context import Ending, SessionContext
 OVER_LIMIT = "This session may not make so many tool calls. This one was not run."
 DENIED = "The rules of this task denied {} calls; further attempts will not succeed."
 TREE_SPENT = "The budget of tool calls that this session shares with its tree is spent."
+
+
+def limit_reached(session: SessionContext) -> Ending | None:
+    """The limit that forbids another step."""
+    state = session.state
+    if session.spent:
+        return session.spent
+    limit = reached(session.start.limits, state.step, state.usage.plus(state.recorded))
+    return Ending(limit) if limit else None
 
 
 def refused(call: ToolCall, why: str) -> ToolCall:

@@ -8,7 +8,6 @@ from temporalio.exceptions import ActivityError, FailureError
 
 from domain import wire
 from domain.agents.typed_output import MAX_MISFITS, retry_request
-from domain.limits.limits import reached
 from domain.limits.stop_rules import CUT_OFF, Next, decide
 from domain.sessions.input_request import RequestKind
 from domain.sessions.session import Reason, Usage
@@ -41,7 +40,7 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
     while not session.handed_over:
         reply = line.take_pending()
         if reply is None:
-            if limit := limit_reached(session):
+            if limit := limits.limit_reached(session):
                 return limit
             if line.is_main and workflow.info().is_continue_as_new_suggested():
                 return None
@@ -68,15 +67,6 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
             await think(session, line, Purpose.COMPACT)
         workflow.set_current_details(current_details(session.start, state, outcomes, workflow.info().namespace))
     return None
-
-
-def limit_reached(session: SessionContext) -> Ending | None:
-    """The limit that forbids another step."""
-    state = session.state
-    if session.spent:
-        return session.spent
-    limit = reached(session.start.limits, state.step, state.usage.plus(state.recorded))
-    return Ending(limit) if limit else None
 
 
 async def answered(session: SessionContext, line: Line, reply: ModelReply) -> Ending | None:

@@ -11,7 +11,7 @@ from domain.sessions.session_state import Line
 from domain.sessions.step import BindingCall, ModelReply, Purpose, ToolOutcome
 from workflows.session import limits
 from workflows.session.context import Ending, SessionContext
-from workflows.session.loop import act, answered, done, limit_reached, think
+from workflows.session.loop import act, answered, done, think
 from workflows.ui import current_details, step_result
 
 STEPS_USED = "{} has used the {} steps that it may take in one session."
@@ -27,7 +27,7 @@ async def run_sides(session: SessionContext, sides: Sides) -> Ending | None:
         side = sides.of(line.agent.side)
         reply = line.take_pending()
         if reply is None:
-            if limit := limit_reached(session):
+            if limit := limits.limit_reached(session):
                 return limit
             if workflow.info().is_continue_as_new_suggested():
                 return None
