@@ -136,7 +136,7 @@ class Scenes:
     _running: dict[Any, "asyncio.Task[Any]"] = field(default_factory=dict)
 
     def __call__(self, scene: Callable[[Stack], Awaitable[T]]) -> Callable[[Stack], Awaitable[T]]:
-        async def signalled(stack: Stack) -> T:
+        async def played(stack: Stack) -> T:
             if not self._running:
                 room = asyncio.Semaphore(self.at_once)
                 self._running = {one: asyncio.create_task(self._run(room, one, stack)) for one in self._listed}
@@ -144,7 +144,7 @@ class Scenes:
             return outcome
 
         self._listed.append(scene)
-        return signalled
+        return played
 
     @staticmethod
     async def _run(room: asyncio.Semaphore, scene: Callable[[Stack], Awaitable[Any]], stack: Stack) -> Any:
