@@ -10,6 +10,7 @@ from activities.delegation.begin import BeginDelegations
 from activities.delegation.child_plan import ChildPlanner
 from activities.delegation.hand_over import HandOverThread
 from activities.delegation.settle import SettleDelegation
+from activities.delegation.subagent_plan import SubagentPlanner
 from activities.delegation.subagents import Subagents
 from activities.model.anthropic import Model
 from activities.model.budget import Bounds
@@ -106,7 +107,8 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         services.events,
     )
     planner = ChildPlanner(pool, tools, definitions, services.model_check, subagents, services.subagent_depth)
-    begin = BeginDelegations(pool, conversations, tools, planner, subagents, services.max_children)
+    subagent_planner = SubagentPlanner(pool, tools, definitions, planner, subagents)
+    begin = BeginDelegations(pool, conversations, tools, planner, subagent_planner, subagents, services.max_children)
     requests = InputRequests(pool, tools, rulebook, services.max_questions)
     acceptance = AcceptanceChecks(
         pool, model, contexts, definitions, services.workspaces, services.commands, services.acceptance_rounds

@@ -9,6 +9,7 @@ from domain.sessions.step import CallState, ToolCallResult
 
 USER, NOTE, ASSISTANT, TOOL_RESULTS, SUMMARY = "user", "note", "assistant", "tool_results", "summary"
 
+SILENT = "silent"  # a message of the inbox that the platform or a subagent put there: it enters the tree as the user's
 NOTHING_SAID = "(The other side ended its turn without a message.)"
 CONVERSATION_BEGINS = "(The conversation begins here.)"
 UNANSWERED = "No result: the call was interrupted before it could report. It may or may not have happened."

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
+from domain.conversations.subagent import RegistryEntry, SubagentTerms
 from domain.sessions.session import AgentRef, Status
 from store.database import Pool
 
@@ -23,11 +24,16 @@ class Child(BaseModel):
     error_type: str | None
     progress: str
     created_at: datetime
+    subagent: str | None = None  # JSON: its terms
+
+    @property
+    def terms(self) -> SubagentTerms | None:
+        return SubagentTerms.model_validate_json(self.subagent) if self.subagent else None
 
 
 _SELECT = """
 SELECT s.id AS session_id, s.thread_id, coalesce(s.subagent_name, s.agent) AS name, s.agent, s.title, s.status, s.live,
-       s.retry, s.error_type, s.progress, s.created_at
+       s.retry, s.error_type, s.progress, s.created_at, s.subagent
   FROM sessions s JOIN sessions p ON p.tenant = s.tenant AND p.id = s.spawned_by
 """
 
@@ -73,6 +79,24 @@ async def by_name(pool: Pool, tenant: str, thread_id: str, name: str) -> Child |
         name,
     )
     return Child(**row) if row else None
+
+
+async def by_thread(pool: Pool, tenant: str, parent_thread: str, thread_id: str) -> Child | None:
+    """The newest session of a child thread of this very thread."""
+    row = await pool.fetchrow(
+        f"""{_SELECT} WHERE s.tenant = $1 AND p.thread_id = $2 AND s.thread_id = $3
+             ORDER BY s.created_at DESC LIMIT 1""",
+        tenant,
+        parent_thread,
+        thread_id,
+    )
+    return Child(**row) if row else None
+
+
+async def registry(pool: Pool, tenant: str, conversation_id: str, thread_id: str) -> list[RegistryEntry]:
+    """The children of a thread that tools of its prompts have started, oldest first."""
+    found = await pool.fetchval("SELECT child_registry($1, $2, $3)", tenant, conversation_id, thread_id)
+    return [RegistryEntry.model_validate(entry) for entry in json.loads(found)]
 
 
 async def promote(pool: Pool, tenant: str, session_id: str) -> None:

@@ -152,6 +152,7 @@ async def add_message(
     text: str,
     *,
     author: str = "",
+    kind: str = "user",
     taken_by: str | None = None,
     unsignalled: bool = False,
     files: tuple[str, Manifest] | None = None,
@@ -166,6 +167,7 @@ async def add_message(
             message_id,
             text,
             author=author,
+            kind=kind,
             taken_by=taken_by,
             unsignalled=unsignalled,
         )
@@ -183,13 +185,14 @@ async def add_message_in(
     text: str,
     *,
     author: str = "",
+    kind: str = "user",
     taken_by: str | None = None,
     unsignalled: bool = False,
 ) -> None:
     """The same in a transaction that writes more."""
     await connection.execute(
         """INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, taken_by, unsignalled)
-           VALUES ($1, $2, $3, $4, 'user', $5, $6, $7, $8) ON CONFLICT DO NOTHING""",
+           VALUES ($1, $2, $3, $4, $9, $5, $6, $7, $8) ON CONFLICT DO NOTHING""",
         tenant,
         message_id,
         conversation_id,
@@ -198,6 +201,7 @@ async def add_message_in(
         json.dumps([{"type": "text", "text": text}]),
         taken_by,
         unsignalled,
+        kind,
     )
 
 

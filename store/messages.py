@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, Json
 
 from domain.conversations.mailbox import Outcome
+from domain.conversations.subagent import RegistryEntry, SubagentTerms
 from domain.external_tool import ExternalTool
 from domain.limits.budget import TreeBudget
 from domain.messages import Node
@@ -49,6 +50,8 @@ class StepFacts(BaseModel):
     approval_required: bool = False
     external_tools: Json[list[ExternalTool]] = Field(default_factory=list)
     variables: Json[dict[str, str]] = Field(default_factory=dict)
+    subagent: Json[SubagentTerms] | None = None  # the terms of a child that a tool of its parent's prompt started
+    registry: list[RegistryEntry] = Field(default_factory=list)  # its own children of that kind
     rerun: str | None = None  # JSON: of which session this one is a rerun, and whether with its recorded answers
     limits: str | None = None  # JSON
     created_at: datetime | None = None

@@ -14,7 +14,7 @@ async def of_sessions(pool: Pool, tenant: str, session_ids: list[str]) -> list[O
         return []
     rows = await pool.fetch(
         """SELECT id AS session_id, coalesce(subagent_name, agent) AS name, status, reason, partial, committed, output,
-                  error
+                  error, CASE WHEN subagent IS NOT NULL THEN thread_id END AS reference
              FROM sessions WHERE tenant = $1 AND id = ANY($2::text[])""",
         tenant,
         session_ids,

@@ -85,7 +85,7 @@ _LISTED = ", ".join(_LONG.get(name, name) for name in SessionRow.model_fields)
 # columns of type text that hold JSON
 _JSON = frozenset(
     {"spec", "limits", "plan", "retry", "usage", "cancel_requested", "rules", "rerun"}
-    | {"external_tools", "variables", "missing", "sides", "handed_to"}
+    | {"external_tools", "variables", "missing", "sides", "handed_to", "subagent"}
 )
 _FIRST_STATE = {
     name: field.get_default(call_default_factory=True)

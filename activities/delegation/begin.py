@@ -1,6 +1,7 @@
 """begin_delegations: the delegation calls of one step; all children are asked of the conversation at once."""
 
 import asyncio
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +10,16 @@ from temporalio import activity
 
 from activities.delegation.child_plan import ChildPlanner, ChildRefused, Planned
 from activities.delegation.record import DelegationRecord
+from activities.delegation.subagent_plan import SubagentPlanner
 from activities.delegation.subagents import Subagents
+from activities.requests.external_tools import Arguments
 from activities.runtime.heartbeat import heartbeating
-from activities.tools.tool import Tool
+from activities.tools.tool import BEGIN_DELEGATIONS, Tool
 from domain import events as ev
+from domain.agents.subagent_tool import ReceivingSide
 from domain.conversations.delegation import (
     STARTS_SESSION,
+    SUBAGENT_TOOLS,
     Begun,
     BegunBatch,
     DelegationCall,
@@ -22,16 +27,30 @@ from domain.conversations.delegation import (
     inline_path,
 )
 from domain.conversations.requests import CallRef, Spawn, SpawnAnswer, SpawnChild
-from domain.conversations.subagent_texts import dispatched, launched, not_found
+from domain.conversations.subagent import SubagentTerms, first_message
+from domain.conversations.subagent_texts import dispatched, launched, message_delivered, not_found, subagent_started
 from domain.ids import derive_id
-from domain.messages import calls_of
+from domain.messages import ASSISTANT, USER, calls_of
 from domain.policy.rules import Rule
-from domain.sessions.step import CallState
+from domain.sessions.effects import EffectKind
+from domain.sessions.step import CallState, Effect, preview
 from store import children, messages, runs
+from store.children import Child
 from store.database import Pool
 from workflows.client import WorkflowClient
 
 DEAD_ON_ARRIVAL_SECONDS = 2.0  # so long a child's first words are waited for, lest its id be that of a dead session
+
+# how a call of a tool that is named after its agent is recorded; the agent's own schema is checked when it is planned
+_NAMED_AFTER_AGENT = Tool(
+    name=DelegationTool.SUBAGENT,
+    description="",
+    input=Arguments,
+    activity=BEGIN_DELEGATIONS,
+    effect=Effect.IDEMPOTENT,
+    kind=EffectKind.SUBAGENT,
+    summary=lambda arguments: preview(json.dumps(arguments.model_dump(), ensure_ascii=False), 120),
+)
 
 
 @dataclass
@@ -40,6 +59,7 @@ class Wanted:
 
     index: int
     door: DelegationTool
+    tool: str  # its name, which may be that of an agent
     arguments: Any
     planned: Planned | None = None
 
@@ -51,6 +71,7 @@ class BeginDelegations:
         conversations: WorkflowClient,
         tools: dict[str, Tool],
         planner: ChildPlanner,
+        subagent_planner: SubagentPlanner,
         subagents: Subagents,
         max_children: int,
     ) -> None:
@@ -58,6 +79,7 @@ class BeginDelegations:
         self._conversations = conversations
         self._tools = tools
         self._planner = planner
+        self._subagent_planner = subagent_planner
         self._subagents = subagents
         self._max_children = max_children
 
@@ -70,16 +92,17 @@ class BeginDelegations:
             begun: dict[int, Begun] = {}
             wanted: list[Wanted] = []
             for index in call.indexes:
-                door = DelegationTool(blocks[index]["name"])
-                tool = self._tools[door]
-                known = await record.claim(index, door, tool.call_summary(blocks[index]["input"]), tool.kind)
+                name = blocks[index]["name"]
+                door = DelegationTool(name) if name in set(DelegationTool) else DelegationTool.SUBAGENT
+                tool = self._tools.get(name, _NAMED_AFTER_AGENT)
+                known = await record.claim(index, name, tool.call_summary(blocks[index]["input"]), tool.kind)
                 if known is not None:
                     begun[index] = Begun(index=index, door=door, settled=known)
                     continue
                 try:
-                    wanted.append(Wanted(index, door, tool.input.model_validate(blocks[index]["input"])))
+                    wanted.append(Wanted(index, door, name, tool.input.model_validate(blocks[index]["input"])))
                 except ValidationError as error:
-                    begun[index] = await self._refuse(record, index, door, _explain(error))
+                    begun[index] = await self._refuse(record, index, door, _explain(error), name=name)
             await self._plan(call, record, wanted, begun)
             await self._spawn(call, record, [one for one in wanted if one.index not in begun], begun)
             return BegunBatch(calls=[begun[index] for index in call.indexes])
@@ -93,9 +116,18 @@ class BeginDelegations:
                 if one.door is DelegationTool.GATHER:
                     begun[one.index] = await self._gather(call, record, one)
                     continue
-                one.planned = await self._planner.plan(call, one.door, one.arguments)
+                if one.door in SUBAGENT_TOOLS:
+                    pending = [other.planned for other in wanted if other.planned is not None]
+                    one.planned = await self._subagent_planner.plan(call, one.door, one.tool, one.arguments, pending)
+                else:
+                    one.planned = await self._planner.plan(call, one.door, one.arguments)
             except ChildRefused as refusal:
-                begun[one.index] = await self._refuse(record, one.index, one.door, str(refusal), refusal.rule)
+                begun[one.index] = await self._refuse(
+                    record, one.index, one.door, str(refusal), refusal.rule, name=one.tool
+                )
+                continue
+            if one.planned.running is not None and (sent := await self._send(call, record, one, one.planned.running)):
+                begun[one.index] = sent
                 continue
             if one.door is DelegationTool.DELEGATE:
                 line = inline_path(call.line, call.step, one.index)
@@ -132,25 +164,42 @@ class BeginDelegations:
     ) -> Begun:
         assert one.planned is not None
         child = said.session_id
+        terms = one.planned.terms
+        waits = terms.blocking if terms else one.door is DelegationTool.TASK
         if said.error is not None:
-            return await self._refuse(record, one.index, one.door, said.error)
-        if child in dead and one.door is not DelegationTool.TASK:
+            return await self._refuse(record, one.index, one.door, said.error, name=one.tool)
+        if child in dead and not waits:
             await self._subagents.claim(call.ref, [child], f"{call.node}:{one.index}")
-            return await self._refuse(record, one.index, one.door, f"The launch failed: {dead[child]}.")
+            return await self._refuse(record, one.index, one.door, f"The launch failed: {dead[child]}.", name=one.tool)
         started = ev.SubagentStarted(
             child_session_id=child,
             name=one.planned.name,
             agent=one.planned.agent.name,
             description=one.planned.description,
         )
-        if one.door is DelegationTool.TASK:
+        if waits:
             await record.emit(one.index, started)
-            return Begun(index=one.index, door=one.door, child=child)
+            return Begun(index=one.index, door=one.door, child=child, waits=terms is not None)
         text = dispatched(one.planned.name, child)
+        if terms is not None:
+            text = subagent_started(one.planned.name, one.planned.thread or child, explicit=terms.explicit)
         if one.door is DelegationTool.ASYNC_TASK:
             text = launched(child, one.planned.agent.name, one.planned.description)
-        settled = await record.settle(one.index, one.door, CallState.OK, text, [started])
+        settled = await record.settle(one.index, one.tool, CallState.OK, text, [started])
         return Begun(index=one.index, door=one.door, settled=settled, child=child, wakes=said.delivery == "wake")
+
+    async def _send(self, call: DelegationCall, record: DelegationRecord, one: Wanted, running: Child) -> Begun | None:
+        """A message to an instance that is working; None: it has ended meanwhile, and begins anew."""
+        assert one.planned is not None and one.planned.terms is not None
+        text = first_message(one.arguments.model_dump(exclude_none=True), None)
+        if not await self._subagents.send(call.ref, running, text, f"{call.node}:{one.index}"):
+            return None
+        if one.planned.terms.blocking:
+            return Begun(index=one.index, door=one.door, child=running.session_id, waits=True)
+        text = message_delivered(running.name, running.thread_id)
+        return Begun(
+            index=one.index, door=one.door, settled=await record.settle(one.index, one.tool, CallState.OK, text, [])
+        )
 
     async def _dead_on_arrival(self, call: DelegationCall, ids: list[str]) -> dict[str, str]:
         """Children whose very first call was refused for its credentials; whoever has spoken is alive."""
@@ -180,9 +229,17 @@ class BeginDelegations:
         )
 
     async def _refuse(
-        self, record: DelegationRecord, index: int, door: DelegationTool, text: str, rule: Rule | None = None
+        self,
+        record: DelegationRecord,
+        index: int,
+        door: DelegationTool,
+        text: str,
+        rule: Rule | None = None,
+        name: str | None = None,
     ) -> Begun:
-        return Begun(index=index, door=door, settled=await record.settle(index, door, CallState.FAILED, text, [], rule))
+        return Begun(
+            index=index, door=door, settled=await record.settle(index, name or door, CallState.FAILED, text, [], rule)
+        )
 
 
 def _child(call: DelegationCall, one: Wanted) -> SpawnChild:
@@ -192,10 +249,21 @@ def _child(call: DelegationCall, one: Wanted) -> SpawnChild:
         door=one.door,
         name=one.planned.name,
         thread=one.planned.thread,
-        prompt=CallRef(node=call.node, index=one.index),
+        prompt=CallRef(
+            node=call.node,
+            index=one.index,
+            field=one.planned.field,
+            within=one.planned.within,
+            kind=_kind(one.planned.terms),
+        ),
         session=one.planned.session,
         delivery=one.planned.delivery,
     )
+
+
+def _kind(terms: SubagentTerms | None) -> str:
+    """As what a parent's message arrives: for side B it is said by side A."""
+    return ASSISTANT if terms and terms.receives_messages is ReceivingSide.SIDE_B else USER
 
 
 def _explain(error: ValidationError) -> str:

@@ -11,14 +11,20 @@ from activities.runtime.definitions import Definitions
 from activities.tools.offered import line_tools
 from activities.tools.tool import Tool
 from domain.agents.definition import AgentDefinition, Mode, SubagentRef
-from domain.agents.sides import session_sides
+from domain.agents.sides import Sides, session_sides
 from domain.conversations.delegation import DelegationCall, DelegationTool
 from domain.conversations.mailbox import DeliveryMode
-from domain.conversations.subagent_texts import another_agent, not_found, unknown_subagent
+from domain.conversations.subagent import SubagentTerms
+from domain.conversations.subagent_texts import (
+    another_agent,
+    not_found,
+    unknown_subagent,
+)
 from domain.policy.rules import Action, Rule, RuleVerdict, tools_of, verdict
 from domain.sessions.new_session import NewSession, Supervision
 from domain.sessions.session import AgentRef, Limits, SessionRef
 from store import agents, budgets, children, conversations, sessions
+from store.children import Child
 from store.database import Pool
 
 
@@ -39,6 +45,13 @@ class Planned:
     thread: str | None
     delivery: DeliveryMode
     session: NewSession | None  # None: an inline delegate has no session of its own
+    field: str | None = "prompt"  # the argument with its first message
+    within: str | None = None  # the argument that holds the others
+    running: Child | None = None  # the message is for a session that is running
+
+    @property
+    def terms(self) -> SubagentTerms | None:
+        return self.session.subagent if self.session else None
 
 
 class ChildPlanner:
@@ -81,16 +94,11 @@ class ChildPlanner:
         agent, child = await self._target(
             call, definition, wanted, lambda name: verdict(layers, self._tools[door], [name])
         )
-        sides = session_sides(child, lambda view: [view.model or call.model, *view.fallback_models])
-        models = sides.models[sides.first] if sides else [child.model or call.model, *child.fallback_models]
-        for first in {models[0]: None} | {own[0]: None for own in (sides.models if sides else {}).values()}:
-            if problem := await self._models.problem(first):
-                raise ChildRefused(f"The launch failed: {problem} Nothing was started.")
+        sides, models = await self.chosen_models(call, child)
         if sides is not None and (sides.dual or sides.first == "b") and door is DelegationTool.DELEGATE:
             raise ChildRefused(f"'{child.name}' has two sides and works in a session of its own: use task instead.")
-        tree = await budgets.get(self._pool, call.ref.tenant, call.ref.conversation_id)
-        if door is not DelegationTool.DELEGATE and tree is not None and (lacking := tree.spent(datetime.now(UTC))):
-            raise ChildRefused(f"The budget of {lacking} shared with all subagents is spent; nothing was started.")
+        if door is not DelegationTool.DELEGATE:
+            await self.check_budget(call)
         thread = await self._continued(call, parent.thread_id, door, arguments, wanted)
         reference = definition.subagent(wanted)
         conversation = await conversations.get(self._pool, call.ref.tenant, call.ref.conversation_id)
@@ -100,21 +108,14 @@ class ChildPlanner:
             or DeliveryMode.HOLD
         )
         description = getattr(arguments, "description", "")
-        parent_tools = line_tools(self._tools, agents, parent.tools)
-        granted = [
-            tools_of(
-                self._tools, view.tools, child.permissions, delegates=bool(view.subagents), parent_tools=parent_tools
-            )
-            for view in child.views
-        ]
-        tools = list(dict.fromkeys(name for names in granted for name in names))
-        supervision, limits = _supervision(parent, child, reference, door, layers), _limits(parent, child)
+        tools = self.granted(child, agents, parent)
+        supervised, limits = supervision(parent, child, reference, door, layers), limits_of(parent, child)
         session = None
         if door is not DelegationTool.DELEGATE:
             session = NewSession.for_child(
                 parent,
                 agent,
-                supervision,
+                supervised,
                 tool=door,
                 name=name,
                 label=description or name,
@@ -132,6 +133,30 @@ class ChildPlanner:
             delivery=delivery,
             session=session,
         )
+
+    async def chosen_models(self, call: DelegationCall, child: AgentDefinition) -> tuple[Sides | None, list[str]]:
+        sides = session_sides(child, lambda view: [view.model or call.model, *view.fallback_models])
+        models = sides.models[sides.first] if sides else [child.model or call.model, *child.fallback_models]
+        for first in {models[0]: None} | {own[0]: None for own in (sides.models if sides else {}).values()}:
+            if problem := await self._models.problem(first):
+                raise ChildRefused(f"The launch failed: {problem} Nothing was started.")
+        return sides, models
+
+    async def check_budget(self, call: DelegationCall) -> None:
+        tree = await budgets.get(self._pool, call.ref.tenant, call.ref.conversation_id)
+        if tree is not None and (lacking := tree.spent(datetime.now(UTC))):
+            raise ChildRefused(f"The budget of {lacking} shared with all subagents is spent; nothing was started.")
+
+    def granted(self, child: AgentDefinition, agents: list[AgentDefinition], parent: sessions.SessionRow) -> list[str]:
+        """The tools of all sides of a child, as far as its parent has them."""
+        parent_tools = line_tools(self._tools, agents, parent.tools)
+        granted = [
+            tools_of(
+                self._tools, view.tools, child.permissions, delegates=bool(view.subagents), parent_tools=parent_tools
+            )
+            for view in child.views
+        ]
+        return list(dict.fromkeys(name for names in granted for name in names))
 
     async def _target(
         self, call: DelegationCall, definition: AgentDefinition, wanted: str, judge: Callable[[str], RuleVerdict]
@@ -168,7 +193,7 @@ class ChildPlanner:
         return child.thread_id
 
 
-def _limits(parent: sessions.SessionRow, child: AgentDefinition) -> Limits:
+def limits_of(parent: sessions.SessionRow, child: AgentDefinition) -> Limits:
     """The child's own, and never more than the parent has left."""
     given = {key: value for key, value in child.limits.model_dump().items() if value is not None}
     own = Limits(**given, **{name: getattr(parent.limits, name) for name in ("repeats", "repeats_warning", "denied")})
@@ -187,7 +212,7 @@ def _limits(parent: sessions.SessionRow, child: AgentDefinition) -> Limits:
     return own.model_copy(update={"tokens": tokens, "cost_usd": cost, "tool_calls": calls})
 
 
-def _supervision(
+def supervision(
     parent: sessions.SessionRow,
     child: AgentDefinition,
     reference: SubagentRef | None,

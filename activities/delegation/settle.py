@@ -9,7 +9,8 @@ from activities.runtime.heartbeat import beating
 from activities.tools.builtin.gather import Input as GatherInput
 from domain import events as ev
 from domain.conversations.delegation import DelegationTool, Settle
-from domain.conversations.subagent_texts import gathered, promoted, result
+from domain.conversations.mailbox import subagent_message
+from domain.conversations.subagent_texts import ended_its_turn, gathered, promoted, result
 from domain.messages import ASSISTANT, calls_of, text_of
 from domain.sessions.session import Status
 from domain.sessions.step import CallState, ToolOutcome
@@ -41,9 +42,13 @@ class SettleDelegation:
             [outcome] = await outcomes.of_sessions(self._pool, settle.ref.tenant, [settle.child])
             state = CallState.OK if outcome.status is Status.COMPLETED else CallState.FAILED
             text = result(outcome, child.error_type if child else None)
+            if outcome.reference is not None:
+                text = subagent_message(outcome, outcome.reference)
+                if child is not None and child.terms is not None and child.terms.explicit:
+                    state, text = CallState.OK, ended_its_turn(outcome.reference)
             events = [ev.SubagentEnded(child_session_id=settle.child, name=outcome.name, status=outcome.status)]
         record = DelegationRecord(self._pool, settle.ref, settle.node)
-        return await record.settle(settle.index, settle.tool, state, text, events)
+        return await record.settle(settle.index, settle.name or settle.tool, state, text, events)
 
     async def _inline(self, settle: Settle) -> tuple[CallState, str]:
         """The last reply of an inline subagent, after the limit that ended it if there was one. Where a recording ends,

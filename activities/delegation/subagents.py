@@ -1,10 +1,13 @@
 """Subagents: what a session may ask about, and do with, the children of its thread."""
 
+from domain.agents.subagent_tool import ReceivingSide
 from domain.conversations.mailbox import page
+from domain.conversations.quoting import quoted
 from domain.conversations.requests import ClaimOutcomes, Steer
-from domain.conversations.subagent_texts import not_found, result, running
+from domain.conversations.subagent_texts import from_subagent, not_found, result, running
 from domain.errors import NotFound
 from domain.ids import derive_id, is_id
+from domain.messages import ASSISTANT, SILENT, USER
 from domain.sessions.session import Reason, SessionRef, Status
 from domain.sessions.step import StopRequest
 from store import children, conversations, mailbox, outcomes, sessions
@@ -65,6 +68,62 @@ class Subagents:
             await conversations.drop_message(self._pool, ref.tenant, message_id)
             return f"The subagent (session: {session_id}) is not running; give it a new task instead.", True
         return f"Sent to the subagent (session: {session_id}); it reads it before its next step.", False
+
+    async def instance(self, ref: SessionRef, target: str) -> Child | None:
+        """A child of this session's thread, by its reference or its name."""
+        own = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        assert own is not None
+        if is_id(target) and (found := await children.by_thread(self._pool, ref.tenant, own.thread_id, target)):
+            return found
+        return await children.by_name(self._pool, ref.tenant, own.thread_id, target)
+
+    async def send(self, ref: SessionRef, child: Child, text: str, key: str) -> bool:
+        """A message for the running session of an instance; False: none is running."""
+        terms = child.terms
+        kind = ASSISTANT if terms and terms.receives_messages is ReceivingSide.SIDE_B else USER
+        return await self._queue(ref, child.thread_id, derive_id(ref.session_id, "message", key), text, kind=kind)
+
+    async def notify_parent(self, ref: SessionRef, content: str, needs_answer: bool, key: str) -> tuple[str, bool]:
+        """A silent message for the thread that started this one; it begins a turn there if none is running."""
+        own = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        spawner = await sessions.get(self._pool, ref.tenant, own.spawned_by) if own and own.spawned_by else None
+        if own is None or spawner is None:
+            return "You have no parent: nobody started you.", True
+        conversation = await conversations.get(self._pool, ref.tenant, ref.conversation_id)
+        if conversation is None or conversation.status == "terminated":
+            return "The conversation was terminated; nothing was sent.", True
+        text = from_subagent(own.thread_id, quoted(content), needs_answer=needs_answer)
+        message_id = derive_id(ref.session_id, "notify", key)
+        await self._queue(ref, spawner.thread_id, message_id, text, kind=SILENT, wake=True)
+        return "Sent to your parent.", False
+
+    async def _queue(
+        self,
+        ref: SessionRef,
+        thread_id: str,
+        message_id: str,
+        text: str,
+        *,
+        kind: str = USER,
+        wake: bool = False,
+    ) -> bool:
+        await conversations.add_message(
+            self._pool,
+            ref.tenant,
+            ref.conversation_id,
+            thread_id,
+            message_id,
+            text,
+            author=ref.session_id,
+            kind=kind,
+        )
+        steer = Steer(request_id=message_id, thread=thread_id, message=message_id, wake=wake)
+        try:
+            await self._conversations.steer(ref.tenant, ref.conversation_id, steer)
+        except NotFound:
+            await conversations.drop_message(self._pool, ref.tenant, message_id)
+            return False
+        return True
 
     async def cancel(self, ref: SessionRef, session_id: str, reason: str) -> tuple[str, bool]:
         child = await self.child(ref, session_id)

@@ -24,6 +24,7 @@ from domain import events as ev
 from domain import wire
 from domain.agents.definition import AgentDefinition
 from domain.agents.system_prompt import CHECKPOINT, system_prompt
+from domain.conversations.subagent import registry_message
 from domain.events import EventRow
 from domain.messages import Node, mark_cacheable, render, shorten_results
 from domain.sessions.step import ModelCall, ModelReply, Purpose, ToolCall, preview
@@ -134,6 +135,9 @@ class CallModel:
                 request["thinking"] = self._model.thinking(call.model, agent.thinking_tokens)
                 request["max_tokens"] = agent.max_tokens + agent.thinking_tokens
             request["messages"][-1]["content"].append({"type": "text", "text": self._bounds.budget_note(call, facts)})
+            if facts.registry and call.line == "main":
+                registry = {"type": "text", "text": registry_message(facts.registry)}
+                request["messages"][-1]["content"].append(registry)
         await self._bounds.reserve(call, facts, request)
         await self._model.ask(
             request,

@@ -13,7 +13,7 @@ from domain.agents.typed_output import Misfit, typed
 from domain.conversations.mailbox import render
 from domain.events import EventRow
 from domain.ids import new_id
-from domain.messages import ASSISTANT, NOTE, SUMMARY, TOOL_RESULTS, USER, Node, answer_calls, calls_of
+from domain.messages import ASSISTANT, NOTE, SILENT, SUMMARY, TOOL_RESULTS, USER, Node, answer_calls, calls_of
 from domain.sessions.session import Usage
 from domain.sessions.step import ModelCall, ModelReply, Purpose, preview
 from domain.sessions.step_writes import BudgetUse, NewNode, OnceEvent, StepBegin, StepCommit
@@ -64,12 +64,14 @@ def prelude(call: ModelCall, context: list[Node], facts: StepFacts, opening: str
         bodies.append((TOOL_RESULTS, "", answer_calls(calls, facts.results)))
     for message in facts.inbox:
         parts = message.parts
-        if message.source and (outcome := facts.outcomes.get(message.source)):
+        outcome = facts.outcomes.get(message.source) if message.source else None
+        if outcome is not None:
             parts = [{"type": "text", "text": render([outcome])}]
+        silent = {"silent": True} if message.kind == SILENT or (outcome and outcome.reference) else {}
         if message.kind == ASSISTANT:
             bodies.append((ASSISTANT, message.author, {"content": parts}))
         else:
-            bodies.append((USER, message.author, {"parts": parts}))
+            bodies.append((USER, message.author, {"parts": parts, **silent}))
     if call.note:
         bodies.append((NOTE, "errand", {"text": call.note}))
     nodes = chain(call, context[-1].id if context else None, bodies)

@@ -9,6 +9,7 @@ from domain import events as ev
 from domain import wire
 from domain.conversations.mailbox import DeliveryMode, caller_block, render
 from domain.conversations.requests import OpenBatch, Opened, OpenedBatch, OpenSession
+from domain.conversations.subagent import first_message
 from domain.events import EventRow
 from domain.ids import derive_id
 from domain.messages import Node, calls_of
@@ -131,8 +132,11 @@ class OpenSessions:
         """The message that opens the session: a prompt from a tool call, or what the mailbox brings."""
         if opening.prompt is not None:
             node = await self._node(batch, opening.prompt.node)
-            text = calls_of(node)[opening.prompt.index]["input"]["prompt"]
-            return [_message(opening, [text], author=node.author)]
+            arguments = calls_of(node)[opening.prompt.index]["input"]
+            if opening.prompt.within is not None:
+                arguments = arguments[opening.prompt.within]
+            text = first_message(arguments, opening.prompt.field)
+            return [_message(opening, [text], author=node.author, kind=opening.prompt.kind)]
         if opening.mail and opening.session is not None:  # a fire
             sources = await mailbox.sources(self._pool, batch.tenant, opening.mail)
             blocks = [render(await outcomes.of_sessions(self._pool, batch.tenant, sources))]
@@ -155,8 +159,9 @@ def _opened(session: SessionRow, mail: list[str]) -> Opened:
     )
 
 
-def _message(opening: OpenSession, texts: list[str], author: str) -> NewMessage:
+def _message(opening: OpenSession, texts: list[str], author: str, kind: str = "user") -> NewMessage:
     return NewMessage(
+        kind=kind,
         id=derive_id(opening.session_id, "opening"),
         author=preview(author, 100),
         parts=json.dumps([{"type": "text", "text": text} for text in texts]),

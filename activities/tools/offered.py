@@ -4,7 +4,9 @@ import time
 from typing import Any
 
 from activities.delegation.handoff_tool import can_take_over, handoff_tool
+from activities.delegation.subagent_tools import can_be_subagent, enabled, instance_tools, subagent_tool
 from activities.requests.external_tools import callers_tool
+from activities.tools.builtin import notify_parent, set_status
 from activities.tools.declared import declared_tool
 from activities.tools.tool import Tool
 from domain.agents.definition import AgentDefinition, Mode
@@ -34,6 +36,7 @@ class Toolbox:
         names = line_tools(self.tools, agents, facts.tools)
         found = [tool for name in names if (tool := self.tools.get(name)) and not tool.asks]
         found += [declared_tool(one, agent.side(call.agent.side)) for one in agent.declared_tools]
+        found += await self._subagents(call, agent, facts)
         if call.line == "main":
             if facts.may_ask and agent.may_ask:
                 found += [tool for tool in self.tools.values() if tool.asks]
@@ -45,10 +48,31 @@ class Toolbox:
         for tool in found:
             if all(possible(rules, tool) for rules in layers):
                 definition = tool.definition()
-                if tool.starts:
+                if tool.starts and tool.delegates:
                     definition["description"] += await self._roster(call.ref.tenant, agent)
                 offered[tool.name] = (tool, definition)
         return offered
+
+    async def _subagents(self, call: ModelCall, agent: AgentDefinition, facts: StepFacts) -> list[Tool]:
+        """Those that its prompt configures; and, for a subagent that speaks for itself, the tools to do that with.
+        Instances belong to the thread, so an inline line has none."""
+        found: list[Tool] = []
+        persistent: list[AgentDefinition] = []
+        for one in enabled(agent, facts.variables):
+            child = None if one.hidden else await self._current(call.ref.tenant, one.name)
+            if child is None or not can_be_subagent(child):
+                continue
+            if one.resumable is None:
+                found.append(subagent_tool(child, one.blocking))
+            else:
+                persistent.append(child)
+        if call.line != "main":
+            return found
+        if persistent:
+            found += instance_tools(persistent)
+        if facts.subagent is not None and facts.subagent.explicit:
+            found += [notify_parent.TOOL, set_status.TOOL]
+        return found
 
     async def _handoffs(self, tenant: str, agent: AgentDefinition) -> list[Tool]:
         """The agents that may take over, as their definitions are now."""

@@ -17,11 +17,15 @@ from activities.tools.builtin import (
     gather,
     list_files,
     list_subagents,
+    notify_parent,
     read_file,
     report_progress,
     save_artifact,
     search_files,
+    set_status,
     steer_subagent,
+    subagent_create,
+    subagent_message,
     task,
     update_plan,
     write_file,
@@ -51,6 +55,10 @@ TOOLS: dict[str, Tool] = {
         steer_subagent,
         cancel_subagent,
         list_subagents,
+        subagent_create,
+        subagent_message,
+        notify_parent,
+        set_status,
     )
 }
 

@@ -10,6 +10,7 @@ from api.http.problems import finding
 from api.schemas.agent_state import AgentState, Descriptor
 from api.schemas.tasks import TaskRecord
 from domain.conversations.mailbox import DeliveryMode, MailboxMessage
+from domain.conversations.subagent import RegistryEntry
 from domain.errors import Invalid
 from domain.policy.rules import Rule
 from domain.sessions.acceptance import Criterion
@@ -213,6 +214,7 @@ class ConversationRecord(BaseModel):
     mailbox: MailboxState
     usage: dict[str, ModelUsage] = Field(description="by model")
     threads: list[ThreadRow]
+    children: list[RegistryEntry] = Field(description="the registry: subagents that tools of its prompts have started")
     sessions: list[SessionBranch] = Field(description="as a tree: subagents below the session that started them")
     complete: bool = Field(description="false: there are more sessions or threads than shown")
 

@@ -11,7 +11,7 @@ from api.schemas.conversations import (
     stream_key,
 )
 from api.views.agent_state import agent_state, descriptor
-from store import conversation_reads, input_requests, mailbox
+from store import children, conversation_reads, input_requests, mailbox
 from store.conversation_reads import Branch
 from store.conversations import ConversationRow
 
@@ -47,6 +47,7 @@ async def whole(call: Call, found: ConversationRow) -> ConversationRecord:
             for model, used in usage.items()
         },
         threads=threads[:MOST],
+        children=await children.registry(pool, tenant, found.id, found.id),
         sessions=tree(branches),
         complete=complete,
     )

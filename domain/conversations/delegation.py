@@ -15,10 +15,14 @@ class DelegationTool(StrEnum):
     TASK = "task"  # a session of its own; the parent waits
     ASYNC_DELEGATE = "async_delegate"  # resumed by name; the outcome is held for a fire
     ASYNC_TASK = "async_task"  # pulled with async_task_result or gather, else held
+    SUBAGENT = "subagent"  # a tool named after its agent; waited for or not, as its configuration says
+    SUBAGENT_CREATE = "subagent_create"  # an instance that can be addressed again
+    SUBAGENT_MESSAGE = "subagent_message"  # a further message to such an instance
     GATHER = "gather"  # waits for several, a bounded time
 
 
-STARTS_SESSION = (DelegationTool.TASK, DelegationTool.ASYNC_DELEGATE, DelegationTool.ASYNC_TASK)
+SUBAGENT_TOOLS = (DelegationTool.SUBAGENT, DelegationTool.SUBAGENT_CREATE, DelegationTool.SUBAGENT_MESSAGE)
+STARTS_SESSION = (DelegationTool.TASK, DelegationTool.ASYNC_DELEGATE, DelegationTool.ASYNC_TASK, *SUBAGENT_TOOLS)
 
 
 def inline_path(line: str, step: int, index: int) -> str:
@@ -47,6 +51,7 @@ class Begun(BaseModel):
     door: DelegationTool
     settled: ToolOutcome | None = None
     child: str | None = None
+    waits: bool = Field(default=False, exclude_if=lambda value: not value)  # for the child, whatever the tool
     wakes: bool = False  # the child's outcome will come to this session by itself
     agent: AgentRef | None = None
     models: list[str] = Field(default_factory=list)
@@ -68,6 +73,7 @@ class Settle(BaseModel):
     index: int
     tool: DelegationTool
     step: int
+    name: str | None = None  # of the tool, where it is named after its agent
     child: str | None = None
     promoted: bool = False
     head: str | None = None  # of an inline line

@@ -30,7 +30,8 @@ def display_messages(nodes: list[Node]) -> DisplayMessages:
                     {"type": "tool_result", "tool": tool, "failed": failed, "text": _preview(result["text"]), **step}
                 )
         else:
-            shown.append({"type": _NAMES[node.kind], "text": text_of(node), **step})
+            silent = {"silent": True} if node.content().get("silent") else {}  # the platform put it there by itself
+            shown.append({"type": _NAMES[node.kind], "text": text_of(node), **silent, **step})
     return shown
 
 

@@ -55,6 +55,7 @@ class Outcome(BaseModel):
     committed: bool = True  # it replied at least once, if only with tool calls
     output: str | None = None  # its last reply
     error: str | None = None
+    reference: str | None = None  # of a subagent that is a tool: how its parent addresses it
     earlier: list[str] = Field(default_factory=list)  # what it said before its last reply, oldest first
 
     @property
@@ -118,10 +119,20 @@ def render(outcomes: list[Outcome]) -> str:
     """The outcomes in mailbox order, as the prompt of a continuation shows them."""
     if len(outcomes) == 1:
         [one] = outcomes
+        if one.reference is not None:
+            return subagent_message(one, one.reference)
         verb = "failed" if one.failed else "completed"
         return f"Async subagent '{_heading(one)}' (session: {one.session_id}) {verb}:\n{one.content()}"
     limit = min(MAX_RESULT, max(500, MAX_TOTAL // max(len(outcomes), 1)))
     return "Async subagent results:\n\n" + "\n\n".join(_block(outcome, limit) for outcome in outcomes)
+
+
+def subagent_message(outcome: Outcome, reference: str) -> str:
+    """The end of a subagent that is a tool, as its parent is sent it."""
+    if outcome.failed:
+        return f"Subagent (reference: {reference}) has reported a failure:\n\n{outcome.failure}"
+    result = outcome.last_reply() or "(no output)"
+    return f"Subagent (reference: {reference}) has returned the following result:\n\n{result}"
 
 
 def caller_block(text: str) -> str:

@@ -14,6 +14,9 @@ class CallRef(BaseModel):
 
     node: str
     index: int
+    field: str | None = Field(default="prompt", exclude_if=lambda field: field == "prompt")  # None: see first_message
+    within: str | None = Field(default=None, exclude_if=lambda within: within is None)  # the argument that holds them
+    kind: str = Field(default="user", exclude_if=lambda kind: kind == "user")  # as what the message arrives
 
 
 class StartSession(BaseModel):
@@ -100,6 +103,7 @@ class Steer(BaseModel):
     request_id: str
     thread: str
     message: str  # id of the inbox row
+    wake: bool = Field(default=False, exclude_if=lambda wake: not wake)  # where none is running, one begins
 
 
 class Steered(BaseModel):

@@ -57,6 +57,43 @@ def error_name(error_type: str | None) -> str:
     return "ApiError" if error_type and error_type != "needs_input" else "UnknownError"
 
 
+def ended_its_turn(reference: str) -> str:
+    """Of a child that speaks for itself: nothing of its result is handed on."""
+    return f"Subagent (reference: {reference}) has ended its turn. It sends you what you should know."
+
+
+def subagent_started(name: str, reference: str, *, explicit: bool) -> str:
+    later = "It sends you what you should know." if explicit else "Its result will be sent to you when it is there."
+    return f"Subagent '{name}' (reference: {reference}) was started. {later}"
+
+
+def message_delivered(name: str, reference: str) -> str:
+    return f"The message was delivered to subagent '{name}' (reference: {reference})."
+
+
+def from_subagent(reference: str, content: str, *, needs_answer: bool) -> str:
+    need = "It needs an answer" if needs_answer else "It needs no answer"
+    return f"Subagent (reference: {reference}) has sent a message. {need}.\n\n{content}"
+
+
+def no_address(name: str) -> str:
+    return f"Subagent '{name}' ended with its result and cannot be sent messages; start it anew instead."
+
+
+def name_taken(name: str, reference: str) -> str:
+    return (
+        f"There is a subagent '{name}' (reference: {reference}) already. Send it a message with subagent_message, or "
+        "use another name. Nothing was started."
+    )
+
+
+def too_many_instances(agent: str, most: int, names: list[str]) -> str:
+    return (
+        f"There are {most} instances of '{agent}', as many as there may be: {', '.join(names)}. "
+        "Send a message to one of them with subagent_message instead. Nothing was started."
+    )
+
+
 def gathered(blocks: list[str], still_running: list[str]) -> str:
     text = "\n\n".join(blocks)
     if still_running:

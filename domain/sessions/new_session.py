@@ -15,6 +15,7 @@ from domain.agents.sides import Sides
 from domain.conversations.delegation import DelegationTool
 from domain.conversations.handoff import Successor
 from domain.conversations.mailbox import DeliveryMode
+from domain.conversations.subagent import SubagentTerms
 from domain.external_tool import ExternalTool
 from domain.policy.rules import Action, Rule
 from domain.sessions.rerun import Rerun
@@ -46,6 +47,9 @@ class Trigger(StrEnum):
     TASK = DelegationTool.TASK
     ASYNC_TASK = DelegationTool.ASYNC_TASK
     ASYNC_DELEGATE = DelegationTool.ASYNC_DELEGATE
+    SUBAGENT = DelegationTool.SUBAGENT
+    SUBAGENT_CREATE = DelegationTool.SUBAGENT_CREATE
+    SUBAGENT_MESSAGE = DelegationTool.SUBAGENT_MESSAGE
 
 
 class Supervision(BaseModel):
@@ -79,6 +83,7 @@ class NewSession(Supervision):
     base_head: str | None = None  # the message to continue from; None: that session's last one
     spawned_by: str | None = None
     subagent_name: str | None = None
+    subagent: SubagentTerms | None = None  # of one that a tool named after its agent started
     delivery: DeliveryMode | None = None  # of its outcome to the spawner
     blocking: bool = False  # the spawner waits for it in a tool call
     await_children: bool = True
@@ -140,8 +145,11 @@ class NewSession(Supervision):
         sides: Sides | None = None,
         tools: list[str],
         limits: Limits,
+        terms: SubagentTerms | None = None,
+        arguments: dict[str, Any] | None = None,
+        workspace_id: str | None = None,
     ) -> Self:
-        """A subagent that works in its parent's workspace."""
+        """A subagent. It works in its parent's workspace, or, on terms of its own, in the given one or a new one."""
         config = parent.spec.get("config", {})
         shared = {key: config[key] for key in SHARED_CONFIG if config.get(key) is not None}
         return cls(
@@ -150,14 +158,15 @@ class NewSession(Supervision):
             models=models,
             sides=sides,
             title=f"{label} (@{agent.name} subagent)",
-            spec={"agent": agent.name, "config": shared},
+            spec={"agent": agent.name, "config": shared, **({"arguments": arguments} if arguments else {})},
             limits=limits,
             session_type=SessionType.SUBAGENT,
             trigger=Trigger(tool),
-            workspace_id=parent.workspace_id,
+            workspace_id=workspace_id if terms else parent.workspace_id,
             spawned_by=parent.id,
             subagent_name=name,
-            blocking=tool is DelegationTool.TASK,
+            subagent=terms,
+            blocking=terms.blocking if terms else tool is DelegationTool.TASK,
             tools=tools,
             created_by=parent.created_by,
             dry_run=parent.dry_run,

@@ -13,7 +13,7 @@ from offline.scripts.steps import calls_of
 from offline.transcript import CallResult, Transcript
 
 BETWEEN = "\n=====\n"
-_ID = re.compile(r"(?:task_id|session): ([0-9A-Za-z_-]+)")
+_ID = re.compile(r"(?:task_id|session|reference): ([0-9A-Za-z_-]+)")
 
 
 def replies(transcript: Transcript, marker: Marker) -> Replies:

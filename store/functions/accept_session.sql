@@ -93,9 +93,9 @@ BEGIN
              WHERE tenant = s.tenant AND thread_id = s.thread_id AND live;
             IF refused IS NOT NULL THEN RAISE EXCEPTION 'refused'; END IF;
         END IF;
-        INSERT INTO threads (tenant, id, conversation_id, parent_thread_id, name, agent, depth)
+        INSERT INTO threads (tenant, id, conversation_id, parent_thread_id, name, agent, depth, registered)
         VALUES (s.tenant, s.thread_id, s.conversation_id, p ->> 'parent_thread_id',
-                coalesce(p ->> 'thread_name', s.agent), s.agent, s.depth)
+                coalesce(p ->> 'thread_name', s.agent), s.agent, s.depth, s.subagent IS NOT NULL)
         ON CONFLICT (tenant, id) DO NOTHING;
         s.generation := coalesce(conv.generation, 0);
         -- a continuation starts from the newest session of its thread that has an answer; after a reset the main thread

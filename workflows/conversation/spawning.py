@@ -91,8 +91,11 @@ def _thread_of(state: ConversationState, spawn: Spawn, child: SpawnChild) -> str
     return child.session_id  # a new thread has the id of its first session
 
 
+_NAMED = (DelegationTool.ASYNC_DELEGATE, DelegationTool.SUBAGENT_CREATE, DelegationTool.SUBAGENT_MESSAGE)
+
+
 def _thread_name(child: SpawnChild) -> str:
-    return child.name if child.door is DelegationTool.ASYNC_DELEGATE else child.session_id
+    return child.name if child.door in _NAMED else child.session_id
 
 
 def _refusal(state: ConversationState, spawn: Spawn, parent: Thread, active: int) -> str | None:

@@ -165,10 +165,10 @@ class Conversation:
 
     async def steer_thread(self, steer: Steer) -> Steered:
         live = self.router.live_on(steer.thread)  # read now: it may end while it is signalled
-        if live is None:
+        if live is None and not steer.wake:
             raise _refused(wire.NOT_RUNNING, "Nothing is running there.")
         await self._deliver(steer.thread, WaitingMessage(id=steer.message))
-        return Steered(session_id=live)
+        return Steered(session_id=live or self.router.live_on(steer.thread) or "")
 
     async def fire_mailbox(self, fire: Fire) -> Fired:
         self.state.threads.setdefault(self.start.conversation_id, Thread())

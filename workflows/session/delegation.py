@@ -50,10 +50,15 @@ async def delegate(
     for begun in batch.calls:
         if begun.child is not None:
             session.child_started(begun.child, titles.get(begun.index, begun.door), wakes=begun.wakes)
-    return await all_of([_follow(session, line, reply.head, begun, run_line) for begun in batch.calls])
+    names = {call.index: call.name for call in calls}
+    return await all_of(
+        [_follow(session, line, reply.head, begun, names[begun.index], run_line) for begun in batch.calls]
+    )
 
 
-async def _follow(session: SessionContext, line: Line, node: str, begun: Begun, run_line: RunLine) -> ToolOutcome:
+async def _follow(
+    session: SessionContext, line: Line, node: str, begun: Begun, name: str, run_line: RunLine
+) -> ToolOutcome:
     if begun.settled is not None:
         return begun.settled
     settle = Settle(
@@ -62,11 +67,12 @@ async def _follow(session: SessionContext, line: Line, node: str, begun: Begun, 
         index=begun.index,
         tool=begun.door,
         step=line.step,
+        name=name if name != begun.door else None,
         child=begun.child,
     )
     if begun.door is DelegationTool.DELEGATE:
         settle = await _run_inline(session, line, begun, settle, run_line)
-    elif begun.door is DelegationTool.TASK and begun.child is not None:
+    elif (begun.door is DelegationTool.TASK or begun.waits) and begun.child is not None:
         child = begun.child
         await workflow.wait_condition(
             lambda: child in session.state.ended or child in session.promoted or session.stopping is not None

@@ -1,0 +1,166 @@
+"""Plan a child that a tool of a prompt starts, or a message to one that it has started."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from activities.delegation.child_plan import ChildPlanner, ChildRefused, Planned, limits_of, supervision
+from activities.delegation.subagent_tools import can_be_subagent, description_of, enabled
+from activities.delegation.subagents import Subagents
+from activities.runtime.definitions import Definitions
+from activities.tools.tool import Tool
+from domain.agents.definition import AgentDefinition
+from domain.agents.subagent_tool import SubagentTool, WorkspaceSharing
+from domain.conversations.delegation import DelegationCall, DelegationTool
+from domain.conversations.mailbox import DeliveryMode
+from domain.conversations.subagent import DEFAULT_SCHEMA, SubagentTerms
+from domain.conversations.subagent_texts import name_taken, no_address, too_many_instances, unknown_subagent
+from domain.ids import derive_id
+from domain.json_schema import errors
+from domain.policy.rules import Action, verdict
+from domain.sessions.new_session import NewSession
+from domain.sessions.session import AgentRef
+from store import agents as agent_versions
+from store import children, sessions
+from store.children import Child
+from store.database import Pool
+
+
+class SubagentPlanner:
+    def __init__(
+        self,
+        pool: Pool,
+        tools: dict[str, Tool],
+        definitions: Definitions,
+        planner: ChildPlanner,
+        subagents: Subagents,
+    ) -> None:
+        self._pool = pool
+        self._tools = tools
+        self._definitions = definitions
+        self._children = planner
+        self._subagents = subagents
+
+    async def plan(
+        self, call: DelegationCall, door: DelegationTool, tool: str, arguments: Any, pending: Sequence[Planned]
+    ) -> Planned:
+        """`tool`: its name, which may be that of an agent; `pending`: what the same response starts beside it."""
+        parent = await self._children.parent(call.ref)
+        agents = [await self._definitions.load(agent) for agent in (*call.above, call.agent)]
+        instance = None
+        wanted = tool
+        if door is DelegationTool.SUBAGENT_MESSAGE:
+            instance = await self._addressed(call, arguments.target)
+            wanted = instance.agent
+        elif door is DelegationTool.SUBAGENT_CREATE:
+            wanted = arguments.agent
+        config, ref, child = await self._configured(call, parent, agents, door, wanted)
+        given: dict[str, Any] = arguments.model_dump(exclude_none=True)
+        if door is DelegationTool.SUBAGENT_CREATE:
+            instance = await self._instance_to_use(call, config, arguments.name, pending)
+            given = arguments.arguments or {config.init_user_message_property or "message": arguments.message}
+        if door is not DelegationTool.SUBAGENT_MESSAGE:
+            schema = child.input_schema or DEFAULT_SCHEMA
+            if found := errors(schema, given, most=5):
+                raise ChildRefused("The arguments do not fit; nothing was started.\n" + "\n".join(map(str, found)))
+        name = instance.name if instance else getattr(arguments, "name", None) or self._name(config, given) or wanted
+        sides, models = await self._children.chosen_models(call, child)
+        await self._children.check_budget(call)
+        terms = SubagentTerms.of(config, description_of(child), call.node)
+        layers = [*(agent.permissions for agent in agents), *parent.rules]
+        session = NewSession.for_child(
+            parent,
+            ref,
+            supervision(parent, child, None, door, layers),
+            tool=door,
+            name=name,
+            label=name,
+            models=models,
+            sides=sides,
+            tools=self._children.granted(child, agents, parent),
+            limits=limits_of(parent, child),
+            terms=terms,
+            arguments=given,
+            workspace_id=await self._workspace(call, parent, config, instance),
+        )
+        nested = door is DelegationTool.SUBAGENT_CREATE and arguments.arguments is not None
+        mapped = config.init_user_message_property if nested or door is DelegationTool.SUBAGENT else "message"
+        return Planned(
+            agent=ref,
+            models=models,
+            name=name,
+            description=terms.description,
+            thread=instance.thread_id if instance else None,
+            delivery=DeliveryMode.EXPLICIT if terms.explicit else DeliveryMode.WAKE,
+            session=session,
+            field=mapped,
+            within="arguments" if nested else None,
+            running=instance if instance is not None and instance.live else None,
+        )
+
+    @staticmethod
+    def _name(config: SubagentTool, given: dict[str, Any]) -> str | None:
+        value = given.get(config.init_agent_name_property or "name")
+        return value.strip()[:63] if isinstance(value, str) and value.strip() else None
+
+    async def _addressed(self, call: DelegationCall, target: str) -> Child:
+        found = await self._subagents.instance(call.ref, target)
+        if found is None or found.terms is None:
+            raise ChildRefused(f"There is no subagent {target!r}. Nothing was sent.")
+        if not found.terms.resumable:
+            raise ChildRefused(no_address(found.name))
+        return found
+
+    async def _configured(
+        self,
+        call: DelegationCall,
+        parent: sessions.SessionRow,
+        agents: list[AgentDefinition],
+        door: DelegationTool,
+        wanted: str,
+    ) -> tuple[SubagentTool, AgentRef, AgentDefinition]:
+        """The subagent as the prompt configures it and as it is defined now; disabled and hidden ones are not there."""
+        resumable = door is not DelegationTool.SUBAGENT
+        there = {
+            one.name: one
+            for one in enabled(agents[-1], parent.variables)
+            if not one.hidden and (one.resumable is not None) == resumable
+        }
+        found = await agent_versions.current(self._pool, call.ref.tenant, wanted) if wanted in there else None
+        if found is None or not can_be_subagent(found[1]):
+            raise ChildRefused(unknown_subagent(wanted, sorted(there)))
+        layers = [*(agent.permissions for agent in agents), *parent.rules]
+        judged = verdict(layers, self._tools[DelegationTool.SUBAGENT_CREATE], [wanted])
+        if judged.action is Action.DENY:
+            raise ChildRefused(f"A rule forbids the subagent '{wanted}': {judged.because}.", judged.rule)
+        return there[wanted], *found
+
+    async def _instance_to_use(
+        self, call: DelegationCall, config: SubagentTool, name: str, pending: Sequence[Planned]
+    ) -> Child | None:
+        """The instance that gets the message because there may be no other; None: a new one is created."""
+        assert config.resumable is not None
+        parent = await self._children.parent(call.ref)
+        own = {derive_id(call.node, "child", index) for index in call.indexes}  # of this very call, tried before
+        listed = await children.registry(self._pool, call.ref.tenant, call.ref.conversation_id, parent.thread_id)
+        alive = [one for one in listed if one.resumable and one.reference not in own]
+        most = config.resumable.max_instances
+        same = [one for one in alive if one.agent == config.name]
+        names = [one.name for one in same]
+        names += [one.name for one in pending if one.agent.name == config.name and one.thread is None]
+        if most is not None and len(names) >= most:
+            if most == 1 and same:
+                return await self._addressed(call, same[0].reference)
+            raise ChildRefused(too_many_instances(config.name, most, names))
+        taken = next((one for one in alive if one.thread_name == name), None)
+        if taken is not None:
+            raise ChildRefused(name_taken(name, taken.reference))
+        return None
+
+    async def _workspace(
+        self, call: DelegationCall, parent: sessions.SessionRow, config: SubagentTool, instance: Child | None
+    ) -> str | None:
+        """An instance keeps the one it has; None: a new one of its own."""
+        if instance is not None:
+            row = await sessions.get(self._pool, call.ref.tenant, instance.session_id)
+            return row.workspace_id if row else None
+        return parent.workspace_id if config.environment is WorkspaceSharing.INHERIT else None

@@ -1,0 +1,88 @@
+"""Subagents that are tools of a prompt: on which terms a child works, and its entry in its parent's registry."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from domain.agents.subagent_tool import ParentCommunication, ReceivingSide, SubagentTool
+
+ENABLED = frozenset({"true", "1", "yes"})
+DEFAULT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "message": {"type": "string", "minLength": 1, "description": "The whole task: it sees nothing of your own."},
+        "name": {"type": "string", "description": "What to call it."},
+    },
+    "required": ["message"],
+    "additionalProperties": False,
+}
+
+
+class SubagentTerms(BaseModel):
+    """What a child's session keeps of the tool that started it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    resumable: bool = False
+    blocking: bool = True
+    parent_communication: ParentCommunication = ParentCommunication.IMPLICIT
+    receives_messages: ReceivingSide = ReceivingSide.SIDE_A
+    description: str = ""
+    spawn_group_id: str = ""  # shared by the children of one response
+
+    @property
+    def explicit(self) -> bool:
+        return self.parent_communication is ParentCommunication.EXPLICIT
+
+    @classmethod
+    def of(cls, tool: SubagentTool, description: str, spawn_group_id: str) -> "SubagentTerms":
+        persistent = tool.resumable.model_dump(exclude={"max_instances"}) if tool.resumable else {}
+        return cls(
+            resumable=tool.resumable is not None,
+            blocking=tool.blocking,
+            description=description,
+            spawn_group_id=spawn_group_id,
+            **persistent,
+        )
+
+
+class RegistryEntry(BaseModel):
+    """A child as its parent's registry shows it."""
+
+    reference: str
+    name: str
+    agent: str
+    title: str
+    description: str
+    resumable: bool
+    blocking: bool
+    thread_name: str
+    spawn_group_id: str
+    created_at: datetime
+    status: str
+    parent_communication: ParentCommunication
+
+
+def is_enabled(tool: SubagentTool, variables: dict[str, str]) -> bool:
+    """Whether an optional subagent is there: its variable must say so."""
+    return tool.optional is None or variables.get(tool.optional, "").strip().lower() in ENABLED
+
+
+def first_message(arguments: dict[str, Any], field: str | None) -> str:
+    """The child's first message: the argument that is mapped to it, else `message`, else all arguments."""
+    value = arguments.get(field or "message", "")
+    if not value and field is None:
+        value = arguments
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def registry_message(entries: list[RegistryEntry]) -> str:
+    """What a parent's model is shown of its children, in every request."""
+    lines = [
+        f"- {entry.name} (agent {entry.agent}, reference: {entry.reference}): {entry.status}"
+        + ("" if entry.resumable else "; it cannot be sent messages")
+        for entry in entries
+    ]
+    return "<system_message>\nYour subagents:\n" + "\n".join(lines) + "\n</system_message>"

@@ -1,0 +1,220 @@
+"""Subagents as tools of a prompt: four modes, exact texts, instances with an address, and the parent's registry."""
+
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.behaviour.conversations.talk import Talk, agent, asked, chain, say
+from tests.behaviour.graphs.duet import call, declared, define, prompt
+from tests.support.stack import Stack, eventually, of_type
+
+STOP = {"name": "approve", "message_property": "summary"}
+FAIL = {"name": "give_up", "message_property": "reason"}
+RETURNED = "Subagent (reference: {}) has returned the following result:\n\n{}"
+FAILED = "Subagent (reference: {}) has reported a failure:\n\n{}"
+SUBAGENTS: dict[str, Any] = {
+    "st_lead": {"name": "st_pair"},
+    "st_later": {"name": "st_pair", "blocking": False},
+    "st_unlucky": {"name": "st_failing", "blocking": False},
+    "st_keeper": {"name": "st_pair", "resumable": {"max_instances": 2}},
+    "st_single": {"name": "st_pair", "resumable": {"max_instances": 1}},
+    "st_patient": {"name": "st_pair", "blocking": False, "resumable": True},
+    "st_quiet": {"name": "st_reporter", "blocking": False, "resumable": {"parent_communication": "explicit"}},
+    "st_mapped": {"name": "st_typed", "init_user_message_property": "brief", "init_agent_name_property": "label"},
+    "st_switched": {"name": "st_pair", "optional": "WITH_PAIR"},
+}
+
+
+@pytest_asyncio.fixture(scope="module", autouse=True)
+async def family(stack: Stack) -> None:
+    approve, give_up = declared("approve", "summary"), declared("give_up", "reason")
+    worker = prompt("st_worker", "A draft.", "Another draft.", "A third draft.")
+    approver = {"calls": [call("approve", summary="Fine.")]}
+    reviewer = prompt("st_reviewer", approver, approver, approver, tools=(approve,))
+    sides: dict[str, Any] = {"side_b": {"session_stop": STOP}, "expose_as_tool": True, "max_session_turns": 6}
+    shown: dict[str, Any] = {"tool_description": "Drafts and reviews."}
+    await define(stack, "st_pair", worker, reviewer, **sides, **shown)
+    schema = {
+        "type": "object",
+        "properties": {"brief": {"type": "string"}, "label": {"type": "string"}},
+        "required": ["brief"],
+        "additionalProperties": False,
+    }
+    await define(stack, "st_typed", worker, reviewer, **sides, input_schema=schema)
+    quits = prompt("st_quits", {"calls": [call("give_up", reason="No paper.")]}, tools=(give_up,))
+    await define(stack, "st_failing", quits, reviewer, **{**sides, "side_a": {"session_fail": FAIL}})
+    reports = prompt(
+        "st_reports",
+        {"calls": [call("set_status", status="half done")]},
+        {"calls": [call("notify_parent", content="Which colour?", needs_answer=True)]},
+        "A draft.",
+    )
+    await define(stack, "st_reporter", reports, reviewer, **sides)
+    for name, config in SUBAGENTS.items():
+        variables = {"WITH_PAIR": {"description": "Whether the pair is there.", "required": False}}
+        extra = {"variables": variables} if "optional" in config else {}
+        answer = await stack.http.put(f"/agents/{name}", json=agent(name, subagent_tools=[config], **extra))
+        assert answer.is_success, answer.text
+
+
+async def children_of(talk: Talk) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await talk.shown())["children"]
+    return found
+
+
+def create(name: str, message: str = "Draft it.", agent: str = "st_pair") -> Any:
+    return "subagent_create", {"agent": agent, "name": name, "message": message}
+
+
+def message(target: str, text: str = "Once more.") -> Any:
+    return "subagent_message", {"target": target, "message": text}
+
+
+@pytest.mark.proves("S4-13", "S4-14")
+async def test_blocking_subagent_is_a_tool_named_after_its_agent_whose_result_is_the_childs(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([("st_pair", {"message": "Draft it."})]), "st_lead")
+    [child] = await talk.children()
+    assert child.thread_id != talk.id and child.workspace_id != (await talk.session(talk.id)).workspace_id
+    assert await talk.results() == [RETURNED.format(child.thread_id, "Fine.")]
+    assert await talk.prompts(child.id) == ["Draft it."]
+    [entry] = await children_of(talk)
+    assert (entry["reference"], entry["status"], entry["resumable"]) == (child.thread_id, "completed", False)
+
+
+async def test_arguments_that_do_not_fit_start_nothing(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([("st_pair", {"text": "Draft it."})]), "st_lead")
+    assert "do not fit" in (await talk.results())[0] and not await talk.children()
+
+
+@pytest.mark.proves("S4-24")
+async def test_result_of_one_that_is_not_waited_for_comes_as_a_silent_message(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([("st_pair", {"message": "Draft it."})], last="Off."), "st_later")
+    await talk.rest()
+    [child] = await talk.children()
+    text = RETURNED.format(child.thread_id, "Fine.")
+    rows = [row for row in await talk.sessions() if row.thread_id == talk.id]
+    heard = [one for row in rows for one in await talk.prompts(row.id) if one.startswith("Subagent (")]
+    assert heard == [text]
+    shown = [one for row in rows for one in (await stack.http.get(f"/sessions/{row.id}")).json()["display_messages"]]
+    assert [one["text"] for one in shown if one.get("silent")] == [text]
+
+
+@pytest.mark.proves("S4-25")
+async def test_failure_of_one_that_is_not_waited_for_comes_with_its_details(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([("st_failing", {"message": "Draft it."})], last="Off."), "st_unlucky")
+    await talk.rest()
+    [child] = await talk.children()
+    rows = [row for row in await talk.sessions() if row.thread_id == talk.id]
+    heard = [one for row in rows for one in await talk.prompts(row.id) if one.startswith("Subagent (")]
+    assert heard == [FAILED.format(child.thread_id, "No paper.")]
+
+
+async def test_mapped_arguments_are_the_first_message_and_the_name(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([("st_typed", {"brief": "In short.", "label": "ann"})]), "st_mapped")
+    [child] = await talk.children()
+    assert await talk.prompts(child.id) == ["In short."] and child.subagent_name == "ann"
+    assert child.spec["arguments"] == {"brief": "In short.", "label": "ann"}
+
+
+@pytest.mark.proves("S4-15", "S4-19", "S4-23")
+async def test_instance_persists_and_is_addressed_by_reference_and_by_name(stack: Stack) -> None:
+    steps = chain([create("ann")], [message("$0", "Again.")], [message("ann", "And again.")])
+    talk = await Talk.done(stack, steps, "st_keeper")
+    sessions = await talk.children()
+    assert len(sessions) == 3 and len({row.thread_id for row in sessions}) == 1
+    assert len({row.workspace_id for row in sessions}) == 1
+    assert await talk.results() == [RETURNED.format(sessions[0].thread_id, "Fine.")] * 3
+    assert [await talk.prompts(row.id) for row in sessions] == [["Draft it."], ["Again."], ["And again."]]
+
+
+async def test_instance_needs_a_name(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([create("  ")]), "st_keeper")
+    assert "name" in (await talk.results())[0] and not await talk.children()
+
+
+@pytest.mark.proves("S4-21")
+async def test_more_instances_than_there_may_be_are_refused_with_the_names_of_those_there_are(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([create("ann"), create("ben"), create("cat")]), "st_keeper")
+    results = await talk.results()
+    assert "There are 2 instances of 'st_pair'" in results[2] and "ann, ben" in results[2]
+    assert "subagent_message" in results[2] and len(await talk.children()) == 2
+
+
+async def test_the_only_instance_there_may_be_gets_the_message(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([create("ann")], [create("ben", "And this.")]), "st_single")
+    first, second = await talk.children()
+    assert second.thread_id == first.thread_id and await talk.prompts(second.id) == ["And this."]
+    assert [entry["name"] for entry in await children_of(talk)] == ["ann"]
+
+
+@pytest.mark.proves("S4-20")
+async def test_one_that_is_not_resumable_has_no_address(stack: Stack) -> None:
+    agents = agent("st_both", subagent_tools=[{"name": "st_pair"}, {"name": "st_typed", "resumable": True}])
+    assert (await stack.http.put("/agents/st_both", json=agents)).is_success
+    talk = await Talk.done(stack, chain([("st_pair", {"message": "Draft it."})], [message("$0")]), "st_both")
+    assert "cannot be sent messages" in (await talk.results())[1] and len(await talk.children()) == 1
+
+
+@pytest.mark.proves("S4-29", "S4-30")
+async def test_registry_has_all_fields_and_is_in_the_parents_context(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([create("ann")], [("list_files", {"path": "."})], last="Off."), "st_patient")
+    await talk.rest()
+    [child, *_] = await talk.children()
+    [entry] = await children_of(talk)
+    expected = {
+        "reference": child.thread_id,
+        "name": "ann",
+        "agent": "st_pair",
+        "title": "ann (@st_pair subagent)",
+        "description": "Drafts and reviews.",
+        "resumable": True,
+        "blocking": False,
+        "thread_name": "ann",
+        "status": "completed",
+        "parent_communication": "implicit",
+    }
+    assert {key: entry[key] for key in expected} == expected
+    assert entry["created_at"] and entry["spawn_group_id"]
+    requests = await asked(stack, f"reference: {child.thread_id}): ")
+    last = requests[-1]["messages"][-1]["content"][-1]["text"]
+    assert last.startswith("<system_message>\nYour subagents:\n- ann (agent st_pair")
+
+
+@pytest.mark.proves("S4-28", "S4-B09")
+async def test_explicit_child_sends_only_what_it_wants_to_and_publishes_its_status(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([create("rep", agent="st_reporter")], last="Off."), "st_quiet")
+    [child, *_] = await talk.children()
+    await talk.ended(child.id)
+
+    async def heard() -> list[str] | None:
+        rows = [row for row in await talk.sessions() if row.thread_id == talk.id and row.status.terminal]
+        found = [one for row in rows for one in await talk.prompts(row.id) if one.startswith("Subagent (")]
+        return found or None
+
+    text = f"Subagent (reference: {child.thread_id}) has sent a message. It needs an answer.\n\nWhich colour?"
+    assert await eventually(heard, what="the parent heard of it") == [text]
+    await talk.rest()
+    assert await heard() == [text] and not await talk.mail()
+    [entry] = await children_of(talk)
+    assert (entry["status"], entry["parent_communication"]) == ("half done", "explicit")
+
+
+@pytest.mark.proves("S4-16")
+@pytest.mark.parametrize("value", ["TRUE", "1", "yes", "no", None])
+async def test_optional_subagent_is_there_only_if_its_variable_says_so(stack: Stack, value: str | None) -> None:
+    variables = {"WITH_PAIR": value} if value else {}
+    given: dict[str, Any] = {"context": {"variables": variables}}
+    talk = await Talk.done(stack, chain([("st_pair", {"message": "Draft it."})]), "st_switched", **given)
+    assert len(await talk.children()) == (value not in ("no", None))
+
+
+@pytest.mark.proves("S4-33")
+async def test_terminated_conversation_shows_its_children_as_terminated(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([create("ann")], last="Off."), "st_keeper")
+    answer = await stack.http.post(f"/conversations/{talk.id}/terminate")
+    assert answer.is_success
+    assert [entry["status"] for entry in await children_of(talk)] == ["terminated"]
+    again = await stack.http.post(f"/conversations/{talk.id}/messages", json={"input": say(), "transport": "stream"})
+    assert again.status_code == 409
+    assert not of_type(await stack.events(talk.id), "task_submitted")[1:]
