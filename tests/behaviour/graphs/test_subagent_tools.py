@@ -63,6 +63,17 @@ async def children_of(talk: Talk) -> list[dict[str, Any]]:
     return found
 
 
+async def heard(talk: Talk) -> list[str]:
+    """What subagents sent to the root thread, once anything came."""
+
+    async def look() -> list[str] | None:
+        rows = [row for row in await talk.sessions() if row.thread_id == talk.id and row.status.terminal]
+        found = [one for row in rows for one in await talk.prompts(row.id) if one.startswith("Subagent (")]
+        return found or None
+
+    return await eventually(look, what=f"a message of a subagent in {talk.id}")
+
+
 def create(name: str, message: str = "Draft it.", agent: str = "st_pair") -> Any:
     return "subagent_create", {"agent": agent, "name": name, "message": message}
 
@@ -93,9 +104,8 @@ async def test_result_of_one_that_is_not_waited_for_comes_as_a_silent_message(st
     await talk.rest()
     [child] = await talk.children()
     text = RETURNED.format(child.thread_id, "Fine.")
+    assert await heard(talk) == [text]
     rows = [row for row in await talk.sessions() if row.thread_id == talk.id]
-    heard = [one for row in rows for one in await talk.prompts(row.id) if one.startswith("Subagent (")]
-    assert heard == [text]
     shown = [one for row in rows for one in (await stack.http.get(f"/sessions/{row.id}")).json()["display_messages"]]
     assert [one["text"] for one in shown if one.get("silent")] == [text]
 
@@ -105,9 +115,7 @@ async def test_failure_of_one_that_is_not_waited_for_comes_with_its_details(stac
     talk = await Talk.done(stack, chain([("st_failing", {"message": "Draft it."})], last="Off."), "st_unlucky")
     await talk.rest()
     [child] = await talk.children()
-    rows = [row for row in await talk.sessions() if row.thread_id == talk.id]
-    heard = [one for row in rows for one in await talk.prompts(row.id) if one.startswith("Subagent (")]
-    assert heard == [FAILED.format(child.thread_id, "No paper.")]
+    assert await heard(talk) == [FAILED.format(child.thread_id, "No paper.")]
 
 
 async def test_mapped_arguments_are_the_first_message_and_the_name(stack: Stack) -> None:
@@ -186,16 +194,10 @@ async def test_explicit_child_sends_only_what_it_wants_to_and_publishes_its_stat
     talk = await Talk.done(stack, chain([create("rep", agent="st_reporter")], last="Off."), "st_quiet")
     [child, *_] = await talk.children()
     await talk.ended(child.id)
-
-    async def heard() -> list[str] | None:
-        rows = [row for row in await talk.sessions() if row.thread_id == talk.id and row.status.terminal]
-        found = [one for row in rows for one in await talk.prompts(row.id) if one.startswith("Subagent (")]
-        return found or None
-
     text = f"Subagent (reference: {child.thread_id}) has sent a message. It needs an answer.\n\nWhich colour?"
-    assert await eventually(heard, what="the parent heard of it") == [text]
+    assert await heard(talk) == [text]
     await talk.rest()
-    assert await heard() == [text] and not await talk.mail()
+    assert await heard(talk) == [text] and not await talk.mail()
     [entry] = await children_of(talk)
     assert (entry["status"], entry["parent_communication"]) == ("half done", "explicit")
 
