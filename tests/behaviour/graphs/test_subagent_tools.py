@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from tests.behaviour.conversations.talk import Talk, agent, asked, chain, say
-from tests.behaviour.graphs.duet import call, declared, define, prompt
+from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.support.stack import Stack, eventually, of_type
 
 STOP = {"name": "approve", "message_property": "summary"}
@@ -28,7 +28,7 @@ SUBAGENTS: dict[str, Any] = {
 
 @pytest_asyncio.fixture(scope="module", autouse=True)
 async def family(stack: Stack) -> None:
-    approve, give_up = declared("approve", "summary"), declared("give_up", "reason")
+    approve, give_up = declared_tool("approve", "summary"), declared_tool("give_up", "reason")
     worker = prompt("st_worker", "A draft.", "Another draft.", "A third draft.")
     approver = {"calls": [call("approve", summary="Fine.")]}
     reviewer = prompt("st_reviewer", approver, approver, approver, tools=(approve,))
