@@ -63,7 +63,7 @@ async def children_of(talk: Talk) -> list[dict[str, Any]]:
     return found
 
 
-async def heard(talk: Talk) -> list[str]:
+async def messages_to_root(talk: Talk) -> list[str]:
     """What subagents sent to the root thread, once anything came."""
 
     async def look() -> list[str] | None:
@@ -104,7 +104,7 @@ async def test_result_of_one_that_is_not_waited_for_comes_as_a_silent_message(st
     await talk.rest()
     [child] = await talk.children()
     text = RETURNED.format(child.thread_id, "Fine.")
-    assert await heard(talk) == [text]
+    assert await messages_to_root(talk) == [text]
     rows = [row for row in await talk.sessions() if row.thread_id == talk.id]
     shown = [one for row in rows for one in (await stack.http.get(f"/sessions/{row.id}")).json()["display_messages"]]
     assert [one["text"] for one in shown if one.get("silent")] == [text]
@@ -115,7 +115,7 @@ async def test_failure_of_one_that_is_not_waited_for_comes_with_its_details(stac
     talk = await Talk.done(stack, chain([("st_failing", {"message": "Draft it."})], last="Off."), "st_unlucky")
     await talk.rest()
     [child] = await talk.children()
-    assert await heard(talk) == [FAILED.format(child.thread_id, "No paper.")]
+    assert await messages_to_root(talk) == [FAILED.format(child.thread_id, "No paper.")]
 
 
 async def test_mapped_arguments_are_the_first_message_and_the_name(stack: Stack) -> None:
@@ -195,9 +195,9 @@ async def test_explicit_child_sends_only_what_it_wants_to_and_publishes_its_stat
     [child, *_] = await talk.children()
     await talk.ended(child.id)
     text = f"Subagent (reference: {child.thread_id}) has sent a message. It needs an answer.\n\nWhich colour?"
-    assert await heard(talk) == [text]
+    assert await messages_to_root(talk) == [text]
     await talk.rest()
-    assert await heard(talk) == [text] and not await talk.mail()
+    assert await messages_to_root(talk) == [text] and not await talk.mail()
     [entry] = await children_of(talk)
     assert (entry["status"], entry["parent_communication"]) == ("half done", "explicit")
 

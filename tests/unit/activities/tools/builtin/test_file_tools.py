@@ -189,6 +189,10 @@ def test_every_tool_describes_itself_to_the_model_and_on_the_timeline() -> None:
         "steer_subagent": {"task_id": "a", "message": "b"},
         "cancel_subagent": {"task_id": "a"},
         "list_subagents": {},
+        "subagent_create": {"agent": "a", "name": "b", "message": "c"},
+        "subagent_message": {"target": "a", "message": "b"},
+        "notify_parent": {"content": "a", "needs_answer": False},
+        "set_status": {"status": "a"},
     }
     assert set(examples) == set(TOOLS)
     for name, arguments in examples.items():
