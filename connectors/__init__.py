@@ -2,10 +2,12 @@
 
 from connectors.connector import Connector
 from connectors.email import EmailConnector
+from connectors.slack import SlackConnector
 from connectors.webhook import WebhookConnector
 from domain.channels import ConnectorKind
 
 CONNECTORS: dict[ConnectorKind, Connector] = {
     ConnectorKind.WEBHOOK: WebhookConnector(),
+    ConnectorKind.SLACK: SlackConnector(),
     ConnectorKind.EMAIL: EmailConnector(),
 }

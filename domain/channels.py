@@ -65,6 +65,8 @@ class ChannelMessage(Strict):
     files: list[Id] = Field(default_factory=list, max_length=100, description="ids of uploaded files")
     message_id: Name | None = Field(default=None, description="the service's own id of the message")
     thread: Name | None = Field(default=None, description="the answer is sent to this thread of the channel")
+    visible: bool = Field(default=True, description="false: the agent reads it, and no record for people shows it")
+    wake: bool = Field(default=True, description="false: it waits for the next message, and causes no answer itself")
 
 
 class IncomingMessage(ChannelMessage):

@@ -12,6 +12,7 @@ USER, NOTE, ASSISTANT, TOOL_RESULTS, SUMMARY = "user", "note", "assistant", "too
 SILENT = "silent"  # a message of the inbox that the platform or a subagent put there: it enters the tree as the user's
 NOTHING_SAID = "(The other side ended its turn without a message.)"
 CONVERSATION_BEGINS = "(The conversation begins here.)"
+SYSTEM = "system"  # of an inbox message: it comes from another agent, and enters the context as a note
 UNANSWERED = "No result: the call was interrupted before it could report. It may or may not have happened."
 
 
@@ -100,7 +101,8 @@ def _blocks(node: Node, model: str, side: str) -> tuple[str, list[dict[str, Any]
         return "user", [{"type": "text", "text": part["text"]} for part in body["parts"]]
     if node.kind == SUMMARY:
         return "user", [{"type": "text", "text": f"<checkpoint>\n{body['text']}\n</checkpoint>"}]
-    return "user", [{"type": "text", "text": f"<system_message>\n{body['text']}\n</system_message>"}]
+    origin = f' origin="{body["origin"]}"' if "origin" in body else ""
+    return "user", [{"type": "text", "text": f"<system_message{origin}>\n{body['text']}\n</system_message>"}]
 
 
 def since_checkpoint(nodes: list[Node], side: str = "a") -> list[Node]:

@@ -138,7 +138,11 @@ def acceptance_of(ref: SessionRef, message: ArrivingMessage, workspace_id: str |
     parts = json.dumps([{"type": "text", "text": message.text}])
     return Acceptance(
         session=session.placed(ref),
-        inbox=[NewMessage(id=derive_id(ref.session_id, "inbox", 0), author=message.author, parts=parts)],
+        inbox=[
+            NewMessage(
+                id=derive_id(ref.session_id, "inbox", 0), author=message.author, parts=parts, visible=message.visible
+            )
+        ],
         events=[EventRow.of(ref, submitted)],
         live_quota=message.live_quota,
         in_order=not first,

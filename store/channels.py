@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from domain.channels import ChannelRef
 from domain.conversations.address import Address, ArrivingMessage
 from domain.ids import derive_id
-from store import addresses, workspaces
+from store import addresses, conversations, workspaces
 from store.addresses import Arrival
 from store.database import Connection, Pool
 from store.sessions import from_columns
@@ -81,14 +81,15 @@ async def _join(connection: Connection, tenant: str, conversation_id: str, messa
         return None
     message_id = derive_id(row["id"], "joined", message.key)
     await connection.execute(
-        """INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, taken_by)
-           VALUES ($1, $2, $3, $3, 'user', $4, $5, $6)""",
+        """INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, taken_by, visible)
+           VALUES ($1, $2, $3, $3, 'user', $4, $5, $6, $7)""",
         tenant,
         message_id,
         conversation_id,
         message.author,
         json.dumps([{"type": "text", "text": message.text}]),
         row["id"],
+        message.visible,
     )
     await connection.execute(
         "UPDATE sessions SET inbox = inbox || $3::text, updated_at = now() WHERE tenant = $1 AND id = $2",
@@ -100,6 +101,21 @@ async def _join(connection: Connection, tenant: str, conversation_id: str, messa
         await workspaces.change_in(connection, tenant, row["workspace_id"], lambda known: {**known, **message.files})
     await addresses.remember(connection, tenant, conversation_id, message.key, row["id"])
     return Arrival(from_columns(row))
+
+
+async def add_silent(pool: Pool, tenant: str, conversation_id: str, message: ArrivingMessage) -> None:
+    """A message that starts nothing: the next session of the conversation reads it first."""
+    await conversations.add_message(
+        pool,
+        tenant,
+        conversation_id,
+        conversation_id,
+        derive_id(conversation_id, "silent", message.key),
+        message.text,
+        author=message.author,
+        visible=message.visible,
+        wake=False,
+    )
 
 
 async def of_conversation(pool: Pool, tenant: str, conversation_id: str) -> ChannelRef | None:

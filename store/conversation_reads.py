@@ -2,7 +2,7 @@
 
 import json
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -40,7 +40,10 @@ class ThreadRow(BaseModel):
     name: str
     agent: str
     depth: int
+    state: Literal["running", "queued", "idle"]
+    pending: int  # sessions and messages that wait
     created_at: datetime
+    updated_at: datetime
 
 
 class TurnRow(BaseModel):
@@ -103,8 +106,19 @@ async def latest_committed(pool: Pool, tenant: str, thread_id: str) -> str | Non
 
 async def threads(pool: Pool, tenant: str, conversation_id: str, limit: int) -> list[ThreadRow]:
     rows = await pool.fetch(
-        """SELECT id AS thread_id, parent_thread_id, name, agent, depth, created_at FROM threads
-            WHERE tenant = $1 AND conversation_id = $2 ORDER BY depth, id LIMIT $3""",
+        """SELECT t.id AS thread_id, t.parent_thread_id, coalesce(x.name, t.name) AS name, t.agent, t.depth,
+                  t.created_at, coalesce(x.updated_at, t.created_at) AS updated_at, x.queued + i.unread AS pending,
+                  CASE WHEN x.running > 0 THEN 'running' WHEN x.queued + i.unread > 0 THEN 'queued' ELSE 'idle'
+                  END AS state
+             FROM threads t
+             CROSS JOIN LATERAL (
+                 SELECT count(*) FILTER (WHERE live) AS running, max(updated_at) AS updated_at,
+                        count(*) FILTER (WHERE NOT live AND status = 'submitted') AS queued, max(subagent_name) AS name
+                   FROM sessions s WHERE s.tenant = $1 AND s.thread_id = t.id) x
+             CROSS JOIN LATERAL (
+                 SELECT count(*) AS unread FROM inbox i
+                  WHERE i.tenant = $1 AND i.conversation_id = $2 AND i.thread_id = t.id AND i.taken_by IS NULL) i
+            WHERE t.tenant = $1 AND t.conversation_id = $2 ORDER BY t.depth, t.id LIMIT $3""",
         tenant,
         conversation_id,
         limit,
@@ -137,6 +151,7 @@ async def turns(pool: Pool, tenant: str, conversation_id: str, after_id: str | N
     rows = await pool.fetch(
         """SELECT s.id AS session_id, s.parent_session_id, s.generation, s.trigger, s.agent, s.status, s.reason,
                   s.partial, s.output, s.error, s.created_at, s.ended_at,
+                  coalesce((s.spec::jsonb ->> 'visible')::boolean, true) AS visible,
                   CASE WHEN s.trigger IN ('api', 'fork', 'channel', 'schedule', 'event')
                        THEN (s.spec::jsonb -> 'input')::text END AS asked,
                   (SELECT i.parts FROM inbox i
@@ -162,4 +177,5 @@ def _turn(row: dict[str, Any]) -> TurnRow:
     asked, parts, bodies = row.pop("asked"), row.pop("parts"), row.pop("first_messages")
     opened = [part for body in bodies for part in json.loads(body)["parts"]] if bodies else json.loads(parts or "[]")
     text = "\n\n".join(part["text"] for part in opened)
-    return TurnRow(**row, input=json.loads(asked) if asked else text or None)
+    visible, given = row.pop("visible"), json.loads(asked) if asked else text or None
+    return TurnRow(**row, input=given if visible else None)

@@ -18,7 +18,7 @@ async def load_state(pool: Pool, tenant: str, conversation_id: str) -> Conversat
                  FROM threads t WHERE tenant = $1 AND conversation_id = $2
                   AND (parent_thread_id IS NULL OR name <> id
                        OR EXISTS (SELECT 1 FROM inbox i WHERE i.tenant = $1 AND i.conversation_id = $2
-                                     AND i.thread_id = t.id AND i.taken_by IS NULL)
+                                     AND i.thread_id = t.id AND i.taken_by IS NULL AND i.wake)
                        OR id IN (SELECT unnest(ARRAY[s.thread_id, p.thread_id])
                                    FROM sessions s LEFT JOIN sessions p ON p.tenant = s.tenant AND p.id = s.spawned_by
                                   WHERE s.tenant = $1 AND s.conversation_id = $2
@@ -36,7 +36,7 @@ async def load_state(pool: Pool, tenant: str, conversation_id: str) -> Conversat
         )
         inbox = await connection.fetch(
             """SELECT id, thread_id, number, source FROM inbox
-                WHERE tenant = $1 AND conversation_id = $2 AND taken_by IS NULL ORDER BY number""",
+                WHERE tenant = $1 AND conversation_id = $2 AND taken_by IS NULL AND wake ORDER BY number""",
             tenant,
             conversation_id,
         )
@@ -81,7 +81,7 @@ async def stranded(pool: Pool, older_than_s: float, limit: int = 200) -> list[tu
     rows = await pool.fetch(
         """SELECT i.tenant, i.conversation_id FROM inbox i
              JOIN conversations c ON c.tenant = i.tenant AND c.id = i.conversation_id AND c.status = 'open'
-            WHERE i.taken_by IS NULL AND i.created_at < now() - make_interval(secs => $1)
+            WHERE i.taken_by IS NULL AND i.wake AND i.created_at < now() - make_interval(secs => $1)
            UNION
            SELECT s.tenant, s.conversation_id FROM sessions s
              JOIN sessions p ON p.tenant = s.tenant AND p.id = s.spawned_by AND p.live

@@ -151,10 +151,12 @@ async def add_message(
     message_id: str,
     text: str,
     *,
-    author: str = "",
     kind: str = "user",
+    author: str = "",
     taken_by: str | None = None,
     unsignalled: bool = False,
+    visible: bool = True,
+    wake: bool = True,
     files: tuple[str, Manifest] | None = None,
 ) -> None:
     """Store a message for a thread before it is delivered, and the files that it names; the same id is written once."""
@@ -166,10 +168,12 @@ async def add_message(
             thread_id,
             message_id,
             text,
-            author=author,
             kind=kind,
+            author=author,
             taken_by=taken_by,
             unsignalled=unsignalled,
+            visible=visible,
+            wake=wake,
         )
         if files is not None and files[1]:
             workspace_id, manifest = files
@@ -184,24 +188,29 @@ async def add_message_in(
     message_id: str,
     text: str,
     *,
-    author: str = "",
     kind: str = "user",
+    author: str = "",
     taken_by: str | None = None,
     unsignalled: bool = False,
+    visible: bool = True,
+    wake: bool = True,
 ) -> None:
     """The same in a transaction that writes more."""
     await connection.execute(
-        """INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, taken_by, unsignalled)
-           VALUES ($1, $2, $3, $4, $9, $5, $6, $7, $8) ON CONFLICT DO NOTHING""",
+        """INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, taken_by, unsignalled,
+                              visible, wake)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING""",
         tenant,
         message_id,
         conversation_id,
         thread_id,
+        kind,
         author,
         json.dumps([{"type": "text", "text": text}]),
         taken_by,
         unsignalled,
-        kind,
+        visible,
+        wake,
     )
 
 

@@ -25,6 +25,7 @@ class TakenMessage(BaseModel):
     author: str
     parts: Json[list[dict[str, Any]]]
     source: str | None = None  # the session whose outcome it carries
+    visible: bool = True  # false: the context has it, and no person is shown it
 
 
 class LiveChild(BaseModel):

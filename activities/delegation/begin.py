@@ -28,7 +28,14 @@ from domain.conversations.delegation import (
 )
 from domain.conversations.requests import CallRef, Spawn, SpawnAnswer, SpawnChild
 from domain.conversations.subagent import SubagentTerms, first_message
-from domain.conversations.subagent_texts import dispatched, launched, message_delivered, not_found, subagent_started
+from domain.conversations.subagent_texts import (
+    background,
+    dispatched,
+    launched,
+    message_delivered,
+    not_found,
+    subagent_started,
+)
 from domain.ids import derive_id
 from domain.messages import ASSISTANT, USER, calls_of
 from domain.policy.rules import Rule
@@ -185,6 +192,8 @@ class BeginDelegations:
             text = subagent_started(one.planned.name, one.planned.thread or child, explicit=terms.explicit)
         if one.door is DelegationTool.ASYNC_TASK:
             text = launched(child, one.planned.agent.name, one.planned.description)
+        elif one.door is DelegationTool.START_BACKGROUND:
+            text = background(child, one.planned.name)
         settled = await record.settle(one.index, one.tool, CallState.OK, text, [started])
         return Begun(index=one.index, door=one.door, settled=settled, child=child, wakes=said.delivery == "wake")
 

@@ -88,8 +88,7 @@ class ChildPlanner:
         parent = await self.parent(call.ref)
         agents = [await self._definitions.load(agent) for agent in (*call.above, call.agent)]
         definition = agents[-1]
-        name = arguments.name if door is DelegationTool.ASYNC_DELEGATE else arguments.agent
-        wanted = (arguments.agent or arguments.name) if door is DelegationTool.ASYNC_DELEGATE else arguments.agent
+        name, wanted = _named(door, arguments, definition)
         layers = [*(agent.permissions for agent in agents), *parent.rules]
         agent, child = await self._target(
             call, definition, wanted, lambda name: verdict(layers, self._tools[door], [name])
@@ -107,6 +106,7 @@ class ChildPlanner:
             or (conversation.delivery if conversation else None)
             or DeliveryMode.HOLD
         )
+        delivery = DeliveryMode.REPORT if door is DelegationTool.START_BACKGROUND else delivery
         description = getattr(arguments, "description", "")
         tools = self.granted(child, agents, parent)
         supervised, limits = supervision(parent, child, reference, door, layers), limits_of(parent, child)
@@ -183,14 +183,26 @@ class ChildPlanner:
             named = await children.by_name(self._pool, call.ref.tenant, parent_thread, arguments.name)
             if named is not None and named.agent != wanted:
                 raise ChildRefused(another_agent(named.session_id, named.agent, "use another name for a new one"))
-        if door is not DelegationTool.TASK or arguments.task_id is None:
+        field = {DelegationTool.TASK: "task_id", DelegationTool.START_BACKGROUND: "agent_id"}.get(door)
+        known = getattr(arguments, field) if field else None
+        if known is None:
             return None
-        child = await self._subagents.child(call.ref, arguments.task_id)
+        child = await self._subagents.child(call.ref, known)
         if child is None:
-            raise ChildRefused(not_found(arguments.task_id))
+            raise ChildRefused(not_found(known))
         if child.agent != wanted:
-            raise ChildRefused(another_agent(child.session_id, child.agent, "leave task_id out for a new one"))
+            raise ChildRefused(another_agent(child.session_id, child.agent, f"leave {field} out for a new one"))
         return child.thread_id
+
+
+def _named(door: DelegationTool, arguments: Any, definition: AgentDefinition) -> tuple[str, str]:
+    """What the child is called, and which agent it is."""
+    if door is DelegationTool.ASYNC_DELEGATE:
+        return arguments.name, arguments.agent or arguments.name
+    if door is DelegationTool.START_BACKGROUND:
+        only = definition.subagents[0].agent if len(definition.subagents) == 1 else ""
+        return arguments.name, arguments.agent or only
+    return arguments.agent, arguments.agent
 
 
 def limits_of(parent: sessions.SessionRow, child: AgentDefinition) -> Limits:

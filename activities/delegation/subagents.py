@@ -1,5 +1,6 @@
 """Subagents: what a session may ask about, and do with, the children of its thread."""
 
+from activities.delegation.agent_messages import AgentMessages
 from domain.agents.subagent_tool import ReceivingSide
 from domain.conversations.mailbox import page
 from domain.conversations.quoting import quoted
@@ -20,6 +21,7 @@ class Subagents:
     def __init__(self, pool: Pool, conversations: WorkflowClient) -> None:
         self._pool = pool
         self._conversations = conversations
+        self.messages = AgentMessages(pool, conversations)
 
     async def child(self, ref: SessionRef, session_id: str) -> Child | None:
         """A child of this session's thread; anybody else's is none of its business."""

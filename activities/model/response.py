@@ -11,9 +11,10 @@ from domain import events as ev
 from domain.agents.definition import AgentDefinition
 from domain.agents.typed_output import Misfit, typed
 from domain.conversations.mailbox import render
+from domain.conversations.quoting import quoted
 from domain.events import EventRow
 from domain.ids import new_id
-from domain.messages import ASSISTANT, NOTE, SILENT, SUMMARY, TOOL_RESULTS, USER, Node, answer_calls, calls_of
+from domain.messages import ASSISTANT, NOTE, SILENT, SUMMARY, SYSTEM, TOOL_RESULTS, USER, Node, answer_calls, calls_of
 from domain.sessions.session import Usage
 from domain.sessions.step import ModelCall, ModelReply, Purpose, preview
 from domain.sessions.step_writes import BudgetUse, NewNode, OnceEvent, StepBegin, StepCommit
@@ -70,8 +71,12 @@ def prelude(call: ModelCall, context: list[Node], facts: StepFacts, opening: str
         silent = {"silent": True} if message.kind == SILENT or (outcome and outcome.reference) else {}
         if message.kind == ASSISTANT:
             bodies.append((ASSISTANT, message.author, {"content": parts}))
+        elif message.kind == SYSTEM:  # of another agent: nobody may take it for the text of a person
+            text = quoted("\n\n".join(part["text"] for part in parts))
+            bodies.append((NOTE, message.author, {"text": text, "origin": message.author}))
         else:
-            bodies.append((USER, message.author, {"parts": parts, **silent}))
+            hidden = {} if message.visible else {"visible": False}
+            bodies.append((USER, message.author, {"parts": parts, **silent, **hidden}))
     if call.note:
         bodies.append((NOTE, "errand", {"text": call.note}))
     nodes = chain(call, context[-1].id if context else None, bodies)

@@ -5,6 +5,7 @@ import re
 from types import ModuleType
 
 from activities.tools.builtin import (
+    ask_agent,
     ask_user,
     async_delegate,
     async_task,
@@ -22,7 +23,9 @@ from activities.tools.builtin import (
     report_progress,
     save_artifact,
     search_files,
+    send_agent_message,
     set_status,
+    start_background_agent,
     steer_subagent,
     subagent_create,
     subagent_message,
@@ -59,6 +62,9 @@ TOOLS: dict[str, Tool] = {
         subagent_message,
         notify_parent,
         set_status,
+        start_background_agent,
+        send_agent_message,
+        ask_agent,
     )
 }
 

@@ -12,12 +12,12 @@ from api.schemas.conversations import stream_key
 from api.submission import accept as submit
 from api.submission.accept import SessionPlace
 from domain.channels import ChannelMessage, ChannelRef, ConnectorConfig, ConnectorKind
-from domain.conversations.address import ArrivingMessage
+from domain.conversations.address import Address, ArrivingMessage
 from domain.errors import Conflict, Invalid, TooMany
 from domain.ids import new_id
 from domain.sessions.new_session import NewSession, Trigger
 from domain.task import TaskContext, TaskSpec, opening, title_of
-from store import channels
+from store import addresses, channels
 from store.new_sessions import Accepted
 from store.sessions import SessionRow
 
@@ -41,10 +41,13 @@ async def accept(
         key=f"message/{body.message_id}" if body.message_id else key or new_id(),
         text=text,
         author=channel.user_id,
+        visible=body.visible,
         session=session,
         files=files,
         live_quota=submit.live_quota(call),
     )
+    if not body.wake:
+        return await _silent(call, channel, message)
     debounced = connector.debounce_ms > 0
     found = await channels.accept(
         call.pool, call.tenant, channel, message, merge=connector.merge or debounced, wait=debounced
@@ -65,6 +68,20 @@ async def accept(
     )
 
 
+async def _silent(call: Call, channel: ChannelRef, message: ArrivingMessage) -> ChannelAccepted:
+    if message.files:
+        raise Invalid("A silent message brings no files.", errors=[finding("/files", "excluded", "send them with one")])
+    address = Address.channel(channel.connector, channel.channel_id, channel.user_id)
+    conversation_id = await addresses.find(call.pool, call.tenant, address)
+    if conversation_id is None:
+        raise Conflict("Nobody has written from this address: there is no conversation to enter silently.")
+    await lookup.open_conversation(call, conversation_id)
+    await channels.add_silent(call.pool, call.tenant, conversation_id, message)
+    return ChannelAccepted(
+        conversation_id=conversation_id, session_id=None, stream_key=None, queued=True, merged=False, duplicate=False
+    )
+
+
 async def _session(
     call: Call, connector: ConnectorConfig, body: ChannelMessage
 ) -> tuple[str, NewSession, dict[str, object]]:
@@ -75,7 +92,9 @@ async def _session(
     place = SessionPlace(await_children=False, trigger=Trigger.CHANNEL)
     session = submit.new_session(task, title_of(spec), place, call.caller.created_by)
     channel = {"message_id": body.message_id, "thread": body.thread}
-    session = session.model_copy(update={"spec": {**session.spec, "channel": channel}})
+    session = session.model_copy(update={"spec": {**session.spec, "channel": channel, "visible": body.visible}})
+    if not body.visible:
+        session = session.model_copy(update={"title": "(a message that is not shown)"})
     return opening(spec, sorted(task.files)), session, dict(task.files)
 
 

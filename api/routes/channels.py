@@ -1,14 +1,14 @@
 """/channels: messages of people elsewhere, by their address; /hooks: the signed requests of services."""
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import ValidationError
 
 from api.auth import Call, Caller, Reader, Stopper, Submitter
 from api.control import reset as resetting
-from api.conversations import arrivals
+from api.conversations import arrivals, channel_answers
 from api.http import body as bodies
 from api.http.accept_header import accepts_json
 from api.http.body import check_input_length, json_body
@@ -33,6 +33,12 @@ from store.keys import Right
 router = APIRouter(tags=["channels"])
 _json = [Depends(accepts_json)]
 _EXAMPLE = {"text": "What is in the workspace?", "message_id": "m-4711"}
+
+
+_CHALLENGE: dict[str, Any] = {
+    "description": "What the service asked to be sent back",
+    "content": {"text/plain": {"schema": {"type": "string"}}},
+}
 
 
 def _check_length(value: object, settings: Settings) -> None:
@@ -113,6 +119,7 @@ async def conversation_at(call: Call, channel: ChannelRef) -> str:
     response_class=Response,
     responses={
         **problems(404, 409, *BODY),
+        200: _CHALLENGE,
         202: {
             "description": "The sessions that answer, and how many input requests were answered",
             "model": HookAccepted,
@@ -137,12 +144,14 @@ async def receive(request: Request, services: ServicesDep, connector_id: str) ->
         _check_length(message.model_dump(), services.settings)
         channel = channel_ref(hook.connector.name, message.channel_id, message.user_id)
         accepted.append(await arrivals.accept(call, hook.connector, channel, message))
+    answered = [await channel_answers.answer(call, hook.connector.name, one) for one in received.answers]
     if received.response:
         return Response(received.response, 200, media_type="text/plain")
-    shown = HookAccepted(accepted=accepted, answered=0)
+    shown = HookAccepted(accepted=accepted, answered=sum(answered))
     return Response(shown.model_dump_json(), 202, media_type="application/json")
 
 
 def _caller(hook: Hook) -> Caller:
-    """A connector acts in its own name, and may only pass messages on."""
-    return Caller(hook.tenant, frozenset([Right.SUBMIT]), name=f"connector {hook.connector.name}")
+    """A connector acts in its own name, and may only pass on messages and answers."""
+    rights = frozenset([Right.SUBMIT, Right.ANSWER, Right.APPROVE])
+    return Caller(hook.tenant, rights, name=f"connector {hook.connector.name}")

@@ -57,8 +57,8 @@ class ChannelAccepted(BaseModel):
     """The session that answers a message."""
 
     conversation_id: str
-    session_id: str
-    stream_key: str
+    session_id: str | None = Field(description="null: it waits for the next message, as it is not to wake the agent")
+    stream_key: str | None
     queued: bool = Field(description="it waits until the running session ends")
     merged: bool = Field(description="a session that has not begun answers it together with earlier messages")
     duplicate: bool = Field(description="this message was accepted before; nothing was changed")

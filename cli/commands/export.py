@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from cli.client.api import Api, segment
 from cli.client.temporal import exits_at_once, temporal
 from cli.errors import NotFoundError
 from cli.options import remote
+from cli.render.history_files import write_files
 from cli.render.output import emit, note
 from cli.render.output_file import write_output
 from workflows import replay as replaying
@@ -21,9 +23,14 @@ from workflows import replay as replaying
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.  [default: ID.json]"
 )
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write descriptor.json, state.json and history.jsonl of the conversation into this directory instead.",
+)
 @remote
 @exits_at_once
-def export(api: Api, task_id: str, output: Path | None, as_json: bool) -> int:
+def export(api: Api, task_id: str, output: Path | None, state: Path | None, as_json: bool) -> int:
     """Write a session to one file: its histories and its conversation's, messages, events, the agent's definition and
     the audit log.
 
@@ -33,8 +40,11 @@ def export(api: Api, task_id: str, output: Path | None, as_json: bool) -> int:
     Examples:
       ./errand export ID
       ./errand export ID -o case.json && ./errand replay case.json
+      ./errand export ID --state folder
     """
     session = api.get(f"/sessions/{segment(task_id)}")
+    if state is not None:
+        return _export_state(api, session["conversation_id"], state, as_json)
     histories = asyncio.run(_histories(task_id))
     if not histories:
         raise NotFoundError("Temporal no longer has a history of this session")
@@ -54,6 +64,25 @@ def export(api: Api, task_id: str, output: Path | None, as_json: bool) -> int:
         runs = "1 history" if len(histories) == 1 else f"{len(histories)} histories"
         note(f"wrote {path}: {runs}, {len(bundle['events'])} events")
     return 0
+
+
+def _export_state(api: Api, conversation_id: str, folder: Path, as_json: bool) -> int:
+    conversation = api.get(f"/conversations/{segment(conversation_id)}")
+    records = write_files(folder, conversation, _turns(api, conversation_id))
+    if as_json:
+        emit({"directory": str(folder), "records": records})
+    else:
+        note(f"wrote {folder}: descriptor.json, state.json, history.jsonl with {records} records")
+    return 0
+
+
+def _turns(api: Api, conversation_id: str) -> Iterator[dict[str, Any]]:
+    cursor = None
+    while True:
+        page = api.get(f"/conversations/{segment(conversation_id)}/turns", full=True, cursor=cursor, limit=100)
+        yield from page["items"]
+        if (cursor := page["next_cursor"]) is None:
+            return
 
 
 async def _histories(task_id: str) -> list[dict[str, object]]:

@@ -59,6 +59,7 @@ class ArrivingMessage(BaseModel):
     key: str = Field(min_length=1, max_length=500)
     text: str
     author: str = ""
+    visible: bool = True  # false: no record for people shows it
     session: NewSession  # checked already: agent, models, limits, rules
     files: Mapping[str, Any] = Field(default_factory=dict)  # entries for the workspace, by path
     if_busy: Literal["queue", "reject"] = "queue"

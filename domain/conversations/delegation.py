@@ -18,11 +18,15 @@ class DelegationTool(StrEnum):
     SUBAGENT = "subagent"  # a tool named after its agent; waited for or not, as its configuration says
     SUBAGENT_CREATE = "subagent_create"  # an instance that can be addressed again
     SUBAGENT_MESSAGE = "subagent_message"  # a further message to such an instance
+    START_BACKGROUND = "start_background_agent"  # reports by messages; only its failure is delivered
     GATHER = "gather"  # waits for several, a bounded time
 
 
 SUBAGENT_TOOLS = (DelegationTool.SUBAGENT, DelegationTool.SUBAGENT_CREATE, DelegationTool.SUBAGENT_MESSAGE)
-STARTS_SESSION = (DelegationTool.TASK, DelegationTool.ASYNC_DELEGATE, DelegationTool.ASYNC_TASK, *SUBAGENT_TOOLS)
+STARTS_SESSION = (
+    *(DelegationTool.TASK, DelegationTool.ASYNC_DELEGATE, DelegationTool.ASYNC_TASK, DelegationTool.START_BACKGROUND),
+    *SUBAGENT_TOOLS,
+)
 
 
 def inline_path(line: str, step: int, index: int) -> str:

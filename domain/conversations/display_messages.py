@@ -13,6 +13,8 @@ def display_messages(nodes: list[Node]) -> DisplayMessages:
     shown: DisplayMessages = []
     names: dict[str, str] = {}  # tool call id -> tool
     for node in nodes:
+        if node.kind == USER and node.content().get("visible") is False:
+            continue
         step = {"step": node.step} | ({"side": node.side} if node.side != "a" else {})
         if node.kind == ASSISTANT:
             for block in node.content()["content"]:

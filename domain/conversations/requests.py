@@ -107,7 +107,7 @@ class Steer(BaseModel):
 
 
 class Steered(BaseModel):
-    session_id: str
+    session_id: str  # empty: a new one begins
 
 
 class Promote(BaseModel):

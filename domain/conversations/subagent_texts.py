@@ -16,6 +16,13 @@ def launched(session_id: str, agent: str, description: str) -> str:
     )
 
 
+def background(session_id: str, name: str) -> str:
+    return (
+        f"agent_id: {session_id}\nname: {name}\nstatus: started\n\n"
+        "It works in the background and reports by messages; you are told if it fails."
+    )
+
+
 def running(session_id: str, note: str = "") -> str:
     text = "The task is still in progress. Try again shortly."
     return f"status: running\ntask_id: {session_id}\n\n{text}" + (f"\n{note}" if note else "")

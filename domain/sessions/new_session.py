@@ -50,6 +50,7 @@ class Trigger(StrEnum):
     SUBAGENT = DelegationTool.SUBAGENT
     SUBAGENT_CREATE = DelegationTool.SUBAGENT_CREATE
     SUBAGENT_MESSAGE = DelegationTool.SUBAGENT_MESSAGE
+    START_BACKGROUND = DelegationTool.START_BACKGROUND
 
 
 class Supervision(BaseModel):

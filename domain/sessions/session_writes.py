@@ -33,6 +33,7 @@ class NewMessage(Write):
     kind: str = "user"
     author: str = ""
     parts: str  # JSON
+    visible: bool = True
 
 
 class NewBudget(Write):

@@ -108,14 +108,18 @@ BEGIN
         s.head := s.base_head;
         s.deadline := least(s.deadline, (SELECT deadline FROM budgets
                                           WHERE tenant = s.tenant AND conversation_id = s.conversation_id));
+        IF NOT queued THEN
+            take := take || ARRAY(SELECT id FROM inbox WHERE tenant = s.tenant AND conversation_id = s.conversation_id
+                                     AND thread_id = s.thread_id AND taken_by IS NULL AND NOT wake ORDER BY number);
+        END IF;
         s.inbox := take || ARRAY(SELECT m ->> 'id' FROM jsonb_array_elements(p -> 'inbox') m);
         s.live := NOT queued;
         -- the clock, not the time of the transaction: siblings of one step are ordered by it
         s.created_at := coalesce(s.created_at, clock_timestamp());
         s.updated_at := clock_timestamp();
         INSERT INTO sessions VALUES (s.*);
-        INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, taken_by)
-        SELECT s.tenant, m.id, s.conversation_id, s.thread_id, m.kind, m.author, m.parts, s.id
+        INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, visible, taken_by)
+        SELECT s.tenant, m.id, s.conversation_id, s.thread_id, m.kind, m.author, m.parts, m.visible, s.id
           FROM jsonb_populate_recordset(NULL::inbox, p -> 'inbox') m;
         INSERT INTO file_uses (tenant, file_id, session_id)
         SELECT DISTINCT s.tenant, f, s.id

@@ -33,7 +33,7 @@ BEGIN
         'tree', (SELECT to_jsonb(b) FROM budgets b WHERE b.tenant = t AND b.conversation_id = s.conversation_id),
         'inbox', (SELECT coalesce(jsonb_agg(
                       jsonb_build_object('id', i.id, 'kind', i.kind, 'author', i.author, 'parts', i.parts,
-                                         'source', i.source) ORDER BY w.n), '[]')
+                                         'source', i.source, 'visible', i.visible) ORDER BY w.n), '[]')
                     FROM jsonb_array_elements_text(p -> 'take') WITH ORDINALITY AS w(id, n)
                     JOIN inbox i ON i.tenant = t AND i.id = w.id),
         'results', (SELECT coalesce(jsonb_agg(jsonb_build_object('index', c.call_index, 'state', c.state, 'text', c.result)

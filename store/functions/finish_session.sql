@@ -40,16 +40,19 @@ BEGIN
         UPDATE input_requests SET status = CASE p ->> 'reason' WHEN 'input_timeout' THEN 'expired' ELSE 'withdrawn' END
          WHERE tenant = t AND session_id = s.id AND status = 'open';
         IF NOT commits THEN
+            -- a silent message is for whichever session answers next
+            UPDATE inbox SET taken_by = NULL WHERE tenant = t AND taken_by = s.id AND NOT wake;
             UPDATE mailbox m SET delivered_to = NULL, given_back_by = s.id
               FROM sessions source
              WHERE m.tenant = t AND m.delivered_to = s.id AND source.tenant = t AND source.id = m.source_session_id
                AND NOT source.blocking;   -- a child that was waited for has no recipient but this session
             mail_changed := FOUND;
         END IF;
-        IF s.spawned_by IS NOT NULL AND coalesce(s.delivery, 'hold') <> 'explicit' THEN
+        IF s.spawned_by IS NOT NULL AND (coalesce(s.delivery, 'hold') NOT IN ('explicit', 'report')
+                                         OR (s.delivery = 'report' AND p ->> 'status' = 'failed')) THEN
             SELECT * INTO spawner FROM sessions WHERE tenant = t AND id = s.spawned_by;
             -- nobody is woken in a tree that was cancelled: what would have woken somebody waits for the next message
-            held := coalesce(s.delivery = 'wake' AND NOT s.blocking
+            held := coalesce(s.delivery IN ('wake', 'report') AND NOT s.blocking
                              AND spawner.cancel_requested::jsonb ->> 'scope' = 'tree', false);
             INSERT INTO mailbox (tenant, message_id, conversation_id, thread_id, source_session_id, source_type,
                                  subagent_name, given_back_by, delivered_to)
@@ -60,7 +63,7 @@ BEGIN
                     CASE WHEN held AND spawner.thread_id <> s.conversation_id THEN s.id END,
                     CASE WHEN s.blocking THEN s.spawned_by END);   -- the waiting tool call is its delivery
             mail_changed := mail_changed OR NOT s.blocking;
-            IF s.delivery = 'wake' AND NOT s.blocking AND NOT held THEN
+            IF s.delivery IN ('wake', 'report') AND NOT s.blocking AND NOT held THEN
                 INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, source)
                 VALUES (t, p ->> 'message_id', s.conversation_id, spawner.thread_id, 'outcome',
                         coalesce(s.subagent_name, s.agent), '[]', s.id);
@@ -78,7 +81,7 @@ BEGIN
     SELECT coalesce(jsonb_agg(message_id ORDER BY number), '[]') INTO given_back FROM mailbox
      WHERE tenant = t AND conversation_id = s.conversation_id AND given_back_by = s.id AND delivered_to IS NULL;
     -- asked again, it is answered from what stands
-    held := coalesce(s.delivery = 'wake' AND NOT s.blocking, false) AND mail.message_id IS NOT NULL
+    held := coalesce(s.delivery IN ('wake', 'report') AND NOT s.blocking, false) AND mail.message_id IS NOT NULL
             AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.tenant = t AND i.id = mail.message_id);
     RETURN jsonb_build_object('status', s.status, 'reason', s.reason, 'partial', s.partial, 'head', s.head,
                               'output', s.output, 'committed', s.committed, 'mail', mail.message_id,

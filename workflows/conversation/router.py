@@ -154,7 +154,7 @@ class OutcomeRouter:
         assert live.spawner is not None
         actions: list[Action] = []
         if ended.outcome is not None and not live.blocking and not self._is_known(ended.outcome.id):
-            if live.delivery is DeliveryMode.WAKE and not ended.held:
+            if live.delivery in (DeliveryMode.WAKE, DeliveryMode.REPORT) and not ended.held:
                 actions.append(DeliverOutcome(live.spawner, ended.outcome.id))
             elif live.delivery is not DeliveryMode.EXPLICIT and self._state.threads[live.spawner].parent is None:
                 self._state.pending = [*self._state.pending, ended.outcome][-MOST_PENDING:]

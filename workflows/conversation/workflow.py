@@ -167,6 +167,7 @@ class Conversation:
         live = self.router.live_on(steer.thread)  # read now: it may end while it is signalled
         if live is None and not steer.wake:
             raise _refused(wire.NOT_RUNNING, "Nothing is running there.")
+        self.starter.reload_needed |= steer.thread not in self.state.threads  # the store knows an idle one
         await self._deliver(steer.thread, WaitingMessage(id=steer.message))
         return Steered(session_id=live or self.router.live_on(steer.thread) or "")
 
@@ -289,8 +290,7 @@ class Conversation:
 
     def _closes(self) -> bool:
         waits = self.state.pending or any(thread.queue or thread.inbox for thread in self.state.threads.values())
-        idle = not self.state.live and not self._has_work()
-        return idle and (self.state.terminated or not waits)
+        return not self.state.live and not self._has_work() and (self.state.terminated or not waits)
 
     def _renews(self) -> bool:
         return workflow.info().is_continue_as_new_suggested()

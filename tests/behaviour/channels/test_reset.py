@@ -1,9 +1,16 @@
 """A reset keeps the id and the history, drops what waits and reports it; nothing of before enters the new context."""
 
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
 import httpx2
 import pytest
 
 from domain.ids import new_id
+from settings import ROOT
 from tests.behaviour.channels.people import Service
 
 
@@ -84,3 +91,19 @@ async def test_reset_of_an_unknown_or_terminated_conversation_is_refused(service
     await http.post(f"/conversations/{said['conversation_id']}/terminate")
     refused = await http.post(f"/conversations/{said['conversation_id']}/reset")
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:errand:problem:conversation-terminated")
+
+
+async def test_export_writes_descriptor_state_and_history(service: Service, tmp_path: Path) -> None:
+    said = await service.say(say("one"), user="files")
+    await service.ended(said["session_id"])
+    await service.stack.http.post(f"/conversations/{said['conversation_id']}/reset")
+    await service.ended((await service.say(say("two"), user="files"))["session_id"])
+    argv = [sys.executable, "-m", "cli", "export", said["session_id"], "--state", str(tmp_path / "out")]
+    run = await asyncio.create_subprocess_exec(*argv, env={**os.environ, **service.stack.env}, cwd=ROOT)
+    assert await run.wait() == 0
+    read = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
+    assert json.loads(read["descriptor.json"])["identity"]["user_id"] == "files"
+    assert json.loads(read["state.json"])["generation"] == 1
+    records = [json.loads(line) for line in read["history.jsonl"].splitlines()]
+    assert [one["type"] for one in records] == ["start", "user", "assistant", "reset", "user", "assistant"]
+    assert [one["text"] for one in records if one["type"] == "assistant"] == ["one", "two"]

@@ -1,0 +1,130 @@
+"""Slack: events and buttons arrive by the Events API and interactivity, answers leave by the Web API."""
+
+import asyncio
+import json
+from typing import Any
+from urllib.parse import parse_qs
+
+from pydantic import ValidationError
+from slack_sdk import WebClient
+from slack_sdk.errors import SlackApiError
+from slack_sdk.signature import Clock, SignatureVerifier
+
+from connectors.connector import Outgoing, Received, SenderPorts, SignedRequest
+from connectors.webhook import unreadable
+from domain.channels import REPLY, ChannelReply, ConnectorSecrets, IncomingAnswer, IncomingMessage
+from domain.errors import Invalid
+from domain.notification import SendError
+from domain.signatures import bad_signature
+
+TIMEOUT_S = 20
+MAX_TEXT = 39_000  # Slack cuts a message at 40,000 characters
+MAX_BLOCK = 2_900  # characters of a text block
+APPROVALS = ("tool_approval", "plan_approval")
+BUTTONS = {"errand_approve": ("Approve", "primary", True), "errand_deny": ("Deny", "danger", False)}
+# the token, the channel or the workspace is gone: no repetition helps
+GONE = ("account_inactive", "channel_not_found", "invalid_auth", "is_archived", "not_in_channel", "token_revoked")
+
+
+class _Now(Clock):
+    def __init__(self, now: float) -> None:
+        self._now = now
+
+    def now(self) -> float:
+        return self._now
+
+
+class SlackConnector:
+    def receive(self, request: SignedRequest, secrets: ConnectorSecrets) -> Received:
+        sent, signed = (request.headers.get(f"x-slack-{name}", "") for name in ("request-timestamp", "signature"))
+        verifier = SignatureVerifier(secrets.signing, clock=_Now(request.now))
+        if not sent.isdecimal() or not verifier.is_valid(request.body, sent, signed):
+            raise bad_signature("Slack did not sign this with the connector's signing secret within five minutes.")
+        try:
+            if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+                return _pressed(json.loads(parse_qs(request.body.decode())["payload"][0]))
+            return _event(json.loads(request.body))
+        except ValidationError as error:
+            raise unreadable(error) from None
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
+            raise Invalid("This is no request of Slack's Events API or interactivity.") from None
+
+    async def send(self, outgoing: Outgoing, ports: SenderPorts) -> None:
+        await asyncio.to_thread(_post, outgoing)
+
+
+def _event(payload: dict[str, Any]) -> Received:
+    """One message. Its own time stamp names it, so that neither a retry of Slack nor a second event about the same
+    message is answered again; what bots write, ourselves too, is left out."""
+    if payload["type"] == "url_verification":
+        return Received(response=str(payload["challenge"]))
+    event = payload["event"]
+    spoken = event["type"] in ("message", "app_mention") and event.get("subtype") in (None, "file_share")
+    if not spoken or event.get("bot_id") or not str(event.get("text", "")).strip():
+        return Received()
+    message = IncomingMessage(
+        channel_id=event["channel"],
+        user_id=event["user"],
+        text=event["text"],
+        message_id=f"{event['channel']}/{event['ts']}",
+        thread=event.get("thread_ts") or event["ts"],
+    )
+    return Received([message])
+
+
+def _pressed(payload: dict[str, Any]) -> Received:
+    found = [
+        IncomingAnswer(
+            channel_id=payload["channel"]["id"],
+            user_id=payload["user"]["id"],
+            request_id=action["value"],
+            value={"approved": BUTTONS[action["action_id"]][2]},
+        )
+        for action in payload["actions"]
+        if action.get("action_id") in BUTTONS
+    ]
+    return Received(answers=found)
+
+
+def _post(outgoing: Outgoing) -> None:
+    reply, secrets = outgoing.reply, outgoing.secrets
+    client = WebClient(secrets.token, base_url=secrets.target or WebClient.BASE_URL, timeout=TIMEOUT_S)
+    try:
+        client.chat_postMessage(
+            channel=reply.data.channel_id,
+            thread_ts=reply.data.thread,
+            text=_plain(reply.data.text)[:MAX_TEXT],
+            blocks=_buttons(reply),
+            metadata={"event_type": "errand_reply", "event_payload": {"id": outgoing.id}},
+            unfurl_links=False,
+        )
+    except SlackApiError as error:
+        reason = str(error.response.get("error", "unknown"))
+        wait = str(error.response.headers.get("Retry-After", "0"))
+        raise SendError(
+            f"Slack refused ({reason}).", gone=reason in GONE, retry_after_s=float(wait) if wait.isdecimal() else 0.0
+        ) from None
+    except OSError as error:
+        raise SendError(f"Slack did not answer ({type(error).__name__}).") from None
+
+
+def _buttons(reply: ChannelReply) -> list[dict[str, Any]] | None:
+    if reply.type == REPLY or reply.data.kind not in APPROVALS:
+        return None
+    text = {"type": "section", "text": {"type": "mrkdwn", "text": _plain(reply.data.text)[:MAX_BLOCK]}}
+    buttons = [
+        {
+            "type": "button",
+            "action_id": action,
+            "style": style,
+            "text": {"type": "plain_text", "text": label},
+            "value": reply.data.request_id,
+        }
+        for action, (label, style, _) in BUTTONS.items()
+    ]
+    return [text, {"type": "actions", "elements": buttons}]
+
+
+def _plain(text: str) -> str:
+    """What an agent wrote must not become links or mentions."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,37 @@
+"""Where messages between agents go: an agent is a thread, known by its id or that of any of its sessions."""
+
+from pydantic import BaseModel
+
+from store.database import Pool
+
+
+class AgentAddress(BaseModel):
+    conversation_id: str
+    thread_id: str
+    terminated: bool
+
+
+async def address(pool: Pool, tenant: str, agent_id: str) -> AgentAddress | None:
+    row = await pool.fetchrow(
+        """SELECT s.conversation_id, s.thread_id, c.status = 'terminated' AS terminated
+             FROM sessions s JOIN conversations c ON c.tenant = s.tenant AND c.id = s.conversation_id
+            WHERE s.tenant = $1 AND s.id = $2""",
+        tenant,
+        agent_id,
+    )
+    return AgentAddress(**row) if row else None
+
+
+async def recent_foreground(pool: Pool, tenant: str, except_for: str) -> AgentAddress | None:
+    """The agent of a channel that people wrote to last, a running one first; background agents are none of them."""
+    row = await pool.fetchrow(
+        """SELECT c.id AS conversation_id, c.id AS thread_id, false AS terminated
+             FROM channels h JOIN conversations c ON c.tenant = h.tenant AND c.id = h.conversation_id
+            WHERE h.tenant = $1 AND h.conversation_id <> $2 AND c.status = 'open'
+            ORDER BY EXISTS (SELECT 1 FROM sessions s WHERE s.tenant = $1 AND s.thread_id = c.id AND s.live) DESC,
+                     (SELECT max(s.created_at) FROM sessions s
+                       WHERE s.tenant = $1 AND s.thread_id = c.id AND s.trigger = 'channel') DESC LIMIT 1""",
+        tenant,
+        except_for,
+    )
+    return AgentAddress(**row) if row else None

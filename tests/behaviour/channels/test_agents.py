@@ -1,0 +1,166 @@
+"""Agents that write to each other: background agents report to the agent of a channel, which answers its people."""
+
+import json
+from typing import Any
+
+import httpx2
+import pytest
+import pytest_asyncio
+
+from domain.ids import new_id
+from tests.behaviour.channels.people import Service
+from tests.behaviour.conversations.talk import Gate
+from tests.support.stack import Stack, eventually
+
+TOOLS = ["start_background_agent", "send_agent_message", "ask_agent", "list_files", "wait_for"]
+
+
+def chain(*steps: list[tuple[str, dict[str, Any]]], last: str = "") -> str:
+    replies = [[{"name": name, "input": given} for name, given in step] for step in steps]
+    return f"[[script:chain json={json.dumps(replies)}" + (f" last={json.dumps(last)}" if last else "") + "]]"
+
+
+def say(text: str) -> str:
+    return f"[[script:say text={json.dumps(text)}]]"
+
+
+def background(prompt: str, **more: Any) -> list[tuple[str, dict[str, Any]]]:
+    return [("start_background_agent", {"prompt": prompt, **more})]
+
+
+def send(message: str, **more: Any) -> list[tuple[str, dict[str, Any]]]:
+    return [("send_agent_message", {"message": message, **more})]
+
+
+@pytest_asyncio.fixture
+async def front(service: Service) -> Service:
+    """The service, whose messages are answered by an agent with a background agent."""
+    for name, more in (("worker-bee", {"mode": "subagent"}), ("front", {"subagents": ["worker-bee"]})):
+        body = {"name": name, "description": "Of the tests.", "prompt": "You are tested.", "tools": TOOLS, **more}
+        answer = await service.stack.http.put(f"/agents/{name}", json=body)
+        assert answer.is_success, answer.text
+    await service.put(service.name, agent="front", target=f"{service.receiver.url}/in")
+    return service
+
+
+async def _requests(stack: Stack, text: str) -> str:
+    async with httpx2.AsyncClient(base_url=stack.model_url, timeout=20) as model:
+        return str((await model.get("/_requests", params={"contains": text})).json()["requests"])
+
+
+@pytest.mark.proves("S2-12", "S2-07", "S2-B03")
+async def test_a_background_agent_reports_to_its_parent_which_answers_its_people(front: Service) -> None:
+    report = f"{say('the report is in')} tag-{new_id()}"
+    gate = Gate()
+    prompt = chain([gate.call], send(report), last="done")
+    said = await front.say(chain(background(prompt, name="digger"), last="started"))
+    await front.ended(said["session_id"])
+    gate.open()
+    first, second = await front.replies(2)
+    assert first.json["data"]["text"] == "started"
+    assert second.json["data"]["text"] == "the report is in"  # by the connector of the same address
+    assert second.json["data"]["conversation_id"] == said["conversation_id"]
+    seen = await _requests(front.stack, report[-20:])
+    rows = await front.rows(said["conversation_id"])
+    [child] = [row for row in rows if row.spawned_by]
+    assert f'<system_message origin="{child.thread_id}">' in seen.replace("\\\\", "").replace('\\"', '"')
+    assert child.subagent_name == "digger" and len(rows) == 3  # its own end wakes nobody
+    shown = (await front.stack.http.get(f"/conversations/{said['conversation_id']}")).json()["threads"]
+    [thread] = [one for one in shown if one["parent_thread_id"]]
+    assert (thread["name"], thread["state"], thread["pending"]) == ("digger", "idle", 0)
+    assert thread["parent_thread_id"] == said["conversation_id"] and thread["updated_at"]
+
+
+@pytest.mark.proves("S2-19")
+async def test_threads_are_shown_as_running_queued_or_idle(front: Service) -> None:
+    slow = "[[script:say words=100 delay=0.1]]"
+    said = await front.say(chain(background(slow, name="slow"), last="started"), user="states")
+    await front.ended(said["session_id"])
+
+    async def states() -> list[tuple[str, str, int]]:
+        shown = (await front.stack.http.get(f"/conversations/{said['conversation_id']}")).json()["threads"]
+        return [(one["name"], one["state"], one["pending"]) for one in shown]
+
+    assert await states() == [("front", "idle", 0), ("slow", "running", 0)]
+    await front.say(slow, user="states")
+    await front.say(say("x"), user="states")
+    assert (await states())[0] == ("front", "running", 1)
+    await front.stack.http.post(f"/conversations/{said['conversation_id']}/terminate")
+
+
+@pytest.mark.proves("S2-11", "S2-18")
+async def test_a_failing_background_agent_causes_exactly_one_notice(front: Service) -> None:
+    broken = "[[script:say]] [[fault:400 times=always]]"
+    said = await front.say(chain(background(broken, name="mole"), last="started"), user="fail")
+
+    async def notices() -> list[str]:
+        """The outcomes that entered the main thread, in a running session or in one that they wake."""
+        rows = await front.rows(said["conversation_id"])
+        main = [await front.stack.nodes(row.id) for row in rows if row.spawned_by is None]
+        texts = [str(node["body"]) for nodes in main for node in nodes if node["kind"] == "user"]
+        return [text for text in texts if "Async subagent 'mole'" in text]
+
+    [text] = await eventually(notices, what="the failure reaches its parent")
+    [child] = [row for row in await front.rows(said["conversation_id"]) if row.spawned_by]
+    assert text.count(f"Async subagent 'mole' (session: {child.id}) failed:") == 1
+    assert child.error and child.error in text
+    mail = await front.stack.pool.fetch("SELECT 1 FROM mailbox WHERE conversation_id = $1", said["conversation_id"])
+    assert len(mail) == 1
+
+
+@pytest.mark.proves("S2-06", "S2-17", "S2-B14")
+async def test_without_a_target_a_message_goes_to_the_most_recent_foreground_agent(front: Service) -> None:
+    await front.ended((await front.say(say("old"), user="first"))["session_id"])
+    recent = await front.say(say("newer"), user="second")
+    await front.ended(recent["session_id"])
+    report = say("from nowhere")
+    task = await front.stack.run(chain(send(report), last="sent"), "front")
+    assert task["status"] == "completed"
+
+    async def answered() -> bool:
+        return any(one.json["data"]["text"] == "from nowhere" for one in front.receiver.at("/in"))
+
+    await eventually(answered, what="the foreground agent answers")
+    [reply] = [one for one in front.receiver.at("/in") if one.json["data"]["text"] == "from nowhere"]
+    assert reply.json["data"]["user_id"] == "second"
+
+
+async def test_messages_to_nobody_and_to_oneself_are_errors(front: Service) -> None:
+    said = await front.say(say("x"), user="self")
+    await front.ended(said["session_id"])
+    own = said["conversation_id"]
+    asked = [("ask_agent", {"agent_id": own, "prompt": "x"})]
+    again = await front.say(chain(send("x", agent_id=new_id()), send("x", agent_id=own), asked), user="self")
+    output = (await front.ended(again["session_id"])).output or ""
+    assert "There is no agent" in output and output.count("That is you") == 2
+
+
+@pytest.mark.proves("S2-B06")
+async def test_an_agent_asks_another_and_gets_its_reply(front: Service) -> None:
+    other = await front.say(say("x"), user="expert")
+    await front.ended(other["session_id"])
+    ask = [("ask_agent", {"agent_id": other["conversation_id"], "prompt": say("forty-two")})]
+    said = await front.say(chain(ask), user="asker")
+    assert "forty-two" in ((await front.ended(said["session_id"])).output or "")
+
+
+@pytest.mark.proves("S2-B04")
+async def test_a_silent_message_is_read_with_the_next_one(front: Service) -> None:
+    refused = await front.post("early", user="hush", wake=False)
+    assert refused.status_code == 409
+    first = await front.say(say("one"), user="hush")
+    await front.ended(first["session_id"])
+    tag, hidden = new_id(), new_id()
+    quiet = await front.say(f"by the way {tag}", user="hush", wake=False, message_id="s1")
+    assert quiet["session_id"] is None
+    await front.say(f"by the way {tag}", user="hush", wake=False, message_id="s1")
+    await front.say(f"between us {hidden}", user="hush", wake=False, visible=False)
+    assert len(await front.rows(first["conversation_id"])) == 1
+    second = await front.say(say("two"), user="hush")
+    await front.ended(second["session_id"])
+    nodes = str(await front.stack.nodes(second["session_id"]))
+    assert nodes.count(tag) == 1 and nodes.count(hidden) == 1
+    params = {"full": "true"}
+    turns = str((await front.stack.http.get(f"/conversations/{first['conversation_id']}/turns", params=params)).json())
+    assert tag in turns and hidden not in turns
+    assert len(await front.replies(2)) == 2
