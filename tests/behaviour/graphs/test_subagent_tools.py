@@ -82,7 +82,7 @@ def message(target: str, text: str = "Once more.") -> Any:
     return "subagent_message", {"target": target, "message": text}
 
 
-@pytest.mark.proves("S4-13", "S4-14")
+@pytest.mark.proves("S4-13")
 async def test_blocking_subagent_is_a_tool_named_after_its_agent_whose_result_is_the_childs(stack: Stack) -> None:
     talk = await Talk.done(stack, chain([("st_pair", {"message": "Draft it."})]), "st_lead")
     [child] = await talk.children()
@@ -125,7 +125,6 @@ async def test_mapped_arguments_are_the_first_message_and_the_name(stack: Stack)
     assert child.spec["arguments"] == {"brief": "In short.", "label": "ann"}
 
 
-@pytest.mark.proves("S4-15", "S4-19", "S4-23")
 async def test_instance_persists_and_is_addressed_by_reference_and_by_name(stack: Stack) -> None:
     steps = chain([create("ann")], [message("$0", "Again.")], [message("ann", "And again.")])
     talk = await Talk.done(stack, steps, "st_keeper")
@@ -136,6 +135,7 @@ async def test_instance_persists_and_is_addressed_by_reference_and_by_name(stack
     assert [await talk.prompts(row.id) for row in sessions] == [["Draft it."], ["Again."], ["And again."]]
 
 
+@pytest.mark.proves("S4-19")
 async def test_instance_needs_a_name(stack: Stack) -> None:
     talk = await Talk.done(stack, chain([create("  ")]), "st_keeper")
     assert "name" in (await talk.results())[0] and not await talk.children()
@@ -211,7 +211,6 @@ async def test_optional_subagent_is_there_only_if_its_variable_says_so(stack: St
     assert len(await talk.children()) == (value not in ("no", None))
 
 
-@pytest.mark.proves("S4-33")
 async def test_terminated_conversation_shows_its_children_as_terminated(stack: Stack) -> None:
     talk = await Talk.done(stack, chain([create("ann")], last="Off."), "st_keeper")
     answer = await stack.http.post(f"/conversations/{talk.id}/terminate")
