@@ -33,7 +33,7 @@ async def tool(word: str) -> str:
     return word
 
 
-class ModelCall:
+class BareModelCall:
     """The request of our step: same SDK, system prompt, tools and growing chat; the chat lives in this process only."""
 
     def __init__(self, settings: Settings) -> None:
@@ -83,7 +83,7 @@ async def run(settings: Settings) -> None:
         client,
         task_queue=QUEUE,
         workflows=[BareLoop, BareIdle],
-        activities=[model, tool, ModelCall(settings).call],
+        activities=[model, tool, BareModelCall(settings).call],
         workflow_runner=workflow_runner(),
         max_concurrent_activities=settings.max_model_calls + settings.max_tool_calls,
         max_concurrent_workflow_tasks=16,

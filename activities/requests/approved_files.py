@@ -52,7 +52,7 @@ async def changed_since(
 ) -> list[str]:
     """The files whose content is not what people saw: changed, removed, or not there when they were asked.
 
-    Whoever approved another command than they were asked for knows which files that one runs.
+    A person who approved another command than they were asked for knows which files that one runs.
     """
     command = None if "arguments" in approval.answer else command_of(tool, approval.details["arguments"])
     shown = {one.path: one.sha256 for one in _APPROVED.validate_python(approval.details.get("files", []))}

@@ -86,7 +86,7 @@ class WorkspaceRestore:
         }
 
     def _out_of_the_way(self, path: str) -> None:
-        """A rename replaces a file or a link by itself, but not an empty folder."""
+        """A rename replaces a file or a link, but not an empty folder."""
         known = self.entries.get(path)
         if known is not None and known["entry"].get("kind") == "folder":
             self.workspace.remove(path)

@@ -53,7 +53,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _stop)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     with tempfile.TemporaryDirectory(prefix="errand-", ignore_cleanup_errors=True) as scratch:
-        # in a thread: while the main one waits inside sandlock, it would not hear a signal
+        # in a thread: while the main one waits inside sandlock, it would not notice a signal
         command = threading.Thread(target=_run, args=(plan, scratch), daemon=True)
         command.start()
         try:
@@ -99,7 +99,7 @@ def _stop(signum: int, frame: FrameType | None) -> None:
 
 
 def _end_descendants() -> None:
-    """Kill and bury until none is left: orphans come to us, so a round may uncover the next."""
+    """Kill and bury until none is left: orphans become our children, so a round may uncover the next."""
     while children := _children():
         for pid in children:
             # sandlock may have buried it already

@@ -16,7 +16,7 @@ def bury_orphans() -> int:
 
 def _bury(pid: int) -> bool:
     with contextlib.suppress(OSError, StopIteration):
-        handle = os.pidfd_open(pid)  # taken before we look: it cannot come to mean another process
+        handle = os.pidfd_open(pid)  # taken before we look: it cannot turn into another process
         try:
             if not _is_orphan(pid):
                 return False
@@ -28,19 +28,19 @@ def _bury(pid: int) -> bool:
 
 
 def _is_orphan(pid: int) -> bool:
-    words = _words(pid)
-    if not _is_bwrap(words) or words[(at := words.index(_OURS[0])) : at + 2] != _OURS:
+    arguments = _arguments(pid)
+    if not _is_bwrap(arguments) or arguments[(at := arguments.index(_OURS[0])) : at + 2] != _OURS:
         return False
     status = dict(
         line.split(":\t", 1) for line in (_PROC / str(pid) / "status").read_text().splitlines() if ":\t" in line
     )
     is_init = status["NSpid"].split()[-1] == "1" and len(status["NSpid"].split()) > 1
-    return is_init and not _is_bwrap(_words(int(status["PPid"])))
+    return is_init and not _is_bwrap(_arguments(int(status["PPid"])))
 
 
-def _words(pid: int) -> list[bytes]:
+def _arguments(pid: int) -> list[bytes]:
     return (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
 
 
-def _is_bwrap(words: list[bytes]) -> bool:
-    return words[0].rpartition(b"/")[2] == b"bwrap" and _OURS[0] in words
+def _is_bwrap(arguments: list[bytes]) -> bool:
+    return arguments[0].rpartition(b"/")[2] == b"bwrap" and _OURS[0] in arguments

@@ -48,7 +48,7 @@ class Sandbox(Protocol):
 
 @dataclass(frozen=True)
 class Refusing:
-    """Stands where no back end works: never a bare subprocess, always the reason and the remedy."""
+    """Used where no back end works: never a bare subprocess, always the reason and the remedy."""
 
     reason: str
     remedy: str

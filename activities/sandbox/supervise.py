@@ -122,7 +122,7 @@ def _closing(fd: int | None) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Init:
-    """The init of a namespace, with a handle that cannot come to mean another process."""
+    """The init of a namespace, with a handle that cannot turn into another process."""
 
     pid: int
     handle: int

@@ -34,10 +34,10 @@ MOST_FAILURE = 100_000  # of what a side reports as the session's failure: it is
 
 class FinishSession:
     def __init__(
-        self, pool: Pool, door: WorkflowClient, definitions: Definitions, events: EventWriter, contexts: Contexts
+        self, pool: Pool, workflows: WorkflowClient, definitions: Definitions, events: EventWriter, contexts: Contexts
     ) -> None:
         self._pool = pool
-        self._door = door
+        self._workflows = workflows
         self._definitions = definitions
         self._events = events
         self._contexts = contexts
@@ -80,7 +80,7 @@ class FinishSession:
             taken=finish.taken,
             held=held,
         )
-        if not await self._door.post(ref.conversation_id, ended):
+        if not await self._workflows.post(ref.conversation_id, ended):
             raise ApplicationError(
                 "Temporal did not take the signal.",
                 type=wire.CONVERSATION_UNREACHABLE,

@@ -1,4 +1,4 @@
-"""restore_session: gives the session to a run that does not know where it is, and tells the run."""
+"""restore_session: gives the session to a run that does not know where it is, and answers where that is."""
 
 from datetime import timedelta
 

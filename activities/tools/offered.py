@@ -7,7 +7,7 @@ from activities.delegation.handoff_tool import can_take_over, handoff_tool
 from activities.delegation.subagent_tools import can_be_subagent, enabled, instance_tools, subagent_tool
 from activities.requests.external_tools import callers_tool
 from activities.tools.builtin import notify_parent, set_status
-from activities.tools.declared import declared_tool
+from activities.tools.declared_tools import declared_tool
 from activities.tools.tool import Tool
 from domain.agents.definition import AgentDefinition, Mode
 from domain.conversations.subagent_texts import roster

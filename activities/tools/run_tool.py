@@ -22,7 +22,7 @@ from activities.runtime.spans import tool_called
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands, NetworkPolicy
 from activities.tools.approved_call import approval_of, call_turn
-from activities.tools.declared import DECLARED, find_declared, with_binding
+from activities.tools.declared_tools import DECLARED, find_declared, with_binding
 from activities.tools.record import Attempt
 from activities.tools.rules import Rulebook
 from activities.tools.support.egress import Fetcher

@@ -8,11 +8,11 @@ from domain.sealing import KeyRing
 
 
 def seal_secrets(
-    keys: KeyRing, tenant: str, values: Mapping[str, str], declared: Mapping[str, Variable]
+    keys: KeyRing, tenant: str, values: Mapping[str, str], variables: Mapping[str, Variable]
 ) -> dict[str, str]:
     """The values as they are stored. The context is the tenant's, because threads inherit values from each other."""
     return {
-        name: keys.seal(value, tenant, "variable", name) if _secret(declared.get(name)) else value
+        name: keys.seal(value, tenant, "variable", name) if _secret(variables.get(name)) else value
         for name, value in values.items()
     }
 

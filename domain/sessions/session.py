@@ -54,7 +54,7 @@ class Reason(StrEnum):
 
 _CANCELS = frozenset({Reason.CALLER_CANCEL, Reason.INTERRUPTED, Reason.TERMINATED, Reason.INPUT_TIMEOUT})
 
-# a budget was spent: the parent of a subagent that ends so is told
+# a budget was spent: the parent of a subagent that ends so is notified
 BUDGET_REASONS = frozenset(
     {Reason.STEP_LIMIT, Reason.TOKEN_BUDGET, Reason.COST_BUDGET, Reason.TOOL_LIMIT, Reason.TREE_BUDGET}
 )
@@ -119,7 +119,7 @@ class Usage(BaseModel):
 
 
 class SessionRef(BaseModel):
-    """Which session, in which conversation, of which tenant: what every activity is told."""
+    """Which session, in which conversation, of which tenant: what every activity is given."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -26,8 +26,8 @@ class Line(BaseModel):
     above: list[AgentRef] = Field(
         default_factory=list
     )  # of an inline line: the agents it works for, the session's first
-    note: str | None = None  # a word of the platform for the next call
-    previous: str | None = None  # what the last step came to, until a watcher was told
+    note: str | None = None  # a sentence of the platform for the next call
+    previous: str | None = None  # the result of the last step, until watchers were shown it
     previous_step: int = 0
     misfits: int = 0  # answers that did not fit the output schema
     # committed before this run began, and its tool calls may not have run; the line continues with it
