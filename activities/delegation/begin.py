@@ -65,7 +65,7 @@ class Wanted:
     """One call with its checked arguments."""
 
     index: int
-    door: DelegationTool
+    kind: DelegationTool
     tool: str  # its name, which may be that of an agent
     arguments: Any
     planned: Planned | None = None
@@ -100,16 +100,16 @@ class BeginDelegations:
             wanted: list[Wanted] = []
             for index in call.indexes:
                 name = blocks[index]["name"]
-                door = DelegationTool(name) if name in set(DelegationTool) else DelegationTool.SUBAGENT
+                kind = DelegationTool(name) if name in set(DelegationTool) else DelegationTool.SUBAGENT
                 tool = self._tools.get(name, _NAMED_AFTER_AGENT)
                 known = await record.claim(index, name, tool.call_summary(blocks[index]["input"]), tool.kind)
                 if known is not None:
-                    begun[index] = Begun(index=index, door=door, settled=known)
+                    begun[index] = Begun(index=index, kind=kind, settled=known)
                     continue
                 try:
-                    wanted.append(Wanted(index, door, name, tool.input.model_validate(blocks[index]["input"])))
+                    wanted.append(Wanted(index, kind, name, tool.input.model_validate(blocks[index]["input"])))
                 except ValidationError as error:
-                    begun[index] = await self._refuse(record, index, door, _explain(error), name=name)
+                    begun[index] = await self._refuse(record, index, kind, _explain(error), name=name)
             await self._plan(call, record, wanted, begun)
             await self._spawn(call, record, [one for one in wanted if one.index not in begun], begun)
             return BegunBatch(calls=[begun[index] for index in call.indexes])
@@ -120,27 +120,27 @@ class BeginDelegations:
         """Everything that can be refused is refused before an id exists."""
         for one in wanted:
             try:
-                if one.door is DelegationTool.GATHER:
+                if one.kind is DelegationTool.GATHER:
                     begun[one.index] = await self._gather(call, record, one)
                     continue
-                if one.door in SUBAGENT_TOOLS:
+                if one.kind in SUBAGENT_TOOLS:
                     pending = [other.planned for other in wanted if other.planned is not None]
-                    one.planned = await self._subagent_planner.plan(call, one.door, one.tool, one.arguments, pending)
+                    one.planned = await self._subagent_planner.plan(call, one.kind, one.tool, one.arguments, pending)
                 else:
-                    one.planned = await self._planner.plan(call, one.door, one.arguments)
+                    one.planned = await self._planner.plan(call, one.kind, one.arguments)
             except ChildRefused as refusal:
                 begun[one.index] = await self._refuse(
-                    record, one.index, one.door, str(refusal), refusal.rule, name=one.tool
+                    record, one.index, one.kind, str(refusal), refusal.rule, name=one.tool
                 )
                 continue
             if one.planned.running is not None and (sent := await self._send(call, record, one, one.planned.running)):
                 begun[one.index] = sent
                 continue
-            if one.door is DelegationTool.DELEGATE:
+            if one.kind is DelegationTool.DELEGATE:
                 line = inline_path(call.line, call.step, one.index)
                 begun[one.index] = Begun(
                     index=one.index,
-                    door=one.door,
+                    kind=one.kind,
                     agent=one.planned.agent,
                     models=one.planned.models,
                     resume=await runs.resume_point(self._pool, call.ref, line) if call.resumed else None,
@@ -149,7 +149,7 @@ class BeginDelegations:
     async def _spawn(
         self, call: DelegationCall, record: DelegationRecord, wanted: list[Wanted], begun: dict[int, Begun]
     ) -> None:
-        starting = [one for one in wanted if one.door in STARTS_SESSION and one.planned is not None]
+        starting = [one for one in wanted if one.kind in STARTS_SESSION and one.planned is not None]
         if not starting:
             return
         parent = await self._planner.parent(call.ref)
@@ -172,12 +172,12 @@ class BeginDelegations:
         assert one.planned is not None
         child = said.session_id
         terms = one.planned.terms
-        waits = terms.blocking if terms else one.door is DelegationTool.TASK
+        waits = terms.blocking if terms else one.kind is DelegationTool.TASK
         if said.error is not None:
-            return await self._refuse(record, one.index, one.door, said.error, name=one.tool)
+            return await self._refuse(record, one.index, one.kind, said.error, name=one.tool)
         if child in dead and not waits:
             await self._subagents.claim(call.ref, [child], f"{call.node}:{one.index}")
-            return await self._refuse(record, one.index, one.door, f"The launch failed: {dead[child]}.", name=one.tool)
+            return await self._refuse(record, one.index, one.kind, f"The launch failed: {dead[child]}.", name=one.tool)
         started = ev.SubagentStarted(
             child_session_id=child,
             name=one.planned.name,
@@ -186,16 +186,16 @@ class BeginDelegations:
         )
         if waits:
             await record.emit(one.index, started)
-            return Begun(index=one.index, door=one.door, child=child, waits=terms is not None)
+            return Begun(index=one.index, kind=one.kind, child=child, waits=terms is not None)
         text = dispatched(one.planned.name, child)
         if terms is not None:
             text = subagent_started(one.planned.name, one.planned.thread or child, explicit=terms.explicit)
-        if one.door is DelegationTool.ASYNC_TASK:
+        if one.kind is DelegationTool.ASYNC_TASK:
             text = launched(child, one.planned.agent.name, one.planned.description)
-        elif one.door is DelegationTool.START_BACKGROUND:
+        elif one.kind is DelegationTool.START_BACKGROUND:
             text = background(child, one.planned.name)
         settled = await record.settle(one.index, one.tool, CallState.OK, text, [started])
-        return Begun(index=one.index, door=one.door, settled=settled, child=child, wakes=said.delivery == "wake")
+        return Begun(index=one.index, kind=one.kind, settled=settled, child=child, wakes=said.delivery == "wake")
 
     async def _send(self, call: DelegationCall, record: DelegationRecord, one: Wanted, running: Child) -> Begun | None:
         """A message to an instance that is working; None: it has ended meanwhile, and begins anew."""
@@ -204,14 +204,14 @@ class BeginDelegations:
         if not await self._subagents.send(call.ref, running, text, f"{call.node}:{one.index}"):
             return None
         if one.planned.terms.blocking:
-            return Begun(index=one.index, door=one.door, child=running.session_id, waits=True)
+            return Begun(index=one.index, kind=one.kind, child=running.session_id, waits=True)
         text = message_delivered(running.name, running.thread_id)
         return Begun(
-            index=one.index, door=one.door, settled=await record.settle(one.index, one.tool, CallState.OK, text, [])
+            index=one.index, kind=one.kind, settled=await record.settle(one.index, one.tool, CallState.OK, text, [])
         )
 
     async def _dead_on_arrival(self, call: DelegationCall, ids: list[str]) -> dict[str, str]:
-        """Children whose very first call was refused for its credentials; whoever has spoken is alive."""
+        """Children whose very first call was refused for its credentials; a child that has spoken is alive."""
         dead: dict[str, str] = {}
         give_up = asyncio.get_running_loop().time() + DEAD_ON_ARRIVAL_SECONDS
         while ids and asyncio.get_running_loop().time() < give_up:
@@ -231,7 +231,7 @@ class BeginDelegations:
         waits = bool(running) and not (one.arguments.wait_for == "any" and ended)
         return Begun(
             index=one.index,
-            door=one.door,
+            kind=one.kind,
             ids=running if waits else [],
             any_of=one.arguments.wait_for == "any",
             timeout_s=one.arguments.timeout_s,
@@ -241,13 +241,13 @@ class BeginDelegations:
         self,
         record: DelegationRecord,
         index: int,
-        door: DelegationTool,
+        kind: DelegationTool,
         text: str,
         rule: Rule | None = None,
         name: str | None = None,
     ) -> Begun:
         return Begun(
-            index=index, door=door, settled=await record.settle(index, name or door, CallState.FAILED, text, [], rule)
+            index=index, kind=kind, settled=await record.settle(index, name or kind, CallState.FAILED, text, [], rule)
         )
 
 
@@ -255,7 +255,7 @@ def _child(call: DelegationCall, one: Wanted) -> SpawnChild:
     assert one.planned is not None and one.planned.session is not None
     return SpawnChild(
         session_id=derive_id(call.node, "child", one.index),
-        door=one.door,
+        kind=one.kind,
         name=one.planned.name,
         thread=one.planned.thread,
         prompt=CallRef(

@@ -84,21 +84,21 @@ class ChildPlanner:
         limited = [(depth, (await self._definitions.load(agent)).max_depth) for depth, agent in path]
         return min([root, *(depth + below for depth, below in limited if below)])
 
-    async def plan(self, call: DelegationCall, door: DelegationTool, arguments: Any) -> Planned:
+    async def plan(self, call: DelegationCall, kind: DelegationTool, arguments: Any) -> Planned:
         parent = await self.parent(call.ref)
         agents = [await self._definitions.load(agent) for agent in (*call.above, call.agent)]
         definition = agents[-1]
-        name, wanted = _named(door, arguments, definition)
+        name, wanted = _named(kind, arguments, definition)
         layers = [*(agent.permissions for agent in agents), *parent.rules]
         agent, child = await self._target(
-            call, definition, wanted, lambda name: verdict(layers, self._tools[door], [name])
+            call, definition, wanted, lambda name: verdict(layers, self._tools[kind], [name])
         )
         sides, models = await self.chosen_models(call, child)
-        if sides is not None and (sides.dual or sides.first == "b") and door is DelegationTool.DELEGATE:
+        if sides is not None and (sides.dual or sides.first == "b") and kind is DelegationTool.DELEGATE:
             raise ChildRefused(f"'{child.name}' has two sides and works in a session of its own: use task instead.")
-        if door is not DelegationTool.DELEGATE:
+        if kind is not DelegationTool.DELEGATE:
             await self.check_budget(call)
-        thread = await self._continued(call, parent.thread_id, door, arguments, wanted)
+        thread = await self._continued(call, parent.thread_id, kind, arguments, wanted)
         reference = definition.subagent(wanted)
         conversation = await conversations.get(self._pool, call.ref.tenant, call.ref.conversation_id)
         delivery = (
@@ -106,17 +106,17 @@ class ChildPlanner:
             or (conversation.delivery if conversation else None)
             or DeliveryMode.HOLD
         )
-        delivery = DeliveryMode.REPORT if door is DelegationTool.START_BACKGROUND else delivery
+        delivery = DeliveryMode.REPORT if kind is DelegationTool.START_BACKGROUND else delivery
         description = getattr(arguments, "description", "")
         tools = self.granted(child, agents, parent)
-        supervised, limits = supervision(parent, child, reference, door, layers), limits_of(parent, child)
+        supervised, limits = supervision(parent, child, reference, kind, layers), limits_of(parent, child)
         session = None
-        if door is not DelegationTool.DELEGATE:
+        if kind is not DelegationTool.DELEGATE:
             session = NewSession.for_child(
                 parent,
                 agent,
                 supervised,
-                tool=door,
+                tool=kind,
                 name=name,
                 label=description or name,
                 models=models,
@@ -176,14 +176,14 @@ class ChildPlanner:
         return found[wanted]
 
     async def _continued(
-        self, call: DelegationCall, parent_thread: str, door: DelegationTool, arguments: Any, wanted: str
+        self, call: DelegationCall, parent_thread: str, kind: DelegationTool, arguments: Any, wanted: str
     ) -> str | None:
         """The thread to continue, which keeps its agent; the conversation finds the thread of a name."""
-        if door is DelegationTool.ASYNC_DELEGATE:
+        if kind is DelegationTool.ASYNC_DELEGATE:
             named = await children.by_name(self._pool, call.ref.tenant, parent_thread, arguments.name)
             if named is not None and named.agent != wanted:
                 raise ChildRefused(another_agent(named.session_id, named.agent, "use another name for a new one"))
-        field = {DelegationTool.TASK: "task_id", DelegationTool.START_BACKGROUND: "agent_id"}.get(door)
+        field = {DelegationTool.TASK: "task_id", DelegationTool.START_BACKGROUND: "agent_id"}.get(kind)
         known = getattr(arguments, field) if field else None
         if known is None:
             return None
@@ -195,11 +195,11 @@ class ChildPlanner:
         return child.thread_id
 
 
-def _named(door: DelegationTool, arguments: Any, definition: AgentDefinition) -> tuple[str, str]:
+def _named(kind: DelegationTool, arguments: Any, definition: AgentDefinition) -> tuple[str, str]:
     """What the child is called, and which agent it is."""
-    if door is DelegationTool.ASYNC_DELEGATE:
+    if kind is DelegationTool.ASYNC_DELEGATE:
         return arguments.name, arguments.agent or arguments.name
-    if door is DelegationTool.START_BACKGROUND:
+    if kind is DelegationTool.START_BACKGROUND:
         only = definition.subagents[0].agent if len(definition.subagents) == 1 else ""
         return arguments.name, arguments.agent or only
     return arguments.agent, arguments.agent
@@ -228,13 +228,13 @@ def supervision(
     parent: sessions.SessionRow,
     child: AgentDefinition,
     reference: SubagentRef | None,
-    door: DelegationTool,
+    kind: DelegationTool,
     layers: list[list[Rule]],
 ) -> Supervision:
     """The parent's rules bind the child too. It asks people and waits for outside answers only where the parent's
     definition says so; an inline child waits for nobody."""
     may_ask = reference is not None and reference.may_ask
-    waits = may_ask and door is not DelegationTool.DELEGATE
+    waits = may_ask and kind is not DelegationTool.DELEGATE
     known = child.all_variables
     values = {name: value for name, value in parent.variables.items() if name in known}
     missing = {name: one.description for name, one in known.items() if one.required and name not in values}

@@ -41,24 +41,24 @@ class SubagentPlanner:
         self._subagents = subagents
 
     async def plan(
-        self, call: DelegationCall, door: DelegationTool, tool: str, arguments: Any, pending: Sequence[Planned]
+        self, call: DelegationCall, kind: DelegationTool, tool: str, arguments: Any, pending: Sequence[Planned]
     ) -> Planned:
         """`tool`: its name, which may be that of an agent; `pending`: what the same response starts beside it."""
         parent = await self._children.parent(call.ref)
         agents = [await self._definitions.load(agent) for agent in (*call.above, call.agent)]
         instance = None
         wanted = tool
-        if door is DelegationTool.SUBAGENT_MESSAGE:
+        if kind is DelegationTool.SUBAGENT_MESSAGE:
             instance = await self._addressed(call, arguments.target)
             wanted = instance.agent
-        elif door is DelegationTool.SUBAGENT_CREATE:
+        elif kind is DelegationTool.SUBAGENT_CREATE:
             wanted = arguments.agent
-        config, ref, child = await self._configured(call, parent, agents, door, wanted)
+        config, ref, child = await self._configured(call, parent, agents, kind, wanted)
         given: dict[str, Any] = arguments.model_dump(exclude_none=True)
-        if door is DelegationTool.SUBAGENT_CREATE:
+        if kind is DelegationTool.SUBAGENT_CREATE:
             instance = await self._instance_to_use(call, config, arguments.name, pending)
             given = arguments.arguments or {config.init_user_message_property or "message": arguments.message}
-        if door is not DelegationTool.SUBAGENT_MESSAGE:
+        if kind is not DelegationTool.SUBAGENT_MESSAGE:
             schema = child.input_schema or DEFAULT_SCHEMA
             if found := errors(schema, given, most=5):
                 raise ChildRefused("The arguments do not fit; nothing was started.\n" + "\n".join(map(str, found)))
@@ -70,8 +70,8 @@ class SubagentPlanner:
         session = NewSession.for_child(
             parent,
             ref,
-            supervision(parent, child, None, door, layers),
-            tool=door,
+            supervision(parent, child, None, kind, layers),
+            tool=kind,
             name=name,
             label=name,
             models=models,
@@ -82,8 +82,8 @@ class SubagentPlanner:
             arguments=given,
             workspace_id=await self._workspace(call, parent, config, instance),
         )
-        nested = door is DelegationTool.SUBAGENT_CREATE and arguments.arguments is not None
-        mapped = config.init_user_message_property if nested or door is DelegationTool.SUBAGENT else "message"
+        nested = kind is DelegationTool.SUBAGENT_CREATE and arguments.arguments is not None
+        mapped = config.init_user_message_property if nested or kind is DelegationTool.SUBAGENT else "message"
         return Planned(
             agent=ref,
             models=models,
@@ -115,11 +115,11 @@ class SubagentPlanner:
         call: DelegationCall,
         parent: sessions.SessionRow,
         agents: list[AgentDefinition],
-        door: DelegationTool,
+        kind: DelegationTool,
         wanted: str,
     ) -> tuple[SubagentTool, AgentRef, AgentDefinition]:
         """The subagent as the prompt configures it and as it is defined now; disabled and hidden ones are not there."""
-        resumable = door is not DelegationTool.SUBAGENT
+        resumable = kind is not DelegationTool.SUBAGENT
         there = {
             one.name: one
             for one in enabled(agents[-1], parent.variables)

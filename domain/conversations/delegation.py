@@ -49,14 +49,14 @@ class DelegationCall(BaseModel):
 
 
 class Begun(BaseModel):
-    """What became of one delegation call: settled at once, a child to wait for, a line to run, or ids to gather."""
+    """The result of one delegation call: settled at once, a child to wait for, a line to run, or ids to gather."""
 
     index: int
-    door: DelegationTool
+    kind: DelegationTool
     settled: ToolOutcome | None = None
     child: str | None = None
     waits: bool = Field(default=False, exclude_if=lambda value: not value)  # for the child, whatever the tool
-    wakes: bool = False  # the child's outcome will come to this session by itself
+    wakes: bool = False  # the child's outcome wakes this session
     agent: AgentRef | None = None
     models: list[str] = Field(default_factory=list)
     ids: list[str] = Field(default_factory=list)  # to gather, and not ended when the call began

@@ -32,7 +32,7 @@ def display_messages(nodes: list[Node]) -> DisplayMessages:
                     {"type": "tool_result", "tool": tool, "failed": failed, "text": _preview(result["text"]), **step}
                 )
         else:
-            silent = {"silent": True} if node.content().get("silent") else {}  # the platform put it there by itself
+            silent = {"silent": True} if node.content().get("silent") else {}  # the platform put it there
             shown.append({"type": _NAMES[node.kind], "text": text_of(node), **silent, **step})
     return shown
 

@@ -48,7 +48,7 @@ class SpawnChild(BaseModel):
     """One child as its parent wants it. The id derives from the tool call, so a repeat means the same child."""
 
     session_id: str
-    door: DelegationTool
+    kind: DelegationTool
     name: str
     thread: str | None = None  # continue this thread; None: by name, else a new one
     prompt: CallRef

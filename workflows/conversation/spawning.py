@@ -84,7 +84,7 @@ def answer_spawn(
 def _thread_of(state: ConversationState, spawn: Spawn, child: SpawnChild) -> str:
     if child.thread is not None:
         return child.thread
-    if child.door is DelegationTool.ASYNC_DELEGATE:
+    if child.kind is DelegationTool.ASYNC_DELEGATE:
         for thread_id, thread in state.threads.items():
             if thread.parent == spawn.thread and thread.name == child.name:
                 return thread_id
@@ -95,7 +95,7 @@ _NAMED = (DelegationTool.ASYNC_DELEGATE, DelegationTool.SUBAGENT_CREATE, Delegat
 
 
 def _thread_name(child: SpawnChild) -> str:
-    return child.name if child.door in _NAMED else child.session_id
+    return child.name if child.kind in _NAMED else child.session_id
 
 
 def _refusal(state: ConversationState, spawn: Spawn, parent: Thread, active: int) -> str | None:

@@ -49,7 +49,7 @@ async def delegate(
     titles = {call.index: call.preview or call.name for call in calls}
     for begun in batch.calls:
         if begun.child is not None:
-            session.child_started(begun.child, titles.get(begun.index, begun.door), wakes=begun.wakes)
+            session.child_started(begun.child, titles.get(begun.index, begun.kind), wakes=begun.wakes)
     names = {call.index: call.name for call in calls}
     return await all_of(
         [_follow(session, line, reply.head, begun, names[begun.index], run_line) for begun in batch.calls]
@@ -65,14 +65,14 @@ async def _follow(
         ref=session.start.ref,
         node=node,
         index=begun.index,
-        tool=begun.door,
+        tool=begun.kind,
         step=line.step,
-        name=name if name != begun.door else None,
+        name=name if name != begun.kind else None,
         child=begun.child,
     )
-    if begun.door is DelegationTool.DELEGATE:
+    if begun.kind is DelegationTool.DELEGATE:
         settle = await _run_inline(session, line, begun, settle, run_line)
-    elif (begun.door is DelegationTool.TASK or begun.waits) and begun.child is not None:
+    elif (begun.kind is DelegationTool.TASK or begun.waits) and begun.child is not None:
         child = begun.child
         await workflow.wait_condition(
             lambda: child in session.state.ended or child in session.promoted or session.stopping is not None
@@ -85,7 +85,7 @@ async def _follow(
         return await session.wait(activity_calls.settle_delegation(settle))
     except ActivityError as error:
         session.check()
-        return ToolOutcome(index=begun.index, name=begun.door, state=CallState.UNKNOWN, preview=cause(error)[1][:160])
+        return ToolOutcome(index=begun.index, name=begun.kind, state=CallState.UNKNOWN, preview=cause(error)[1][:160])
 
 
 async def _run_inline(session: SessionContext, line: Line, begun: Begun, settle: Settle, run_line: RunLine) -> Settle:

@@ -21,7 +21,7 @@ async def run(input: Input, context: ToolContext) -> ToolResult:
 
 TOOL = Tool(
     name="notify_parent",
-    description="Send a message to the agent that started you. Nothing else of your work reaches it by itself.",
+    description="Send a message to the agent that started you. Nothing else of your work reaches it on its own.",
     input=Input,
     run=run,
     effect=Effect.IDEMPOTENT,

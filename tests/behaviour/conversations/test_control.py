@@ -300,7 +300,7 @@ async def test_waiting_subagent_keeps_its_place_and_its_id(team: Stack) -> None:
     answer continues the same attempt."""
     talk, waiting, texts, _ = await waiting_for_a_person(team)
     assert texts == [
-        f"'curious' is still running (session: {waiting.id}). "
+        f"'inquirer' is still running (session: {waiting.id}). "
         "Wait for its outcome, or send it a message with steer_subagent."
     ]
     [child] = await talk.children()

@@ -18,6 +18,7 @@ from api.services import Services
 from domain.conversations.requests import Fire, Fired
 from domain.errors import TooMany, Unavailable
 from domain.ids import new_id
+from domain.sealing import KeyRing
 from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import Status
 from store.sessions import SessionRow
@@ -192,6 +193,7 @@ async def test_a_fire_that_was_written_down_is_accepted_although_nobody_answered
             settings=team.settings,
             pool=team.pool,
             prices=None,
+            keys=KeyRing(),
             workflows=LostAnswer(team.client, team.settings.task_queue),
         ),
     )

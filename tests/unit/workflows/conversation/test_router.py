@@ -87,7 +87,7 @@ class ConversationMachine(RuleBasedStateMachine):
         parent = data.draw(st.sampled_from(self._live()))
         child = SpawnChild(
             session_id=self._new("c"),
-            door=tool,
+            kind=tool,
             name=name,
             prompt=CallRef(node="n", index=0),
             session=child_of(parent.id),

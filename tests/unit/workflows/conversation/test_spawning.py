@@ -41,7 +41,7 @@ def test_blocking_child_is_stopped_if_its_parent_ended_meanwhile() -> None:
         starter.signalled, starter.blocking_next = [], blocking
         tool = DelegationTool.TASK if blocking else DelegationTool.ASYNC_TASK
         call = CallRef(node="n", index=0)
-        child = SpawnChild(session_id="c1", door=tool, name="a", prompt=call, session=child_of("s1"))
+        child = SpawnChild(session_id="c1", kind=tool, name="a", prompt=call, session=child_of("s1"))
         spawn = Spawn(request_id="r", spawned_by="s1", thread=ROOT, children=[child], max_depth=1, max_children=5)
         [answer] = run(made.spawn_children(spawn)).answers
         assert answer.error is None
