@@ -27,7 +27,7 @@ class AgentMessages:
         self._conversations = conversations
 
     async def send(self, ref: SessionRef, agent_id: str | None, text: str, key: str) -> tuple[str, bool]:
-        """What to tell the sender, and whether it failed."""
+        """The answer for the sender, and whether it failed."""
         try:
             target, _ = await self._send(ref, agent_id, text, key)
         except NoReceiver as error:
