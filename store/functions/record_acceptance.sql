@@ -14,8 +14,9 @@ BEGIN
                         version = greatest(version, (p ->> 'version')::bigint)
      WHERE tenant = t AND id = s.id;
     IF jsonb_typeof(m) = 'object' THEN
-        INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, taken_by)
-        VALUES (t, m ->> 'id', s.conversation_id, s.thread_id, m ->> 'kind', m ->> 'author', m ->> 'parts', s.id) ON CONFLICT DO NOTHING;
+        INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, visible, taken_by)
+        VALUES (t, m ->> 'id', s.conversation_id, s.thread_id, m ->> 'kind', m ->> 'author', m ->> 'parts',
+                (m ->> 'visible')::boolean, s.id) ON CONFLICT DO NOTHING;
     END IF;
     PERFORM settle_budget(t, s.id, '', p -> 'used');
     PERFORM append_events('', false, p -> 'events');
