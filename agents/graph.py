@@ -12,6 +12,9 @@ from domain.agents.subagent_tool import SubagentTool
 
 Listing = TypeVar("Listing", bound=Equipment)
 
+# settings of the standard that nothing carries out yet: refused at load rather than ignored at run time
+NOT_SUPPORTED = ("immediate", "hidden", "scoped_env", "init_attachments_property")
+
 # the arguments of an exposed agent that declares no input_schema of its own
 DEFAULT_ARGUMENTS = ("message", "attachments", "name")
 
@@ -99,6 +102,9 @@ def _subagent_tool_problems(
             yield FieldProblem(f"{field}.name", f"{tool.name!r} has a human side, so it cannot be a subagent", usable)
         elif not agent.expose_as_tool:
             yield FieldProblem(f"{field}.name", f"{tool.name!r} does not set expose_as_tool", usable)
+        for part in NOT_SUPPORTED:
+            if getattr(tool, part):
+                yield FieldProblem(f"{field}.{part}", "is not supported yet")
         if tool.hidden and tool.immediate is None:
             yield FieldProblem(f"{field}.hidden", "a hidden subagent that is not immediate would never start")
         schema = agent.input_schema or {}

@@ -88,7 +88,7 @@ async def test_threads_are_shown_as_running_queued_or_idle(front: Service) -> No
     await front.stack.http.post(f"/conversations/{said['conversation_id']}/terminate")
 
 
-@pytest.mark.proves("S2-11", "S2-18")
+@pytest.mark.proves("S2-11")
 async def test_a_failing_background_agent_causes_exactly_one_notice(front: Service) -> None:
     broken = "[[script:say]] [[fault:400 times=always]]"
     said = await front.say(chain(background(broken, name="mole"), last="started"), user="fail")

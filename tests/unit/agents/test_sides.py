@@ -204,6 +204,11 @@ def side_b(text: str) -> str:
         (short("x", "hooks: [unknown]\n"), "hooks", "no hook 'unknown'"),
         (short("x", "subagent_tools: [{name: nobody}]\n"), "subagent_tools.0.name", "no agent 'nobody'"),
         (short("x", "subagent_tools: [{name: helper}]\n"), "subagent_tools.0.name", "has a human side"),
+        (
+            short("x", "subagent_tools: [{name: helper, immediate: true}]\n"),
+            "subagent_tools.0.immediate",
+            "not supported yet",
+        ),
         (short("x", "handoffs: [helper]\n"), "handoffs", "does not set expose_as_tool"),
         (short("x", "tools: [read_file, read_file]\n"), "tools", "listed twice"),
         (short("x", "expose_as_tool: yes please\n"), "expose_as_tool", "valid boolean"),
