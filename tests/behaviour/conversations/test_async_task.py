@@ -302,7 +302,6 @@ async def retrying(stack: Stack) -> str:
     return (await (await Talk.done(stack, chain(*steps))).results())[1]
 
 
-@pytest.mark.proves("S3-17")
 async def test_a_retrying_child_runs_and_shows_attempt_time_and_reason(team: Stack) -> None:
     lines = (await retrying(team)).split("\n")
     assert lines[0] == "status: running" and lines[3] == "The task is still in progress. Try again shortly."
