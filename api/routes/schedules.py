@@ -72,7 +72,7 @@ async def create_schedule(call: Submitter, body: Annotated[NewSchedule, json_bod
     return await _shown(call, await _synced(call, made))
 
 
-@router.get("/schedules", responses=problems(), summary="List the schedules")
+@router.get("/schedules", responses=problems(422), summary="List the schedules")
 async def list_schedules(
     call: Reader,
     name: str | None = None,
@@ -186,7 +186,7 @@ async def backfill_schedule(
     return await _shown(call, schedule)
 
 
-@router.get("/schedules/{schedule_id}/runs", responses=problems(404), summary="List the runs of a schedule")
+@router.get("/schedules/{schedule_id}/runs", responses=problems(404, 422), summary="List the runs of a schedule")
 async def list_runs(
     call: Reader,
     schedule_id: str,
