@@ -135,16 +135,20 @@ class Api:
         return None
 
     def _stack_url(self) -> str:
+        """The address of this data directory's stack. No other is tried: it could be somebody else's."""
         from deploy import state  # only needed if no address was given
         from deploy.data_dir import locate_data_dir
 
-        with contextlib.suppress(state.StackError):
-            info = state.running(locate_data_dir(self._settings))
-            if info:
-                return info.api_url
-        fallback = f"http://127.0.0.1:{self._settings.port}"
-        click.echo(f"no stack is running here; trying {fallback}", err=True)
-        return fallback
+        try:
+            home = locate_data_dir(self._settings)
+            info = state.running(home)
+        except state.StackError as error:
+            raise Unreachable(str(error)) from None
+        if info:
+            return info.api_url
+        raise Unreachable(
+            f"no stack is running on {home}. `{PROGRAM} up` starts it; for an API elsewhere set ERRAND_URL"
+        )
 
 
 def segment(text: str) -> str:

@@ -187,10 +187,6 @@ def test_client_ignores_the_proxy_for_a_local_server(cli: Cli) -> None:
     assert cli("tasks", HTTP_PROXY="http://127.0.0.1:9", NO_PROXY="").exit_code == 0
 
 
-def test_client_tries_the_default_port_without_an_address(server: StandIn, cli: Cli) -> None:
-    assert cli("tasks", ERRAND_URL="", ERRAND_PORT=str(server.port)).exit_code == 0
-
-
 def test_stack_commands_without_a_stack_say_so(cli: Cli) -> None:
     assert cli("status").exit_code == 6
     assert json.loads(cli("down", "--json").stdout) == {"stopped": False}

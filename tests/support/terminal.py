@@ -1,0 +1,105 @@
+"""A command of ours in a real pseudo-terminal: tests type into it and read what a person would see."""
+
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from fcntl import ioctl
+from pathlib import Path
+from typing import Self
+
+from settings import ROOT
+
+ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-B0-2]|[=>78])")
+ENTER, CTRL_C, CTRL_D, ALT_ENTER, UP, TAB = "\r", "\x03", "\x04", "\x1b\r", "\x1b[A", "\t"
+PATIENCE = 60.0
+
+
+class Terminal:
+    """`with Terminal("chat", env=stack.env) as terminal: terminal.type("hello"); terminal.expect("Hello")`."""
+
+    def __init__(self, *args: str, env: Mapping[str, str], cwd: Path = ROOT, argv: Sequence[str] | None = None) -> None:
+        self._argv = argv or (sys.executable, "-m", "cli", *args)
+        # without an answer to the question where the cursor is, prompt_toolkit warns: this terminal has no screen
+        self._env = {**os.environ, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1", "PYTHONPATH": str(ROOT)}
+        self._env |= {"COLUMNS": "120", "LINES": "40", **env}
+        self._cwd = cwd
+        self.raw = ""
+        self._read_to = 0
+
+    def __enter__(self) -> Self:
+        self._master, slave = pty.openpty()
+        ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+        self._process = subprocess.Popen(
+            self._argv,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=self._cwd,
+            env=self._env,
+            start_new_session=True,
+            preexec_fn=_take_terminal,
+        )
+        os.close(slave)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait(10)
+        os.close(self._master)
+
+    @property
+    def text(self) -> str:
+        """All that was shown, without colours and cursor movements."""
+        return ESCAPES.sub("", self.raw).replace("\r", "")
+
+    def expect(self, wanted: str, seconds: float = PATIENCE) -> str:
+        """Wait until this text is shown after what was expected before; returns what came before it."""
+        deadline = time.monotonic() + seconds
+        while (found := self.text.find(wanted, self._read_to)) < 0:
+            if not self._read(deadline):
+                raise AssertionError(f"{wanted!r} was not shown; since the last match:\n{self.text[self._read_to :]}")
+        before = self.text[self._read_to : found]
+        self._read_to = found + len(wanted)
+        return before
+
+    def type(self, text: str, end: str = ENTER) -> None:
+        os.write(self._master, (text + end).encode())
+
+    def interrupt(self) -> None:
+        """Ctrl-C, as the terminal's line discipline or the program in raw mode receives it."""
+        self.type("", CTRL_C)
+
+    def hang_up(self) -> None:
+        os.killpg(self._process.pid, signal.SIGHUP)
+
+    def exit_code(self, seconds: float = PATIENCE) -> int:
+        """Read to the end; the exit code."""
+        deadline = time.monotonic() + seconds
+        while self._read(deadline):
+            pass
+        return self._process.wait(max(1.0, deadline - time.monotonic()))
+
+    def _read(self, deadline: float) -> bool:
+        """Read what is there; False at the end or at the deadline."""
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([self._master], [], [], left)[0]:
+            return False
+        try:
+            data = os.read(self._master, 65_536)
+        except OSError:  # Linux reports the end of a terminal as an error
+            return False
+        self.raw += data.decode(errors="replace")
+        return bool(data)
+
+
+def _take_terminal() -> None:
+    ioctl(0, termios.TIOCSCTTY, 0)
