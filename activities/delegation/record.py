@@ -1,7 +1,5 @@
 """The record of delegation calls: claimed and answered like any tool call, so that the next model call finds them."""
 
-from typing import Any
-
 from temporalio import activity
 
 from activities.runtime.session_run import run_of
@@ -10,21 +8,14 @@ from domain import events as ev
 from domain.conversations.handoff import Successor
 from domain.events import EventRow
 from domain.policy.rules import Rule
-from domain.sessions.effects import EffectKind, withheld
+from domain.sessions.effects import EffectKind
 from domain.sessions.session import SessionRef
 from domain.sessions.step import CallState, Effect, ToolOutcome, preview
-from domain.sessions.tool_writes import ToolClaim, ToolCommit
+from domain.sessions.tool_writes import ToolAttempt, ToolClaim, ToolCommit
 from store import events, tool_calls
 from store.database import Pool
 
 HOLDER = "delegation"  # beginning and settling are two activities of one call, so they share the claim
-
-
-def over_budget(ref: SessionRef, tool: str) -> dict[str, Any]:
-    """The fields of a claim that are the result where the tree's budget of tool calls is spent."""
-    text = "The budget of tool calls that this session shares with its tree is spent. This call was not run."
-    returned = ev.ToolReturned(tool=tool, state=CallState.FAILED, preview=text)
-    return {"spent": text, "refused": [EventRow.of(ref, returned)]}
 
 
 class DelegationRecord:
@@ -35,18 +26,8 @@ class DelegationRecord:
 
     async def claim(self, index: int, tool: str, summary: str, kind: EffectKind | None = None) -> ToolOutcome | None:
         """None: the call is ours to make; else its earlier result."""
-        called = ev.ToolCalled(tool=tool, args=summary)
-        claim = await tool_calls.claim(
-            self._pool,
-            ToolClaim(
-                **self._fields(index, tool),
-                called=[EventRow.of(self._ref, called)],
-                kind=kind,
-                description=summary,
-                withheld=withheld(kind, Effect.IDEMPOTENT),
-                **over_budget(self._ref, tool),
-            ),
-        )
+        attempt = self._attempt(index, tool)
+        claim = await tool_calls.claim(self._pool, ToolClaim.by(attempt, self._ref, summary, kind))
         if claim.go:
             return None
         known = _outcome(index, tool, claim.state or CallState.UNKNOWN, claim.text or "")
@@ -69,9 +50,9 @@ class DelegationRecord:
         await tool_calls.commit(
             self._pool,
             ToolCommit(
-                **self._fields(index, tool),
+                **dict(self._attempt(index, tool)),
                 state=state,
-                text=text,
+                result=text,
                 events=rows,
                 denied=rule is not None,
                 rule=str(rule) if rule else None,
@@ -91,18 +72,18 @@ class DelegationRecord:
             again=activity.info().attempt > 1,
         )
 
-    def _fields(self, index: int, tool: str) -> dict[str, Any]:
-        return {
-            "tenant": self._ref.tenant,
-            "session_id": self._ref.session_id,
-            "run": run_of(self._ref),
-            "node": self._node,
-            "index": index,
-            "tool": tool,
-            "effect": Effect.IDEMPOTENT,
-            "holder": HOLDER,
-            "attempt": 1,
-        }
+    def _attempt(self, index: int, tool: str) -> ToolAttempt:
+        return ToolAttempt(
+            tenant=self._ref.tenant,
+            session_id=self._ref.session_id,
+            run=run_of(self._ref),
+            node=self._node,
+            call_index=index,
+            tool=tool,
+            effect=Effect.IDEMPOTENT,
+            holder=HOLDER,
+            attempt=1,
+        )
 
 
 def _outcome(index: int, tool: str, state: CallState, text: str) -> ToolOutcome:

@@ -174,7 +174,7 @@ def _entry(check: CheckAcceptance, place: int, criterion: CommandCriterion) -> C
         session_id=check.ref.session_id,
         run=run_of(check.ref),
         node=f"{check.ref.session_id}/acceptance/{check.round}",
-        index=place,
+        call_index=place,
         tool="acceptance",
         actor="errand",
         description=f"$ {preview(criterion.run, 120)}",
@@ -184,7 +184,7 @@ def _entry(check: CheckAcceptance, place: int, criterion: CommandCriterion) -> C
 
 def _ended(entry: CheckBegin, passed: bool, why: str) -> CheckEnd:
     key = {name: getattr(entry, name) for name in ToolCallKey.model_fields}
-    return CheckEnd(**key, state=CallState.OK if passed else CallState.FAILED, text=why)
+    return CheckEnd(**key, state=CallState.OK if passed else CallState.FAILED, result=why)
 
 
 def _said(verdicts: Any, place: int) -> dict[str, Any]:

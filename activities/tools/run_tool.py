@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -18,12 +18,12 @@ from activities.model.recorded import RECORDED, result_without_tool
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.heartbeat import cancel_requested, heartbeating
+from activities.runtime.session_run import run_of
 from activities.runtime.spans import tool_called
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands, NetworkPolicy
 from activities.tools.approved_call import approval_of, call_turn
 from activities.tools.declared_tools import DECLARED, find_declared, with_binding
-from activities.tools.record import Attempt
 from activities.tools.rules import Rulebook
 from activities.tools.support.egress import Fetcher
 from activities.tools.support.output import bounded, clean
@@ -39,46 +39,12 @@ from domain.plan import Plan
 from domain.policy.rules import Action, Rule, verdict
 from domain.sessions.effects import would_have
 from domain.sessions.step import CallState, Effect, ToolOutcome, ToolRequest, preview
-from domain.sessions.tool_writes import NewFile
+from domain.sessions.tool_writes import NewFile, ToolAttempt, ToolClaim, ToolCommit
 from store import files, tool_calls
 from store.database import TRANSIENT_ERRORS, Pool, patiently
 
 COMMIT_PATIENCE = 300.0  # seconds: a call that was made is not forgotten because the database restarts
 INTERRUPTED = "Interrupted: the session was told to stop while this call ran."
-
-
-@dataclass(frozen=True)
-class SavedFile:
-    """An artifact whose bytes are stored: its row, and the event about it."""
-
-    id: str
-    sha256: str
-    artifact: ArtifactFile
-
-    @property
-    def row(self) -> NewFile:
-        artifact = self.artifact
-        return NewFile(
-            id=self.id,
-            sha256=self.sha256,
-            size=len(artifact.content),
-            name=artifact.name,
-            media_type=artifact.media_type,
-            type=artifact.type,
-            description=artifact.description,
-            url=artifact.url,
-        )
-
-    @property
-    def event(self) -> ev.ArtifactSaved:
-        artifact = self.artifact
-        return ev.ArtifactSaved(
-            name=artifact.name,
-            artifact_type=artifact.type,
-            file_id=self.id,
-            size=len(artifact.content),
-            url=artifact.url,
-        )
 
 
 class RunTool:
@@ -127,8 +93,11 @@ class RunTool:
 
     async def _run(self, request: ToolRequest, tool: Tool | None) -> ToolOutcome:
         info = activity.info()
-        attempt = Attempt(request, f"{info.workflow_run_id}/{info.activity_id}", info.attempt)
-        claim = await tool_calls.claim(self._pool, attempt.claim(tool))
+        holder = f"{info.workflow_run_id}/{info.activity_id}"
+        attempt = ToolAttempt.of(request, run=run_of(request.ref), holder=holder, attempt=info.attempt)
+        claim = await tool_calls.claim(
+            self._pool, ToolClaim.by(attempt, request.ref, request.preview, tool.kind if tool else None)
+        )
         if not claim.go:
             # whether an attempt that got no answer changed the plan's steps is not known here: rather ask once more
             planned = tool is not None and tool.plans
@@ -143,11 +112,11 @@ class RunTool:
         called = ev.ToolCalled(tool=request.name, args=request.preview)
         # a claim emits it, and a read seldom makes one
         not_emitted = request.effect is Effect.READ and not claim.emitted
-        if not_emitted and not info.is_local and attempt.number == 1:
+        if not_emitted and not info.is_local and info.attempt == 1:
             self._events.put(request.ref, called)
         done = await self._done(request, tool, claim.body or "")
         try:
-            result = await self._do(attempt, tool, claim)
+            result = await self._do(request, tool, claim, info.attempt)
             state = CallState.FAILED if result.failed else CallState.OK
         except asyncio.CancelledError:
             if not cancel_requested():
@@ -155,14 +124,15 @@ class RunTool:
             state, result = CallState.CANCELLED, ToolResult(INTERRUPTED, failed=True)
         if not_emitted and info.is_local:  # emitted with its end, and so once, however often it began
             result = replace(result, events=[called, *result.events])
-        outcome = await self._commit(attempt, state, result, done)
+        outcome = await self._commit(request, attempt, state, result, done)
         return outcome.model_copy(
             update={"digest": repetition_digest(request, tool, claim.body or "", state, result.text)}
         )
 
-    async def _do(self, attempt: Attempt, tool: Tool | None, claim: tool_calls.ToolClaimResult) -> ToolResult:
+    async def _do(
+        self, request: ToolRequest, tool: Tool | None, claim: tool_calls.ToolClaimResult, attempt: int
+    ) -> ToolResult:
         """Run the tool. An error in it is a result for the model, never a failed activity."""
-        request = attempt.request
         agent = await self._definitions.load(request.agent)
         if tool is None:
             return await result_without_tool(self._pool, request, claim.body or "")
@@ -177,7 +147,7 @@ class RunTool:
             ref=request.ref,
             workspace=folder,
             key=f"{request.node}:{request.index}",
-            attempt=attempt.number,
+            attempt=attempt,
             plan=Plan.model_validate_json(claim.plan) if claim.plan else None,
             sandbox=self._commands.sandbox,
             limits=self._commands.limits,
@@ -240,21 +210,25 @@ class RunTool:
             short += f"\n[The whole output is in the file {path} of the workspace.]"
         return replace(result, text=short)
 
-    async def _commit(self, attempt: Attempt, state: CallState, result: ToolResult, done: str | None) -> ToolOutcome:
-        request = attempt.request
+    async def _commit(
+        self, request: ToolRequest, attempt: ToolAttempt, state: CallState, result: ToolResult, done: str | None
+    ) -> ToolOutcome:
         saved = await self._save(request, result.artifacts)
-        events: list[ev.Event] = [*result.events, *(file.event for file in saved)]
+        events: list[ev.Event] = [*result.events, *map(_saved, saved)]
         returned = ev.ToolReturned(tool=request.name, state=state, preview=preview(result.text), rule=request.rule)
         events.append(returned)
-        commit = attempt.commit(
-            state,
-            result.text,
-            await self._events.take(request.ref) + [EventRow.of(request.ref, event) for event in events],
+        commit = ToolCommit(
+            **dict(attempt),
+            state=state,
+            result=result.text,
+            denied=request.refusal is not None,
+            rule=str(request.rule) if request.rule else None,
+            events=await self._events.take(request.ref) + [EventRow.of(request.ref, event) for event in events],
             started_at=activity.info().started_time,
             progress=clean(result.progress) if result.progress else None,
             status_text=result.status_text,
             plan=result.plan.model_dump_json() if result.plan else None,
-            files=[file.row for file in saved],
+            files=saved,
             sources=json.dumps([one.model_dump(mode="json") for one in result.sources]) if result.sources else None,
             description=done,
         )
@@ -267,13 +241,26 @@ class RunTool:
         replanned = any(isinstance(event, ev.Replanning) for event in result.events)
         return outcome.model_copy(update={"doing": _doing(result.plan), "planned": True, "replanned": replanned})
 
-    async def _save(self, request: ToolRequest, artifacts: list[ArtifactFile]) -> list[SavedFile]:
+    async def _save(self, request: ToolRequest, artifacts: list[ArtifactFile]) -> list[NewFile]:
         """Bytes first, outside the transaction: kept by content, so a repeat keeps nothing twice."""
         digests = await files.put_blobs(self._pool, request.ref.tenant, [artifact.content for artifact in artifacts])
         return [
-            SavedFile(derive_id(request.node, "artifact", request.index, place), digest, artifact)
+            NewFile(
+                id=derive_id(request.node, "artifact", request.index, place),
+                sha256=digest,
+                size=len(artifact.content),
+                name=artifact.name,
+                media_type=artifact.media_type,
+                type=artifact.type,
+                description=artifact.description,
+                url=artifact.url,
+            )
             for place, (digest, artifact) in enumerate(zip(digests, artifacts, strict=True))
         ]
+
+
+def _saved(file: NewFile) -> ev.ArtifactSaved:
+    return ev.ArtifactSaved(name=file.name, artifact_type=file.type, file_id=file.id, size=file.size, url=file.url)
 
 
 def _arguments(body: str, index: int) -> Any:

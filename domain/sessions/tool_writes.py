@@ -5,10 +5,17 @@ from datetime import datetime
 
 from pydantic import Field
 
-from domain.events.base import EventRow
-from domain.sessions.effects import EffectKind
+from domain.events import EventRow, ToolCalled, ToolReturned
+from domain.sessions.effects import EffectKind, withheld
+from domain.sessions.session import SessionRef
 from domain.sessions.session_writes import Write
-from domain.sessions.step import CallState, Effect
+from domain.sessions.step import CallState, Effect, ToolRequest, preview
+
+UNKNOWN = (
+    "The outcome of this call is unknown: it was begun, and then the machine that ran it was lost. "
+    "It may have happened in full, in part, or not at all. It was not repeated. Check before you do it again."
+)
+SPENT = "The budget of tool calls that this session shares with its tree is spent. This call was not run."
 
 
 class ToolCallKey(Write):
@@ -18,7 +25,7 @@ class ToolCallKey(Write):
     session_id: str
     run: str | None = None  # of the session's workflow that writes it; None: somebody else does
     node: str
-    index: int
+    call_index: int
     tool: str
     actor: str | None = None  # of the audit log; None: the session's agent
 
@@ -30,6 +37,21 @@ class ToolAttempt(ToolCallKey):
     holder: str
     attempt: int
 
+    @classmethod
+    def of(cls, request: ToolRequest, *, run: str | None, holder: str, attempt: int) -> "ToolAttempt":
+        return ToolAttempt(
+            tenant=request.ref.tenant,
+            session_id=request.ref.session_id,
+            run=run,
+            node=request.node,
+            call_index=request.index,
+            tool=request.name,
+            actor=f"agent {request.agent.name}",
+            effect=request.effect,
+            holder=holder,
+            attempt=attempt,
+        )
+
 
 class ToolClaim(ToolAttempt):
     kind: EffectKind | None = None  # of the ledger; None: the call touches nothing
@@ -40,6 +62,23 @@ class ToolClaim(ToolAttempt):
     lost: list[EventRow] = Field(default_factory=list)  # emitted with it
     spent: str = ""  # the result if the tree's budget of tool calls is spent
     refused: list[EventRow] = Field(default_factory=list)  # emitted with it
+
+    @classmethod
+    def by(cls, attempt: ToolAttempt, ref: SessionRef, summary: str, kind: EffectKind | None) -> "ToolClaim":
+        tool = attempt.tool
+        lost = ToolReturned(tool=tool, state=CallState.UNKNOWN, preview=preview(UNKNOWN))
+        refused = ToolReturned(tool=tool, state=CallState.FAILED, preview=SPENT)
+        return ToolClaim(
+            **dict(attempt),
+            kind=kind,
+            description=summary,
+            withheld=withheld(kind, attempt.effect),
+            called=[EventRow.of(ref, ToolCalled(tool=tool, args=summary))],
+            unknown=UNKNOWN,
+            lost=[EventRow.of(ref, lost)],
+            spent=SPENT,
+            refused=[EventRow.of(ref, refused)],
+        )
 
 
 class NewFile(Write):
@@ -57,7 +96,7 @@ class NewFile(Write):
 
 class ToolCommit(ToolAttempt):
     state: CallState
-    text: str
+    result: str
     started_at: datetime | None = None  # None: now; of a read, which is not claimed
     description: str | None = None  # None: as claimed
     progress: str | None = None
@@ -81,4 +120,4 @@ class CheckBegin(ToolCallKey):
 
 class CheckEnd(ToolCallKey):
     state: CallState
-    text: str
+    result: str

@@ -25,7 +25,7 @@ BEGIN
             ON CONFLICT DO NOTHING;
             EXIT WHEN FOUND;
             SELECT * INTO known FROM idempotency WHERE tenant = s.tenant AND key = idem.key;
-            CONTINUE WHEN NOT FOUND;   -- it was removed in this very moment
+            CONTINUE WHEN NOT FOUND;   -- it was removed just now
             IF known.digest <> idem.digest THEN RETURN '{"reused": true}'; END IF;
             RETURN jsonb_build_object('replay', jsonb_build_object('status', known.status, 'response', known.response));
         END LOOP;
@@ -82,7 +82,7 @@ BEGIN
             END IF;
         END IF;
         spent := enter_budget(s.tenant, s.conversation_id, p -> 'budget');
-        -- a thread that an outcome wakes is let in, and ends at its first call with the reason
+        -- a session that an outcome starts is accepted, and ends at its first call with the reason
         IF spent IS NOT NULL AND s.trigger <> 'async_subagent_result' THEN
             refused := jsonb_build_object('budget', spent);
             RAISE EXCEPTION 'refused';
@@ -140,7 +140,7 @@ BEGIN
         PERFORM emit_events(s.tenant, s.conversation_id, p -> 'events');
         PERFORM append_audit(s.tenant, s.conversation_id,
             CASE WHEN s.spawned_by IS NOT NULL THEN 'session ' || s.spawned_by
-                 WHEN s.trigger <> 'async_subagent_result' THEN s.created_by END,   -- nobody asked for a wake
+                 WHEN s.trigger <> 'async_subagent_result' THEN s.created_by END,   -- no person asked for a wake
             'submit', s.id, s.trigger,
             s.spec || coalesce((SELECT string_agg(m ->> 'parts', '' ORDER BY place)
                                   FROM jsonb_array_elements(p -> 'inbox') WITH ORDINALITY AS x(m, place)), ''));

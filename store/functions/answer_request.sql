@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION answer_request(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     t    text := p ->> 'tenant';
-    was  input_requests%ROWTYPE;
+    was  input_requests;
 BEGIN
     SELECT * INTO was FROM input_requests
      WHERE tenant = t AND id = p ->> 'id' AND session_id = p ->> 'session_id' FOR UPDATE;

@@ -1,10 +1,10 @@
--- Adds one entry to a chain of the audit log, in the transaction of what it records. Whoever writes both takes the locks
--- of the event counters first and that of the chain last. domain/audit.py computes the same hash.
+-- Adds one entry to a chain of the audit log, in the transaction of what it records. A transaction that writes events too locks
+-- their counters first and the chain last. domain/audit.py computes the same hash.
 CREATE OR REPLACE FUNCTION append_audit(p_tenant text, p_chain text, p_actor text, p_action text, p_session text,
                                         p_subject text, p_input text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    h   audit_heads%ROWTYPE;
-    e   audit%ROWTYPE;
+    h   audit_heads;
+    e   audit;
 BEGIN
     INSERT INTO audit_heads AS a (tenant, chain, seq) VALUES (p_tenant, p_chain, 1)
     ON CONFLICT (tenant, chain) DO UPDATE SET seq = a.seq + 1 RETURNING * INTO h;

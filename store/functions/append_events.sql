@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION append_events(p_batch text, p_again boolean, p_events jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     first jsonb := p_events -> 0;
-    told  bigint;
+    woken bigint;
     notable jsonb;
 BEGIN
     IF first IS NULL THEN RETURN; END IF;
@@ -43,6 +43,6 @@ BEGIN
     -- counted, because a plain SELECT … INTO would stop after its first row and wake one session of the batch only
     SELECT count(pg_notify('events', tenant || '/' || conversation_id || '/' || session_id)),
            (SELECT jsonb_agg(to_jsonb(e) ORDER BY e.n) FROM numbered e WHERE is_notable(e.type))
-      FROM (SELECT DISTINCT tenant, conversation_id, session_id FROM numbered) d INTO told, notable;
+      FROM (SELECT DISTINCT tenant, conversation_id, session_id FROM numbered) d INTO woken, notable;
     IF notable IS NOT NULL THEN PERFORM give_notice(notable); END IF;
 END $$;

@@ -1,8 +1,8 @@
--- Lets a queued session begin: it goes on from where its thread has come to by now. {"busy"} if another one is live.
+-- Lets a queued session begin, at the head that its thread has by now. {"busy": id}: another one is live.
 CREATE OR REPLACE FUNCTION begin_queued(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
-    s      sessions%ROWTYPE;
-    before sessions%ROWTYPE;
+    s      sessions;
+    before sessions;
     other  text;
     take   text[] := ARRAY(SELECT jsonb_array_elements_text(coalesce(p -> 'take', '[]')));
 BEGIN
@@ -20,18 +20,16 @@ BEGIN
           FROM jsonb_to_record(before.handed_to::jsonb) AS h(agent jsonb, models text[], tools text[], sides jsonb);
     END IF;
     UPDATE sessions SET live = true, agent_owner = s.agent_owner, agent = s.agent, agent_version = s.agent_version,
-                        models = s.models, tools = s.tools, sides = s.sides, parent_session_id = before.id, base_head = before.head, head = before.head,
-                        deadline = now() + (deadline - created_at), updated_at = now(),
-                        inbox = take || inbox
+                        models = s.models, tools = s.tools, sides = s.sides, parent_session_id = before.id,
+                        base_head = before.head, head = before.head,
+                        deadline = now() + (deadline - created_at), updated_at = now(), inbox = take || inbox
      WHERE tenant = s.tenant AND id = s.id;
-    UPDATE inbox SET taken_by = s.id
-     WHERE tenant = s.tenant AND id = ANY (take);
-    UPDATE mailbox SET delivered_to = s.id   -- what the messages bring is its own from here on
-     WHERE tenant = s.tenant AND delivered_to IS NULL
-       AND message_id = ANY (take);
+    UPDATE inbox SET taken_by = s.id WHERE tenant = s.tenant AND id = ANY (take);
+    UPDATE mailbox SET delivered_to = s.id   -- the outcomes that the messages carry
+     WHERE tenant = s.tenant AND delivered_to IS NULL AND message_id = ANY (take);
     RETURN '{}';
 EXCEPTION WHEN unique_violation THEN
     SELECT id INTO other FROM sessions WHERE tenant = s.tenant AND thread_id = s.thread_id AND live;
-    IF other IS NULL THEN RETURN begin_queued(p); END IF;   -- it has just ended: the place is free
+    IF other IS NULL THEN RETURN begin_queued(p); END IF;   -- it has just ended
     RETURN jsonb_build_object('busy', other);
 END $$;

@@ -1,17 +1,18 @@
--- A model call begins: the step is shown, and the call learns all it needs in one round trip: the messages
--- it takes, the results of the tool calls before it, and what the session may do. A call that was committed before is
--- answered with its reply.
+-- Begins a model call; `p` is a StepBegin. Shows the step, and returns all that the call needs in one round trip, the
+-- StepFacts of store/messages.py: the messages it takes, the results of the tool calls before it, and what the session
+-- may do. A call that was committed before gets its reply.
 CREATE OR REPLACE FUNCTION begin_step(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     t     text := p ->> 'tenant';
     sid   text := p ->> 'session_id';
     done  text;
-    s     sessions%ROWTYPE;
+    s     sessions;
 BEGIN
     SELECT reply INTO done FROM messages WHERE tenant = t AND idem = p ->> 'idem';
     IF done IS NOT NULL THEN RETURN jsonb_build_object('reply', done); END IF;
     PERFORM check_run(t, sid, p ->> 'run', true, true);
-    UPDATE sessions SET run_id = coalesce(p ->> 'run', run_id), version = (p ->> 'version')::bigint, step = (p ->> 'step')::int,
+    UPDATE sessions SET run_id = coalesce(p ->> 'run', run_id), version = (p ->> 'version')::bigint,
+                        step = (p ->> 'step')::int,
                         -- while one line waits for people another may continue: the session is still shown as waiting
                         status = CASE WHEN EXISTS (SELECT 1 FROM input_requests r WHERE r.tenant = t AND r.session_id = sid
                                                       AND r.status = 'open') THEN 'input_required' ELSE 'working' END,
@@ -28,7 +29,8 @@ BEGIN
     RETURN jsonb_build_object(
         'status', s.status, 'plan', s.plan, 'cancel_requested', s.cancel_requested, 'tools', to_jsonb(s.tools),
         'rules', s.rules, 'may_ask', s.may_ask, 'approval_required', s.approval_required, 'limits', s.limits,
-        'created_at', s.created_at, 'started_at', s.started_at, 'external_tools', s.external_tools, 'variables', s.variables, 'rerun', s.rerun,
+        'created_at', s.created_at, 'started_at', s.started_at, 'external_tools', s.external_tools,
+        'variables', s.variables, 'rerun', s.rerun,
         'subagent', s.subagent, 'registry', child_registry(t, s.conversation_id, s.thread_id),
         'tree', (SELECT to_jsonb(b) FROM budgets b WHERE b.tenant = t AND b.conversation_id = s.conversation_id),
         'inbox', (SELECT coalesce(jsonb_agg(

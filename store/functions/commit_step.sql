@@ -1,4 +1,4 @@
--- Commits a model call: its messages, its reply for a repeated attempt, the session's figures and its events. Messages
+-- Commits a model call; `p` is a StepCommit: its messages, its reply for a repeated attempt, the session's figures and its events. Messages
 -- that entered the context are marked, with the outcomes they brought. What it used is taken from the tree's budget;
 -- of the events in `once` each name is emitted once in a session.
 CREATE OR REPLACE FUNCTION commit_step(p jsonb) RETURNS text LANGUAGE plpgsql AS $$

@@ -2,18 +2,17 @@
 -- counted. Returns which budget is spent, if that forbids another session: time, steps, tokens, money or sessions.
 CREATE OR REPLACE FUNCTION enter_budget(p_tenant text, p_conversation text, p_tree jsonb) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-    b budgets%ROWTYPE;
+    b budgets;
+    n budgets := jsonb_populate_record(NULL::budgets, nullif(p_tree, 'null'));
 BEGIN
     IF jsonb_typeof(p_tree) = 'object' AND NOT (
-           coalesce((p_tree ->> 'default')::boolean, false)   -- the platform's ceilings, for want of anything else
+           coalesce((p_tree ->> 'default')::boolean, false)   -- the platform's ceilings: a budget stays
            AND EXISTS (SELECT 1 FROM budgets WHERE tenant = p_tenant AND conversation_id = p_conversation)) THEN
         -- a budget that comes later counts what was used before
         INSERT INTO budgets (tenant, conversation_id, deadline, max_steps, max_tokens, max_cost_usd, max_tool_calls,
                              max_sessions, low_percent, steps, tokens, cost_usd, tool_calls, sessions)
-        SELECT p_tenant, p_conversation, (p_tree ->> 'deadline')::timestamptz, (p_tree ->> 'max_steps')::bigint,
-               (p_tree ->> 'max_tokens')::bigint, (p_tree ->> 'max_cost_usd')::double precision,
-               (p_tree ->> 'max_tool_calls')::bigint, (p_tree ->> 'max_sessions')::bigint,
-               (p_tree ->> 'low_percent')::int, coalesce(sum(s.step), 0),
+        SELECT p_tenant, p_conversation, n.deadline, n.max_steps, n.max_tokens, n.max_cost_usd, n.max_tool_calls,
+               n.max_sessions, n.low_percent, coalesce(sum(s.step), 0),
                coalesce(sum((u ->> 'input_tokens')::bigint + (u ->> 'output_tokens')::bigint
                             + (u ->> 'cache_read_tokens')::bigint + (u ->> 'cache_write_tokens')::bigint), 0),
                coalesce(sum((u ->> 'cost_usd')::double precision), 0),

@@ -1,14 +1,16 @@
--- The one ending, and with it: the outcome for whoever spawned the session, in the same transaction. A session that
--- ends without a commit gives back the mail it was opened with.
+-- Ends a session, once; `p` is a SessionEnding. The outcome for its spawner is written in the same transaction. A
+-- session that ends without an answer of the model releases the mailbox messages that it was opened with.
+-- Returns a WrittenEnding of store/endings.py, or the cancel that was accepted before and wins.
 CREATE OR REPLACE FUNCTION finish_session(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     t       text := p -> 'ref' ->> 'tenant';
     sid     text := p -> 'ref' ->> 'session_id';
-    s       sessions%ROWTYPE;
-    spawner sessions%ROWTYPE;
+    e       sessions := jsonb_populate_record(NULL::sessions, p);   -- the columns that the ending sets
+    s       sessions;
+    spawner sessions;
     -- a reply may be nothing but tool calls
-    commits boolean := p ->> 'output' IS NOT NULL OR (p ->> 'replied')::boolean;
-    mail    mailbox%ROWTYPE;
+    commits boolean := e.output IS NOT NULL OR (p ->> 'replied')::boolean;
+    mail    mailbox;
     emitted jsonb;
     mail_changed boolean := false;
     given_back jsonb;
@@ -18,29 +20,28 @@ BEGIN
     IF s.status NOT IN ('completed', 'failed', 'cancelled') THEN
         PERFORM check_run(t, sid, p ->> 'run', false, false);
         -- once a cancel was accepted the only end is cancelled, also if the session was about to end otherwise
-        IF s.cancel_requested IS NOT NULL AND p ->> 'status' <> 'cancelled' THEN
+        IF s.cancel_requested IS NOT NULL AND e.status <> 'cancelled' THEN
             RETURN jsonb_build_object('cancel_requested', s.cancel_requested);
         END IF;
-        -- before the session gives up its place: whoever wants that place has locked the conversation and would wait for us
+        -- before the session stops being the live one of its thread: a session that is accepted in its place has locked
+        -- the conversation, and would wait for this transaction
         UPDATE conversations SET updated_at = now() WHERE tenant = t AND id = s.conversation_id;
         INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, side, step, body)
         SELECT t, m.id, m.parent, s.id, m.id || '/repair', m.kind, m.author, m.line, coalesce(m.side, 'a'), m.step, m.body
           FROM jsonb_populate_recordset(NULL::messages, p -> 'nodes') m ON CONFLICT DO NOTHING;
-        UPDATE sessions SET status = p ->> 'status', reason = p ->> 'reason', partial = (p ->> 'partial')::boolean,
-                            error_type = p ->> 'error_type', error = p ->> 'error', output = p ->> 'output',
-                            head = p ->> 'head', usage = coalesce(p ->> 'usage', usage),
-                            step = coalesce((p ->> 'step')::int, step), retry = NULL, live = false, committed = commits,
-                            typed = (p ->> 'typed')::boolean,
+        UPDATE sessions SET status = e.status, reason = e.reason, partial = e.partial, error_type = e.error_type,
+                            error = e.error, output = e.output, typed = e.typed, head = e.head,
+                            usage = coalesce(e.usage, usage), step = coalesce(e.step, step),
+                            version = greatest(version, e.version), retry = NULL, live = false, committed = commits,
                             keep_until = now() + retention_ms * interval '1 millisecond',
-                            version = greatest(version, (p ->> 'version')::bigint),
                             ended_at = now(), updated_at = now()
          WHERE tenant = t AND id = s.id;
         DELETE FROM reservations WHERE tenant = t AND session_id = s.id;
-        -- a session that has ended waits for nobody
-        UPDATE input_requests SET status = CASE p ->> 'reason' WHEN 'input_timeout' THEN 'expired' ELSE 'withdrawn' END
+        -- a session that has ended waits for no answer
+        UPDATE input_requests SET status = CASE e.reason WHEN 'input_timeout' THEN 'expired' ELSE 'withdrawn' END
          WHERE tenant = t AND session_id = s.id AND status = 'open';
         IF NOT commits THEN
-            -- a silent message is for whichever session answers next
+            -- a silent message stays for the next session that answers
             UPDATE inbox SET taken_by = NULL WHERE tenant = t AND taken_by = s.id AND NOT wake;
             UPDATE mailbox m SET delivered_to = NULL, given_back_by = s.id
               FROM sessions source
@@ -49,15 +50,15 @@ BEGIN
             mail_changed := FOUND;
         END IF;
         IF s.spawned_by IS NOT NULL AND (coalesce(s.delivery, 'hold') NOT IN ('explicit', 'report')
-                                         OR (s.delivery = 'report' AND p ->> 'status' = 'failed')) THEN
+                                         OR (s.delivery = 'report' AND e.status = 'failed')) THEN
             SELECT * INTO spawner FROM sessions WHERE tenant = t AND id = s.spawned_by;
-            -- nobody is woken in a tree that was cancelled: what would have woken somebody waits for the next message
+            -- in a tree that was cancelled no thread is woken: the outcome waits for the next message
             held := coalesce(s.delivery IN ('wake', 'report') AND NOT s.blocking
                              AND spawner.cancel_requested::jsonb ->> 'scope' = 'tree', false);
             INSERT INTO mailbox (tenant, message_id, conversation_id, thread_id, source_session_id, source_type,
                                  subagent_name, given_back_by, delivered_to)
             VALUES (t, p ->> 'message_id', s.conversation_id, spawner.thread_id, s.id,
-                    CASE WHEN p ->> 'status' = 'completed' OR (p ->> 'status' = 'cancelled' AND commits)
+                    CASE WHEN e.status = 'completed' OR (e.status = 'cancelled' AND commits)
                          THEN 'subagent_result' ELSE 'subagent_failed' END,
                     coalesce(s.subagent_name, s.agent),
                     CASE WHEN held AND spawner.thread_id <> s.conversation_id THEN s.id END,
@@ -69,18 +70,18 @@ BEGIN
                         coalesce(s.subagent_name, s.agent), '[]', s.id);
             END IF;
         END IF;
-        SELECT coalesce(jsonb_agg(e ORDER BY n), '[]') INTO emitted
-          FROM jsonb_array_elements(p -> 'events') WITH ORDINALITY AS x(e, n)
-         WHERE e ->> 'type' <> 'mailbox_updated' OR mail_changed;
+        SELECT coalesce(jsonb_agg(event ORDER BY n), '[]') INTO emitted
+          FROM jsonb_array_elements(p -> 'events') WITH ORDINALITY AS x(event, n)
+         WHERE event ->> 'type' <> 'mailbox_updated' OR mail_changed;
         PERFORM emit_events(t, s.conversation_id, emitted);
-        PERFORM append_audit(t, s.conversation_id, CASE p ->> 'status' WHEN 'completed' THEN 'agent ' || s.agent END, 'end',
-                             s.id, (p ->> 'status') || ' ' || (p ->> 'reason'), p ->> 'output');
+        PERFORM append_audit(t, s.conversation_id, CASE e.status WHEN 'completed' THEN 'agent ' || s.agent END, 'end',
+                             s.id, e.status || ' ' || e.reason, e.output);
         SELECT * INTO s FROM sessions WHERE tenant = t AND id = sid;
     END IF;
     SELECT * INTO mail FROM mailbox WHERE tenant = t AND source_session_id = s.id;
     SELECT coalesce(jsonb_agg(message_id ORDER BY number), '[]') INTO given_back FROM mailbox
      WHERE tenant = t AND conversation_id = s.conversation_id AND given_back_by = s.id AND delivered_to IS NULL;
-    -- asked again, it is answered from what stands
+    -- from the rows, since a repeated call must get the same answer
     held := coalesce(s.delivery IN ('wake', 'report') AND NOT s.blocking, false) AND mail.message_id IS NOT NULL
             AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.tenant = t AND i.id = mail.message_id);
     RETURN jsonb_build_object('status', s.status, 'reason', s.reason, 'partial', s.partial, 'head', s.head,

@@ -1,4 +1,4 @@
--- A model call backs off: attempt, reason and next time are shown until the next attempt begins.
+-- Shows that a model call backs off, until its next attempt begins; `p` is a RetryNote.
 CREATE OR REPLACE FUNCTION note_retry(p jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE sessions SET retry = p ->> 'retry', updated_at = now()

@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION open_request(p jsonb) RETURNS jsonb LANGUAGE plpgsql 
 DECLARE
     t text  := p ->> 'tenant';
     r input_requests := jsonb_populate_record(NULL::input_requests, p -> 'request');
-    s sessions%ROWTYPE;
+    s sessions;
 BEGIN
     SELECT * INTO s FROM sessions WHERE tenant = t AND id = r.session_id FOR UPDATE;   -- one request at a time
     PERFORM check_run(t, s.id, p ->> 'run', false, false);

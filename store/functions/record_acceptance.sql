@@ -1,10 +1,10 @@
--- Writes down one check of a session's acceptance criteria, once: the verdict, what judging it used, its events, and
--- the message that sends the agent back, which is the session's own from the start.
+-- Records one check of a session's acceptance criteria, once: the verdict, what judging it used, its events, and the
+-- message that sends the agent back, which belongs to the session from the start. `p` is an AcceptanceRecord.
 CREATE OR REPLACE FUNCTION record_acceptance(p jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    t   text := p ->> 'tenant';
-    s   sessions%ROWTYPE;
-    m   jsonb := p -> 'message';
+    t text := p ->> 'tenant';
+    s sessions;
+    m inbox := jsonb_populate_record(NULL::inbox, nullif(p -> 'message', 'null'));
 BEGIN
     SELECT * INTO s FROM sessions WHERE tenant = t AND id = p ->> 'session_id' FOR UPDATE;
     PERFORM check_run(t, s.id, p ->> 'run', false, false);
@@ -13,10 +13,10 @@ BEGIN
     UPDATE sessions SET acceptance = p ->> 'acceptance', updated_at = now(), usage = p ->> 'usage',
                         version = greatest(version, (p ->> 'version')::bigint)
      WHERE tenant = t AND id = s.id;
-    IF jsonb_typeof(m) = 'object' THEN
+    IF m.id IS NOT NULL THEN
         INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, visible, taken_by)
-        VALUES (t, m ->> 'id', s.conversation_id, s.thread_id, m ->> 'kind', m ->> 'author', m ->> 'parts',
-                (m ->> 'visible')::boolean, s.id) ON CONFLICT DO NOTHING;
+        VALUES (t, m.id, s.conversation_id, s.thread_id, m.kind, m.author, m.parts, m.visible, s.id)
+        ON CONFLICT DO NOTHING;
     END IF;
     PERFORM settle_budget(t, s.id, '', p -> 'used');
     PERFORM append_events('', false, p -> 'events');

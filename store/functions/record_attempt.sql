@@ -1,10 +1,10 @@
--- Records the result of one attempt of a delivery; recorded twice, it counts once. A subscription is switched off when its address is
--- gone, or when a delivery was given up and none has got through since that one began.
+-- Records the result of one attempt of a delivery; recorded twice, it counts once. `p` is an AttemptRecord. A
+-- subscription is disabled when its address is gone, or when a delivery failed for good and none succeeded since it began.
 CREATE OR REPLACE FUNCTION record_attempt(p jsonb) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     t   text := p ->> 'tenant';
-    d   deliveries%ROWTYPE;
-    sub subscriptions%ROWTYPE;
+    d   deliveries;
+    sub subscriptions;
 BEGIN
     -- the subscription first: its removal ends its deliveries
     SELECT * INTO sub FROM subscriptions WHERE tenant = t

@@ -1,4 +1,4 @@
--- Whether all that is left of a conversation has been kept long enough, and nobody else goes on from it.
+-- Whether the content of a conversation has been kept long enough, and no other conversation continues from it.
 CREATE OR REPLACE FUNCTION removable(p_tenant text, p_conversation text) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT NOT EXISTS (
                SELECT 1 FROM sessions WHERE tenant = p_tenant AND conversation_id = p_conversation

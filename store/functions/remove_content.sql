@@ -1,6 +1,6 @@
--- Takes the words and bytes out of a conversation whose time has come, and keeps its outcomes: status, reason, figures and
--- times, and the audit log, which holds digests only. False: something in it lives, or is to be kept longer, or another
--- conversation still goes on from it. What may now be nobody's bytes is noted for later.
+-- Removes texts and files of a conversation whose retention is over. Status, reason, figures and times of its sessions
+-- stay, and so does the audit log, which holds digests only. False: a session of it is live or is to be kept longer, or
+-- another conversation continues from it. Blobs that may have no user any more are listed in loose_blobs for the sweeper.
 CREATE OR REPLACE FUNCTION remove_content(p_tenant text, p_conversation text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     ids     text[];

@@ -1,5 +1,6 @@
--- Lets the tenants' own chains vouch for the heads of all others, so that a chain that is cut short or gone is missed.
--- One entry per tenant and call, for so many heads at the most; a chain that is being written to waits for the next call.
+-- Records the heads of a tenant's chains in the tenant's own chain, so that a chain that was cut short or removed is
+-- found out. One entry per tenant and call, with at most `p_limit` heads; a chain that is being written to waits for the
+-- next call.
 CREATE OR REPLACE FUNCTION seal_audit(p_limit integer) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     t      text;

@@ -1,15 +1,15 @@
--- What was used is taken from the tree's budget, if it has one, and what was reserved for it is given back.
--- Watchers are told once when little is left of a limit.
+-- Takes what a call used from the tree's budget, if it has one, and drops what was reserved for the call; `p_used` is a
+-- BudgetUse. An event says once when little is left of a limit.
 CREATE OR REPLACE FUNCTION settle_budget(p_tenant text, p_session text, p_line text, p_used jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    b   budgets%ROWTYPE;
+    b   budgets;
+    u   budgets := jsonb_populate_record(NULL::budgets, p_used);
     low jsonb;
 BEGIN
-    UPDATE budgets SET steps = steps + coalesce((p_used ->> 'steps')::bigint, 0),
-                       tokens = tokens + coalesce((p_used ->> 'tokens')::bigint, 0),
-                       cost_usd = cost_usd + coalesce((p_used ->> 'cost_usd')::double precision, 0),
-                       tool_calls = tool_calls + coalesce((p_used ->> 'tool_calls')::bigint, 0)
+    UPDATE budgets SET steps = steps + coalesce(u.steps, 0), tokens = tokens + coalesce(u.tokens, 0),
+                       cost_usd = cost_usd + coalesce(u.cost_usd, 0),
+                       tool_calls = tool_calls + coalesce(u.tool_calls, 0)
      WHERE tenant = p_tenant
        AND conversation_id = (SELECT conversation_id FROM sessions WHERE tenant = p_tenant AND id = p_session)
     RETURNING * INTO b;

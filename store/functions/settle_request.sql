@@ -1,8 +1,9 @@
--- Closes a request for its session: it was answered, or expires now. After the last one the session is shown as working.
+-- Closes a request for its session: it was answered, or expires now. After the last open one the session is shown as
+-- working.
 CREATE OR REPLACE FUNCTION settle_request(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     t text := p ->> 'tenant';
-    r input_requests%ROWTYPE;
+    r input_requests;
 BEGIN
     -- the session first, as everywhere: an ending or a cancel locks its row before those of requests and counters
     PERFORM 1 FROM sessions WHERE tenant = t

@@ -1,7 +1,7 @@
 -- Takes one tool call from the tree's budget, if it has one; false: it is spent, and the call must not run.
 CREATE OR REPLACE FUNCTION take_tool_call(p_tenant text, p_session text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    b budgets%ROWTYPE;
+    b budgets;
 BEGIN
     SELECT * INTO b FROM budgets WHERE tenant = p_tenant
        AND conversation_id = (SELECT conversation_id FROM sessions WHERE tenant = p_tenant AND id = p_session) FOR UPDATE;

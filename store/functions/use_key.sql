@@ -2,7 +2,7 @@
 -- Answers null for a key that is unknown, wrong, expired or revoked; such a call takes nothing.
 CREATE OR REPLACE FUNCTION use_key(p_id text, p_digest text, p_rate double precision) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
-    k     api_keys%ROWTYPE;
+    k     api_keys;
     each  interval := make_interval(secs => 60.0 / p_rate);
     wait  double precision := 0;
 BEGIN

@@ -22,7 +22,7 @@ def fields(ref: SessionRef, node: str, attempt: int, effect: Effect, holder: str
         "tenant": ref.tenant,
         "session_id": ref.session_id,
         "node": node,
-        "index": 0,
+        "call_index": 0,
         "holder": holder,
         "attempt": attempt,
         "tool": "bash",
@@ -35,7 +35,7 @@ def claim(ref: SessionRef, node: str, attempt: int, effect: Effect, holder: str 
 
 
 def outcome(ref: SessionRef, node: str, attempt: int, text: str, effect: Effect = Effect.IDEMPOTENT) -> ToolCommit:
-    return ToolCommit(**fields(ref, node, attempt, effect, "run/1"), state=CallState.OK, text=text)
+    return ToolCommit(**fields(ref, node, attempt, effect, "run/1"), state=CallState.OK, result=text)
 
 
 async def test_read_claims_nothing_and_its_first_result_is_kept(pool: Pool, accept: Accept) -> None:

@@ -27,7 +27,16 @@ def source(function: str) -> str:
 
 
 def keys_of(function: str, argument: str = "p") -> set[str]:
-    return set(re.findall(rf"\b{argument} ->>? '(\w+)'", source(function)))
+    """What a function reads of its argument, by key or as a field of the record that it populates with all of it."""
+    text = source(function)
+    keys = set(re.findall(rf"\b{argument} ->>? '(\w+)'", text))
+    for record in re.findall(rf"(\w+)\s+\w+ := jsonb_populate_record\(NULL::\w+, (?:nullif\()?{argument}[,)]", text):
+        keys |= fields_of(record, text)
+    return keys
+
+
+def fields_of(record: str, text: str) -> set[str]:
+    return set(re.findall(rf"\b{record}\.(\w+)", text))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +49,6 @@ def keys_of(function: str, argument: str = "p") -> set[str]:
         (RequestAnswer, "answer_request", "p"),
         (RequestSettlement, "settle_request", "p"),
         (AcceptanceRecord, "record_acceptance", "p"),
-        (NewMessage, "record_acceptance", "m"),
         (AttemptRecord, "record_attempt", "p"),
         (StepBegin, "begin_step", "p"),
         (RetryNote, "note_retry", "p"),
@@ -55,11 +63,15 @@ def test_sql_function_reads_the_fields_of_its_model(model: type[BaseModel], func
 
 @pytest.mark.parametrize(
     ("model", "function", "record"),
-    [(NewRequest, "open_request", "r"), (NewFile, "commit_tool", "f"), (NewNode, "commit_step", "node")],
+    [
+        (NewRequest, "open_request", "r"),
+        (NewFile, "commit_tool", "f"),
+        (NewNode, "commit_step", "node"),
+        (NewMessage, "record_acceptance", "m"),
+    ],
 )
 def test_sql_function_inserts_the_columns_of_a_record(model: type[BaseModel], function: str, record: str) -> None:
-    read = set(re.findall(rf"\b{record}\.(\w+)", source(function)))
-    assert read | {"session_id"} == {*model.model_fields, "session_id"}
+    assert fields_of(record, source(function)) | {"session_id"} == {*model.model_fields, "session_id"}
 
 
 # functions that are called with the whole document of another one
