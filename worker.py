@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Collection
 from datetime import timedelta
 
 import anthropic
@@ -17,6 +16,7 @@ from temporalio.worker import Worker
 
 import activities
 from activities import ActivityServices
+from activities.handlers.registry import load_handlers
 from activities.model.anthropic import Model
 from activities.model.check import ModelCheck
 from activities.notifications.channels import channels, ports
@@ -61,6 +61,7 @@ def build_services(
         model_check=ModelCheck(model_client),
         events=events,
         tools=load_tools(settings.tools_module),
+        handlers=load_handlers(settings.tools_module),
         commands=_commands(settings, sandbox),
         workspaces=Workspaces(pool, settings.workspaces_dir, caps, settings.tenant_workspace_bytes),
         fetcher=Fetcher(settings.allow_private_hosts, ports=_ports(settings)),
@@ -96,9 +97,9 @@ def build_worker(settings: Settings, services: ActivityServices) -> Worker:
     )
 
 
-async def publish_agents(settings: Settings, pool: Pool, tools: Collection[str]) -> None:
+async def publish_agents(settings: Settings, pool: Pool, known: Catalogue) -> None:
     """The agents that ship with the platform, as its tenants see them."""
-    loaded = check_agents(settings.agents_dir, Catalogue(tools))
+    loaded = check_agents(settings.agents_dir, known)
     for error in loaded.errors:  # the others can be used all the same
         log.error("agent file %s", error)
     for definition in loaded.agents.values():
@@ -159,10 +160,11 @@ async def run(settings: Settings) -> None:
     async with pool, EventWriter(pool) as events:
         services = build_services(settings, pool, client, events, sandbox)
         # for as long as it takes: the database may be restarting, or its disk full
-        await patiently(lambda: publish_agents(settings, pool, services.tools), seconds=math.inf)
+        known = Catalogue(tools=services.tools, handlers=services.handlers)
+        await patiently(lambda: publish_agents(settings, pool, known), seconds=math.inf)
         await ensure_swept(client, settings.task_queue)
         async with build_worker(settings, services):
-            beating = asyncio.create_task(_beat(pool, name, sandbox.name, services.tools))
+            beating = asyncio.create_task(_beat(pool, name, sandbox.name, known))
             dispatching = asyncio.create_task(services.dispatcher.run(url))
             looking = asyncio.create_task(_look(activities.sweeper(services)))
             log.info("working on queue %s", settings.task_queue)
@@ -186,11 +188,11 @@ async def _look(sweep: Sweep) -> None:
         log.info("started %d sessions that had waited for a worker", swept.started)
 
 
-async def _beat(pool: Pool, name: str, sandbox: str, tools: Collection[str]) -> None:
+async def _beat(pool: Pool, name: str, sandbox: str, known: Catalogue) -> None:
     while True:
         try:
             with contextlib.suppress(*TRANSIENT_ERRORS):
-                await workers.beat(pool, name, sandbox, tools)
+                await workers.beat(pool, name, sandbox, known.tools, known.handlers)
             if buried := await asyncio.to_thread(bury_orphans):
                 log.warning("ended %d sandboxes whose worker was killed", buried)
         except Exception:  # a worker that nobody sees any more is taken for dead

@@ -12,6 +12,7 @@ from activities.delegation.hand_over import HandOverThread
 from activities.delegation.settle import SettleDelegation
 from activities.delegation.subagent_plan import SubagentPlanner
 from activities.delegation.subagents import Subagents
+from activities.handlers.call_handler import CallHandler
 from activities.model.anthropic import Model
 from activities.model.budget import Bounds
 from activities.model.call_model import CallModel
@@ -42,6 +43,7 @@ from activities.tools.support.egress import Fetcher
 from activities.tools.tool import Tool
 from connectors import CONNECTORS
 from connectors.connector import SenderPorts
+from domain.agents.handler import Handler
 from domain.limits.anomalies import Thresholds
 from domain.notification import ChannelName
 from domain.sealing import KeyRing
@@ -61,6 +63,7 @@ class ActivityServices:
     model_check: ModelCheck
     events: EventWriter
     tools: dict[str, Tool]
+    handlers: dict[str, Handler]  # take the turns of sides
     commands: Commands
     workspaces: Workspaces
     fetcher: Fetcher
@@ -85,7 +88,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
     model = services.model
     conversations = WorkflowClient(services.temporal, services.task_queue)
     subagents = Subagents(pool, conversations)
-    call_model = CallModel(
+    replying = (
         pool,
         model,
         services.events,
@@ -115,7 +118,8 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
     )
     records = ConversationRecords(pool)
     return [
-        call_model.call_model,
+        CallModel(*replying).call_model,
+        CallHandler(services.handlers, *replying).call_handler,
         *run_tool.activities(),
         begin.begin_delegations,
         SettleDelegation(pool, subagents).settle_delegation,

@@ -50,7 +50,7 @@ def _kind_problems(
 def _rule_problems(definition: AgentDefinition, name: SideName, known: Catalogue) -> Iterator[FieldProblem]:
     """Tools that end turns and sessions must be tools of that very side, and their properties arguments of them."""
     side, view = definition.side(name), definition.for_side(name)
-    if side.kind is not SideKind.PROMPT:
+    if side.human:
         return
     schemas = {tool.name: tool.input_schema for tool in [*view.declared_tools, *definition.external_tools]}
     callable_names = sorted({*schemas, *(tool for tool in view.tools if tool in known.tools)})

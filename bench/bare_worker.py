@@ -9,6 +9,7 @@ import anthropic
 from temporalio import activity
 from temporalio.worker import Worker
 
+from activities.handlers.registry import HANDLERS
 from activities.tools.registry import load_tools
 from agents.catalogue import Catalogue
 from agents.loader import load_agents
@@ -41,7 +42,7 @@ class BareModelCall:
             api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url, max_retries=0
         )
         tools = load_tools(settings.tools_module)
-        agent = load_agents(settings.agents_dir, Catalogue(tools))[AGENT]
+        agent = load_agents(settings.agents_dir, Catalogue(tools, HANDLERS))[AGENT]
         self._request: dict[str, Any] = {
             "model": settings.default_model,
             "max_tokens": agent.max_tokens,

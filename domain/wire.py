@@ -47,6 +47,7 @@ BUDGET_SPENT = "BudgetSpent"
 CANCEL_REQUESTED = "CancelRequested"
 CONTEXT_TOO_LONG = "ContextTooLong"
 MODEL_UNAVAILABLE = "ModelUnavailable"
+HANDLER_FAILED = "handler_failed"  # Python code that takes the turns of a side
 OUTDATED = "Outdated"  # the run is the session's newest, but its state is not what was committed
 
 # error types of activities that are retried or end the call

@@ -124,3 +124,13 @@ async def known_tools(pool: Pool) -> set[str]:
            UNION SELECT jsonb_array_elements_text(definition::jsonb -> 'tools') FROM agent_versions WHERE owner = '*'"""
     )
     return {row["tool"] for row in rows}
+
+
+async def known_handlers(pool: Pool) -> set[str]:
+    """The handlers that workers said they have, and those of the shipped definitions, which a worker has checked."""
+    rows = await pool.fetch(
+        """SELECT unnest(handlers) AS handler FROM workers
+           UNION SELECT definition::jsonb #>> ARRAY[side, 'handler'] FROM agent_versions,
+                        unnest(ARRAY['side_a', 'side_b']) AS side WHERE owner = '*'"""
+    )
+    return {row["handler"] for row in rows if row["handler"]}

@@ -1,4 +1,4 @@
-"""Workers that are up, with the sandbox and the tools each of them has: what the API can promise."""
+"""Workers that are up, with the sandbox, the tools and the handlers each of them has: what the API can promise."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -8,13 +8,17 @@ from store.database import Pool
 FRESH_SECONDS = 30
 
 
-async def beat(pool: Pool, worker_id: str, sandbox: str, tools: Collection[str] = ()) -> None:
+async def beat(
+    pool: Pool, worker_id: str, sandbox: str, tools: Collection[str] = (), handlers: Collection[str] = ()
+) -> None:
     await pool.execute(
-        """INSERT INTO workers (id, sandbox, tools) VALUES ($1, $2, $3)
-           ON CONFLICT (id) DO UPDATE SET seen_at = now(), sandbox = excluded.sandbox, tools = excluded.tools""",
+        """INSERT INTO workers (id, sandbox, tools, handlers) VALUES ($1, $2, $3, $4)
+           ON CONFLICT (id) DO UPDATE SET seen_at = now(), sandbox = excluded.sandbox, tools = excluded.tools,
+                                          handlers = excluded.handlers""",
         worker_id,
         sandbox,
         sorted(tools),
+        sorted(handlers),
     )
 
 

@@ -94,8 +94,8 @@ class ChildPlanner:
             call, definition, wanted, lambda name: verdict(layers, self._tools[kind], [name])
         )
         sides, models = await self.chosen_models(call, child)
-        if sides is not None and (sides.dual or sides.first == "b") and kind is DelegationTool.DELEGATE:
-            raise ChildRefused(f"'{child.name}' has two sides and works in a session of its own: use task instead.")
+        if sides is not None and not sides.inline and kind is DelegationTool.DELEGATE:
+            raise ChildRefused(f"'{child.name}' has sides and works in a session of its own: use task instead.")
         if kind is not DelegationTool.DELEGATE:
             await self.check_budget(call)
         thread = await self._continued(call, parent.thread_id, kind, arguments, wanted)

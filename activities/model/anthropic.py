@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import anthropic
 
@@ -23,6 +23,9 @@ class ModelResponse:
     usage: Usage = field(default_factory=Usage)
     text: str = ""  # so far
     thinking: str = ""
+    # of a handler's reply: whether it ends the session, and the status that it publishes
+    ends: Literal["stop", "fail"] | None = None
+    status: str | None = None
 
     def answer(self) -> str:
         return "\n\n".join(block["text"] for block in self.content if block["type"] == "text")

@@ -13,7 +13,7 @@ from activities.model import response as turn_record
 from activities.model.anthropic import Model, ModelResponse
 from activities.model.budget import Bounds
 from activities.model.contexts import Contexts
-from activities.model.errors import UNAVAILABLE, ModelFailure, backoff, classify
+from activities.model.errors import UNAVAILABLE, backoff, classify
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.heartbeat import cancel_requested, heartbeating
@@ -59,19 +59,23 @@ class CallModel:
 
     @activity.defn(name="call_model")
     async def call_model(self, call: ModelCall) -> ModelReply:
+        return await self.reply_to(call)
+
+    async def reply_to(self, call: ModelCall) -> ModelReply:
         info = activity.info()
         # stable over the retries of this call and new after a reset, which therefore asks the model again
         idem = f"{info.workflow_id}/{info.workflow_run_id}/{info.activity_id}"
         async with heartbeating():
             try:
+                agents = [await self._definitions.load(agent) for agent in (*call.above, call.agent)]
+                agent = agents[-1]
+                call = self.shown_as(call, agent)
                 facts = await messages.begin_step(self._pool, turn_record.beginning(call, idem, info.attempt))
                 if facts.reply is not None:
                     return ModelReply.model_validate_json(facts.reply)
                 if facts.cancel_requested and call.purpose is Purpose.TURN:
                     stop = json.loads(facts.cancel_requested)
                     raise ApplicationError(stop["by"], stop["reason"], type=wire.CANCEL_REQUESTED, non_retryable=True)
-                agents = [await self._definitions.load(agent) for agent in (*call.above, call.agent)]
-                agent = agents[-1]
                 context = await self._contexts.load(call.ref, call.line, call.head)
                 opening = await self._contexts.prompt(call.ref, call.opening) if call.opening else ""
                 layers = [*(one.permissions for one in agents), *RULES.validate_json(facts.rules)]
@@ -86,26 +90,30 @@ class CallModel:
                 played = await recording.play(self._pool, call, rerun)
                 nodes = prelude + recording.nodes(call, agent.speaker(call.agent.side), context + prelude, played)
                 calls = recording.tool_calls(self._toolbox.tools, tools, played, layers, rerun, facts)
-                again = {"recorded": played.usage, "continues": played.goes_on}
+                again = {"recorded": played.usage, "continues": played.goes_on, "ends": played.body.get("ends")}
                 return await self._commit(call, idem, context, nodes, calls, [], played.turn, **again)
             try:
-                await self._ask(call, agent, context + prelude, tools, facts, turn)
+                await self.ask(call, agent, context + prelude, tools, facts, turn)
             except asyncio.CancelledError:
                 if not cancel_requested():
                     raise
                 turn_record.interrupt(turn)
             except Exception as error:
                 await self._bounds.release(call, facts)
-                raise await self._failure(call, info.attempt, classify(error)) from error
+                raise await self.failure(call, info.attempt, error) from error
             nodes = prelude + turn_record.reply_nodes(call, agent, context + prelude, turn, facts)
             calls = []
             if call.purpose is Purpose.TURN:
                 calls = tool_calls(self._toolbox.tools, tools, turn, layers, facts.may_ask)
             once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
             misfit = turn_record.misfit(agent, call, turn)
-            return await self._commit(call, idem, context, nodes, calls, once, turn, misfit=misfit)
+            return await self._commit(call, idem, context, nodes, calls, once, turn, misfit=misfit, ends=turn.ends)
 
-    async def _ask(
+    def shown_as(self, call: ModelCall, agent: AgentDefinition) -> ModelCall:
+        """The call as its events and messages show it."""
+        return call
+
+    async def ask(
         self,
         call: ModelCall,
         agent: AgentDefinition,
@@ -177,8 +185,9 @@ class CallModel:
             self._contexts.remember(call.ref, call.line, context + nodes)
         return committed
 
-    async def _failure(self, call: ModelCall, attempt: int, failure: ModelFailure) -> ApplicationError:
+    async def failure(self, call: ModelCall, attempt: int, error: Exception) -> ApplicationError:
         """What Temporal should do about a failed call; a retry is shown to watchers before it is waited for."""
+        failure = classify(error)
         exhausted = attempt >= self._attempts or failure.type in UNAVAILABLE
         if not call.last_model and exhausted and (failure.retryable or failure.type in UNAVAILABLE):
             return ApplicationError(failure.message, type=wire.MODEL_UNAVAILABLE, non_retryable=True)

@@ -115,6 +115,8 @@ def reply_nodes(
     calls = [block for block in turn.content if block["type"] == "tool_use"]
     if (turn_text := agent.side(call.agent.side).turn_text(calls)) is not None:
         content["turn_text"] = clean(turn_text)
+    if turn.ends is not None:
+        content["ends"] = turn.ends
     body: Body = (ASSISTANT, author, content)
     if call.purpose is Purpose.COMPACT and turn.stop_reason != INTERRUPTED:
         body = (SUMMARY, author, {"text": turn.answer() + running_subagents(facts)})
@@ -169,7 +171,8 @@ def commit(
         take=call.take,
         usage=total,
         used=BudgetUse(tokens=turn.usage.tokens, cost_usd=turn.usage.cost_usd, steps=int(call.purpose is Purpose.TURN)),
-        progress=preview(turn.answer(), 200) or None,
+        progress=turn.status or preview(turn.answer(), 200) or None,
+        status_text=turn.status,
         reply=answer,
         nodes=written,
         once=once,
@@ -193,5 +196,7 @@ def _events(call: ModelCall, turn: ModelResponse, total: Usage) -> list[ev.Event
             events.append(
                 ev.Message(step=call.step, text=text, interrupted=turn.stop_reason == INTERRUPTED, **_spoken(call))
             )
+        if turn.status:
+            events.append(ev.Progress(message=turn.status))
     events.append(ev.UsageUpdated(model=call.model, step=call.step, call=turn.usage, total=total))
     return events

@@ -93,11 +93,14 @@ class FinishSession:
         node = next((node for node in reversed(nodes) if finish.binding and node.id == finish.binding.node), None)
         if finish.binding is None or node is None:
             return finish, _output(finish.ref.session_id, nodes)
-        side = (await self._definitions.load(finish.agent)).side(finish.agent.side)
-        call = calls_of(node)[finish.binding.index]
         failed = finish.reason is not Reason.GOAL_REACHED
-        binding = side.session_fail if failed else side.session_stop
-        message = clean(binding.message(call["input"], text_of(node)) if binding else "").strip()
+        message = text_of(node)
+        if finish.binding.index is not None:
+            side = (await self._definitions.load(finish.agent)).side(finish.agent.side)
+            call = calls_of(node)[finish.binding.index]
+            binding = side.session_fail if failed else side.session_stop
+            message = binding.message(call["input"], text_of(node)) if binding else ""
+        message = clean(message).strip()
         if failed:
             return finish.model_copy(update={"error": message or finish.error}), None
         return finish, message or _output(finish.ref.session_id, nodes)

@@ -81,12 +81,8 @@ def load_tools(module: str | None) -> dict[str, Tool]:
     """The built-in tools and those in `TOOLS` of the named module."""
     if module is None:
         return dict(TOOLS)
-    try:
-        found = importlib.import_module(module)
-    except Exception as error:
-        raise ToolsError(f"ERRAND_TOOLS_MODULE: {module!r} cannot be imported: {error!r}") from error
     tools = dict(TOOLS)
-    for tool in _tools_of(found):
+    for tool in _tools_of(users_module(module)):
         if tool.name in tools:
             raise ToolsError(
                 f"ERRAND_TOOLS_MODULE: {module}: there is already a tool named {tool.name!r}; rename yours"
@@ -95,9 +91,17 @@ def load_tools(module: str | None) -> dict[str, Tool]:
     return tools
 
 
+def users_module(module: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except Exception as error:
+        raise ToolsError(f"ERRAND_TOOLS_MODULE: {module!r} cannot be imported: {error!r}") from error
+
+
 def _tools_of(module: ModuleType) -> list[Tool]:
     where = f"ERRAND_TOOLS_MODULE: {module.__name__}"
-    listed = getattr(module, "TOOLS", None)
+    # a module may have nothing but handlers
+    listed = getattr(module, "TOOLS", () if hasattr(module, "HANDLERS") else None)
     if not isinstance(listed, list | tuple):
         raise ToolsError(f"{where} needs an attribute TOOLS, a list of activities.tools.tool.Tool")
     for tool in listed:

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from activities.handlers.registry import load_handlers
 from activities.tools.registry import ToolsError, load_tools
 from agents.catalogue import Catalogue
 from agents.diagram import mermaid
@@ -80,10 +81,10 @@ def check(folder: Path | None, as_json: bool) -> None:
     All problems of all files are listed, and the exit code is 1 if there are any.
     """
     try:
-        tools = load_tools(settings().tools_module)
+        known = Catalogue(load_tools(settings().tools_module), handlers=load_handlers(settings().tools_module))
     except ToolsError as error:
         raise CliError(str(error)) from None
-    loaded = check_agents(folder or settings().agents_dir, Catalogue(tools))
+    loaded = check_agents(folder or settings().agents_dir, known)
     if as_json:
         problems = [
             {"file": wrong.file, "field": one.field, "message": one.message, "allowed": list(one.allowed)}

@@ -34,6 +34,11 @@ class Sides(BaseModel):
         return self.of(name).label or f"side {name.upper()}" if self.dual else None
 
     @property
+    def inline(self) -> bool:
+        """Whether it can work as a line of another session: a model on side A, people on side B."""
+        return self.b.human and not self.a.human and self.a.handler is None
+
+    @property
     def dual(self) -> bool:
         return not (self.a.human or self.b.human)
 

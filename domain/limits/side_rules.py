@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from domain.agents.side import Binding, Side
 
@@ -23,20 +24,28 @@ class SideDecision:
 
 
 def after_response(
-    side: Side, calls: Sequence[str], *, steps: int, turns: int, max_session_turns: int | None
+    side: Side,
+    calls: Sequence[str],
+    *,
+    ends: Literal["stop", "fail"] | None = None,
+    steps: int,
+    turns: int,
+    max_session_turns: int | None,
 ) -> SideDecision:
     """Judge one response of a side, given the names of its tool calls in order.
 
+    A handler's reply may end the session without a tool (`ends`), which counts like a call of the bound tool.
     `steps` are those the side has taken in this session with this one, `turns` the completed turns of the session.
     The order is that of the standard: bindings that end the session (a failure before a success), the side's stop tool,
     a response without calls, then the safety limits. So a response that fails the session and also reaches a limit has
     failed it.
     """
-    for verdict, binding in (
-        (SideVerdict.FAIL_SESSION, side.session_fail),
-        (SideVerdict.STOP_SESSION, side.session_stop),
+    for verdict, binding, word in (
+        (SideVerdict.FAIL_SESSION, side.session_fail, "fail"),
+        (SideVerdict.STOP_SESSION, side.session_stop, "stop"),
     ):
-        if (index := _called(calls, binding)) is not None:
+        index = _called(calls, binding)
+        if index is not None or ends == word:
             return SideDecision(verdict, index)
     ends_turn = False
     stopping_call = None

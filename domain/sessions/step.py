@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -117,6 +118,8 @@ class ModelReply(BaseModel):
     # of a recorded answer: what it used when it was given, for the limits alone; and whether the original continued
     recorded: Usage | None = Field(default=None, exclude_if=lambda value: value is None)
     continues: bool = Field(default=False, exclude_if=lambda value: not value)
+    # of a handler: it ends the session, after the calls beside it have run
+    ends: Literal["stop", "fail"] | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 class ResumePoint(BaseModel):
@@ -162,12 +165,13 @@ class ToolOutcome(BaseModel):
 
 
 class BindingCall(BaseModel):
-    """The tool call with which a side ended its session; its arguments are the session's payload."""
+    """The tool call with which a side ended its session; its arguments are the session's payload. Without an index
+    it is a handler's reply, whose text is the payload."""
 
     model_config = ConfigDict(frozen=True)
 
     node: str
-    index: int
+    index: int | None = None
 
 
 class Finish(BaseModel):

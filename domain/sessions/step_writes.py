@@ -67,6 +67,7 @@ class StepCommit(Write):
     usage: Usage  # of the session, with this call
     used: BudgetUse = BudgetUse()
     progress: str | None = None
+    status_text: str | None = None  # what the session publishes as its status
     reply: str  # JSON
     nodes: list[NewNode]
     once: list[OnceEvent] = Field(default_factory=list)

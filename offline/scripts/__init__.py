@@ -13,6 +13,7 @@ from offline.scripts import (
     follow_up,
     forever,
     orchestrator,
+    panel,
     repeat,
     researcher,
     say,
@@ -56,6 +57,9 @@ SCRIPTS: dict[str, Script] = {
     "support-desk": _demo(support_desk.replies),
     "billing": _demo(support_desk.replies),
     "technician": _demo(support_desk.replies),
+    "optimist": _demo(panel.replies),
+    "sceptic": _demo(panel.replies),
+    "pragmatist": _demo(panel.replies),
 }
 
 

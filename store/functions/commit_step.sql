@@ -17,7 +17,8 @@ BEGIN
       FROM jsonb_populate_recordset(NULL::messages, p -> 'nodes') node;
     UPDATE sessions SET version = (p ->> 'version')::bigint, usage = p ->> 'usage', retry = NULL,
                         head = CASE WHEN p ->> 'line' = 'main' THEN p ->> 'head' ELSE head END,
-                        progress = coalesce(p ->> 'progress', progress), updated_at = now()
+                        progress = coalesce(p ->> 'progress', progress),
+                        status_text = coalesce(p ->> 'status_text', status_text), updated_at = now()
      WHERE tenant = t AND id = p ->> 'session_id' AND version < (p ->> 'version')::bigint
        AND status NOT IN ('completed', 'failed', 'cancelled');
     IF jsonb_array_length(p -> 'take') > 0 THEN

@@ -6,6 +6,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from activities.tools.tool import Tool, ToolContext, ToolResult
+from domain.agents.handler import HandlerCall, HandlerReply, HandlerTurn, Speaker
 from domain.policy.subjects import Subject, SubjectKind
 from domain.sessions.step import Effect
 
@@ -95,3 +96,43 @@ TOOLS = [
     Tool(name="add", description="Adds numbers.", input=Add, run=add, effect=Effect.READ, touches=()),
     Tool(name="explode", description="Fails.", input=Input, run=explode, effect=Effect.READ),
 ]
+
+
+async def metronome(turn: HandlerTurn) -> HandlerReply:
+    """Counts the turns of the other side aloud; each attempt at a turn leaves a line, if a path is given as LEDGER."""
+    said = [message.text for message in turn.messages if message.speaker is Speaker.OTHER]
+    if path := turn.variables.get("LEDGER"):
+        await asyncio.to_thread(_write, Path(path), f"{turn.key} {turn.step}\n")
+    await asyncio.sleep(float(turn.variables.get("SECONDS", "0")))
+    if len(said) >= int(turn.variables.get("BEATS", "2")):
+        return HandlerReply(text=f"Enough after {len(said)}.", ends="stop", status="done")
+    return HandlerReply(text=f"Beat {len(said)}.", status=f"beat {len(said)}")
+
+
+async def caller(turn: HandlerTurn) -> HandlerReply:
+    """Calls a tool, then reports its result; the task says which and with what."""
+    made = [call for message in turn.messages for call in message.calls]
+    if not made:
+        return HandlerReply(text="Looking.", calls=[HandlerCall(name="list_files", input={"path": "."})])
+    return HandlerReply(text=f"{made[0].name}: {'failed' if made[0].failed else 'ok'}")
+
+
+async def broken(turn: HandlerTurn) -> HandlerReply:
+    raise RuntimeError("secret-of-an-exception")
+
+
+async def quits(turn: HandlerTurn) -> HandlerReply:
+    return HandlerReply(text="I give up.", ends="fail")
+
+
+async def speechless(turn: HandlerTurn) -> HandlerReply:
+    return HandlerReply.model_construct(text="", calls=[])
+
+
+HANDLERS = {
+    "metronome": metronome,
+    "caller": caller,
+    "broken": broken,
+    "quits": quits,
+    "speechless": speechless,
+}

@@ -20,6 +20,7 @@ from fastapi import FastAPI
 import worker
 from activities.runtime.event_writer import EventWriter
 from activities.sandbox import choose
+from agents.catalogue import Catalogue
 from api.app import create_app
 from settings import ROOT, Settings
 from store import database
@@ -84,7 +85,7 @@ async def files_of(settings: Settings, prompt: str) -> FilesRun:
         httpx2.AsyncClient(base_url=url) as http,
     ):
         services = worker.build_services(settings, pool, temporal, events, await choose("none"))
-        await worker.publish_agents(settings, pool, services.tools)
+        await worker.publish_agents(settings, pool, Catalogue(services.tools, services.handlers))
         built = worker.build_worker(settings, services)
         with recorded() as files:
             async with built:

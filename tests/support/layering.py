@@ -30,10 +30,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("domain", "agents", "connectors", "store", "settings"),
         *("workflows.client", "workflows.codec", "workflows.schedule_client", "workflows.telemetry"),
     ),
-    # `errand agents check` must know the tools that a worker would have
+    # `errand agents check` must know the tools and handlers that a worker would have
     "cli": (
         *("domain", "agents", "store", "workflows.client", "workflows.codec", "workflows.replay", "settings", "deploy"),
-        "activities.tools.registry",
+        *("activities.tools.registry", "activities.handlers.registry"),
     ),
     "deploy": ("settings",),
     "worker": ("domain", "agents", "connectors", "store", "workflows", "activities", "settings"),

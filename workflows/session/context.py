@@ -64,6 +64,11 @@ class SessionContext:
         """Of the agent that has the session; None: a plain one."""
         return self.state.sides if self.state.handed_over else self.start.sides
 
+    def handler_of(self, line: Line) -> str | None:
+        """The handler that takes the turns of a line; None: a model does."""
+        sides = self.sides if line.is_main else None
+        return sides.of(line.agent.side).handler if sides is not None else None
+
     @property
     def plan_awaits_approval(self) -> bool:
         return self.start.approval_required and not self.state.plan_approved

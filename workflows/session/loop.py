@@ -104,7 +104,7 @@ async def think(
         call = model_call(session, line, purpose, take=take or [], note=note, **extra)
         extra = {}
         try:
-            reply = await session.wait(activity_calls.call_model(call))
+            reply = await session.wait(activity_calls.call_model(call, session.handler_of(line)))
         except ActivityError as error:
             session.untake(take)  # nothing was committed: the next call takes these messages again
             session.check()
@@ -132,7 +132,7 @@ async def think(
 
 
 def model_call(session: SessionContext, line: Line, purpose: Purpose, **extra: Any) -> ModelCall:
-    sides = session.start.sides
+    sides = session.sides
     return ModelCall(
         ref=session.start.ref,
         agent=line.agent,

@@ -69,8 +69,10 @@ async def _judge(
     # a call that failed or was refused controls nothing: its side sees why, and may call again
     names = [call.name if call.index in succeeded else "" for call in reply.calls]
     turns = sides.max_session_turns if sides.dual else None
-    found = after_response(side, names, steps=line.steps, turns=state.turns, max_session_turns=turns)
-    binding = BindingCall(node=reply.head, index=reply.calls[found.call].index) if found.call is not None else None
+    found = after_response(side, names, ends=reply.ends, steps=line.steps, turns=state.turns, max_session_turns=turns)
+    binding = BindingCall(node=reply.head) if reply.ends else None
+    if found.call is not None:
+        binding = BindingCall(node=reply.head, index=reply.calls[found.call].index)
     match found.verdict:
         case SideVerdict.FAIL_SESSION:
             return Ending(Reason.ERROR, "session_fail", "The session was ended as failed.", binding)

@@ -154,6 +154,8 @@ class Session:
     async def _summarise(self, reason: Reason) -> None:
         """Ask for one last reply without tools, so that nothing ends silently; the session ends even if that fails."""
         state = self.context.state
+        if self.context.handler_of(state.line) is not None:
+            return  # code has nothing to sum up: what was said last is the result
         take = self.context.take(state.line)
         call = model_call(self.context, state.line, Purpose.SUMMARY, take=take, note=summary_request(reason))
         try:

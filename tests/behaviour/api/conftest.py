@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 import uvicorn
 
+from activities.handlers.registry import HANDLERS
 from agents.catalogue import Catalogue
 from agents.loader import load_agents
 from api.app import create_app
@@ -67,7 +68,7 @@ async def database_url(stack: Stack) -> AsyncIterator[str]:
 async def pool(database_url: str) -> AsyncIterator[Pool]:
     await migrate(database_url)
     pool = await database.connect(database_url)
-    for definition in load_agents(ROOT / "agents", Catalogue(TOOLS)).values():
+    for definition in load_agents(ROOT / "agents", Catalogue(TOOLS, HANDLERS)).values():
         await agents.put(pool, agents.SHIPPED, definition)
     helper = AgentDefinition(name="helper", description="Helps.", mode=Mode.SUBAGENT, prompt="Help.")
     await agents.put(pool, agents.SHIPPED, helper)

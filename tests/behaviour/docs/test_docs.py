@@ -13,11 +13,13 @@ from typing import Any, cast
 
 import pytest
 
+from activities.handlers.registry import load_handlers
 from activities.sandbox import Refusing
 from activities.tools.registry import TOOLS, load_tools
 from activities.tools.support.egress import Fetcher
 from activities.tools.tool import ToolContext
 from domain.agents.definition import AgentDefinition
+from domain.agents.handler import HandlerMessage, HandlerTurn, Speaker
 from domain.events import EVENTS
 from domain.ids import new_id
 from domain.sessions.session import SessionRef
@@ -183,6 +185,18 @@ async def test_sample_tool_loads_and_works(tmp_path: Path, monkeypatch: pytest.M
     result = await tool.run(tool.input.model_validate({"order": "123456"}), context)
     assert not result.failed and (tmp_path / "123456.txt").read_text() == "on its way"
     assert tool.call_summary({"order": "123456"}) == "order 123456"
+
+
+async def test_sample_handler_loads_and_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (sample,) = [block for block in blocks("docs/graphs.md") if block.info.startswith("python file=")]
+    (tmp_path / sample.info.removeprefix("python file=")).write_text(sample.text)
+    monkeypatch.syspath_prepend(tmp_path)
+    handler = load_handlers("my_handlers")["accept_short"]
+    monkeypatch.delitem(sys.modules, "my_handlers")
+    for text, ends in (("Short.", "stop"), ("Long. " * 100, None)):
+        said = [HandlerMessage(speaker=Speaker.OTHER, text=text)]
+        turn = HandlerTurn(key="k", session_id=new_id(), agent="x", side="b", step=2, messages=said)
+        assert (await handler(turn)).ends == ends
 
 
 def test_wrong_sample_is_noticed() -> None:

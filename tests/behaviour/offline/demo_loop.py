@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
+from activities.handlers.registry import HANDLERS
 from activities.sandbox import NetworkPolicy, SandboxLimits, SandboxResult
 from activities.tools.registry import TOOLS
 from activities.tools.support.egress import FetchError
@@ -23,7 +24,7 @@ from offline.scripts import answer
 from offline.transcript import Transcript
 from settings import ROOT
 
-AGENTS = load_agents(ROOT / "agents", Catalogue(TOOLS))
+AGENTS = load_agents(ROOT / "agents", Catalogue(TOOLS, HANDLERS))
 REF = SessionRef(tenant="t", session_id="s", conversation_id="s")
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from activities.handlers.registry import HANDLERS
 from agents.catalogue import Catalogue
 from agents.loader import AgentFileError, AgentFilesError, complete, load_agents, load_prices, parse_agent, to_markdown
 from domain.agents.definition import AgentDefinition, AgentLimits, Mode, SubagentRef
@@ -19,7 +20,7 @@ from settings import ROOT
 TOOLS = ["list_files", "read_file", "write_file", "edit_file", "search_files"]
 TOOLS += ["bash", "fetch_url", "update_plan", "report_progress", "save_artifact"]
 FOLDER = ROOT / "agents"
-KNOWN = Catalogue(TOOLS)
+KNOWN = Catalogue(TOOLS, HANDLERS)
 
 
 def agent_text(extra: str = "", name: str = "helper", prompt: str = "Help.") -> str:
@@ -37,6 +38,7 @@ def problems(text: str, file: str = "helper.md") -> dict[str, Any]:
 def test_the_shipped_agents_load() -> None:
     agents = load_agents(FOLDER, KNOWN)
     desk = {"support-desk", "billing", "technician", "asset_subagent"}
+    desk |= {"panel", "optimist", "sceptic", "pragmatist"}
     assert set(agents) == {"assistant", "researcher", "code-reviewer", "orchestrator"} | desk
     assert agents["orchestrator"].mode is Mode.PRIMARY
     assert [ref.agent for ref in agents["orchestrator"].subagents] == ["researcher", "code-reviewer"]

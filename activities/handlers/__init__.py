@@ -1,0 +1,1 @@
+"""Handlers: Python code that takes the turns of a side."""

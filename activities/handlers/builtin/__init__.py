@@ -1,0 +1,1 @@
+"""The handlers that come with the platform, one file each."""

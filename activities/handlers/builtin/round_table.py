@@ -1,0 +1,58 @@
+"""round_table: leads a conversation of several subagents. It picks who speaks next, and reports what was said."""
+
+import re
+
+from domain.agents.handler import AnsweredCall, HandlerCall, HandlerReply, HandlerTurn, Speaker
+
+ROUNDS = "ROUNDS"  # the variable that says how often each of them may speak
+DEFAULT_ROUNDS = 2
+MOST_ROUNDS = 50
+CREATE, MESSAGE = "subagent_create", "subagent_message"
+_RESULT = re.compile(r"^Subagent \(reference: [^)]*\) has returned the following result:\n\n", re.DOTALL)
+
+
+async def round_table(turn: HandlerTurn) -> HandlerReply:
+    """The next speaker is the one whom the last one addressed as @name, else the one who has not spoken for longest."""
+    seats = turn.subagents
+    if len(seats) < 2:
+        return HandlerReply(text="A round table needs at least two resumable subagents.", ends="fail")
+    topic = "\n\n".join(message.text for message in turn.messages if message.speaker is Speaker.USER)
+    made = [call for message in turn.messages for call in message.calls]
+    if failed := next((call for call in made if call.failed), None):
+        return HandlerReply(text=f"{_name(failed)} could not speak: {failed.result}", ends="fail")
+    said = [(_name(call), _RESULT.sub("", call.result)) for call in made]
+    minutes = "\n\n".join(f"{name}: {text}" for name, text in said)
+    if len(said) >= _rounds(turn) * len(seats):
+        return HandlerReply(text=f"What was said about {topic}\n\n{minutes}")
+    name = _next_speaker(seats, said)
+    status = f"{name} speaks ({len(said) + 1} of {_rounds(turn) * len(seats)})"
+    spoken = [one for one, _ in said]
+    since = said[len(said) - spoken[::-1].index(name) :] if name in spoken else said
+    news = "\n\n".join(f"{one}: {text}" for one, text in since) or "You speak first."
+    message = f"The topic: {topic}\n\n{news}" if name not in spoken else news
+    if name in spoken:
+        return HandlerReply(
+            calls=[HandlerCall(name=MESSAGE, input={"target": name, "message": message})], status=status
+        )
+    return HandlerReply(
+        calls=[HandlerCall(name=CREATE, input={"agent": name, "name": name, "message": message})], status=status
+    )
+
+
+def _name(call: AnsweredCall) -> str:
+    return str(call.input.get("target") or call.input.get("name") or call.name)
+
+
+def _next_speaker(seats: list[str], said: list[tuple[str, str]]) -> str:
+    if said:
+        last, text = said[-1]
+        addressed = next((one for one in seats if one != last and re.search(rf"@{re.escape(one)}\b", text)), None)
+        if addressed is not None:
+            return addressed
+    spoken = [name for name, _ in said]
+    return min(seats, key=lambda name: len(spoken) - spoken[::-1].index(name) if name in spoken else 0)
+
+
+def _rounds(turn: HandlerTurn) -> int:
+    value = turn.variables.get(ROUNDS, "")
+    return min(int(value), MOST_ROUNDS) if value.isdecimal() and int(value) else DEFAULT_ROUNDS

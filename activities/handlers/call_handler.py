@@ -1,0 +1,118 @@
+"""call_handler: one turn of a side whose turns Python code takes. It is recorded like a model's reply."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+from pydantic import ValidationError
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.model.anthropic import ModelResponse
+from activities.model.call_model import CallModel
+from activities.tools.offered import Offered
+from activities.tools.support.output import clean
+from domain import wire
+from domain.agents.definition import AgentDefinition
+from domain.agents.handler import Handler, HandlerReply, HandlerTurn, as_handler_sees
+from domain.conversations.subagent import is_enabled
+from domain.ids import derive_id
+from domain.messages import Node
+from domain.sessions.step import ModelCall, ModelReply
+from store.messages import StepFacts
+
+ATTEMPTS = 3  # of a handler that raises or takes too long; a worker that dies does not count
+SECONDS = 120.0  # of one turn
+
+
+class HandlerError(Exception):
+    """A handler failed; the text names it and says how, not what it was given."""
+
+
+class CallHandler(CallModel):
+    """Like a model call, but the reply is a handler's."""
+
+    handlers: dict[str, Handler]
+
+    def __init__(self, handlers: dict[str, Handler], *services: Any) -> None:
+        super().__init__(*services)
+        self.handlers = handlers
+
+    @activity.defn(name="call_handler")
+    async def call_handler(self, call: ModelCall) -> ModelReply:
+        return await self.reply_to(call)
+
+    def shown_as(self, call: ModelCall, agent: AgentDefinition) -> ModelCall:
+        """In events and messages the handler has the place of the model."""
+        return call.model_copy(update={"model": f"handler:{agent.side(call.agent.side).handler}"})
+
+    async def ask(
+        self,
+        call: ModelCall,
+        agent: AgentDefinition,
+        nodes: list[Node],
+        tools: Offered,
+        facts: StepFacts,
+        turn: ModelResponse,
+    ) -> None:
+        name = agent.side(call.agent.side).handler or ""
+        handler = self.handlers.get(name)
+        if handler is None:
+            raise HandlerError(f"This worker has no handler {name!r}.")
+        reply = await _reply(name, handler, _turn(call, agent, nodes, tools, facts))
+        if text := clean(reply.text):
+            turn.content.append({"type": "text", "text": text})
+        key = derive_id(call.ref.session_id, "turn", call.step)
+        turn.content += [
+            {"type": "tool_use", "id": f"call_{key}_{index}", "name": one.name, "input": one.input}
+            for index, one in enumerate(reply.calls)
+        ]
+        turn.stop_reason = "tool_use" if reply.calls else "end_turn"
+        turn.ends, turn.status = reply.ends, clean(reply.status) if reply.status else None
+
+    async def failure(self, call: ModelCall, attempt: int, error: Exception) -> ApplicationError:
+        if not isinstance(error, HandlerError):
+            return await super().failure(call, attempt, error)
+        return ApplicationError(
+            str(error),
+            type=wire.HANDLER_FAILED,
+            non_retryable=attempt >= ATTEMPTS,
+            next_retry_delay=timedelta(seconds=attempt),
+        )
+
+
+def _turn(call: ModelCall, agent: AgentDefinition, nodes: list[Node], tools: Offered, facts: StepFacts) -> HandlerTurn:
+    variables = {**agent.env, **facts.variables}
+    side = agent.side(call.agent.side)
+    return HandlerTurn(
+        key=derive_id(call.ref.session_id, "turn", call.head or "", call.step),
+        session_id=call.ref.session_id,
+        agent=agent.name,
+        side=call.agent.side,
+        label=side.label,
+        step=call.step,
+        messages=as_handler_sees(nodes, call.agent.side),
+        variables=variables,
+        tools=list(tools),
+        subagents=[
+            one.name for one in agent.subagent_tools if one.resumable and not one.hidden and is_enabled(one, variables)
+        ],
+    )
+
+
+async def _reply(name: str, handler: Handler, turn: HandlerTurn) -> HandlerReply:
+    try:
+        async with asyncio.timeout(SECONDS):
+            answered: Any = await handler(turn)
+        return HandlerReply.model_validate(answered)
+    except TimeoutError:
+        raise HandlerError(f"The handler {name!r} took longer than {SECONDS:g} seconds.") from None
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, one['loc'])) or 'reply'}: {one['msg']}"
+            for one in error.errors(include_url=False, include_input=False)[:5]
+        )
+        raise HandlerError(f"The reply of the handler {name!r} cannot be used: {problems}") from None
+    except Exception as error:
+        activity.logger.exception("the handler %s failed", name)
+        raise HandlerError(f"The handler {name!r} failed ({type(error).__name__}).") from error

@@ -1,0 +1,109 @@
+"""Handler sides: Python code that takes the turns of a side. What it is given each time, and what it answers."""
+
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from domain.agents.side import SideName, ToolName
+from domain.messages import ASSISTANT, NOTE, SUMMARY, TOOL_RESULTS, USER, Node, calls_of, text_of, turn_text_of
+
+MOST_CALLS = 32
+
+
+class Speaker(StrEnum):
+    SELF = "self"  # the handler's own side
+    OTHER = "other"  # the other side
+    USER = "user"  # the one who gave the task, or wrote to the session
+    PLATFORM = "platform"  # a note for this side alone
+
+
+class HandlerCall(BaseModel):
+    """A tool call that a handler asks for; it runs like a model's, under the same rules."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: ToolName
+    input: dict[str, Any] = Field(default_factory=dict)
+
+
+class AnsweredCall(HandlerCall):
+    result: str = ""
+    failed: bool = False
+
+
+class HandlerMessage(BaseModel):
+    """One message of the conversation so far. The other side's tool calls are not shown."""
+
+    model_config = ConfigDict(frozen=True)
+
+    speaker: Speaker
+    name: str = ""  # the label of the side, or who wrote to the session
+    text: str = ""
+    calls: list[AnsweredCall] = Field(default_factory=list)  # of the handler's own side
+
+
+class HandlerTurn(BaseModel):
+    """What a handler is given: everything that its side may see."""
+
+    model_config = ConfigDict(frozen=True)
+
+    key: str  # the same for every attempt at this turn: for receivers that honour an idempotency key
+    session_id: str
+    agent: str
+    side: SideName
+    label: str | None = None
+    step: int
+    messages: list[HandlerMessage]
+    variables: dict[str, str] = Field(default_factory=dict)
+    tools: list[str] = Field(default_factory=list)  # the names of those that it may call
+    subagents: list[str] = Field(default_factory=list)  # those that subagent_create can make instances of
+
+
+class HandlerReply(BaseModel):
+    """What a handler answers: text ends its turn, calls run and are answered in its next one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text: str = ""
+    calls: list[HandlerCall] = Field(default_factory=list, max_length=MOST_CALLS)
+    ends: Literal["stop", "fail"] | None = None  # the session, with the text as its output or its error
+    status: str | None = Field(default=None, min_length=1, max_length=500)  # published; it ends nothing
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.text.strip() and not self.calls:
+            raise ValueError("a handler's reply needs a text or a tool call")
+        return self
+
+
+Handler = Callable[[HandlerTurn], Awaitable[HandlerReply]]
+
+
+def as_handler_sees(nodes: list[Node], side: SideName) -> list[HandlerMessage]:
+    """The path of messages as one side may see it, each of its own calls with its result."""
+    found: list[HandlerMessage] = []
+    for node in nodes:
+        own = node.side == side
+        if node.kind == USER:
+            found.append(HandlerMessage(speaker=Speaker.USER, name=node.author, text=text_of(node)))
+        elif node.kind == ASSISTANT and own:
+            made = [AnsweredCall(name=call["name"], input=call["input"]) for call in calls_of(node)]
+            found.append(HandlerMessage(speaker=Speaker.SELF, name=node.author, text=text_of(node), calls=made))
+        elif node.kind == ASSISTANT:
+            found.append(HandlerMessage(speaker=Speaker.OTHER, name=node.author, text=turn_text_of(node)))
+        elif node.kind == TOOL_RESULTS and own and found and found[-1].calls:
+            found[-1] = _answered(found[-1], node)
+        elif node.kind in (NOTE, SUMMARY) and own:
+            found.append(HandlerMessage(speaker=Speaker.PLATFORM, text=text_of(node)))
+    return found
+
+
+def _answered(message: HandlerMessage, results: Node) -> HandlerMessage:
+    known = results.content()["results"]
+    calls = [
+        call.model_copy(update={"result": one["text"], "failed": one["failed"]})
+        for call, one in zip(message.calls, known, strict=False)
+    ]
+    return message.model_copy(update={"calls": calls})

@@ -1,0 +1,133 @@
+"""Handler sides: Python code that takes the turns of a side, with and without a model on the other one."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.behaviour.graphs.duet import prompt
+from tests.support.stack import Stack, of_type
+
+
+async def define(stack: Stack, name: str, handler: str, *replies: Any, **more: Any) -> str:
+    """An agent with a scripted model on side A and a handler on side B."""
+    a = prompt(f"{name}_a", *replies)
+    fields = {
+        "name": name,
+        "description": "A model and a handler.",
+        "side_a": {"prompt": a["name"], "label": "Player"},
+        "side_b": {"handler": handler, "label": "Beat"},
+        "prompts": {a["name"]: a},
+        "max_session_turns": 20,
+        "variables": {"BEATS": {"description": "How many.", "required": False}},
+        **more,
+    }
+    answer = await stack.http.put(f"/agents/{name}", json=fields)
+    assert answer.is_success, answer.text
+    return name
+
+
+async def test_model_and_handler_take_turns_until_the_handler_ends_the_session(stack: Stack) -> None:
+    await define(stack, "hs_duo", "metronome", "One.", "Two.", "Three.")
+    task_id = await stack.submit("Play.", agent="hs_duo", context={"variables": {"BEATS": "3"}})
+    record = await stack.wait(task_id)
+    assert (record["status"], record["reason"]) == ("completed", "goal_reached")
+    assert (await stack.result(task_id))["output"] == "Enough after 3."
+    events = await stack.events(task_id)
+    assert [(event["speaker"], event["text"]) for event in of_type(events, "message")] == [
+        ("Player", "One."),
+        ("Beat", "Beat 1."),
+        ("Player", "Two."),
+        ("Beat", "Beat 2."),
+        ("Player", "Three."),
+        ("Beat", "Enough after 3."),
+    ]
+    assert [event["message"] for event in of_type(events, "progress")] == ["beat 1", "beat 2", "done"]
+    assert [event["model"] for event in of_type(events, "usage_updated")][1] == "handler:metronome"
+    asked = [one["body"] for one in await stack.asked(task_id)]
+    assert len(asked) == 3 and "Beat 2." in json.dumps(asked[2]) and record["usage"]["llm_calls"] == 3
+    row = await stack.pool.fetchrow("SELECT status_text FROM sessions WHERE id = $1", task_id)
+    assert row is not None and row["status_text"] == "done"
+
+
+async def test_handler_alone_with_people_calls_tools_and_answers(stack: Stack) -> None:
+    fields = {
+        "name": "hs_alone",
+        "description": "Code that answers people.",
+        "side_a": {"handler": "caller"},
+        "side_b": "human",
+        "tools": ["list_files"],
+    }
+    assert (await stack.http.put("/agents/hs_alone", json=fields)).is_success
+    task_id = await stack.submit("Look.", agent="hs_alone")
+    record = await stack.wait(task_id)
+    assert (record["status"], record["usage"]["llm_calls"]) == ("completed", 0)
+    assert (await stack.result(task_id))["output"] == "list_files: ok"
+    [returned] = of_type(await stack.events(task_id), "tool_returned")
+    assert (returned["tool"], returned["state"]) == ("list_files", "ok")
+    denied = [{"permission": "list_files", "action": "deny"}]
+    task_id = await stack.submit("Look.", agent="hs_alone", permissions=denied)
+    assert (await stack.wait(task_id))["status"] == "completed"
+    assert (await stack.result(task_id))["output"] == "list_files: failed"  # under the same rules as a model's call
+
+
+@pytest.mark.parametrize(
+    ("handler", "kind", "text"),
+    [
+        ("quits", "session_fail", "I give up."),
+        ("broken", "handler_failed", "The handler 'broken' failed (RuntimeError)."),
+        ("speechless", "handler_failed", "needs a text or a tool call"),
+    ],
+)
+async def test_handler_that_fails_ends_its_session(stack: Stack, handler: str, kind: str, text: str) -> None:
+    await define(stack, f"hs_{handler}", handler, "Go.")
+    task_id = await stack.submit("Play.", agent=f"hs_{handler}")
+    record = await stack.wait(task_id)
+    assert (record["status"], record["error"]["type"]) == ("failed", kind)
+    assert text in record["error"]["message"]
+    assert "secret-of-an-exception" not in json.dumps(await stack.events(task_id))
+
+
+async def test_turn_limit_ends_a_session_whose_handler_spoke_last(stack: Stack) -> None:
+    await define(stack, "hs_long", "metronome", "Go.", max_session_turns=2, env={"BEATS": "100"})
+    task_id = await stack.submit("Play.", agent="hs_long")
+    record = await stack.wait(task_id)
+    assert (record["status"], record["reason"]) == ("failed", "turn_limit")
+    assert (await stack.result(task_id))["output"] == "Beat 1."  # code writes no summary
+
+
+async def test_unknown_handler_is_refused_with_the_names_that_there_are(stack: Stack) -> None:
+    fields = {"name": "hs_none", "description": "x", "side_a": {"handler": "nobody"}, "side_b": "human"}
+    answer = await stack.http.put("/agents/hs_none", json=fields)
+    assert answer.status_code == 422
+    [problem] = answer.json()["errors"]
+    assert problem["pointer"] == "/side_a/handler" and "metronome" in json.dumps(problem)
+
+
+async def test_cancel_reaches_a_handler_that_takes_its_time(stack: Stack) -> None:
+    await define(stack, "hs_slow", "metronome", "Go.", env={"SECONDS": "60"})
+    task_id = await stack.submit("Play.", agent="hs_slow")
+    await stack.seen(task_id, "step_started", step=2)
+    assert (await stack.cancel(task_id)).is_success
+    record = await stack.wait(task_id, seconds=20)
+    assert record["status"] == "cancelled"
+
+
+async def test_panel_of_three_whose_chair_picks_the_next_speaker(stack: Stack) -> None:
+    task_id = await stack.submit("Should we build it?", agent="panel")
+    record = await stack.wait(task_id)
+    assert (record["status"], record["reason"]) == ("completed", "goal_reached"), record
+    events = await stack.events(task_id)
+    # the sceptic asked the pragmatist; everybody else speaks in turn
+    order = [event["message"].split()[0] for event in of_type(events, "progress")]
+    assert order == ["optimist", "sceptic", "pragmatist", "optimist", "sceptic", "pragmatist"]
+    output = (await stack.result(task_id))["output"]
+    assert "Agreed: one team, one week" in output and output.index("optimist:") < output.index("sceptic:")
+    children = (await stack.http.get(f"/conversations/{task_id}")).json()["children"]
+    assert [(one["name"], one["resumable"]) for one in children] == [
+        ("optimist", True),
+        ("sceptic", True),
+        ("pragmatist", True),
+    ]
+    sessions = await stack.pool.fetch("SELECT thread_id FROM sessions WHERE spawned_by = $1", task_id)
+    assert len(sessions) == 6 and len({row["thread_id"] for row in sessions}) == 3
