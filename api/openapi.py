@@ -12,9 +12,9 @@ from api.schemas.events import EventPage
 from api.schemas.problems import Problem
 from api.schemas.reruns import RerunBody
 from api.schemas.schedules import NewSchedule
-from api.schemas.subscriptions import NewSubscription
 from domain.agents.definition import AgentDefinition
 from domain.channels import ChannelMessage
+from domain.notification import NewSubscription
 from domain.task import TaskSpec
 
 _DESCRIPTION = """Submit a task, disconnect, fetch the result later.

@@ -8,12 +8,13 @@ import secrets
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from domain.limits.budget import figure
+from domain.task import Strict
 
 # the events of a session that the feed of its tenant shows
 FEED = (
@@ -70,6 +71,21 @@ class DeliveryStatus(StrEnum):
     PENDING = "pending"
     DELIVERED = "delivered"
     FAILED = "failed"
+
+
+class NewSubscription(Strict):
+    """The body that creates a subscription."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+    channel: ChannelName = Field(strict=False)
+    target: Annotated[str, StringConstraints(min_length=1, max_length=2_048)] = Field(
+        description="a URL, or for email an address"
+    )
+    events: list[Annotated[NotificationSubject, Field(strict=False)]] = Field(
+        default_factory=lambda: list(NotificationSubject), min_length=1, max_length=20
+    )
+    every_task: bool = Field(default=True, description="false: only for tasks that name it in config.notify")
+    subagents: bool = Field(default=False, description="true: also when a subagent has ended")
 
 
 class Subscription(BaseModel):

@@ -1,11 +1,11 @@
 """Messages of channels: each becomes a session of its address's conversation, or joins one that still waits."""
 
-import json
 from dataclasses import dataclass
 
 from domain.channels import ChannelRef
 from domain.conversations.address import Address, ArrivingMessage
 from domain.ids import derive_id
+from domain.sessions.session_writes import ThreadMessage
 from store import addresses, conversations, workspaces
 from store.addresses import Arrival
 from store.database import Connection, Pool
@@ -80,16 +80,18 @@ async def _join(connection: Connection, tenant: str, conversation_id: str, messa
     if row is None or row["live"] or row["status"] != "submitted":  # it may have begun while we waited for the lock
         return None
     message_id = derive_id(row["id"], "joined", message.key)
-    await connection.execute(
-        """INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, taken_by, visible)
-           VALUES ($1, $2, $3, $3, 'user', $4, $5, $6, $7)""",
+    await conversations.add_message_in(
+        connection,
         tenant,
-        message_id,
-        conversation_id,
-        message.author,
-        json.dumps([{"type": "text", "text": message.text}]),
-        row["id"],
-        message.visible,
+        ThreadMessage(
+            id=message_id,
+            conversation_id=conversation_id,
+            thread_id=conversation_id,
+            text=message.text,
+            author=message.author,
+            taken_by=row["id"],
+            visible=message.visible,
+        ),
     )
     await connection.execute(
         "UPDATE sessions SET inbox = inbox || $3::text, updated_at = now() WHERE tenant = $1 AND id = $2",
@@ -108,13 +110,15 @@ async def add_silent(pool: Pool, tenant: str, conversation_id: str, message: Arr
     await conversations.add_message(
         pool,
         tenant,
-        conversation_id,
-        conversation_id,
-        derive_id(conversation_id, "silent", message.key),
-        message.text,
-        author=message.author,
-        visible=message.visible,
-        wake=False,
+        ThreadMessage(
+            id=derive_id(conversation_id, "silent", message.key),
+            conversation_id=conversation_id,
+            thread_id=conversation_id,
+            text=message.text,
+            author=message.author,
+            visible=message.visible,
+            wake=False,
+        ),
     )
 
 

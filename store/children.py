@@ -6,6 +6,7 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from domain.conversations.subagent import RegistryEntry, SubagentTerms
+from domain.events import ModelRetry
 from domain.sessions.session import AgentRef, Status
 from store.database import Pool
 
@@ -165,5 +166,5 @@ def retry_text(retry: str | None) -> str:
     """How a child that is backing off is shown: it is running, and this is why it takes longer."""
     if not retry:
         return ""
-    known = json.loads(retry)
-    return f"retrying (attempt {known['attempt']}, next at {known['next_at']}): {known['reason']}"
+    known = ModelRetry.model_validate_json(retry)
+    return f"retrying (attempt {known.attempt}, next at {known.next_at.isoformat()}): {known.reason}"

@@ -9,8 +9,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from domain.conversations.mailbox import ConversationStatus, DeliveryMode
+from domain.json_object import JsonObject
+from domain.sessions.session_writes import ThreadMessage
 from store import audit, workspaces
-from store.database import Connection, Pool
+from store.database import Connection, Pool, to_json
 from store.workspaces import Manifest
 
 SIGNALLED_WITHIN = timedelta(seconds=20)  # the writer of a message has signalled it by then, or will not
@@ -64,7 +66,7 @@ async def find(
     tenant: str,
     *,
     search: str | None = None,
-    metadata: dict[str, Any] | None = None,
+    metadata: JsonObject | None = None,
     before_id: str | None = None,
     limit: int = 50,
 ) -> list[Found]:
@@ -90,16 +92,16 @@ def _pattern(word: str) -> str:
     return "%" + re.sub(r"([\\%_])", r"\\\1", word) + "%"
 
 
-async def change(
-    pool: Pool,
-    tenant: str,
-    conversation_id: str,
-    *,
-    metadata: dict[str, Any] | None = None,
-    **columns: str | None,
-) -> ConversationRow | None:
-    """Set title or delivery, and keys of the metadata; a null removes a key."""
-    changes = metadata or {}
+class ConversationUpdate(BaseModel):
+    """What is given is changed; a null in the metadata removes the key."""
+
+    title: str | None = None
+    delivery: DeliveryMode | None = None
+    metadata: JsonObject | None = None
+
+
+async def change(pool: Pool, tenant: str, conversation_id: str, update: ConversationUpdate) -> ConversationRow | None:
+    changes, given = update.metadata or {}, update.model_fields_set
     async with pool.acquire() as connection, connection.transaction():
         row = await connection.fetchrow(
             f"""UPDATE conversations
@@ -110,14 +112,14 @@ async def change(
             conversation_id,
             json.dumps(changes),
             [key for key, value in changes.items() if value is None],
-            "title" in columns,
-            columns.get("title"),
-            "delivery" in columns,
-            columns.get("delivery"),
+            "title" in given,
+            update.title,
+            "delivery" in given,
+            update.delivery,
         )
         if row is None:
             return None
-        changed = sorted([*columns, *(["metadata"] if changes else [])])
+        changed = sorted(given - {"metadata"} | ({"metadata"} if changes else set()))
         notice = {
             "tenant": tenant,
             "conversation_id": conversation_id,
@@ -144,73 +146,27 @@ async def terminate(pool: Pool, tenant: str, conversation_id: str, by: str = "")
 
 
 async def add_message(
-    pool: Pool,
-    tenant: str,
-    conversation_id: str,
-    thread_id: str,
-    message_id: str,
-    text: str,
-    *,
-    kind: str = "user",
-    author: str = "",
-    taken_by: str | None = None,
-    unsignalled: bool = False,
-    visible: bool = True,
-    wake: bool = True,
-    files: tuple[str, Manifest] | None = None,
+    pool: Pool, tenant: str, message: ThreadMessage, files: tuple[str, Manifest] | None = None
 ) -> None:
-    """Store a message for a thread before it is delivered, and the files that it names; the same id is written once."""
+    """Store a message before it is delivered, and the files that it names, by their workspace."""
     async with pool.acquire() as connection, connection.transaction():
-        await add_message_in(
-            connection,
-            tenant,
-            conversation_id,
-            thread_id,
-            message_id,
-            text,
-            kind=kind,
-            author=author,
-            taken_by=taken_by,
-            unsignalled=unsignalled,
-            visible=visible,
-            wake=wake,
-        )
+        await add_message_in(connection, tenant, message)
         if files is not None and files[1]:
             workspace_id, manifest = files
             await workspaces.change_in(connection, tenant, workspace_id, lambda known: {**known, **manifest})
 
 
-async def add_message_in(
-    connection: Connection,
-    tenant: str,
-    conversation_id: str,
-    thread_id: str,
-    message_id: str,
-    text: str,
-    *,
-    kind: str = "user",
-    author: str = "",
-    taken_by: str | None = None,
-    unsignalled: bool = False,
-    visible: bool = True,
-    wake: bool = True,
-) -> None:
-    """The same in a transaction that writes more."""
+async def add_message_in(connection: Connection, tenant: str, message: ThreadMessage) -> None:
+    """Store a message, in a transaction that writes more; the same id is written once."""
     await connection.execute(
         """INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, taken_by, unsignalled,
                               visible, wake)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING""",
+           SELECT $1, m.id, m.conversation_id, m.thread_id, m.kind, m.author, $3, m.taken_by, m.unsignalled, m.visible,
+                  m.wake
+             FROM jsonb_populate_record(NULL::inbox, $2::jsonb) m ON CONFLICT DO NOTHING""",
         tenant,
-        message_id,
-        conversation_id,
-        thread_id,
-        kind,
-        author,
-        json.dumps([{"type": "text", "text": text}]),
-        taken_by,
-        unsignalled,
-        visible,
-        wake,
+        to_json(message),
+        json.dumps([{"type": "text", "text": message.text}]),
     )
 
 

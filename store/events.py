@@ -9,7 +9,6 @@ import asyncpg
 from domain.events import EventRow, Recorded
 from store.database import Pool, to_json
 
-to_row = EventRow.of
 CHANNEL = "events"  # NOTIFY payload: tenant/conversation/session
 
 

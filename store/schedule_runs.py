@@ -10,6 +10,7 @@ from domain.ids import new_id
 from domain.schedules.schedule import ContextMode, Overlap, RunStatus, Schedule, ScheduleRun, TickCall, tick_key
 from domain.sessions.new_session import Trigger
 from domain.sessions.session import SessionRef
+from domain.sessions.session_writes import ThreadMessage
 from domain.wire import SessionRefusal
 from store import addresses, conversations, new_sessions, schedules, sessions, workspaces
 from store.addresses import Arrival
@@ -257,10 +258,12 @@ async def _add_message(connection: Connection, schedule: Schedule, tick: TickCal
     await conversations.add_message_in(
         connection,
         schedule.tenant,
-        schedule.conversation_id,
-        schedule.conversation_id,
-        schedule.message_id(tick.at),
-        text,
-        author=f"schedule {schedule.rules.name}",
-        unsignalled=True,
+        ThreadMessage(
+            id=schedule.message_id(tick.at),
+            conversation_id=schedule.conversation_id,
+            thread_id=schedule.conversation_id,
+            text=text,
+            author=f"schedule {schedule.rules.name}",
+            unsignalled=True,
+        ),
     )

@@ -1,22 +1,26 @@
 """Sessions: once accepted, a projection that activities move forward."""
 
 import json
+import logging
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 import asyncpg
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic_core import to_jsonable_python
 
 from domain.conversations.handoff import Successor
-from domain.events import EventRow
+from domain.events import CancelRequested, EventRow, ModelRetry
 from domain.plan import Plan
 from domain.sessions.new_session import PlacedSession
 from domain.sessions.session import Reason, SessionRef, Status, Usage
 from domain.sessions.session_state import SessionInput
+from domain.sessions.step import RecordedStop
 from store import audit
 from store.database import Connection, Pool, call, to_json
+
+log = logging.getLogger("errand.store")
 
 
 class SessionRow(PlacedSession):
@@ -40,9 +44,9 @@ class SessionRow(PlacedSession):
     progress: str = ""
     status_text: str | None = None  # what the session itself published as its status
     plan: Plan | None = None
-    retry: dict[str, Any] | None = None
+    retry: ModelRetry | None = None  # of the model call that waits for its next attempt
     usage: Usage = Usage()
-    cancel_requested: dict[str, Any] | None = None
+    cancel_requested: RecordedStop | None = None
     emitted_once: list[str] = Field(default_factory=list)  # names of events of which a session has one
     handed_to: Successor | None = None  # the agent that has it now
     committed: bool = False  # ended with at least one answer of the model
@@ -167,9 +171,11 @@ async def find(
     return [from_columns(row) for row in rows]
 
 
-async def request_cancel(pool: Pool, ref: SessionRef, request: dict[str, Any], event: EventRow) -> bool:
+async def request_cancel(pool: Pool, ref: SessionRef, stop: RecordedStop) -> bool:
     """Note an accepted cancel, once; False if the session has ended or one was noted already. A later one may still
     widen it to the whole tree."""
+    text, mode = stop.model_dump_json(), "graceful" if stop.grace_ms else "hard"
+    event = CancelRequested(reason=stop.reason, by=stop.by, note=stop.note, mode=mode)
     async with pool.acquire() as connection, connection.transaction():
         row = await connection.fetchrow(
             """UPDATE sessions SET cancel_requested = $3, updated_at = now()
@@ -177,14 +183,21 @@ async def request_cancel(pool: Pool, ref: SessionRef, request: dict[str, Any], e
                   AND status NOT IN ('completed', 'failed', 'cancelled') RETURNING id""",
             ref.tenant,
             ref.session_id,
-            json.dumps(request),
+            text,
         )
         if row is not None:
-            await connection.execute("SELECT append_events('', false, $1::jsonb)", to_json([event]))
-            said = {"session_id": ref.session_id, "subject": request["reason"], "inputs": json.dumps(request)}
-            actor = request.get("actor") or request["by"]
-            await audit.append(connection, ref.tenant, ref.conversation_id, actor, "stop", **said)
-        elif request.get("scope") == "tree":
+            await connection.execute("SELECT append_events('', false, $1::jsonb)", to_json([EventRow.of(ref, event)]))
+            await audit.append(
+                connection,
+                ref.tenant,
+                ref.conversation_id,
+                stop.actor or stop.by,
+                "stop",
+                session_id=ref.session_id,
+                subject=stop.reason,
+                inputs=text,
+            )
+        elif stop.scope == "tree":
             await connection.execute(
                 """UPDATE sessions SET cancel_requested = (cancel_requested::jsonb || '{"scope": "tree"}')::text
                     WHERE tenant = $1 AND id = $2 AND status NOT IN ('completed', 'failed', 'cancelled')""",
@@ -220,4 +233,13 @@ async def unsettled(pool: Pool, silent_s: float, starting_s: float, limit: int =
         starting_s,
         limit,
     )
-    return [from_columns(row) for row in rows]
+    return [session for row in rows if (session := _readable(row)) is not None]
+
+
+def _readable(row: asyncpg.Record) -> SessionRow | None:
+    """None: a row that another version wrote, or a person changed, must not hold up the others."""
+    try:
+        return from_columns(row)
+    except ValidationError:
+        log.exception("session %s cannot be read", row["id"])
+        return None

@@ -3,14 +3,11 @@
 Addresses and secrets are encrypted here and decrypted by deliveries alone; `target_shown` is what people see.
 """
 
-import json
-from typing import Any
-
 import asyncpg
 
 from domain.audit import TENANT
 from domain.ids import new_id
-from domain.notification import ROTATION_HOURS, Subscription, shown_target
+from domain.notification import ROTATION_HOURS, NewSubscription, Subscription, shown_target
 from domain.sealing import KeyRing
 from store import audit
 from store.database import Pool
@@ -39,10 +36,10 @@ async def _change(
 
 
 async def create(
-    pool: Pool, tenant: str, subscription: dict[str, Any], secret: str | None, created_by: str, keys: KeyRing
+    pool: Pool, tenant: str, new: NewSubscription, secret: str | None, created_by: str, keys: KeyRing
 ) -> Subscription | None:
     """None if the name is taken."""
-    subscription_id, target = new_id(), subscription["target"]
+    subscription_id = new_id()
     row = await _change(
         pool,
         tenant,
@@ -53,16 +50,16 @@ async def create(
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
             ON CONFLICT (tenant, name) DO NOTHING RETURNING {_COLUMNS}""",
         subscription_id,
-        subscription["name"],
-        subscription["channel"],
-        _sealed(keys, tenant, subscription_id, target),
-        shown_target(subscription["channel"], target),
-        subscription["events"],
-        subscription["every_task"],
-        subscription["subagents"],
+        new.name,
+        new.channel,
+        _sealed(keys, tenant, subscription_id, new.target),
+        shown_target(new.channel, new.target),
+        new.events,
+        new.every_task,
+        new.subagents,
         _sealed(keys, tenant, subscription_id, secret) if secret else None,
         created_by,
-        inputs=json.dumps(subscription, sort_keys=True, default=str),
+        inputs=new.model_dump_json(),
     )
     return _read(row)
 

@@ -9,6 +9,7 @@ from domain.errors import Unavailable
 from domain.ids import derive_id, is_id
 from domain.messages import SYSTEM
 from domain.sessions.session import SessionRef
+from domain.sessions.session_writes import ThreadMessage
 from store import agent_messages, conversations, outcomes, sessions
 from store.agent_messages import AgentAddress
 from store.database import Pool
@@ -61,17 +62,16 @@ class AgentMessages:
         if target.terminated:
             raise NoReceiver("The conversation of that agent was terminated.")
         message_id = derive_id(ref.session_id, "agent_message", key)
-        await conversations.add_message(
-            self._pool,
-            ref.tenant,
-            target.conversation_id,
-            target.thread_id,
-            message_id,
-            text,
+        message = ThreadMessage(
+            id=message_id,
+            conversation_id=target.conversation_id,
+            thread_id=target.thread_id,
+            text=text,
             kind=SYSTEM,
             author=own.thread_id,
             unsignalled=True,
         )
+        await conversations.add_message(self._pool, ref.tenant, message)
         steer = Steer(request_id=message_id, thread=target.thread_id, message=message_id, wake=True)
         try:
             await self._conversations.steer(ref.tenant, target.conversation_id, steer)

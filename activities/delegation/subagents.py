@@ -10,6 +10,7 @@ from domain.errors import NotFound
 from domain.ids import derive_id, is_id
 from domain.messages import ASSISTANT, SILENT, USER
 from domain.sessions.session import Reason, SessionRef, Status
+from domain.sessions.session_writes import ThreadMessage
 from domain.sessions.step import StopRequest
 from store import children, conversations, mailbox, outcomes, sessions
 from store.children import Child
@@ -60,9 +61,14 @@ class Subagents:
         if child is None:
             return not_found(session_id), True
         message_id = derive_id(ref.session_id, "steer", key)
-        await conversations.add_message(
-            self._pool, ref.tenant, ref.conversation_id, child.thread_id, message_id, text, author=ref.session_id
+        message = ThreadMessage(
+            id=message_id,
+            conversation_id=ref.conversation_id,
+            thread_id=child.thread_id,
+            text=text,
+            author=ref.session_id,
         )
+        await conversations.add_message(self._pool, ref.tenant, message)
         steer = Steer(request_id=message_id, thread=child.thread_id, message=message_id)
         try:
             await self._conversations.steer(ref.tenant, ref.conversation_id, steer)
@@ -109,16 +115,15 @@ class Subagents:
         kind: str = USER,
         wake: bool = False,
     ) -> bool:
-        await conversations.add_message(
-            self._pool,
-            ref.tenant,
-            ref.conversation_id,
-            thread_id,
-            message_id,
-            text,
+        message = ThreadMessage(
+            id=message_id,
+            conversation_id=ref.conversation_id,
+            thread_id=thread_id,
+            text=text,
             author=ref.session_id,
             kind=kind,
         )
+        await conversations.add_message(self._pool, ref.tenant, message)
         steer = Steer(request_id=message_id, thread=thread_id, message=message_id, wake=wake)
         try:
             await self._conversations.steer(ref.tenant, ref.conversation_id, steer)

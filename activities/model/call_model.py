@@ -1,7 +1,6 @@
 """call_model: one model call, from the context's reference to the committed reply."""
 
 import asyncio
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -27,7 +26,7 @@ from domain.agents.system_prompt import CHECKPOINT, system_prompt
 from domain.conversations.subagent import registry_message
 from domain.events import EventRow
 from domain.messages import Node, mark_cacheable, render, shorten_results
-from domain.sessions.step import ModelCall, ModelReply, Purpose, ToolCall, preview
+from domain.sessions.step import ModelCall, ModelReply, Purpose, RecordedStop, ToolCall, preview
 from domain.sessions.step_writes import OnceEvent, RetryNote
 from store import messages
 from store.database import TRANSIENT_ERRORS, Pool, patiently
@@ -74,8 +73,8 @@ class CallModel:
                 if facts.reply is not None:
                     return ModelReply.model_validate_json(facts.reply)
                 if facts.cancel_requested and call.purpose is Purpose.TURN:
-                    stop = json.loads(facts.cancel_requested)
-                    raise ApplicationError(stop["by"], stop["reason"], type=wire.CANCEL_REQUESTED, non_retryable=True)
+                    stop = RecordedStop.model_validate_json(facts.cancel_requested)
+                    raise ApplicationError(stop.by, stop.reason, type=wire.CANCEL_REQUESTED, non_retryable=True)
                 context = await self._contexts.load(call.ref, call.line, call.head)
                 opening = await self._contexts.prompt(call.ref, call.opening) if call.opening else ""
                 layers = [*(one.permissions for one in agents), *RULES.validate_json(facts.rules)]
@@ -204,7 +203,7 @@ class CallModel:
         note = RetryNote(
             tenant=call.ref.tenant,
             session_id=call.ref.session_id,
-            retry=event.model_dump_json(),
+            retry=event,
             events=[*await self._events.take(call.ref), EventRow.of(call.ref, event)],
         )
         try:

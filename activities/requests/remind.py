@@ -4,7 +4,7 @@ from temporalio import activity
 
 from activities.runtime.heartbeat import beating
 from domain.conversations.requests import Nothing
-from domain.events import InputEscalated, InputReminder, InputRequired
+from domain.events import EventRow, InputEscalated, InputReminder, InputRequired
 from domain.notification import escalates_to
 from domain.sessions.input_request import RemindRequest, RequestStatus
 from store import events, input_requests, sessions
@@ -28,5 +28,5 @@ class Reminders:
         if remind.escalate and (to := escalates_to(session.spec["config"], request.kind)) is not None:
             event = InputEscalated(request_id=request.id, to=to, **shown)
         # the batch is known by its name, so that a second attempt emits nothing twice
-        await events.append(self._pool, f"{request.id}/{event.type}", [events.to_row(ref, event)], again=True)
+        await events.append(self._pool, f"{request.id}/{event.type}", [EventRow.of(ref, event)], again=True)
         return Nothing()

@@ -64,7 +64,7 @@ class EventWriter:
         async with self._writing:
             mine = [item for item in self._buffer if item[0] == ref]
             self._buffer = [item for item in self._buffer if item[0] != ref]
-        return [events.to_row(*item) for item in mine]
+        return [EventRow.of(*item) for item in mine]
 
     async def _run(self) -> None:
         while True:
@@ -80,7 +80,7 @@ class EventWriter:
                 items, self._buffer = self._buffer, []
                 if not items:
                     return
-                self._batch = Batch(new_id(), [events.to_row(*item) for item in items])
+                self._batch = Batch(new_id(), [EventRow.of(*item) for item in items])
             batch = self._batch
 
             async def write() -> None:

@@ -11,7 +11,6 @@ from activities.schedules.check import Checks
 from domain import wire
 from domain.conversations.requests import Steer
 from domain.errors import NotFound, Unavailable
-from domain.events import CancelRequested, EventRow
 from domain.ids import derive_id
 from domain.schedules.schedule import (
     Overlap,
@@ -23,7 +22,7 @@ from domain.schedules.schedule import (
     tick_text,
 )
 from domain.sessions.session import Reason
-from domain.sessions.step import StopRequest
+from domain.sessions.step import RecordedStop, StopRequest
 from store import conversations, endings, schedule_runs, schedules, sessions
 from store.database import Pool
 from store.sessions import SessionRow
@@ -115,9 +114,7 @@ class Ticks:
         by = f"schedule {schedule.rules.name}"
         stop = StopRequest(reason=Reason.CALLER_CANCEL, by=by, note="the next run is due")
         for session in await schedule_runs.unfinished(self._pool, schedule.tenant, schedule.id):
-            cancel = {**stop.model_dump(mode="json"), "at": datetime.now(UTC).isoformat(), "request_id": None}
-            event = CancelRequested(reason=stop.reason, by=by, note=stop.note, mode="hard")
-            await sessions.request_cancel(self._pool, session.ref, cancel, EventRow.of(session.ref, event))
+            await sessions.request_cancel(self._pool, session.ref, RecordedStop(**dict(stop), at=datetime.now(UTC)))
             ending = endings.of_unbegun(session, stop.reason)
             if session.live or not await endings.end_queued(self._pool, ending):
                 await self._conversations.stop(session.id, stop)

@@ -6,10 +6,10 @@ from activities.runtime.heartbeat import beating
 from domain import events as ev
 from domain.conversations.requests import ConversationRef, Delivered, Nothing
 from domain.conversations.state import ConversationState
+from domain.events import EventRow
 from domain.sessions.session import SessionRef
 from store import children, conversation_state, mailbox
 from store.database import Pool
-from store.events import to_row
 
 
 class ConversationRecords:
@@ -23,7 +23,7 @@ class ConversationRecords:
             ref = SessionRef(
                 tenant=delivered.tenant, session_id=delivered.by, conversation_id=delivered.conversation_id
             )
-            event = to_row(ref, ev.MailboxUpdated())
+            event = EventRow.of(ref, ev.MailboxUpdated())
             await mailbox.deliver(self._pool, ref.tenant, delivered.mail, ref.session_id, event)
         if delivered.promoted is not None:
             await children.promote(self._pool, delivered.tenant, delivered.promoted)

@@ -134,8 +134,9 @@ class Sweep:
             for request_id in await input_requests.unheard(self._pool, session.tenant, session.id):
                 await self._conversations.answered(session.id, request_id)  # it was given while Temporal was away
         elif session.cancel_requested is not None:
-            stop = StopRequest.model_validate(session.cancel_requested)
-            swept.stopped += await self._conversations.stop(session.id, stop)
+            stop = session.cancel_requested
+            request = StopRequest(reason=stop.reason, by=stop.by, note=stop.note, grace_ms=stop.grace_ms)
+            swept.stopped += await self._conversations.stop(session.id, request)
 
     async def _forget(self) -> int:
         """Content that was kept long enough; what is left over is found by the next sweep."""

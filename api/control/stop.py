@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 from api.auth import Call
 from api.http.problems import type_name
 from api.services import Services
-from domain.events import CancelRequested, EventRow
 from domain.sessions.session import Reason
-from domain.sessions.step import StopRequest
+from domain.sessions.step import RecordedStop, StopRequest
 from store import endings, sessions
 from store.sessions import SessionRow
 
@@ -34,12 +33,14 @@ async def stop(call: Call, session: SessionRow, how: Stop, key: str = "") -> Non
     if session.status.terminal:
         return
     request = StopRequest(reason=how.reason, by=call.caller.name, note=how.note, grace_ms=how.grace_ms)
-    cancel = {**request.model_dump(mode="json"), "at": datetime.now(UTC).isoformat(), "request_id": key or None}
-    cancel |= {"scope": "tree"} if how.tree else {}
-    cancel["actor"] = call.caller.created_by  # names of keys may repeat
-    mode = "graceful" if how.grace_ms else "hard"
-    event = CancelRequested(reason=how.reason, by=call.caller.name, note=how.note, mode=mode)
-    await sessions.request_cancel(call.pool, session.ref, cancel, EventRow.of(session.ref, event))
+    recorded = RecordedStop(
+        **dict(request),
+        at=datetime.now(UTC),
+        request_id=key or None,
+        scope="tree" if how.tree else None,
+        actor=call.caller.created_by,  # names of keys may repeat
+    )
+    await sessions.request_cancel(call.pool, session.ref, recorded)
     ending = endings.of_unbegun(session, how.reason)
     if not session.live and await endings.end_queued(call.pool, ending):
         return

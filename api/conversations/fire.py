@@ -14,6 +14,7 @@ from domain.conversations.requests import Fire
 from domain.errors import Invalid, Refusal, Unavailable
 from domain.ids import derive_id, new_id
 from domain.sessions.new_session import NewSession, Trigger
+from domain.sessions.session_writes import ThreadMessage
 from domain.task import TaskSpec, opening
 from store import conversations, idempotency, mailbox, sessions
 from store.idempotency import StoredResponse
@@ -86,9 +87,15 @@ async def _twice(call: Call, body: FireBody, session: NewSession, answer: Handle
     message_id = derive_id(session_id, "words") if body.input is not None else None
     if message_id is not None:
         thread = answer.conversation_id
-        await conversations.add_message(
-            pool, tenant, thread, thread, message_id, _message(body), author=call.caller.name, taken_by=session_id
+        message = ThreadMessage(
+            id=message_id,
+            conversation_id=thread,
+            thread_id=thread,
+            text=_message(body),
+            author=call.caller.name,
+            taken_by=session_id,
         )
+        await conversations.add_message(pool, tenant, message)
     try:
         try:
             await _ask(call, body, session, answer, message_id, attempt=1)

@@ -14,6 +14,7 @@ from api.submission import rules
 from api.submission.accept import Prepared, SessionPlace
 from domain.errors import Conflict, Invalid, NotFound
 from store import conversations, idempotency, sessions, workspaces
+from store.conversations import ConversationUpdate
 from store.idempotency import StoredResponse
 from store.new_sessions import Accepted
 from store.sessions import SessionRow
@@ -60,8 +61,10 @@ async def further(call: Call, conversation_id: str, body: MessageBody, key: Idem
     place = SessionPlace(conversation_id, latest.workspace_id, transport=body.transport, await_children=False)
     turn = await _continue(call, body, submit.prepare(call, task, place), key)
     if (body.delivery is not None or body.metadata is not None) and not turn.replayed:
-        given = {"delivery": body.delivery} if body.delivery is not None else {}
-        await conversations.change(call.pool, call.tenant, conversation_id, metadata=body.metadata, **given)
+        update = ConversationUpdate(metadata=body.metadata)
+        if body.delivery is not None:
+            update.delivery = body.delivery
+        await conversations.change(call.pool, call.tenant, conversation_id, update)
     return turn
 
 

@@ -7,6 +7,7 @@ from domain.conversations.requests import Steer
 from domain.errors import NotFound, Refusal, Unavailable
 from domain.ids import derive_id
 from domain.sessions.session import SessionRef
+from domain.sessions.session_writes import ThreadMessage
 from store import conversations
 
 
@@ -17,17 +18,16 @@ def message_id_of(ref: SessionRef, key: IdempotencyKey) -> str:
 
 async def write(call: Call, conversation_id: str, thread_id: str, message_id: str, prepared: Prepared) -> None:
     """Store a message to a thread, with the files that it names, without delivering it."""
-    await conversations.add_message(
-        call.pool,
-        call.tenant,
-        conversation_id,
-        thread_id,
-        message_id,
-        prepared.opening_text,
+    message = ThreadMessage(
+        id=message_id,
+        conversation_id=conversation_id,
+        thread_id=thread_id,
+        text=prepared.opening_text,
         author=call.caller.name,
         unsignalled=True,
-        files=(prepared.acceptance.session.workspace_id, prepared.files),
     )
+    files = (prepared.acceptance.session.workspace_id, prepared.files)
+    await conversations.add_message(call.pool, call.tenant, message, files)
 
 
 async def deliver(

@@ -231,12 +231,9 @@ async def change_conversation(
     body: Annotated[ConversationChange, json_body(ConversationChange, check_value=check_input_length)],
 ) -> ConversationRecord:
     await own_conversation(call, conversation_id)
-    given: dict[str, str | None] = {}
-    if body.title is not None:
-        given["title"] = body.title
-    if "delivery" in body.model_fields_set:
-        given["delivery"] = body.delivery
-    changed = await conversations.change(call.pool, call.tenant, conversation_id, metadata=body.metadata, **given)
+    given = body.model_dump(include=body.model_fields_set - ({"title"} if body.title is None else set()))
+    update = conversations.ConversationUpdate(**given)
+    changed = await conversations.change(call.pool, call.tenant, conversation_id, update)
     assert changed is not None
     return await whole(call, changed)
 

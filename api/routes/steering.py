@@ -21,6 +21,7 @@ from domain.conversations.requests import Promote
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import derive_id, new_id
 from domain.sessions.session import Reason
+from domain.sessions.session_writes import ThreadMessage
 from domain.task import Strict
 from store import children, conversations
 from store.sessions import SessionRow
@@ -99,7 +100,15 @@ async def steer_task(
     if not await conversations.has_message(pool, tenant, message_id):
         _check_running(session)
         check_open(await conversation_of(call, session.conversation_id))
-        await conversations.add_message(pool, tenant, *where, body.message, author=call.caller.name, unsignalled=True)
+        message = ThreadMessage(
+            id=message_id,
+            conversation_id=session.conversation_id,
+            thread_id=session.thread_id,
+            text=body.message,
+            author=call.caller.name,
+            unsignalled=True,
+        )
+        await conversations.add_message(pool, tenant, message)
     receiver: str | None = session.id
     if await conversations.untaken(pool, tenant, [message_id]):
         receiver = await steer.deliver(call, *where, session.id)
@@ -177,7 +186,7 @@ async def interrupt_task(
     """The task stops now and keeps what it has; its conversation continues. Subagents in the background keep running. A
     task that has ended is 404, except for a repeat of the request that ended it."""
     session = await own_session(call, task_id)
-    ours = (session.cancel_requested or {}).get("request_id")
+    ours = session.cancel_requested.request_id if session.cancel_requested else None
     if ours is None or ours != idempotency_key:
         _check_running(session)
     return await _stop(call, session, Stop(Reason.INTERRUPTED, body.reason), idempotency_key, response)

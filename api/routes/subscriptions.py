@@ -1,7 +1,7 @@
 """/subscriptions: which events are sent where, by which channel. Changing them needs the right supervise."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
@@ -12,10 +12,18 @@ from api.http.body import json_body
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
 from api.routes.deliveries import DeliveryRecord, delivery_record
-from api.schemas.subscriptions import NewSubscription, check_target
+from api.schemas.subscriptions import check_target
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import is_id
-from domain.notification import TEST, ChannelName, Notice, Subscription, SubscriptionStatus, new_secret
+from domain.notification import (
+    TEST,
+    ChannelName,
+    NewSubscription,
+    Notice,
+    Subscription,
+    SubscriptionStatus,
+    new_secret,
+)
 from store import deliveries, subscriptions
 from store.keys import Right
 
@@ -70,9 +78,7 @@ async def subscribe(
     if len(known) >= MOST:
         raise Conflict(f"There may be at most {MOST} subscriptions.")
     secret = new_secret() if body.channel is ChannelName.WEBHOOK else None
-    made = await subscriptions.create(
-        call.pool, call.tenant, body.model_dump(), secret, call.caller.created_by, call.services.keys
-    )
+    made = await subscriptions.create(call.pool, call.tenant, body, secret, call.caller.created_by, call.services.keys)
     if made is None:
         raise Conflict("There is a subscription with this name.", type="name-taken")
     return _with_secret(made, secret)
@@ -149,12 +155,8 @@ async def _found(call: Call, subscription_id: str) -> Subscription:
 
 
 def _record(one: Subscription) -> SubscriptionRecord:
-    return SubscriptionRecord(**_shown(one))
+    return SubscriptionRecord(**one.model_dump(), target=one.target_shown, old_secret_until=one.old_until)
 
 
 def _with_secret(one: Subscription, secret: str | None) -> CreatedSubscription:
-    return CreatedSubscription(**_shown(one), secret=secret)
-
-
-def _shown(one: Subscription) -> dict[str, Any]:
-    return {**one.model_dump(), "target": one.target_shown, "old_secret_until": one.old_until}
+    return CreatedSubscription(**dict(_record(one)), secret=secret)

@@ -1,17 +1,14 @@
-"""The body that creates a subscription, and the check of its target."""
+"""The check of a subscription's target."""
 
 import re
 import socket
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import urlsplit
-
-from pydantic import Field, StringConstraints
 
 from api.http.problems import finding
 from domain.errors import Invalid
-from domain.notification import ChannelName, NotificationSubject
+from domain.notification import ChannelName
 from domain.policy.addresses import public
-from domain.task import Strict
 from settings import Settings
 
 LONGEST_URL = 2_048
@@ -19,19 +16,6 @@ _EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(?:\.[A
 _URL = re.compile(r"[!-~]+")  # international names are written as xn--…
 _HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*|[0-9a-f:.]+")
 _LOCAL = ("localhost", "local", "internal", "localdomain", "home.arpa")
-
-
-class NewSubscription(Strict):
-    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
-    channel: ChannelName = Field(strict=False)
-    target: Annotated[str, StringConstraints(min_length=1, max_length=2_048)] = Field(
-        description="a URL, or for email an address"
-    )
-    events: list[Annotated[NotificationSubject, Field(strict=False)]] = Field(
-        default_factory=lambda: list(NotificationSubject), min_length=1, max_length=20
-    )
-    every_task: bool = Field(default=True, description="false: only for tasks that name it in config.notify")
-    subagents: bool = Field(default=False, description="true: also when a subagent has ended")
 
 
 def check_target(channel: ChannelName, target: str, settings: Settings) -> None:

@@ -36,6 +36,21 @@ class NewMessage(Write):
     visible: bool = True
 
 
+class ThreadMessage(Write):
+    """A message for the inbox of a thread that exists."""
+
+    id: str
+    conversation_id: str
+    thread_id: str
+    text: str
+    kind: str = "user"
+    author: str = ""
+    taken_by: str | None = None  # the session that is about to read it
+    unsignalled: bool = False  # the sweeper signals its conversation if its writer does not
+    visible: bool = True
+    wake: bool = True  # else it stays for the next session that answers
+
+
 class NewBudget(Write):
     """What all sessions of a conversation may use together. None: no such limit."""
 

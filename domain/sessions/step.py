@@ -209,3 +209,12 @@ class StopRequest(BaseModel):
     by: str
     note: str = ""
     grace_ms: int = 0  # so long the tools that run may take to finish; 0: they are stopped at once
+
+
+class RecordedStop(StopRequest):
+    """A stop as the session's row keeps it."""
+
+    at: datetime | None = None
+    request_id: str | None = None  # the Idempotency-Key
+    scope: Literal["tree"] | None = None  # its subagents start nothing new either
+    actor: str | None = None  # of the audit log; None: `by`

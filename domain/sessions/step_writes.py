@@ -3,7 +3,7 @@ functions `begin_step`, `note_retry` and `commit_step` read; only the store dump
 
 from pydantic import Field
 
-from domain.events.base import EventRow
+from domain.events import EventRow, ModelRetry
 from domain.messages import Node
 from domain.sessions.session import Usage
 from domain.sessions.session_writes import Write
@@ -28,7 +28,7 @@ class StepBegin(Write):
 class RetryNote(Write):
     tenant: str
     session_id: str
-    retry: str  # JSON
+    retry: ModelRetry
     events: list[EventRow] = Field(default_factory=list)
 
 

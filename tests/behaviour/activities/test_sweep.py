@@ -2,10 +2,11 @@
 
 import pytest
 
-from domain.events import CancelRequested
 from domain.ids import new_id
 from domain.sessions.session import Reason, SessionRef
-from store import conversations, events, sessions
+from domain.sessions.session_writes import ThreadMessage
+from domain.sessions.step import RecordedStop
+from store import conversations, sessions
 from tests.support.stack import Stack, calls, eventually, of_type
 from workflows.client import WorkflowClient
 
@@ -63,12 +64,17 @@ async def test_a_cancel_that_only_reached_the_row_is_passed_on(stack: Stack) -> 
     task_id = await stack.submit(HANGS)
     await stack.seen(task_id, "message_delta")
     ref = SessionRef(tenant="default", session_id=task_id, conversation_id=task_id)
-    cancel_request = {"reason": Reason.CALLER_CANCEL, "by": "someone", "note": "", "at": "2026-01-01T00:00:00Z"}
-    event = CancelRequested(reason=Reason.CALLER_CANCEL, by="someone")
-    assert await sessions.request_cancel(stack.pool, ref, cancel_request, events.to_row(ref, event))
+    stop = RecordedStop(reason=Reason.CALLER_CANCEL, by="someone")
+    assert await sessions.request_cancel(stack.pool, ref, stop)
     record = await sweep_until(stack, task_id)
     assert (record["status"], record["reason"]) == ("cancelled", "caller_cancel")
     assert len(of_type(await stack.events(task_id), "cancel_requested")) == 1
+
+
+def unsignalled_message(task_id: str, message_id: str) -> ThreadMessage:
+    return ThreadMessage(
+        id=message_id, conversation_id=task_id, thread_id=task_id, text="Mind the gap.", unsignalled=True
+    )
 
 
 @pytest.mark.proves("S0-B09")
@@ -78,9 +84,7 @@ async def test_sweeper_delivers_messages_that_reached_only_the_row(stack: Stack)
     task_id = await stack.submit(calls(("look_up", {})), config={"external_tools": [tool]})
     [call] = (await eventually(lambda: _deferred(stack, task_id), what="it waits"))["calls"]
     message_id = new_id()
-    await conversations.add_message(
-        stack.pool, "default", task_id, task_id, message_id, "Mind the gap.", unsignalled=True
-    )
+    await conversations.add_message(stack.pool, "default", unsignalled_message(task_id, message_id))
     assert await conversations.unsignalled(stack.pool) == []  # their writer may be about to signal
     await stack.pool.execute("UPDATE inbox SET created_at = now() - interval '1 minute' WHERE id = $1", message_id)
     await WorkflowClient(stack.client, "errand").sweep()
@@ -107,7 +111,7 @@ async def test_unreadable_session_does_not_hold_up_the_sweep(stack: Stack) -> No
     await stack.pool.execute("UPDATE sessions SET cancel_requested = '{}' WHERE id = $1", broken)
     await stack.age(broken)
     message_id = new_id()
-    await conversations.add_message(stack.pool, "default", talk, talk, message_id, "Mind the gap.", unsignalled=True)
+    await conversations.add_message(stack.pool, "default", unsignalled_message(talk, message_id))
     await stack.pool.execute("UPDATE inbox SET created_at = now() - interval '1 minute' WHERE id = $1", message_id)
     await WorkflowClient(stack.client, "errand").sweep()
     assert await conversations.unsignalled(stack.pool) == []

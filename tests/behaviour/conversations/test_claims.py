@@ -2,6 +2,7 @@
 
 import pytest
 
+from domain.sessions.session_writes import ThreadMessage
 from store import conversation_state, conversations
 from tests.behaviour.conversations.talk import Talk, async_task, chain, gather, say
 from tests.support.stack import Stack, of_type
@@ -19,7 +20,11 @@ async def test_watchers_see_the_mailbox_become_empty_when_all_are_gathered(team:
 
 async def test_a_terminated_conversation_is_not_reopened_for_what_waits_in_it(team: Stack) -> None:
     talk = await Talk.done(team, say())
-    await conversations.add_message(team.pool, "default", talk.id, talk.id, f"{talk.id}x", "Too late.")
+    await conversations.add_message(
+        team.pool,
+        "default",
+        ThreadMessage(id=f"{talk.id}x", conversation_id=talk.id, thread_id=talk.id, text="Too late."),
+    )
     assert ("default", talk.id) in await conversation_state.stranded(team.pool, -1.0)
     await conversations.terminate(team.pool, "default", talk.id)
     assert ("default", talk.id) not in await conversation_state.stranded(team.pool, -1.0)

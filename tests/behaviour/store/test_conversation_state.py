@@ -2,6 +2,7 @@
 
 from domain.ids import new_id
 from domain.sessions.session import Reason
+from domain.sessions.session_writes import ThreadMessage
 from store import conversations
 from store.conversation_state import load_state
 from store.database import Pool
@@ -16,7 +17,11 @@ async def test_the_newest_ending_of_a_thread_is_known(pool: Pool, accept: Accept
     child = child_of(root)
     await accepted(pool, child)
     name = ref_of(child).session_id
-    await conversations.add_message(pool, "default", root.conversation_id, name, new_id(), "Go on.")
+    await conversations.add_message(
+        pool,
+        "default",
+        ThreadMessage(id=new_id(), conversation_id=root.conversation_id, thread_id=name, text="Go on."),
+    )
     assert (await load_state(pool, "default", root.conversation_id)).threads[name].last is None
     await end(pool, ref_of(child), Reason.ERROR)
     state = await load_state(pool, "default", root.conversation_id)

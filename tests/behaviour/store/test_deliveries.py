@@ -3,9 +3,15 @@
 import asyncio
 from typing import Any
 
-from domain.events import MailboxUpdated, TaskCompleted
+from domain.events import EventRow, MailboxUpdated, TaskCompleted
 from domain.ids import is_id, new_id
-from domain.notification import AttemptRecord, Delivery, DeliveryStatus, NotificationSubject
+from domain.notification import (
+    AttemptRecord,
+    ChannelName,
+    Delivery,
+    DeliveryStatus,
+    NewSubscription,
+)
 from domain.sealing import KeyRing
 from domain.sessions.session import Reason, SessionRef, Status, Usage
 from store import deliveries, events, notices, subscriptions
@@ -20,14 +26,7 @@ DONE = TaskCompleted(
 
 
 async def subscribed(pool: Pool) -> str:
-    spec = {
-        "name": new_id(),
-        "channel": "webhook",
-        "target": "x",
-        "events": list(NotificationSubject),
-        "every_task": True,
-        "subagents": False,
-    }
+    spec = NewSubscription(name=new_id(), channel=ChannelName.WEBHOOK, target="x")
     made = await subscriptions.create(pool, "default", spec, "whsec_", "", KEYS)
     assert made is not None
     return made.id
@@ -50,7 +49,7 @@ async def test_an_event_and_its_delivery_are_written_together_and_once(pool: Poo
     ref = await accept()
     head = (await notices.ends(pool, "default"))[1]
     for _ in range(2):  # the second is late: the session's log is closed
-        await events.append(pool, new_id(), [events.to_row(ref, DONE)])
+        await events.append(pool, new_id(), [EventRow.of(ref, DONE)])
     [one] = await found(pool, mine)
     assert is_id(one.id) and (one.event, one.session_id) == ("task_completed", ref.session_id)
     job = await deliveries.load(pool, "default", one.id, KEYS)
@@ -67,7 +66,7 @@ async def test_feed_has_no_gap_with_concurrent_writers(pool: Pool, accept: Accep
     async def write(writer: int) -> None:
         for number in range(15):
             mixed: list[SessionRef] = [refs[(writer + number + place) % 4] for place in range(3)]
-            await events.append(pool, new_id(), [events.to_row(ref, MailboxUpdated()) for ref in mixed])
+            await events.append(pool, new_id(), [EventRow.of(ref, MailboxUpdated()) for ref in mixed])
 
     async def follow() -> None:
         while len(read) < 8 * 15 * 3:
@@ -84,7 +83,7 @@ async def test_feed_has_no_gap_with_concurrent_writers(pool: Pool, accept: Accep
 async def test_pending_deliveries_end_with_their_subscription(pool: Pool, accept: Accept) -> None:
     mine, other = await subscribed(pool), await subscribed(pool)
     ref = await accept()
-    await events.append(pool, "", [events.to_row(ref, DONE)])
+    await events.append(pool, "", [EventRow.of(ref, DONE)])
     await subscriptions.remove(pool, "default", mine, "")
     [one] = await found(pool, mine)
     assert (one.status, one.last_error, one.next_at) == (DeliveryStatus.FAILED, "The subscription was removed.", None)
@@ -94,7 +93,7 @@ async def test_pending_deliveries_end_with_their_subscription(pool: Pool, accept
 async def test_pending_delivery_keeps_no_content_longer_than_its_task(pool: Pool, accept: Accept) -> None:
     mine = await subscribed(pool)
     ref = await accept()
-    await events.append(pool, "", [events.to_row(ref, DONE)])
+    await events.append(pool, "", [EventRow.of(ref, DONE)])
     await pool.execute(
         "UPDATE sessions SET status = 'completed', live = false, keep_until = now() - interval '1 s' WHERE id = $1",
         ref.session_id,
@@ -108,7 +107,7 @@ async def test_pending_delivery_keeps_no_content_longer_than_its_task(pool: Pool
 
 async def test_attempt_reported_twice_counts_once_and_a_final_status_stays(pool: Pool, accept: Accept) -> None:
     mine = await subscribed(pool)
-    await events.append(pool, new_id(), [events.to_row(await accept(), DONE)])
+    await events.append(pool, new_id(), [EventRow.of(await accept(), DONE)])
     [one] = await found(pool, mine)
     for _ in range(2):
         assert await tried(pool, one, "run/1", "pending", pause_s=5) is DeliveryStatus.PENDING
@@ -121,13 +120,13 @@ async def test_attempt_reported_twice_counts_once_and_a_final_status_stays(pool:
 async def test_single_failure_among_successes_switches_nothing_off(pool: Pool, accept: Accept) -> None:
     mine = await subscribed(pool)
     for _ in range(2):
-        await events.append(pool, new_id(), [events.to_row(await accept(), DONE)])
+        await events.append(pool, new_id(), [EventRow.of(await accept(), DONE)])
     second, first = await found(pool, mine)
     await tried(pool, second, "run/1", "delivered")
     await tried(pool, first, "run/1", "failed")
     now = await subscriptions.get(pool, "default", mine)
     assert now is not None and (now.status, now.last_error) == ("active", "Oh.")
-    await events.append(pool, new_id(), [events.to_row(await accept(), DONE)])
+    await events.append(pool, new_id(), [EventRow.of(await accept(), DONE)])
     await tried(pool, (await found(pool, mine))[0], "run/1", "failed")
     now = await subscriptions.get(pool, "default", mine)
     assert now is not None and now.status == "disabled"

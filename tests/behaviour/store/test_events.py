@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from domain.events import Progress, TaskCompleted
+from domain.events import EventRow, Progress, TaskCompleted
 from domain.ids import new_id
 from domain.sessions.session import Reason, SessionRef, Status, Usage
 from store import events
@@ -23,7 +23,7 @@ async def test_concurrent_writers_leave_no_gap(pool: Pool, accept: Accept) -> No
     async def write(writer: int) -> None:
         for number in range(20):
             mixed = [refs[(writer + number + place) % 3] for place in range(4)]
-            rows = [events.to_row(ref, Progress(message=f"{writer}.{number}")) for ref in mixed]
+            rows = [EventRow.of(ref, Progress(message=f"{writer}.{number}")) for ref in mixed]
             await events.append(pool, new_id(), rows)
 
     await asyncio.gather(*(write(writer) for writer in range(8)))
@@ -36,7 +36,7 @@ async def test_concurrent_writers_leave_no_gap(pool: Pool, accept: Accept) -> No
 
 async def test_a_batch_sent_again_is_written_once(pool: Pool, accept: Accept) -> None:
     ref, batch = await accept(), new_id()
-    rows = [events.to_row(ref, Progress(message=str(number))) for number in range(3)]
+    rows = [EventRow.of(ref, Progress(message=str(number))) for number in range(3)]
     await events.append(pool, batch, rows)
     await events.append(pool, batch, rows, again=True)
     assert await numbers(pool, ref) == [1, 2, 3]
@@ -51,7 +51,7 @@ async def test_every_session_of_a_batch_is_woken(pool: Pool, accept: Accept) -> 
 
     async with pool.acquire() as connection:
         await connection.add_listener(events.CHANNEL, receive)
-        await events.append(pool, new_id(), [events.to_row(ref, Progress(message="news")) for ref in refs])
+        await events.append(pool, new_id(), [EventRow.of(ref, Progress(message="news")) for ref in refs])
         for _ in range(100):
             if len(woken) == 3:
                 break
@@ -65,7 +65,7 @@ async def test_terminal_event_is_the_last(pool: Pool, accept: Accept) -> None:
     ref, other = await accept(), await accept()
     end = TaskCompleted(status=Status.COMPLETED, reason=Reason.GOAL_REACHED, partial=False, usage=Usage())
     late = Progress(message="late")
-    await events.append(pool, "", [events.to_row(ref, end)])
-    await events.append(pool, "", [events.to_row(ref, late), events.to_row(other, late), events.to_row(ref, end)])
+    await events.append(pool, "", [EventRow.of(ref, end)])
+    await events.append(pool, "", [EventRow.of(ref, late), EventRow.of(other, late), EventRow.of(ref, end)])
     assert [event.type for event in await events.of_session(pool, "default", ref.session_id, 0)] == ["task_completed"]
     assert await numbers(pool, other) == [1]

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from domain.events import EventRow, InputExpired, InputReceived, MessageReceived
+from domain.events import EventRow, InputExpired, InputReceived, MessageReceived, ModelRetry
 from domain.ids import new_id
 from domain.notification import AttemptRecord, DeliveryStatus
 from domain.sessions.input_request import OnExpiry, RequestKind, RequestStatus
@@ -127,7 +127,8 @@ async def test_call_repeated_beside_another_does_not_deadlock(pool: Pool, accept
     ref = await accept()
     await messages.commit_step(pool, step(ref, new_id(), 5, "x"))
     received = [EventRow.of(ref, MessageReceived(kind="user", author="x", preview="x"))]
-    await messages.note_retry(pool, RetryNote(tenant=ref.tenant, session_id=ref.session_id, retry="{}"))
+    retry = ModelRetry(step=1, attempt=1, model="m", reason="overloaded", next_at=datetime.now(UTC))
+    await messages.note_retry(pool, RetryNote(tenant=ref.tenant, session_id=ref.session_id, retry=retry))
     async with held(pool, "sessions", f"id = '{ref.session_id}'") as others:
         await others.begin(messages.commit_step(pool, step(ref, new_id(), 7, "y")))
         await others.begin(messages.begin_step(pool, begin(ref, new_id(), 2, events=received)))

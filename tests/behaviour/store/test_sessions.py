@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from domain.events import ENDED, CancelRequested, EventRow
+from domain.events import ENDED, EventRow
 from domain.sessions.session import Reason, SessionRef, Status, Usage
 from domain.sessions.session_writes import SessionEnding
-from domain.sessions.step import StopRequest
+from domain.sessions.step import RecordedStop, StopRequest
 from store import endings, sessions
 from store.database import Pool
 from store.endings import WrittenEnding
@@ -28,9 +28,7 @@ async def end(pool: Pool, ref: SessionRef, reason: Reason) -> WrittenEnding:
 
 
 async def cancel(pool: Pool, ref: SessionRef) -> bool:
-    request = {"reason": "caller_cancel", "by": "x", "note": "", "at": "2026-01-01T00:00:00Z"}
-    event = EventRow.of(ref, CancelRequested(reason=Reason.CALLER_CANCEL, by="x"))
-    return await sessions.request_cancel(pool, ref, request, event)
+    return await sessions.request_cancel(pool, ref, RecordedStop(reason=Reason.CALLER_CANCEL, by="x"))
 
 
 @pytest.mark.proves("F-14", "S1-18")

@@ -2,10 +2,9 @@
 
 import pytest
 
-from api.schemas.subscriptions import NewSubscription
 from domain.audit import TENANT
 from domain.ids import new_id
-from domain.notification import ChannelName
+from domain.notification import ChannelName, NewSubscription
 from domain.sealing import KeyRing
 from store import audit, subscriptions
 from tests.support.launch import SECRET_KEYS
@@ -17,7 +16,7 @@ KEYS = KeyRing.parse(SECRET_KEYS)
 @pytest.mark.proves("S1-65")
 async def test_changes_of_subscriptions_are_in_the_audit_log(stack: Stack) -> None:
     tenant = f"t{new_id()}"
-    body = NewSubscription(name="ops", channel=ChannelName.WEBHOOK, target="https://x.example/token").model_dump()
+    body = NewSubscription(name="ops", channel=ChannelName.WEBHOOK, target="https://x.example/token")
     made = await subscriptions.create(stack.pool, tenant, body, "whsec_one", "key/a", KEYS)
     assert made is not None
     assert await subscriptions.create(stack.pool, tenant, body, "whsec_two", "key/a", KEYS) is None  # changed nothing

@@ -1,15 +1,16 @@
 """A tree that is cancelled grows no more, whichever of the two came first."""
 
 import asyncio
+from typing import Literal
 
 import pytest
 
 from domain.conversations.mailbox import DeliveryMode
-from domain.events import CancelRequested, EventRow
 from domain.ids import new_id
 from domain.sessions.new_session import SessionType, Trigger
 from domain.sessions.session import Reason, SessionRef
 from domain.sessions.session_writes import Acceptance
+from domain.sessions.step import RecordedStop
 from store import children, new_sessions, sessions
 from store.database import Pool, to_json
 from store.new_sessions import Accepted, to_document
@@ -38,10 +39,8 @@ async def accepted(pool: Pool, *wanted: Acceptance) -> list[bool]:
     return [answer.session is not None for answer in answers]
 
 
-async def cancel(pool: Pool, ref: SessionRef, **scope: str) -> bool:
-    request = {"reason": "caller_cancel", "by": "x", "note": "", "at": "2026-01-01T00:00:00Z", **scope}
-    event = EventRow.of(ref, CancelRequested(reason=Reason.CALLER_CANCEL, by="x"))
-    return await sessions.request_cancel(pool, ref, request, event)
+async def cancel(pool: Pool, ref: SessionRef, scope: Literal["tree"] | None = None) -> bool:
+    return await sessions.request_cancel(pool, ref, RecordedStop(reason=Reason.CALLER_CANCEL, by="x", scope=scope))
 
 
 @pytest.mark.proves("S0-43")
@@ -82,11 +81,13 @@ async def test_a_child_that_is_being_accepted_is_waited_for_and_found(pool: Pool
 
 
 async def test_an_outcome_wakes_nobody_in_a_cancelled_tree(pool: Pool, accept: Accept) -> None:
-    for scope, held in (({}, False), ({"scope": "tree"}, True)):
+    scopes: tuple[Literal["tree"] | None, ...] = (None, "tree")
+    for scope in scopes:
+        held = scope is not None
         root = await accept()
         one = child_of(root)
         await accepted(pool, one)
-        await cancel(pool, root, **scope)
+        await cancel(pool, root, scope)
         for _ in range(2):  # asked again, it says the same
             ended = await end(pool, ref_of(one), Reason.CALLER_CANCEL)
             assert ended.held is held and ended.mail

@@ -4,7 +4,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from domain.events import Progress
+from domain.events import EventRow, Progress
 from store import events
 from store.database import Pool
 from tests.behaviour.api.conftest import end, problem, record, ref, run, spawned
@@ -23,7 +23,7 @@ async def test_conversation_feed_has_the_events_of_all_sessions(api: httpx2.Asyn
     root = (await run(api))["session_id"]
     await record(pool, root, Progress(message="begun"))
     child = await spawned(pool, root)
-    await events.append(pool, "", [events.to_row(ref(child, conversation_id=root), Progress(message="helping"))])
+    await events.append(pool, "", [EventRow.of(ref(child, conversation_id=root), Progress(message="helping"))])
     await end(pool, root)
     await end(pool, child)
     whole = await page(api, root)
