@@ -17,6 +17,9 @@ class SettingsError(ValueError):
 class Settings:
     # addresses and folders; None: `errand up` starts an embedded server
     database_url: str | None = None
+    # as the roles errand_api and errand_worker; None: these processes connect as the owner of the schema
+    api_database_url: str | None = field(default=None, repr=False)
+    worker_database_url: str | None = field(default=None, repr=False)
     temporal_address: str | None = None  # only to know whether it is set; the SDK's envconfig reads the rest
     anthropic_api_key: str | None = field(default=None, repr=False)
     anthropic_base_url: str | None = None
@@ -143,6 +146,8 @@ SANDBOXES = ("auto", "bwrap", "sandlock", "seatbelt", "virtual", "none")
 
 VARIABLES: dict[str, type] = {
     "ERRAND_DATABASE_URL": str,
+    "ERRAND_API_DATABASE_URL": str,
+    "ERRAND_WORKER_DATABASE_URL": str,
     "TEMPORAL_ADDRESS": str,
     "ANTHROPIC_API_KEY": str,
     "ANTHROPIC_BASE_URL": str,

@@ -119,7 +119,7 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
     if not is_loopback(settings.host):
         log.warning("bound to %s: every request needs a key; make one with `errand keys create NAME`", settings.host)
     # no connection at first: the database may be unreachable
-    pool = await database.connect(url, min_size=0, max_size=20, patience=database.FOR_REQUESTS)
+    pool = await database.connect(url, min_size=0, max_size=20, patience=database.FOR_REQUESTS, enters_tenants=True)
     listener = EventListener(url)
     keys = KeyRing.parse(settings.secret_keys)
     temporal = await client.connect(

@@ -11,7 +11,8 @@ from deploy.environment import variables
 from settings import Settings
 
 OF_THE_WORKER = ("ANTHROPIC_API_KEY", "ERRAND_SMTP_PASSWORD")
-SECRETS = (*OF_THE_WORKER, "ERRAND_LOCAL_TOKEN", "ERRAND_SECRET_KEYS", "ERRAND_DATABASE_URL")
+DATABASES = ("ERRAND_DATABASE_URL", "ERRAND_API_DATABASE_URL", "ERRAND_WORKER_DATABASE_URL")  # with passwords
+SECRETS = (*OF_THE_WORKER, "ERRAND_LOCAL_TOKEN", "ERRAND_SECRET_KEYS", *DATABASES)
 DRAIN_SECONDS = 2.0  # tasks resume at the next start, so there is little to wait for
 
 
@@ -31,22 +32,27 @@ def make_app_parts(settings: Settings, connection: dict[str, str], offline_port:
         Part(
             name="worker",
             argv=[sys.executable, "worker.py"],
-            env=_without(env, "ERRAND_LOCAL_TOKEN"),
+            env=_without(env, "ERRAND_LOCAL_TOKEN", *DATABASES) | _database(settings, settings.worker_database_url),
             check=f"{api_url}/readyz",
             ready=partial(_has_reported, f"{api_url}/readyz"),
         ),
         Part(
             name="api",
             argv=[sys.executable, "-m", "api"],
-            env=_without(env, *OF_THE_WORKER),
+            env=_without(env, *OF_THE_WORKER, *DATABASES) | _database(settings, settings.api_database_url),
             address=api_url,
             check=f"{api_url}/healthz",
         ),
     ]
     if offline_port:
         parts.insert(0, _offline_model(offline_port, _without(env, *SECRETS)))
-    migrate_env = _without(env, *SECRETS) | {"ERRAND_DATABASE_URL": env.get("ERRAND_DATABASE_URL", "")}
+    migrate_env = _without(env, *SECRETS) | {name: env.get(name, "") for name in DATABASES}
     return AppParts(Part(name="migrate", argv=[sys.executable, "-m", "store.migrate"], env=migrate_env), parts)
+
+
+def _database(settings: Settings, own: str | None) -> dict[str, str]:
+    """A process connects with its own role, if it has one."""
+    return {"ERRAND_DATABASE_URL": own or settings.database_url or ""}
 
 
 def _without(env: dict[str, str], *names: str) -> dict[str, str]:

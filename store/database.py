@@ -1,6 +1,7 @@
 """The connection pool, and patience with a database that is briefly away."""
 
 import asyncio
+import contextvars
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
@@ -55,12 +56,43 @@ class PatientPool(asyncpg.Pool):
         await super().release(connection, timeout=timeout or self.patience.release)
 
 
-async def connect(url: str, *, min_size: int = 0, max_size: int = 10, patience: PoolPatience | None = None) -> Pool:
+# whose rows the current request may see; set once its caller is known
+current_tenant = contextvars.ContextVar("current_tenant", default="")
+
+
+class TenantConnection(asyncpg.Connection):
+    """A connection that remembers which tenant it has entered, so that only a change costs a round trip.
+
+    It matters for the role errand_api, whose row-level policies (roles.sql) compare it; other roles ignore it.
+    """
+
+    tenant: str | None = None
+
+    async def enter(self, tenant: str) -> None:
+        if self.tenant != tenant:
+            self.tenant = None  # until the server has confirmed it
+            await self.execute("SELECT set_config('errand.tenant', $1, false)", tenant)
+            self.tenant = tenant
+
+
+async def _enter_current_tenant(connection: Any) -> None:
+    await connection.enter(current_tenant.get())
+
+
+async def connect(
+    url: str,
+    *,
+    min_size: int = 0,
+    max_size: int = 10,
+    patience: PoolPatience | None = None,
+    enters_tenants: bool = False,
+) -> Pool:
+    """A pool. With `enters_tenants`, each use of a connection sees the rows of `current_tenant` alone."""
     patience = patience or PoolPatience()
     # asyncpg.create_pool makes its own class and no other, so the arguments that it fills in are given here
     pool = PatientPool(
         url,
-        connection_class=asyncpg.Connection,
+        connection_class=TenantConnection,
         record_class=asyncpg.Record,
         init_size=None,
         min_size=min_size,
@@ -68,7 +100,7 @@ async def connect(url: str, *, min_size: int = 0, max_size: int = 10, patience: 
         max_queries=50_000,
         max_inactive_connection_lifetime=300.0,
         connect=None,
-        setup=None,
+        setup=_enter_current_tenant if enters_tenants else None,
         init=None,
         reset=_keep,
         loop=None,
@@ -82,9 +114,9 @@ async def connect(url: str, *, min_size: int = 0, max_size: int = 10, patience: 
 
 
 async def _keep(connection: object) -> None:
-    """No setting, advisory lock or LISTEN of ours outlives its transaction on a connection of the pool, so nothing has
-    to be reset when one is released; that would be a second round trip after every statement. asyncpg itself still
-    rolls back what was left open."""
+    """No advisory lock or LISTEN of ours outlives its transaction on a connection of the pool, and the one setting is
+    that of TenantConnection; so nothing has to be reset when one is released, which would be a second round trip after
+    every statement. asyncpg itself still rolls back what was left open."""
 
 
 async def patiently(operation: Callable[[], Awaitable[T]], *, seconds: float, pause: float = 0.2) -> T:

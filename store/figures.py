@@ -4,5 +4,5 @@ from store.database import Pool
 
 
 async def sessions_by_status(pool: Pool) -> dict[str, int]:
-    rows = await pool.fetch("SELECT status, count(*) AS n FROM sessions GROUP BY status")
+    rows = await pool.fetch("SELECT status, n FROM count_sessions()")
     return {row["status"]: row["n"] for row in rows}

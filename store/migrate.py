@@ -1,17 +1,25 @@
-"""Applies the SQL migrations, each once, then the functions that changed; `python -m store.migrate` does so by hand."""
+"""Applies the SQL migrations, each once, the functions that changed, and the roles; `python -m store.migrate`."""
 
 import asyncio
+import base64
 import hashlib
+import hmac
+import secrets
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import asyncpg
 
-from settings import Settings
+from settings import Settings, SettingsError
 from store.database import patiently
 
 FOLDER = Path(__file__).parent / "migrations"
 FUNCTIONS = Path(__file__).parent / "functions"  # one file each; a file that changed replaces what it defined before
+ROLES = Path(__file__).parent / "roles.sql"
+LOGINS = {"errand_api": "ERRAND_API_DATABASE_URL", "errand_worker": "ERRAND_WORKER_DATABASE_URL"}
+ITERATIONS = 4_096
 LOCK = 0x65727261  # any number of our own; two processes that start together take turns
 
 _TABLE = """
@@ -29,8 +37,8 @@ class MigrationChanged(RuntimeError):
     """An applied migration's file differs now: write a new migration instead."""
 
 
-async def migrate(url: str) -> list[str]:
-    """Bring the schema up to date; returns the names applied now."""
+async def migrate(url: str, logins: Sequence[str] = ()) -> list[str]:
+    """Bring the schema up to date; returns the names applied now. `logins`: addresses with which roles may log in."""
     connection = await patiently(lambda: asyncpg.connect(url), seconds=30)
     try:
         await connection.execute("SELECT pg_advisory_lock($1)", LOCK)
@@ -49,16 +57,38 @@ async def migrate(url: str) -> list[str]:
                 await connection.execute(sql)
                 await connection.execute(_RECORD, file.name, digest)
             applied.append(file.name)
+        async with connection.transaction():
+            await connection.execute(ROLES.read_text())
+            for login in logins:
+                await _let_in(connection, login)
         return applied
     finally:
         await connection.close()
 
 
+async def _let_in(connection: "asyncpg.Connection[asyncpg.Record]", login: str) -> None:
+    """Let the role of an address log in with the address's password, which the server is only shown hashed."""
+    role, password = urlsplit(login).username or "", unquote(urlsplit(login).password or "")
+    if role not in LOGINS or not password:
+        raise SettingsError(f"{' and '.join(LOGINS.values())}: must have the role {' or '.join(LOGINS)} and a password")
+    await connection.execute(f"ALTER ROLE {role} LOGIN PASSWORD '{_scram_verifier(password)}'")
+
+
+def _scram_verifier(password: str) -> str:
+    """A password as PostgreSQL stores it (RFC 5803)."""
+    salt = secrets.token_bytes(16)
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, ITERATIONS)
+    client_key, server_key = (hmac.digest(salted, name, "sha256") for name in (b"Client Key", b"Server Key"))
+    texts = [base64.b64encode(part).decode() for part in (salt, hashlib.sha256(client_key).digest(), server_key)]
+    return f"SCRAM-SHA-256${ITERATIONS}:{texts[0]}${texts[1]}:{texts[2]}"
+
+
 def main() -> None:
-    url = Settings.from_env().database_url
-    if not url:
+    settings = Settings.from_env()
+    if not settings.database_url:
         sys.exit("ERRAND_DATABASE_URL is not set")
-    for name in asyncio.run(migrate(url)):
+    logins = [url for url in (settings.api_database_url, settings.worker_database_url) if url]
+    for name in asyncio.run(migrate(settings.database_url, logins)):
         sys.stdout.write(f"applied {name}\n")
 
 

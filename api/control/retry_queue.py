@@ -4,6 +4,7 @@ The rows in the database hold the same facts, so this only saves time: after a c
 """
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Awaitable, Callable
 from itertools import islice
@@ -32,7 +33,8 @@ class RetryQueue:
     def add(self, name: str, operation: Operation) -> None:
         """Retry an operation; it replaces a waiting one with the same name."""
         if name in self._waiting or len(self._waiting) < MOST:
-            self._waiting[name] = operation
+            context = contextvars.copy_context()  # of the request: its tenant
+            self._waiting[name] = lambda: asyncio.create_task(_run(operation), context=context)
             self._added.set()
 
     async def run(self) -> None:
@@ -65,3 +67,7 @@ class RetryQueue:
                 return True
             log.warning("%s failed and will be retried (%s)", name, type_name(error))
             return False
+
+
+async def _run(operation: Operation) -> bool:
+    return await operation()

@@ -14,6 +14,7 @@ from api.http.page_policy import PAGES, PROTECTION, with_page_policy
 from api.http.problems import Unreadable, respond, type_name
 from api.services import Services
 from domain.ids import new_id
+from store.database import current_tenant
 
 log = logging.getLogger("errand.access")
 
@@ -81,6 +82,7 @@ class RequestMiddleware:
             return  # a browser asks, without its credentials, whether a page of another site may send a request
         services: Services = scope["app"].state.services
         caller = await auth.identify(scope, headers, services, self._failed_keys)
+        current_tenant.set(caller.tenant)  # of the rows that this request can see; every request has its own context
         scope.setdefault("state", {})["caller"] = caller
 
 

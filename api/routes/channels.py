@@ -28,6 +28,7 @@ from domain.ids import is_id
 from settings import Settings
 from store import addresses, connectors
 from store.connectors import Hook
+from store.database import current_tenant
 from store.keys import Right
 
 router = APIRouter(tags=["channels"])
@@ -135,6 +136,7 @@ async def receive(request: Request, services: ServicesDep, connector_id: str) ->
         hook = await connectors.of_id(services.pool, connector_id, services.keys)
     if hook is None:
         raise NotFound()
+    current_tenant.set(hook.tenant)
     raw = await bodies.read(request, services.settings.max_body_bytes)
     signed = SignedRequest(headers=dict(request.headers), body=raw, now=time.time())
     received = CONNECTORS[hook.connector.kind].receive(signed, hook.secrets)

@@ -1,6 +1,7 @@
 -- Looks a key up and takes one request from its allowance of `p_rate` per minute, shared by all processes.
--- Answers null for a key that is unknown, wrong, expired or revoked; such a call takes nothing.
-CREATE OR REPLACE FUNCTION use_key(p_id text, p_digest text, p_rate double precision) RETURNS jsonb LANGUAGE plpgsql AS $$
+-- It runs with its owner's rights, since the tenant is not known before. Answers null for a key that is unknown, wrong, expired or revoked; such a call takes nothing.
+CREATE OR REPLACE FUNCTION use_key(p_id text, p_digest text, p_rate double precision) RETURNS jsonb LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     k     api_keys;
     each  interval := make_interval(secs => 60.0 / p_rate);

@@ -152,6 +152,12 @@ async def empty_database(url: str) -> AsyncIterator[str]:
         await _execute(url, f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
+def as_role(stack: Stack, url: str, role: str) -> str:
+    """The address of a database in the stack's PostgreSQL, for a process that connects with its own role."""
+    password = (stack.root / f"{role}.password").read_text()
+    return f"postgresql://{role}:{password}@{url.rpartition('@')[2]}"
+
+
 async def _execute(url: str, statement: str) -> None:
     connection = await asyncpg.connect(url)
     try:

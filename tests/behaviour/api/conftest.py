@@ -18,6 +18,7 @@ from agents.catalogue import Catalogue
 from agents.loader import load_agents
 from api.app import create_app
 from api.http.head_timeout import HeadTimeoutProtocol
+from deploy.postgres import API_ROLE
 from domain.agents.definition import AgentDefinition, Mode
 from domain.conversations.delegation import DelegationTool
 from domain.conversations.mailbox import DeliveryMode
@@ -31,7 +32,7 @@ from store import agents, database, endings, events, keys, new_sessions, session
 from store.database import Pool
 from store.keys import Right
 from store.migrate import migrate
-from tests.support.launch import SECRET_KEYS, empty_database
+from tests.support.launch import SECRET_KEYS, as_role, empty_database
 from tests.support.stack import Stack
 
 TOOLS = (
@@ -77,8 +78,10 @@ async def pool(database_url: str) -> AsyncIterator[Pool]:
 
 
 @pytest.fixture(scope="session")
-def settings(database_url: str) -> Settings:
-    return Settings(database_url=database_url, poll_interval_ms=1_500, secret_keys=SECRET_KEYS)
+def settings(stack: Stack, database_url: str) -> Settings:
+    return Settings(
+        database_url=as_role(stack, database_url, API_ROLE), poll_interval_ms=1_500, secret_keys=SECRET_KEYS
+    )
 
 
 @contextlib.asynccontextmanager

@@ -42,17 +42,20 @@ def test_each_process_gets_its_own_secrets_only() -> None:
         "smtp_password": "mail-secret",
         "local_token": "token-secret",
         "secret_keys": ("a:key-secret",),
-        "database_url": "postgresql://errand:database-secret@db/errand",
+        "database_url": "postgresql://errand:owner-secret@db/errand",
+        "api_database_url": "postgresql://errand_api:api-role-secret@db/errand",
+        "worker_database_url": "postgresql://errand_worker:worker-role-secret@db/errand",
     }
     app = make_app_parts(Settings(**secrets), {}, 8701)  # type: ignore[arg-type]
     expected = {
         "model": set(),
-        "migrate": {"database"},
-        "worker": {"model", "mail", "key", "database"},
-        "api": {"token", "key", "database"},
+        "migrate": {"owner", "api-role", "worker-role"},
+        "worker": {"model", "mail", "key", "worker-role"},
+        "api": {"token", "key", "api-role"},
     }
+    names = set().union(*expected.values())
     for part in (*app.parts, app.migrate):
-        seen = {name for name in ("model", "mail", "token", "key", "database") if f"{name}-secret" in str(part.env)}
+        seen = {name for name in names if f"{name}-secret" in str(part.env)}
         assert seen == expected[part.name], part.name
         assert part.env["ANTHROPIC_API_KEY"] == (
             "model-secret" if part.name == "worker" else ""

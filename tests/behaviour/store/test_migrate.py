@@ -33,6 +33,8 @@ async def test_processes_that_start_together_take_turns(fresh_url: str) -> None:
 async def test_a_changed_migration_is_refused(fresh_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(migrations, "FOLDER", tmp_path)
     monkeypatch.setattr(migrations, "FUNCTIONS", tmp_path / "none")
+    monkeypatch.setattr(migrations, "ROLES", tmp_path / "roles")
+    (tmp_path / "roles").write_text("SELECT 1")
     (tmp_path / "0001_first.sql").write_text("CREATE TABLE one (id int);")
     assert await migrate(fresh_url) == ["0001_first.sql"]
     (tmp_path / "0002_second.sql").write_text("CREATE TABLE two (id int); SELECT nonsense();")
@@ -50,6 +52,8 @@ async def test_a_changed_function_takes_the_place_of_the_old_one(
 ) -> None:
     monkeypatch.setattr(migrations, "FOLDER", tmp_path / "none")
     monkeypatch.setattr(migrations, "FUNCTIONS", tmp_path)
+    monkeypatch.setattr(migrations, "ROLES", tmp_path / "roles")
+    (tmp_path / "roles").write_text("SELECT 1")
     for number in (1, 2):
         (tmp_path / "one.sql").write_text(
             f"CREATE OR REPLACE FUNCTION one() RETURNS int LANGUAGE sql AS 'SELECT {number}'"

@@ -1,0 +1,5 @@
+-- The connector that a request without a key names, which decides the tenant; so it runs with its owner's rights.
+CREATE OR REPLACE FUNCTION find_connector(p_id text) RETURNS SETOF connectors LANGUAGE sql STABLE
+SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT * FROM connectors WHERE id = p_id
+$$;
