@@ -47,6 +47,7 @@ COMMANDS = {
     "agents": "cli.commands.agents",
     "audit": "cli.commands.audit",
     "keys": "cli.commands.keys",
+    "secrets": "cli.commands.secrets",
 }
 
 

@@ -4,7 +4,7 @@
 --                a statement that forgets its tenant, the policies still apply.
 -- errand_worker  serves all tenants.
 --
--- A table without a column `tenant` is open to both only if it is named here.
+-- A table without a column `tenant` is open to the API only if it is named here.
 DO $$
 DECLARE
     tenant  constant text := '(SELECT current_setting(''errand.tenant'', true))';  -- once per statement, not per row
@@ -30,7 +30,7 @@ BEGIN
          WHERE table_schema = 'public' AND table_type = 'BASE TABLE' AND column_name = 'tenant' ORDER BY table_name
     LOOP
         IF named NOT IN ('api_keys', 'key_rates') THEN
-            EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %I TO errand_api, errand_worker', named);
+            EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %I TO errand_api', named);
         END IF;
         IF EXISTS (SELECT FROM pg_policies WHERE schemaname = 'public' AND tablename = named) THEN CONTINUE; END IF;
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', named);
@@ -46,8 +46,9 @@ BEGIN
     GRANT EXECUTE ON FUNCTION use_key, find_connector, count_sessions TO errand_api;
     GRANT SELECT (tenant, id, revoked_at, expires_at) ON api_keys TO errand_api;
     GRANT SELECT ON workers TO errand_api;
-    GRANT SELECT, INSERT, UPDATE, DELETE ON workers TO errand_worker;
-    GRANT SELECT, INSERT, UPDATE ON agent_versions TO errand_api, errand_worker;
+    GRANT SELECT, INSERT, UPDATE ON agent_versions TO errand_api;
+    GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO errand_worker;
+    REVOKE ALL ON api_keys, key_rates, migrations FROM errand_worker;
     IF NOT EXISTS (SELECT FROM pg_policies WHERE schemaname = 'public' AND tablename = 'agent_versions') THEN
         ALTER TABLE agent_versions ENABLE ROW LEVEL SECURITY;
         CREATE POLICY all_tenants ON agent_versions TO errand_worker USING (true) WITH CHECK (true);

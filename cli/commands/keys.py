@@ -1,20 +1,14 @@
 """`errand keys`: API keys. They are written to the database directly, so that the first one needs no key."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
 
-import asyncpg
 import click
 
-from cli.errors import CliError, NotFoundError, Unreachable
-from cli.options import Duration, json_option, settings
+from cli.database import with_database
+from cli.errors import NotFoundError
+from cli.options import Duration, json_option
 from cli.render.output import emit, note, one_line, table
 from store import keys as store
-from store.database import TRANSIENT_ERRORS, Pool, connect
-
-T = TypeVar("T")
 
 tenant_option = click.option("--tenant", default="default", show_default=True, help="The tenant of the key.")
 
@@ -48,7 +42,7 @@ def create(name: str, rights: tuple[str, ...], expires: int | None, tenant: str,
     """
     until = datetime.now(UTC) + timedelta(milliseconds=expires) if expires else None
     chosen = [store.Right(right) for right in rights]
-    key, secret = _run(lambda pool: store.create(pool, tenant, name, chosen, until))
+    key, secret = with_database(lambda pool: store.create(pool, tenant, name, chosen, until))
     if as_json:
         emit({**key.model_dump(mode="json"), "secret": secret})
         return
@@ -61,7 +55,7 @@ def create(name: str, rights: tuple[str, ...], expires: int | None, tenant: str,
 @json_option
 def list_keys(tenant: str | None, as_json: bool) -> None:
     """List the keys, without their secrets."""
-    found = _run(lambda pool: store.listing(pool, tenant))
+    found = with_database(lambda pool: store.listing(pool, tenant))
     if as_json:
         emit({"items": [key.model_dump(mode="json") for key in found]})
     elif found:
@@ -77,7 +71,7 @@ def list_keys(tenant: str | None, as_json: bool) -> None:
 @json_option
 def revoke(key_id: str, tenant: str, as_json: bool) -> None:
     """Revoke a key: it is refused from now on."""
-    if not _run(lambda pool: store.revoke(pool, tenant, key_id)):
+    if not with_database(lambda pool: store.revoke(pool, tenant, key_id)):
         raise NotFoundError(f"tenant {tenant} has no key {key_id}")
     if as_json:
         emit({"id": key_id, "tenant": tenant, "revoked": True})
@@ -91,27 +85,3 @@ def _state(key: store.Key) -> str:
     if key.expires_at and key.expires_at < datetime.now(UTC):
         return "expired"
     return f"until {key.expires_at:%Y-%m-%d}" if key.expires_at else "valid"
-
-
-def _run(query: Callable[[Pool], Awaitable[T]]) -> T:
-    from deploy.local import database_url  # slow to import
-    from deploy.state import StackError
-
-    async def connected() -> T:
-        pool = await connect(address, max_size=1)
-        try:
-            return await query(pool)
-        finally:
-            await pool.close()
-
-    try:
-        address = database_url(settings())
-        return asyncio.run(connected())
-    except StackError as error:
-        raise Unreachable(str(error)) from None
-    except asyncpg.UndefinedTableError:
-        raise CliError("the database has no schema yet; `python -m store.migrate` creates it") from None
-    except TRANSIENT_ERRORS as error:
-        raise Unreachable(f"cannot reach the database: {error}") from None
-    except asyncpg.PostgresError as error:
-        raise CliError(f"the database refused the query: {error}") from None

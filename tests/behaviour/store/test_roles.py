@@ -101,7 +101,7 @@ async def test_the_api_changes_neither_the_schema_nor_keys(api: Pool, of_tenant_
         await api.execute(statement)
 
 
-async def test_what_the_api_needs_of_all_tenants_is_left_to_it(pool: Pool, accept: Accept, api: Pool) -> None:
+async def test_the_api_finds_keys_and_counts_before_it_knows_a_tenant(pool: Pool, accept: Accept, api: Pool) -> None:
     _, secret = await keys.create(pool, "b", "key", [Right.READ])
     used = await keys.use(api, secret, 60)  # before its tenant is known
     assert used is not None and used.tenant == "b"
