@@ -62,6 +62,7 @@ class Settings:
     max_steps: int = 2_000
     max_tokens: int = 100_000_000
     max_cost_usd: float = 10_000.0
+    default_cost_usd: float = 5.0  # of a task whose models cost money, unless it or its agent has a limit; 0: none
     # limits of a whole conversation, all its sessions together; None: no limit
     max_tree_steps: int | None = None
     max_tree_tokens: int | None = None
@@ -182,6 +183,7 @@ VARIABLES: dict[str, type] = {
     "ERRAND_MAX_STEPS": int,
     "ERRAND_MAX_TOKENS": int,
     "ERRAND_MAX_COST_USD": float,
+    "ERRAND_DEFAULT_COST_USD": float,
     "ERRAND_MAX_TREE_STEPS": int,
     "ERRAND_MAX_TREE_TOKENS": int,
     "ERRAND_MAX_TREE_COST_USD": float,

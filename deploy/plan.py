@@ -41,7 +41,8 @@ def make_plan(settings: Settings, ports: Ports) -> StackPlan:
     if settings.anthropic_api_key is None and settings.anthropic_base_url is None:
         offline_port = ports.choose("the offline model", OFFLINE_PORT)
         model = f"http://127.0.0.1:{offline_port}"
-        filled = replace(filled, anthropic_base_url=model, anthropic_api_key=OFFLINE_KEY)
+        # it costs nothing, whatever the price of the model that it is asked for
+        filled = replace(filled, anthropic_base_url=model, anthropic_api_key=OFFLINE_KEY, default_cost_usd=0)
         if settings.default_model == Settings.default_model:
             filled = replace(filled, default_model=OFFLINE_MODEL)
     return StackPlan(filled, postgres_port, temporal_port, ui_port, offline_port)

@@ -104,5 +104,6 @@ class Stack:
             database_url=without_password(database),
             data_dir=self._home,
             offline_model=plan.offline_port is not None,
+            cost_limit=settings.default_cost_usd,
             parts=self.supervisor.infos(),
         )

@@ -53,6 +53,7 @@ class StackInfo(BaseModel):
     database_url: str  # without its password, since people see it
     data_dir: Path
     offline_model: bool
+    cost_limit: float = 0.0  # dollars per task, unless it or its agent has a limit; 0: none
     parts: list[PartInfo] = []
     disk_free: int | None = None  # bytes, when `status` looked
 

@@ -103,6 +103,7 @@ async def _task(call: Call, source: SessionRow, body: RerunBody) -> Checked:
     if not body.recorded:
         every = all_models(models, sides)
         rules.check_prices(limits, spec.config.tree, every, call.services.prices, call.settings)
+        limits = rules.with_default_cost(limits, every, call.services.prices, call.settings)
         await rules.check_sandbox(call.pool, spec, definition, call.settings)
     retention = spec.config.retention or call.settings.retention_ms
     files = await rules.manifest(call, spec, checked=True)

@@ -103,7 +103,9 @@ async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: d
     limits = rules.limits(spec, definition, settings)
     rules.check_plan(spec, definition)
     await rules.check_tool_names(pool, spec, definition)
-    rules.check_prices(limits, spec.config.tree, all_models(models, sides), call.services.prices, call.settings)
+    every = all_models(models, sides)
+    rules.check_prices(limits, spec.config.tree, every, call.services.prices, settings)
+    limits = rules.with_default_cost(limits, every, call.services.prices, settings)
     await rules.check_sandbox(pool, spec, definition, settings)
     await rules.check_notify(pool, tenant, spec.config, limits.ttl_ms)
     retention = spec.config.retention or settings.retention_ms

@@ -165,6 +165,17 @@ def check_prices(
         raise Invalid(detail, type="unpriced-model", errors=[problem])
 
 
+def with_default_cost(limits: Limits, models: list[str], prices: PriceTable, settings: Settings) -> Limits:
+    """Without a cost limit of its own, a task whose models cost money gets the platform's. What a model without a
+    price costs cannot be measured, so there a limit would end the task at once."""
+    known = [prices.price(model) for model in models]
+    if limits.cost_usd is not None or not settings.default_cost_usd or None in known:
+        return limits
+    if not any(price and (price.input or price.output) for price in known):
+        return limits
+    return limits.model_copy(update={"cost_usd": min(settings.default_cost_usd, settings.max_cost_usd)})
+
+
 async def check_sandbox(pool: Pool, spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> None:
     """A task may take the network away from an agent; it cannot give one."""
     if spec.config.sandbox is None:

@@ -139,10 +139,18 @@ def _addresses(info: "StackInfo") -> None:
             ("docs", info.docs_url),
             ("Temporal Web UI", info.temporal_ui_url or f"that of the Temporal server at {info.temporal_address}"),
             ("data", str(info.data_dir)),
-            ("model", "offline stand-in, since ANTHROPIC_API_KEY is not set" if info.offline_model else "Anthropic"),
+            ("model", _model(info)),
         ]
     )
     click.echo()
+
+
+def _model(info: "StackInfo") -> str:
+    if info.offline_model:
+        return "offline stand-in, since ANTHROPIC_API_KEY is not set"
+    if not info.cost_limit:
+        return "Anthropic; no cost limit per task (ERRAND_DEFAULT_COST_USD)"
+    return f"Anthropic; at most ${info.cost_limit:.2f} per task (ERRAND_DEFAULT_COST_USD, or run --max-cost)"
 
 
 def _welcome(info: "StackInfo", detached: bool) -> None:

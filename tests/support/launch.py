@@ -83,6 +83,7 @@ def settings_in(folder: Path, model_port: int) -> Settings:
         workspaces_dir=folder / "workspaces",
         port=free_port(),
         secret_keys=SECRET_KEYS,
+        default_cost_usd=0,  # scripts of thousands of steps have the price of a real model
         anthropic_api_key=MODEL_KEY,
         anthropic_base_url=f"http://127.0.0.1:{model_port}",
         tools_module="tests.faults.ledger",

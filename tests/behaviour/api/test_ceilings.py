@@ -41,3 +41,22 @@ async def test_a_conversation_never_has_more_than_the_platform_allows(
         await pool.fetchval("SELECT enter_budget('default', $1, $2::jsonb)", less, ceilings)
         assert await limits(bounded, less) == most | {"tokens": 50_000.0, "steps": 9.0}
     assert await limits(api, await submitted(api)) is None  # where the operator set none
+
+
+async def test_a_task_that_costs_money_has_a_cost_limit(settings: Settings, api: httpx2.AsyncClient) -> None:
+    """The platform's, unless the task has another; none where nobody knows the price."""
+
+    async def cost(client: httpx2.AsyncClient, **config: Any) -> float | None:
+        shown = (await client.get(f"/tasks/{await submitted(client, config=config)}")).json()
+        found: float | None = shown["limits"]["cost_usd"]
+        return found
+
+    assert await cost(api) == Settings.default_cost_usd == 5.0
+    assert await cost(api, max_cost_usd=40) == 40
+    assert await cost(api, model="nobody-knows-the-price") is None
+    raised = replace(settings, default_cost_usd=30.0, max_cost_usd=20.0)
+    async with serving(raised) as url, httpx2.AsyncClient(base_url=url, timeout=20) as other:
+        assert await cost(other) == 20
+    unlimited = replace(settings, default_cost_usd=0)
+    async with serving(unlimited) as url, httpx2.AsyncClient(base_url=url, timeout=20) as other:
+        assert await cost(other) is None

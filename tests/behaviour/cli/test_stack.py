@@ -69,3 +69,12 @@ def test_up_shows_how_to_create_a_key_if_one_is_needed(stack: StackInfo, cli: Cl
     makes = "export ERRAND_API_KEY=$(./errand keys create me)"
     assert makes in cli("up", "--detach", ERRAND_HOST="0.0.0.0").stdout
     assert makes not in cli("up", "--detach").stdout
+
+
+def test_status_shows_what_a_task_may_cost(stack: StackInfo, cli: Cli) -> None:
+    for limit, shown in ((5.0, "at most $5.00 per task"), (0.0, "no cost limit per task")):
+        state.write(stack.model_copy(update={"offline_model": False, "cost_limit": limit}))
+        done = cli("status").stdout
+        assert shown in done and "ERRAND_DEFAULT_COST_USD" in done
+    state.write(stack)
+    assert "per task" not in cli("status").stdout  # the stand-in costs nothing

@@ -85,3 +85,10 @@ def test_temporal_profile_configures_the_address(ports: Ports, tmp_path: Path, m
     monkeypatch.setenv("TEMPORAL_PROFILE", "missing")
     with pytest.raises(StackError, match="(?i)profile 'missing' not found"):
         make_plan(Settings(port=0), ports)
+
+
+def test_offline_model_has_no_cost_limit(ports: Ports) -> None:
+    addresses: dict[str, str] = {"database_url": "postgresql://db/errand", "temporal_address": "temporal:7233"}
+    assert make_plan(Settings(port=0, **addresses), ports).settings.default_cost_usd == 0  # type: ignore[arg-type]
+    real = Settings(port=0, anthropic_api_key="key", **addresses)  # type: ignore[arg-type]
+    assert make_plan(real, ports).settings.default_cost_usd == Settings.default_cost_usd > 0
