@@ -41,11 +41,15 @@ BEGIN
         -- a session that has ended waits for no answer
         UPDATE input_requests SET status = CASE e.reason WHEN 'input_timeout' THEN 'expired' ELSE 'withdrawn' END
          WHERE tenant = t AND session_id = s.id AND status = 'open';
-        -- nor does a call of it run any more: a question that nobody answered, or a tool whose worker died
+        -- nor does a call of it run any more: a question that nobody answered, or a tool whose worker died. A call that
+        -- is being committed is left alone: it has a result, and waits for the session's row
         WITH ended AS (
             UPDATE tool_calls SET state = CASE effect WHEN 'once' THEN 'unknown' ELSE 'cancelled' END,
                                   result = 'The session ended first.', ended_at = now()
-             WHERE tenant = t AND session_id = s.id AND state = 'started' RETURNING node, call_index)
+             WHERE tenant = t AND (node, call_index) IN (
+                       SELECT node, call_index FROM tool_calls
+                        WHERE tenant = t AND session_id = s.id AND state = 'started' FOR UPDATE SKIP LOCKED)
+            RETURNING node, call_index)
         SELECT jsonb_agg(jsonb_build_object('tenant', t, 'node', node, 'call_index', call_index)
                          ORDER BY node, call_index) INTO closed FROM ended;
         IF NOT commits THEN

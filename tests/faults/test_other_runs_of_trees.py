@@ -174,7 +174,7 @@ async def test_nothing_is_repeated_after_temporal_lost_all_of_it(team: Stack, tm
 
 
 @pytest.mark.parametrize("damage", [delete, reset])
-async def test_what_waits_in_a_damaged_conversation_is_delivered_once(team: Stack, damage: Damage) -> None:
+async def test_mail_and_turns_of_a_damaged_conversation_arrive_once(team: Stack, damage: Damage) -> None:
     gate = Gate()
     parts = [async_task(say("Early."), HELPER), async_task(gate.then("Late."), HELPER)]
     talk = await Talk.begin(team, chain(parts, [gate.call], last="Off."), LEAD)
