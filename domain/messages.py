@@ -55,8 +55,14 @@ def calls_of(node: Node) -> list[dict[str, Any]]:
     return [block for block in node.content()["content"] if block["type"] == "tool_use"]
 
 
+def answered(node: Node, results: list[ToolCallResult]) -> dict[str, Any]:
+    """The tool_results body that answers every call of an assistant node."""
+    immediate = {"immediate": True} if node.content().get("immediate") else {}
+    return {**answer_calls(calls_of(node), results), **immediate}
+
+
 def answer_calls(calls: list[dict[str, Any]], results: list[ToolCallResult]) -> dict[str, Any]:
-    """The tool_results body that answers every call, with a synthetic result where none is known."""
+    """The same for a list of calls, with a synthetic result where none is known."""
     known = {result.index: result for result in results if result.state is not CallState.STARTED}
     answers = []
     for index, call in enumerate(calls):
@@ -82,6 +88,9 @@ def _blocks(node: Node, model: str, side: str) -> tuple[str, list[dict[str, Any]
         text = turn_text_of(node) if node.kind == ASSISTANT else ""
         return "user", [{"type": "text", "text": text}] if text else []
     body = node.content()
+    if body.get("immediate"):  # calls of the platform: a model is shown what came of them, as text
+        results = body["results"] if node.kind == TOOL_RESULTS else []
+        return "user", [{"type": "text", "text": result["text"]} for result in results if result["text"]]
     if node.kind == ASSISTANT:
         # a thinking block is signed for the model that thought it
         foreign = body.get("model") != model

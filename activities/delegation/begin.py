@@ -95,6 +95,7 @@ class BeginDelegations:
         async with heartbeating():
             [node] = await messages.path(self._pool, call.ref.tenant, call.node, limit=1)
             blocks = calls_of(node)
+            call.immediate = bool(node.content().get("immediate"))
             record = DelegationRecord(self._pool, call.ref, call.node)
             begun: dict[int, Begun] = {}
             wanted: list[Wanted] = []

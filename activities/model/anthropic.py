@@ -26,6 +26,7 @@ class ModelResponse:
     # of a handler's reply: whether it ends the session, and the status that it publishes
     ends: Literal["stop", "fail"] | None = None
     status: str | None = None
+    immediate: bool = False  # the platform's own calls, at the beginning of a thread
 
     def answer(self) -> str:
         return "\n\n".join(block["text"] for block in self.content if block["type"] == "text")

@@ -26,6 +26,7 @@ from domain.agents.system_prompt import CHECKPOINT, system_prompt
 from domain.conversations.subagent import registry_message
 from domain.events import EventRow
 from domain.messages import Node, mark_cacheable, render, shorten_results
+from domain.policy.rules import Rule
 from domain.sessions.step import ModelCall, ModelReply, Purpose, RecordedStop, ToolCall, preview
 from domain.sessions.step_writes import OnceEvent, RetryNote
 from store import messages
@@ -52,7 +53,7 @@ class CallModel:
         self._events = events
         self._contexts = contexts
         self._definitions = definitions
-        self._toolbox = toolbox
+        self.toolbox = toolbox
         self._bounds = bounds
         self._attempts = attempts_before_fallback
 
@@ -78,7 +79,7 @@ class CallModel:
                 context = await self._contexts.load(call.ref, call.line, call.head)
                 opening = await self._contexts.prompt(call.ref, call.opening) if call.opening else ""
                 layers = [*(one.permissions for one in agents), *RULES.validate_json(facts.rules)]
-                tools = await self._toolbox.offered(call, agents, layers, facts)
+                tools = await self.offered(call, agents, layers, facts)
             except TRANSIENT_ERRORS as error:
                 raise ApplicationError(
                     "The database is away.", type=wire.DATABASE_AWAY, next_retry_delay=timedelta(seconds=1)
@@ -88,7 +89,7 @@ class CallModel:
             if (rerun := recording.rerun_of(facts)) is not None:
                 played = await recording.play(self._pool, call, rerun)
                 nodes = prelude + recording.nodes(call, agent.speaker(call.agent.side), context + prelude, played)
-                calls = recording.tool_calls(self._toolbox.tools, tools, played, layers, rerun, facts)
+                calls = recording.tool_calls(self.toolbox.tools, tools, played, layers, rerun, facts)
                 again = {"recorded": played.usage, "continues": played.goes_on, "ends": played.body.get("ends")}
                 return await self._commit(call, idem, context, nodes, calls, [], played.turn, **again)
             try:
@@ -103,7 +104,7 @@ class CallModel:
             nodes = prelude + turn_record.reply_nodes(call, agent, context + prelude, turn, facts)
             calls = []
             if call.purpose is Purpose.TURN:
-                calls = tool_calls(self._toolbox.tools, tools, turn, layers, facts.may_ask)
+                calls = tool_calls(self.toolbox.tools, tools, turn, layers, facts.may_ask)
             once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
             misfit = turn_record.misfit(agent, call, turn)
             return await self._commit(call, idem, context, nodes, calls, once, turn, misfit=misfit, ends=turn.ends)
@@ -111,6 +112,11 @@ class CallModel:
     def shown_as(self, call: ModelCall, agent: AgentDefinition) -> ModelCall:
         """The call as its events and messages show it."""
         return call
+
+    async def offered(
+        self, call: ModelCall, agents: list[AgentDefinition], layers: list[list[Rule]], facts: StepFacts
+    ) -> Offered:
+        return await self.toolbox.offered(call, agents, layers, facts)
 
     async def ask(
         self,

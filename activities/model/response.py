@@ -14,7 +14,7 @@ from domain.conversations.mailbox import render
 from domain.conversations.quoting import quoted
 from domain.events import EventRow
 from domain.ids import new_id
-from domain.messages import ASSISTANT, NOTE, SILENT, SUMMARY, SYSTEM, TOOL_RESULTS, USER, Node, answer_calls, calls_of
+from domain.messages import ASSISTANT, NOTE, SILENT, SUMMARY, SYSTEM, TOOL_RESULTS, USER, Node, answered, calls_of
 from domain.sessions.session import Usage
 from domain.sessions.step import ModelCall, ModelReply, Purpose, preview
 from domain.sessions.step_writes import BudgetUse, NewNode, OnceEvent, StepBegin, StepCommit
@@ -61,8 +61,8 @@ def prelude(call: ModelCall, context: list[Node], facts: StepFacts, opening: str
     bodies: list[Body] = []
     if call.opening:
         bodies.append((USER, "", {"parts": [{"type": "text", "text": opening}]}))
-    if context and (calls := calls_of(context[-1])):
-        bodies.append((TOOL_RESULTS, "", answer_calls(calls, facts.results)))
+    if context and calls_of(context[-1]):
+        bodies.append((TOOL_RESULTS, "", answered(context[-1], facts.results)))
     for message in facts.inbox:
         parts = message.parts
         outcome = facts.outcomes.get(message.source) if message.source else None
@@ -111,12 +111,14 @@ def reply_nodes(
     if not turn.content:
         return []
     author = agent.speaker(call.agent.side)
-    content = {"content": turn.content, "model": call.model, "stop_reason": turn.stop_reason}
+    content: dict[str, Any] = {"content": turn.content, "model": call.model, "stop_reason": turn.stop_reason}
     calls = [block for block in turn.content if block["type"] == "tool_use"]
     if (turn_text := agent.side(call.agent.side).turn_text(calls)) is not None:
         content["turn_text"] = clean(turn_text)
     if turn.ends is not None:
         content["ends"] = turn.ends
+    if turn.immediate:
+        content["immediate"] = True
     body: Body = (ASSISTANT, author, content)
     if call.purpose is Purpose.COMPACT and turn.stop_reason != INTERRUPTED:
         body = (SUMMARY, author, {"text": turn.answer() + running_subagents(facts)})

@@ -19,10 +19,10 @@ from domain.agents.typed_output import Misfit, typed
 from domain.conversations.requests import EndedSession
 from domain.events import EventRow, SubagentBudgetExceeded
 from domain.ids import derive_id
-from domain.messages import ASSISTANT, TOOL_RESULTS, Node, answer_calls, calls_of, text_of, turn_text_of
+from domain.messages import ASSISTANT, TOOL_RESULTS, Node, answered, calls_of, text_of, turn_text_of
 from domain.sessions.session import BUDGET_REASONS, Reason
 from domain.sessions.session_writes import SessionEnding
-from domain.sessions.step import Finish, Finished, StopRequest, preview
+from domain.sessions.step import CallState, Finish, Finished, StopRequest, preview
 from store import endings, mailbox, tool_calls
 from store.database import Pool
 from store.endings import WrittenEnding
@@ -117,14 +117,14 @@ class FinishSession:
 
     async def _open_calls(self, finish: Finish) -> list[EventRow]:
         """Watchers see every call end, also one that a stop left waiting."""
-        left = await tool_calls.open_of_session(self._pool, finish.ref.tenant, finish.ref.session_id)
+        names = await tool_calls.open_of_session(self._pool, finish.ref.tenant, finish.ref.session_id)
         ended = "The session ended first."
-        closed = [ev.ToolReturned(tool=name, state=state, preview=ended) for name, state in left]
+        closed = [ev.ToolReturned(tool=name, state=CallState.CANCELLED, preview=ended) for name in names]
         return [EventRow.of(finish.ref, event) for event in closed]
 
     async def _repair(self, finish: Finish, nodes: list[Node]) -> list[Node]:
         """Give every dangling tool call an answer, so that a later session can continue from here."""
-        if not nodes or not (calls := calls_of(nodes[-1])):
+        if not nodes or not calls_of(nodes[-1]):
             return []
         results = await tool_calls.results(self._pool, finish.ref.tenant, nodes[-1].id)
         return [
@@ -135,7 +135,7 @@ class FinishSession:
                 kind=TOOL_RESULTS,
                 side=nodes[-1].side,
                 step=finish.step,
-                body=json.dumps(answer_calls(calls, results)),
+                body=json.dumps(answered(nodes[-1], results)),
             )
         ]
 
