@@ -30,9 +30,17 @@ class BareLoop:
 class BareIdle:
     """Waits, and knows nothing: what a workflow in the worker's memory costs at the least."""
 
+    def __init__(self) -> None:
+        self._ends = False
+
     @workflow.run
     async def run(self) -> None:
-        await workflow.wait_condition(lambda: False)
+        await workflow.wait_condition(lambda: self._ends)
+        await workflow.execute_activity(TOOL, "short", start_to_close_timeout=_PATIENCE)
+
+    @workflow.signal
+    def end(self) -> None:
+        self._ends = True
 
     @workflow.query
     def awake(self) -> bool:

@@ -31,13 +31,13 @@ class Ours:
         task_id: str = answer.json()["task_id"]
         return task_id
 
-    async def reached(self, task_id: str, *, status: str | None = None, step: int = 0) -> None:
+    async def reached(self, task_id: str, *, status: str | None = None, step: int = 0, pause: float = 0.02) -> None:
         """Waits until the task is shown in this status, or at this step."""
-        for _ in range(int(PATIENCE / 0.02)):
+        for _ in range(int(PATIENCE / pause)):
             record = (await self._api.get(f"/tasks/{task_id}")).json()
             if (status is None or record["status"] == status) and (record["progress"]["step"] or 0) >= step:
                 return
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(pause)
         raise RuntimeError(f"task {task_id} did not reach {status or step}")
 
     async def closed(self, task_id: str) -> None:

@@ -38,12 +38,13 @@ async def results(pool: Pool, tenant: str, node: str) -> list[ToolCallResult]:
     return [ToolCallResult(**row) for row in rows]
 
 
-async def open_of_session(pool: Pool, tenant: str, session_id: str) -> list[str]:
-    """The tools of calls that were made and have not returned."""
+async def open_of_session(pool: Pool, tenant: str, session_id: str) -> list[tuple[str, CallState]]:
+    """The tools of calls that were made and have not returned, and the state in which the session's end leaves them."""
     rows = await pool.fetch(
-        """SELECT tool FROM tool_calls WHERE tenant = $1 AND session_id = $2 AND state = 'started'
+        """SELECT tool, CASE effect WHEN 'once' THEN 'unknown' ELSE 'cancelled' END AS left_as FROM tool_calls
+            WHERE tenant = $1 AND session_id = $2 AND state = 'started'
             ORDER BY started_at, node, call_index""",
         tenant,
         session_id,
     )
-    return [row["tool"] for row in rows]
+    return [(row["tool"], CallState(row["left_as"])) for row in rows]

@@ -15,7 +15,6 @@ from temporalio.client import (
     WorkflowQueryFailedError,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
-    WorkflowUpdateStage,
 )
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.envconfig import ClientConfig
@@ -130,14 +129,13 @@ class WorkflowClient:
         await self._client.start_workflow(wire.CONVERSATION, start, **options, rpc_timeout=ANSWER_WITHIN)
 
     async def stop(self, session_id: str, request: StopRequest) -> bool:
-        """Ask a session to stop. If no worker answers in time, the session finds the request in its row."""
+        """Ask a session to stop. False: Temporal did not take it, or has no such workflow (yet).
+
+        A signal: Temporal keeps it from here on. An update is kept only once a worker has taken it, so that of many
+        stops at once most would time out and be repeated, which keeps the workers from the first ones."""
         handle = self._client.get_workflow_handle(session_workflow_id(session_id))
         try:
-            await handle.start_update(
-                wire.STOP, request, wait_for_stage=WorkflowUpdateStage.ACCEPTED, rpc_timeout=ANSWER_WITHIN
-            )
-        except WorkflowUpdateRPCTimeoutOrCancelledError:
-            return False
+            await handle.signal(wire.STOP, request, rpc_timeout=ANSWER_WITHIN)
         except (RPCError, RuntimeError) as error:
             if is_away(error) or is_over(error):
                 return False

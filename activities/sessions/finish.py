@@ -22,7 +22,7 @@ from domain.ids import derive_id
 from domain.messages import ASSISTANT, TOOL_RESULTS, Node, answered, calls_of, text_of, turn_text_of
 from domain.sessions.session import BUDGET_REASONS, Reason
 from domain.sessions.session_writes import SessionEnding
-from domain.sessions.step import CallState, Finish, Finished, StopRequest, preview
+from domain.sessions.step import Finish, Finished, StopRequest, preview
 from store import endings, mailbox, tool_calls
 from store.database import Pool
 from store.endings import WrittenEnding
@@ -117,9 +117,9 @@ class FinishSession:
 
     async def _open_calls(self, finish: Finish) -> list[EventRow]:
         """Watchers see every call end, also one that a stop left waiting."""
-        names = await tool_calls.open_of_session(self._pool, finish.ref.tenant, finish.ref.session_id)
+        left = await tool_calls.open_of_session(self._pool, finish.ref.tenant, finish.ref.session_id)
         ended = "The session ended first."
-        closed = [ev.ToolReturned(tool=name, state=CallState.CANCELLED, preview=ended) for name in names]
+        closed = [ev.ToolReturned(tool=name, state=state, preview=ended) for name, state in left]
         return [EventRow.of(finish.ref, event) for event in closed]
 
     async def _repair(self, finish: Finish, nodes: list[Node]) -> list[Node]:

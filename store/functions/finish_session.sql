@@ -15,6 +15,7 @@ DECLARE
     mail_changed boolean := false;
     given_back jsonb;
     held    boolean := false;
+    closed  jsonb;
 BEGIN
     SELECT * INTO s FROM sessions WHERE tenant = t AND id = sid FOR UPDATE;
     IF s.status NOT IN ('completed', 'failed', 'cancelled') THEN
@@ -40,6 +41,17 @@ BEGIN
         -- a session that has ended waits for no answer
         UPDATE input_requests SET status = CASE e.reason WHEN 'input_timeout' THEN 'expired' ELSE 'withdrawn' END
          WHERE tenant = t AND session_id = s.id AND status = 'open';
+        -- nor does a call of it run any more: a question that nobody answered, or a tool whose worker died. A call that
+        -- is being committed is left alone: it has a result, and waits for the session's row
+        WITH ended AS (
+            UPDATE tool_calls SET state = CASE effect WHEN 'once' THEN 'unknown' ELSE 'cancelled' END,
+                                  result = 'The session ended first.', ended_at = now()
+             WHERE tenant = t AND (node, call_index) IN (
+                       SELECT node, call_index FROM tool_calls
+                        WHERE tenant = t AND session_id = s.id AND state = 'started' FOR UPDATE SKIP LOCKED)
+            RETURNING node, call_index)
+        SELECT jsonb_agg(jsonb_build_object('tenant', t, 'node', node, 'call_index', call_index)
+                         ORDER BY node, call_index) INTO closed FROM ended;
         IF NOT commits THEN
             -- a silent message stays for the next session that answers
             UPDATE inbox SET taken_by = NULL WHERE tenant = t AND taken_by = s.id AND NOT wake;
@@ -74,6 +86,7 @@ BEGIN
           FROM jsonb_array_elements(p -> 'events') WITH ORDINALITY AS x(event, n)
          WHERE event ->> 'type' <> 'mailbox_updated' OR mail_changed;
         PERFORM emit_events(t, s.conversation_id, emitted);
+        PERFORM end_effect(call) FROM jsonb_array_elements(closed) call;
         PERFORM append_audit(t, s.conversation_id, CASE e.status WHEN 'completed' THEN 'agent ' || s.agent END, 'end',
                              s.id, e.status || ' ' || e.reason, e.output);
         SELECT * INTO s FROM sessions WHERE tenant = t AND id = sid;

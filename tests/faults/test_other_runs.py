@@ -4,85 +4,15 @@ Nothing is repeated, nobody's answer is lost, and what has ended stays ended.
 """
 
 import asyncio
-import contextlib
-import signal
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.enums.v1 import EventType
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, ResetWorkflowExecutionRequest
-from temporalio.service import RPCError
 
-from domain.ids import new_id
+from tests.faults.damage import Damage, delete, lines, once, reset, results, swept, temporal_loses_its_data
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 from workflows.client import WorkflowClient
 
 pytestmark = pytest.mark.asyncio
-
-Damage = Callable[[Stack, str], Awaitable[None]]
-
-
-async def delete(stack: Stack, task_id: str) -> None:
-    """Terminate the workflow and remove its history, as the command line and the Web UI do."""
-    execution = WorkflowExecution(workflow_id=f"session/{task_id}")
-    request = DeleteWorkflowExecutionRequest(namespace=stack.client.namespace, workflow_execution=execution)
-    await stack.client.workflow_service.delete_workflow_execution(request)
-
-    async def gone() -> bool:
-        try:
-            await stack.session(task_id).describe()
-        except RPCError:
-            return True
-        return False
-
-    await eventually(gone, what="the workflow is deleted")
-
-
-async def reset(stack: Stack, task_id: str) -> None:
-    """To its first workflow task: the new run knows nothing but its input."""
-    history = await stack.session(task_id).fetch_history()
-    first = next(
-        one.event_id for one in history.events if one.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
-    )
-    described = await stack.session(task_id).describe()
-    request = ResetWorkflowExecutionRequest(
-        namespace=stack.client.namespace,
-        workflow_execution=WorkflowExecution(workflow_id=f"session/{task_id}", run_id=described.run_id),
-        reason="a test",
-        workflow_task_finish_event_id=first,
-        request_id=new_id(),
-    )
-    await stack.client.workflow_service.reset_workflow_execution(request)
-
-
-async def swept(stack: Stack, task_id: str, seconds: float = 60.0) -> dict[str, Any]:
-    """The record at its end; the sweeper looks at it again and again."""
-
-    async def look() -> dict[str, Any] | None:
-        record = await stack.record(task_id)
-        if record["ended_at"]:
-            return record
-        await stack.age(task_id)
-        with contextlib.suppress(Exception):
-            await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
-        return None
-
-    return await eventually(look, seconds=seconds, pause=1.0, what=f"{task_id} ended")
-
-
-async def lines(path: Path) -> list[str]:
-    return await asyncio.to_thread(lambda: path.read_text().splitlines() if path.exists() else [])
-
-
-def once(path: Path, seconds: float = 0) -> tuple[str, dict[str, Any]]:
-    return ("ledger_once", {"path": str(path), "seconds": seconds})
-
-
-def results(nodes: list[dict[str, Any]]) -> list[str]:
-    return [one["text"] for node in nodes if node["kind"] == "tool_results" for one in node["body"]["results"]]
 
 
 @pytest.mark.parametrize("damage", [delete, reset])
@@ -159,14 +89,9 @@ async def test_nothing_is_repeated_after_temporal_lost_its_data(stack: Stack, tm
     before = await stack.wait(done)
     request_id = (await stack.seen(asking, "input_required"))["request_id"]
     await eventually(lambda: lines(ledgers["running"]), what="the second call has begun")
-    killed = stack.pid("temporal")
-    with stack.frozen_supervisor():
-        stack.signal("temporal", signal.SIGKILL)
-        for file in await asyncio.to_thread(lambda: list((stack.root / "temporal").glob("temporal.db*"))):
-            file.unlink()
+    async with temporal_loses_its_data(stack):
         body = {"response_to": request_id, "input": {"result": "the blue one"}}
         assert (await stack.http.post(f"/tasks/{asking}/input", json=body)).status_code == 202
-    await stack.back("temporal", killed)
     record = await swept(stack, task_id, seconds=120)
     assert (record["status"], record["reason"]) == ("completed", "goal_reached")
     assert [len(await lines(ledger)) for ledger in ledgers.values()] == [1, 1, 1]

@@ -173,3 +173,21 @@ async def test_a_reset_repeats_its_decisions_and_changes_nothing(own: Stack) -> 
     fired = await talk.fire()
     assert (await talk.prompts(fired.id))[0].count("[completed]") == 3
     assert sorted(Counter(await talk.delivered_sources()).values()) == [1, 1, 1]
+
+
+async def test_queued_turns_and_messages_survive_a_renewal(own: Stack) -> None:
+    """They wait in the conversation while it is renewed, and begin in their order, each once."""
+    gate = Gate()
+    talk = await Talk.begin(own, chain([task(say())] * 2, *([[task(say())]] * 12), [gate.call], last="First."))
+    queued = [await talk.say(say(f"Turn {number}."), if_busy="queue") for number in range(3)]
+    before = await run_id(own, talk)
+    await own.seen(talk.id, "tool_called", tool="wait_for")
+    assert await run_id(own, talk) != before, "it never continued as new"
+    state = await carried(own, talk)
+    assert state is not None and state.threads[talk.id].queue == queued
+    gate.open()
+    rows = [await talk.ended(session_id) for session_id in queued]
+    assert [row.output for row in rows] == [f"Turn {number}." for number in range(3)]
+    starts = [row.started_at for row in rows if row.started_at]
+    assert len(starts) == 3 and starts == sorted(starts)
+    assert len([row for row in await talk.sessions() if not row.spawned_by]) == 4

@@ -50,3 +50,15 @@ async def test_asking_after_a_subagent_again_and_again_is_no_loop(bounded: Stack
     await eventually(answered, what="it has asked nine times")
     gate.open()
     assert (await bounded.wait(task_id))["reason"] == "goal_reached"
+
+
+@pytest.mark.proves("S1-72")
+async def test_inline_delegate_that_repeats_itself_is_stopped_and_its_caller_continues(bounded: Stack) -> None:
+    inline = ("delegate", {"agent": "small", "prompt": repeat([LOOK])})
+    task_id = await bounded.submit(chain([inline], last="Without it, then."), "thrifty")
+    record = await bounded.wait(task_id)
+    assert (record["status"], record["reason"]) == ("completed", "goal_reached")
+    assert (await bounded.result(task_id))["output"] == "Without it, then."
+    [returned] = [one for one in of_type(await bounded.events(task_id), "tool_returned") if one["tool"] == "delegate"]
+    assert (returned["state"], "loop_detected" in returned["preview"]) == ("failed", True)
+    assert record["usage"]["tool_invocations"] == 9  # eight looks of the delegate, and the call of the delegate

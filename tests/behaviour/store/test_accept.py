@@ -6,10 +6,14 @@ import pytest
 
 from domain.ids import new_id
 from domain.sessions.new_session import PlacedSession
+from domain.sessions.session import Reason
 from domain.sessions.session_writes import Acceptance
-from store import conversation_reads, new_sessions
+from store import conversation_reads, mailbox, new_sessions, sessions
 from store.database import Pool
+from store.new_sessions import Accepted
 from tests.behaviour.store.conftest import Accept, new_session
+from tests.behaviour.store.test_sessions import end
+from tests.behaviour.store.test_trees import accepted, child_of, ref_of
 
 
 async def queue(pool: Pool, session: PlacedSession) -> bool:
@@ -45,3 +49,30 @@ async def test_siblings_keep_the_order_of_their_calls(pool: Pool, accept: Accept
     assert [one.session.id for one in accepted if one.session] == names
     branches = await conversation_reads.branches(pool, root.tenant, root.conversation_id, 10)
     assert [branch.session_id for branch in branches] == [root.session_id, *names]
+
+
+async def test_mail_that_another_session_claimed_is_refused_and_nothing_is_written(pool: Pool, accept: Accept) -> None:
+    root = await accept()
+    one, other = child_of(root), child_of(root)
+    await accepted(pool, one, other)
+    mail = []
+    for child in (one, other):
+        mail.append((await end(pool, ref_of(child), Reason.GOAL_REACHED)).mail)
+    await end(pool, root, Reason.GOAL_REACHED)
+
+    async def claim(*messages: str | None) -> Accepted:
+        session = new_session(root.conversation_id).model_copy(update={"thread_id": root.conversation_id})
+        answer = await new_sessions.accept(pool, Acceptance(session=session, mail=[one for one in messages if one]))
+        if answer.session is None:
+            assert await sessions.get(pool, "default", session.id) is None
+        else:
+            await end(pool, session.ref, Reason.GOAL_REACHED)
+        return answer
+
+    first, both, second = await claim(mail[0]), await claim(*mail), await claim(mail[1])
+    assert first.session is not None and second.session is not None
+    assert both == Accepted(mail_taken=True)
+    delivered = {
+        one.message_id: one.delivered_to for one in await mailbox.by_ids(pool, "default", [m for m in mail if m])
+    }
+    assert delivered == {mail[0]: first.session.id, mail[1]: second.session.id}

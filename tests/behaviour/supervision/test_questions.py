@@ -212,3 +212,20 @@ async def test_the_shipped_assistant_asks_and_works_with_the_answer(people: Stac
     unheard = {"input_timeout": 1_000, "on_input_timeout": "deny", "ttl": 60_000}
     record = await people.run("Ask me how many squares I want, then print them", "assistant", config=unheard)
     assert "have no answer: Nobody answered in time." in await output(people, record["task_id"])
+
+
+async def test_cancelled_task_leaves_no_question_open(people: Stack) -> None:
+    """Neither its request nor its tool call: nothing of an ended task seems to run."""
+    tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
+    given = calls(ask("Which port?"), ("look_up", {}))
+    task_id = await people.submit(given, "asker", config={"external_tools": [tool]})
+    await waiting(people, task_id, 2)
+    await people.cancel(task_id)
+    assert (await people.wait(task_id))["status"] == "cancelled"
+    rows = await people.pool.fetch("SELECT tool, state, ended_at FROM tool_calls WHERE session_id = $1", task_id)
+    assert {(row["tool"], row["state"], row["ended_at"] is None) for row in rows} == {
+        ("ask_user", "cancelled", False),
+        ("look_up", "cancelled", False),
+    }
+    returned = of_type(await people.events(task_id), "tool_returned")
+    assert [event["state"] for event in returned] == ["cancelled"] * 2

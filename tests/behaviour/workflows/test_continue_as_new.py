@@ -7,8 +7,10 @@ from datetime import datetime
 import pytest
 import pytest_asyncio
 
+from domain import wire
+from domain.conversations.requests import InboxMessage
 from tests.support.own_worker import platform
-from tests.support.stack import Stack, of_type
+from tests.support.stack import Stack, eventually, of_type
 from workflows.client import WorkflowClient
 
 SUGGEST = {"limit.historyCount.suggestContinueAsNew": "100"}  # instead of 4,096 events
@@ -59,3 +61,41 @@ async def test_continued_run_keeps_the_deadline(own: Stack) -> None:
     late = datetime.fromisoformat(record["ended_at"]) - datetime.fromisoformat(record["deadline"])
     assert -1 < late.total_seconds() < 15
     assert len(await runs(own, record["task_id"])) >= 2, "it never continued as new"
+
+
+async def test_message_that_arrives_before_a_continued_run_is_delivered_once(own: Stack) -> None:
+    """One arrives in every step, while its tool runs: at each renewal some message has not entered the context yet."""
+    slow = '{"command": "sleep 0.2"}'
+    task_id = await own.submit(f"[[script:count n=30 tool=bash input={slow}]]")
+    sent = []
+    for step in range(1, 31):
+        await own.seen(task_id, "step_started", step=step)
+        sent.append(f"word {step} of thirty")
+        answer = await own.http.post(f"/tasks/{task_id}/steer", json={"message": sent[-1]})
+        assert answer.status_code == 202, answer.text
+    assert (await own.wait(task_id))["reason"] == "goal_reached"
+    assert len(await runs(own, task_id)) >= 3, "it never continued as new"
+    nodes = [node for node in await own.nodes(task_id) if node["kind"] == "user"]
+    texts = [part["text"] for node in nodes for part in node["body"]["parts"]]
+    assert [text for text in texts if text in sent] == sent
+
+
+async def test_message_that_is_signalled_again_is_taken_once(own: Stack) -> None:
+    """Also by a run that began after it was taken."""
+    task_id = await own.submit('[[script:count n=30 tool=bash input={"command": "sleep 0.2"}]]')
+    await own.seen(task_id, "step_started", step=2)
+    answer = await own.http.post(f"/tasks/{task_id}/steer", json={"message": "only one word"})
+    message = InboxMessage(id=answer.json()["message_id"])
+
+    async def taken() -> bool:
+        return [node["kind"] for node in await own.nodes(task_id)].count("user") == 2
+
+    await eventually(taken, what="the message is in the context")
+    await own.session(task_id).signal(wire.MESSAGE, message)
+    await own.seen(task_id, "step_started", step=20)
+    assert len(await runs(own, task_id)) >= 2, "it never continued as new"
+    await own.session(task_id).signal(wire.MESSAGE, message)
+    assert (await own.wait(task_id))["reason"] == "goal_reached"
+    contexts = [request["body"]["messages"] for request in await own.asked(task_id)]
+    assert str(contexts[-1]).count("only one word") == 1
+    assert await taken()

@@ -60,3 +60,23 @@ async def test_conversation_feed_can_be_followed_and_resumed(api: httpx2.AsyncCl
     assert ids == [2] and seen[-1]["conv_seq"] == 3
     problem(await api.get(url, params={"after": 99}), 409, "cursor-ahead")
     problem(await api.get(url, params={"after": "x"}), 400, "cursor-invalid")
+
+
+@pytest.mark.parametrize("limit", [1, 7, 100])
+async def test_pages_over_two_sessions_repeat_nothing(api: httpx2.AsyncClient, pool: Pool, limit: int) -> None:
+    """Numbers within a session begin anew with each; the pages follow those of the conversation."""
+    root = (await run(api))["session_id"]
+    await record(pool, root, *(Progress(message=f"first {number}") for number in range(12)))
+    await end(pool, root, head="node-1")
+    second = (await run(api, conversation_id=root))["session_id"]
+    rows = [events.to_row(ref(second, conversation_id=root), Progress(message=f"second {n}")) for n in range(12)]
+    await events.append(pool, "", rows)
+    seen: list[dict[str, Any]] = []
+    while found := await page(api, root, limit=limit, after=seen[-1]["conv_seq"] if seen else 0):
+        assert found["next_after"] == (found["items"][-1]["conv_seq"] if found["items"] else seen[-1]["conv_seq"])
+        if not found["items"]:
+            break
+        seen += found["items"]
+    assert [event["conv_seq"] for event in seen] == list(range(1, len(seen) + 1))
+    said = [event["message"] for event in seen if event["type"] == "progress"]
+    assert said == [f"{when} {number}" for when in ("first", "second") for number in range(12)]
