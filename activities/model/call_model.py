@@ -18,7 +18,7 @@ from activities.runtime.event_writer import EventWriter
 from activities.runtime.heartbeat import cancel_requested, heartbeating
 from activities.runtime.spans import model_called
 from activities.tools.offered import Offered, Toolbox
-from activities.tools.rules import RULES, tool_calls
+from activities.tools.rules import RULES, tool_calls, without_standing
 from domain import events as ev
 from domain import wire
 from domain.agents.definition import AgentDefinition
@@ -29,7 +29,7 @@ from domain.messages import Node, mark_cacheable, render, shorten_results
 from domain.policy.rules import Rule
 from domain.sessions.step import ModelCall, ModelReply, Purpose, RecordedStop, ToolCall, preview
 from domain.sessions.step_writes import OnceEvent, RetryNote
-from store import messages
+from store import input_requests, messages
 from store.database import TRANSIENT_ERRORS, Pool, patiently
 from store.messages import StepFacts
 
@@ -105,6 +105,12 @@ class CallModel:
             calls = []
             if call.purpose is Purpose.TURN:
                 calls = tool_calls(self.toolbox.tools, tools, turn, layers, facts.may_ask)
+            if any(one.ask for one in calls):
+                standing = await patiently(
+                    lambda: input_requests.standing_rules(self._pool, call.ref.tenant, call.ref.conversation_id),
+                    seconds=COMMIT_PATIENCE,
+                )
+                calls = without_standing(calls, tools, turn, layers, standing)
             once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
             misfit = turn_record.misfit(agent, call, turn)
             return await self._commit(call, idem, context, nodes, calls, once, turn, misfit=misfit, ends=turn.ends)
