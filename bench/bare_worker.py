@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +17,6 @@ from agents.loader import load_agents
 from bench.bare import MODEL, MODEL_CALL, QUEUE, TOOL, BareIdle, BareLoop
 from bench.ours import AGENT, counting
 from domain.agents.system_prompt import system_prompt
-from domain.messages import mark_cacheable
 from settings import Settings
 from workflows.client import connect
 from workflows.runner import workflow_runner
@@ -47,7 +47,7 @@ class BareModelCall:
             "model": settings.default_model,
             "max_tokens": agent.max_tokens,
             "system": [{"type": "text", "text": system_prompt(agent), "cache_control": {"type": "ephemeral"}}],
-            "tools": [tools[name].definition() for name in agent.tools],
+            "tools": [asdict(tools[name].definition) for name in agent.tools],
         }
         self._chats: dict[str, list[dict[str, Any]]] = {}
 
@@ -57,7 +57,8 @@ class BareModelCall:
         opening = {"role": "user", "content": [{"type": "text", "text": counting(steps)}]}
         chat = self._chats.setdefault(name, [opening])
         sent: list[Any] = [{**message, "content": [dict(block) for block in message["content"]]} for message in chat]
-        mark_cacheable(sent)
+        for message in [one for one in sent if one["role"] == "user"][-2:]:
+            message["content"][-1]["cache_control"] = {"type": "ephemeral"}
         async with self._client.messages.stream(**self._request, messages=sent) as stream:
             reply = await stream.get_final_message()
         content = [block.model_dump(include={"type", "text", "id", "name", "input"}) for block in reply.content]

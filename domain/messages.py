@@ -1,11 +1,20 @@
-"""The message tree's nodes, and how a path of them becomes the request that one side's model is sent."""
+"""The message tree's nodes, and how a path of them becomes the messages that one side's model is sent."""
 
-import json
-from typing import Any
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_serializer, field_validator
 
-from domain.sessions.step import CallState, ToolCallResult
+from domain.content import (
+    AnyBlock,
+    ReplyBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    joined,
+)
+from domain.model_exchange import ModelMessage
+from domain.sessions.step import CallState, StopReason, ToolCallResult
 
 USER, NOTE, ASSISTANT, TOOL_RESULTS, SUMMARY = "user", "note", "assistant", "tool_results", "summary"
 
@@ -16,8 +25,82 @@ SYSTEM = "system"  # of an inbox message: it comes from another agent, and enter
 UNANSWERED = "No result: the call was interrupted before it could report. It may or may not have happened."
 
 
+class NodeBody(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    kind: ClassVar[str]
+
+
+class UserBody(NodeBody):
+    kind = USER
+
+    parts: list[TextBlock]
+    silent: bool = False  # the platform put it there
+    visible: bool = True  # false: the context has it, and no person is shown it
+
+    @property
+    def text(self) -> str:
+        return joined(self.parts)
+
+
+class NoteBody(NodeBody):
+    kind = NOTE
+
+    text: str
+    origin: str | None = None  # the agent that it comes from; None: the platform
+
+
+class ReplyBody(NodeBody):
+    """A reply of the model; also an earlier one that came with the task, which has no stop reason."""
+
+    kind = ASSISTANT
+
+    content: list[ReplyBlock]
+    model: str | None = None
+    stop_reason: StopReason | None = None
+    turn_text: str | None = None  # the message of the side's stop tool
+    ends: Literal["stop", "fail"] | None = None  # of a handler: the session
+    origin: str | None = None  # the node that a rerun repeats
+
+    @property
+    def text(self) -> str:
+        return joined([block for block in self.content if isinstance(block, TextBlock)]).strip()
+
+    @property
+    def thinking(self) -> str:
+        return "\n\n".join(block.text for block in self.content if isinstance(block, ThinkingBlock) and block.text)
+
+    @property
+    def calls(self) -> list[ToolCallBlock]:
+        return [block for block in self.content if isinstance(block, ToolCallBlock)]
+
+
+class ResultsBody(NodeBody):
+    kind = TOOL_RESULTS
+
+    results: list[ToolResultBlock]
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(result.text for result in self.results)
+
+
+class SummaryBody(NodeBody):
+    kind = SUMMARY
+
+    text: str
+
+
+Body = UserBody | NoteBody | ReplyBody | ResultsBody | SummaryBody
+BODIES: dict[str, type[Body]] = {body.kind: body for body in (UserBody, NoteBody, ReplyBody, ResultsBody, SummaryBody)}
+
+
+def read_body(kind: str, stored: str) -> Body:
+    return BODIES[kind].model_validate_json(stored)
+
+
 class Node(BaseModel):
-    """One immutable message; `body` is JSON whose shape follows from `kind`."""
+    """One immutable message. Its body is read once, when the node is; the store has it as JSON."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -29,89 +112,65 @@ class Node(BaseModel):
     line: str = "main"
     side: str = "a"  # the side of the agent whose turn it belongs to
     step: int
-    body: str
+    body: Body
 
-    def content(self) -> dict[str, Any]:
-        value: dict[str, Any] = json.loads(self.body)
-        return value
+    @field_validator("body", mode="before")
+    @classmethod
+    def _read(cls, body: Any, info: ValidationInfo) -> Any:
+        return read_body(info.data["kind"], body) if isinstance(body, str) else body
+
+    @field_serializer("body")
+    def _written(self, body: Body) -> str:
+        return body.model_dump_json()
 
 
 def text_of(node: Node) -> str:
     """The readable text of a node."""
-    body = node.content()
-    if node.kind == ASSISTANT:
-        return "\n\n".join(block["text"] for block in body["content"] if block["type"] == "text").strip()
-    if node.kind == USER:
-        return "\n\n".join(part["text"] for part in body["parts"])
-    if node.kind == TOOL_RESULTS:
-        return "\n\n".join(result["text"] for result in body["results"])
-    return str(body["text"])
+    return node.body.text
 
 
-def calls_of(node: Node) -> list[dict[str, Any]]:
+def calls_of(node: Node) -> list[ToolCallBlock]:
     """The tool calls an assistant node asks for, in order."""
-    if node.kind != ASSISTANT:
-        return []
-    return [block for block in node.content()["content"] if block["type"] == "tool_use"]
+    return node.body.calls if isinstance(node.body, ReplyBody) else []
 
 
-def answered(node: Node, results: list[ToolCallResult]) -> dict[str, Any]:
-    """The tool_results body that answers every call of an assistant node."""
-    immediate = {"immediate": True} if node.content().get("immediate") else {}
-    return {**answer_calls(calls_of(node), results), **immediate}
-
-
-def answer_calls(calls: list[dict[str, Any]], results: list[ToolCallResult]) -> dict[str, Any]:
-    """The same for a list of calls, with a synthetic result where none is known."""
+def answer_calls(calls: list[ToolCallBlock], results: list[ToolCallResult]) -> ResultsBody:
+    """The results that answer every call, with a synthetic one where none is known."""
     known = {result.index: result for result in results if result.state is not CallState.STARTED}
     answers = []
     for index, call in enumerate(calls):
         result = known.get(index)
-        answers.append(
-            {
-                "tool_use_id": call["id"],
-                "text": result.text if result is not None else UNANSWERED,
-                "failed": result is None or result.state is not CallState.OK,
-            }
-        )
-    return {"results": answers}
+        text = result.text if result is not None else UNANSWERED
+        failed = result is None or result.state is not CallState.OK
+        answers.append(ToolResultBlock(call_id=call.id, text=text, failed=failed))
+    return ResultsBody(results=answers)
 
 
 def turn_text_of(node: Node) -> str:
     """What an assistant node says to the other side: its stop tool's message, else its text."""
-    return str(node.content().get("turn_text") or text_of(node)).strip()
+    said = node.body.turn_text if isinstance(node.body, ReplyBody) else None
+    return (said or text_of(node)).strip()
 
 
-def _blocks(node: Node, model: str, side: str) -> tuple[str, list[dict[str, Any]]]:
-    if node.side != side and node.kind != USER:
+def _shown(node: Node, model: str, side: str) -> tuple[Literal["user", "assistant"], list[AnyBlock]]:
+    body = node.body
+    if node.side != side and not isinstance(body, UserBody):
         # the other side is the user here: its text is shown, its tool calls, results and notes are not
-        text = turn_text_of(node) if node.kind == ASSISTANT else ""
-        return "user", [{"type": "text", "text": text}] if text else []
-    body = node.content()
-    if body.get("immediate"):  # calls of the platform: a model is shown what came of them, as text
-        results = body["results"] if node.kind == TOOL_RESULTS else []
-        return "user", [{"type": "text", "text": result["text"]} for result in results if result["text"]]
-    if node.kind == ASSISTANT:
-        # a thinking block is signed for the model that thought it
-        foreign = body.get("model") != model
-        thoughts = ("thinking", "redacted_thinking")
-        return "assistant", [block for block in body["content"] if not (foreign and block["type"] in thoughts)]
-    if node.kind == TOOL_RESULTS:
-        return "user", [
-            {
-                "type": "tool_result",
-                "tool_use_id": result["tool_use_id"],
-                "content": result["text"] or "(no output)",
-                "is_error": result["failed"],
-            }
-            for result in body["results"]
-        ]
-    if node.kind == USER:
-        return "user", [{"type": "text", "text": part["text"]} for part in body["parts"]]
-    if node.kind == SUMMARY:
-        return "user", [{"type": "text", "text": f"<checkpoint>\n{body['text']}\n</checkpoint>"}]
-    origin = f' origin="{body["origin"]}"' if "origin" in body else ""
-    return "user", [{"type": "text", "text": f"<system_message{origin}>\n{body['text']}\n</system_message>"}]
+        text = turn_text_of(node) if isinstance(body, ReplyBody) else ""
+        return "user", [TextBlock(text=text)] if text else []
+    match body:
+        case ReplyBody():
+            foreign = body.model != model
+            return "assistant", [block for block in body.content if not (foreign and isinstance(block, ThinkingBlock))]
+        case ResultsBody():
+            return "user", [*body.results]
+        case UserBody():
+            return "user", [*body.parts]
+        case SummaryBody():
+            return "user", [TextBlock(text=f"<checkpoint>\n{body.text}\n</checkpoint>")]
+        case NoteBody():
+            origin = f' origin="{body.origin}"' if body.origin is not None else ""
+            return "user", [TextBlock(text=f"<system_message{origin}>\n{body.text}\n</system_message>")]
 
 
 def since_checkpoint(nodes: list[Node], side: str = "a") -> list[Node]:
@@ -122,48 +181,40 @@ def since_checkpoint(nodes: list[Node], side: str = "a") -> list[Node]:
     return nodes
 
 
-def render(nodes: list[Node], model: str, side: str = "a") -> list[dict[str, Any]]:
+def render(nodes: list[Node], model: str, side: str = "a") -> list[ModelMessage]:
     """The messages of a request as one side sees them: itself as assistant, the other side and people as user.
 
-    Neighbours of one role are merged, since the API demands alternation. It also demands that a user begins; and where
+    Neighbours of one role are merged, since models demand alternation. They also demand that a user begins; and where
     there are two sides, the model must be given something to answer even if the other side said nothing.
     """
-    messages: list[dict[str, Any]] = []
+    messages: list[ModelMessage] = []
     for node in since_checkpoint(nodes, side):
-        role, blocks = _blocks(node, model, side)
+        role, blocks = _shown(node, model, side)
         if not blocks:
             continue
-        if messages and messages[-1]["role"] == role:
-            messages[-1]["content"].extend(blocks)
+        if messages and messages[-1].role == role:
+            messages[-1].content.extend(blocks)
         else:
-            messages.append({"role": role, "content": blocks})
-    if messages and messages[0]["role"] == "assistant":
-        messages.insert(0, _user(CONVERSATION_BEGINS))
-    if messages and messages[-1]["role"] == "assistant" and any(node.side != side for node in nodes):
-        messages.append(_user(NOTHING_SAID))
+            messages.append(ModelMessage(role, blocks))
+    if messages and messages[0].role == "assistant":
+        messages.insert(0, ModelMessage("user", [TextBlock(text=CONVERSATION_BEGINS)]))
+    if messages and messages[-1].role == "assistant" and any(node.side != side for node in nodes):
+        messages.append(ModelMessage("user", [TextBlock(text=NOTHING_SAID)]))
     return messages
-
-
-def _user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": [{"type": "text", "text": text}]}
-
-
-def mark_cacheable(messages: list[dict[str, Any]]) -> None:
-    """Set the moving cache points: the end of the newest user message, and of the one before it."""
-    users = [message for message in messages if message["role"] == "user"]
-    for message in users[-2:]:
-        message["content"][-1] = {**message["content"][-1], "cache_control": {"type": "ephemeral"}}
 
 
 def shorten_results(nodes: list[Node], limit: int) -> list[Node]:
     """The same path with long tool results cut: what a checkpoint is written from when the whole does not fit."""
-    shorter = []
-    for node in nodes:
-        if node.kind == TOOL_RESULTS:
-            body = node.content()
-            for result in body["results"]:
-                if len(result["text"]) > limit:
-                    result["text"] = result["text"][:limit] + f"\n[… {len(result['text']) - limit} characters left out]"
-            node = node.model_copy(update={"body": json.dumps(body)})
-        shorter.append(node)
-    return shorter
+    return [
+        node.model_copy(update={"body": ResultsBody(results=[_cut(result, limit) for result in node.body.results])})
+        if isinstance(node.body, ResultsBody)
+        else node
+        for node in nodes
+    ]
+
+
+def _cut(result: ToolResultBlock, limit: int) -> ToolResultBlock:
+    left_out = len(result.text) - limit
+    if left_out <= 0:
+        return result
+    return result.model_copy(update={"text": f"{result.text[:limit]}\n[… {left_out} characters left out]"})

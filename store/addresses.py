@@ -3,9 +3,9 @@
 The row of the address is locked for the whole acceptance, so two first messages never make two conversations, and
 messages of one address are accepted in the order in which they arrive."""
 
-import json
 from dataclasses import dataclass
 
+from domain.content import parts_of
 from domain.conversations.address import Address, ArrivingMessage
 from domain.events import EventRow, TaskSubmitted
 from domain.ids import derive_id, new_id
@@ -135,12 +135,14 @@ def acceptance_of(ref: SessionRef, message: ArrivingMessage, workspace_id: str |
     given = {"workspace_id": workspace_id, "spec": {**message.session.spec, "input": message.text}}
     session = message.session.model_copy(update=given)
     submitted = TaskSubmitted(agent=session.agent, agent_version=session.agent_version, title=session.title)
-    parts = json.dumps([{"type": "text", "text": message.text}])
     return Acceptance(
         session=session.placed(ref),
         inbox=[
             NewMessage(
-                id=derive_id(ref.session_id, "inbox", 0), author=message.author, parts=parts, visible=message.visible
+                id=derive_id(ref.session_id, "inbox", 0),
+                author=message.author,
+                parts=parts_of(message.text),
+                visible=message.visible,
             )
         ],
         events=[EventRow.of(ref, submitted)],

@@ -6,7 +6,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from domain.content import text_of_parts
 from domain.conversations.mailbox import DeliveryMode
+from domain.messages import UserBody
 from domain.sessions.session import Reason, Status, Usage
 from store.database import Pool
 
@@ -175,7 +177,7 @@ async def turns(pool: Pool, tenant: str, conversation_id: str, after_id: str | N
 
 def _turn(row: dict[str, Any]) -> TurnRow:
     asked, parts, bodies = row.pop("asked"), row.pop("parts"), row.pop("first_messages")
-    opened = [part for body in bodies for part in json.loads(body)["parts"]] if bodies else json.loads(parts or "[]")
-    text = "\n\n".join(part["text"] for part in opened)
+    opened = [UserBody.model_validate_json(body).text for body in bodies] if bodies else [text_of_parts(parts)]
+    text = "\n\n".join(opened)
     visible, given = row.pop("visible"), json.loads(asked) if asked else text or None
     return TurnRow(**row, input=given if visible else None)

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from domain.content import parts_of, text_of_parts
 from domain.conversations.mailbox import ConversationStatus, DeliveryMode
 from domain.json_object import JsonObject
 from domain.sessions.session_writes import ThreadMessage
@@ -166,7 +167,7 @@ async def add_message_in(connection: Connection, tenant: str, message: ThreadMes
              FROM jsonb_populate_record(NULL::inbox, $2::jsonb) m ON CONFLICT DO NOTHING""",
         tenant,
         to_json(message),
-        json.dumps([{"type": "text", "text": message.text}]),
+        parts_of(message.text),
     )
 
 
@@ -229,4 +230,4 @@ async def taken_by(pool: Pool, tenant: str, session_id: str) -> list[str]:
 
 async def message_text(pool: Pool, tenant: str, message_id: str) -> str:
     parts = await pool.fetchval("SELECT parts FROM inbox WHERE tenant = $1 AND id = $2", tenant, message_id)
-    return "\n\n".join(part["text"] for part in json.loads(parts or "[]"))
+    return text_of_parts(parts)

@@ -1,10 +1,10 @@
 """The immutable message tree: append a step, read the path to a head."""
 
 from datetime import datetime
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, Json
 
+from domain.content import TextBlock
 from domain.conversations.mailbox import Outcome
 from domain.conversations.subagent import RegistryEntry, SubagentTerms
 from domain.external_tool import ExternalTool
@@ -23,7 +23,7 @@ class TakenMessage(BaseModel):
     id: str
     kind: str
     author: str
-    parts: Json[list[dict[str, Any]]]
+    parts: Json[list[TextBlock]]
     source: str | None = None  # the session whose outcome it carries
     visible: bool = True  # false: the context has it, and no person is shown it
 

@@ -99,7 +99,17 @@ async def accept_rerun(
             """INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, step, body)
                VALUES ($1, $2, $3, $4, $2 || '/rerun', $5, $6, $7, $8, $9)""",
             [
-                (session.tenant, one.id, one.parent, one.session_id, one.kind, one.author, one.line, one.step, one.body)
+                (
+                    session.tenant,
+                    one.id,
+                    one.parent,
+                    one.session_id,
+                    one.kind,
+                    one.author,
+                    one.line,
+                    one.step,
+                    one.body.model_dump_json(),
+                )
                 for one in nodes
             ],
         )

@@ -1,12 +1,11 @@
 """The recorded steps that a rerun repeats."""
 
-import json
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Json
 
+from domain.messages import Body, ReplyBody, read_body
 from store.database import Pool
 
 
@@ -16,7 +15,7 @@ class RecordedReply(BaseModel):
     node: str
     parent: str | None
     step: int
-    body: str  # JSON
+    body: Json[ReplyBody]
     reply: str  # JSON: the result that the workflow received
 
 
@@ -103,8 +102,8 @@ async def lines_within(pool: Pool, tenant: str, session_id: str, line: str, step
     return {int(row["place"].partition("/")[0]) for row in rows}
 
 
-async def recorded_messages(pool: Pool, tenant: str, session_id: str, line: str, step: int) -> list[dict[str, Any]]:
-    """What people and the platform said to a line before its answer in a step."""
+async def recorded_messages(pool: Pool, tenant: str, session_id: str, line: str, step: int) -> list[tuple[str, Body]]:
+    """What people and the platform said to a line before its answer in a step: author and body."""
     rows = await pool.fetch(
         """SELECT kind, author, body FROM messages
             WHERE tenant = $1 AND session_id = $2 AND line = $4 AND step = $3 AND kind IN ('user', 'note')
@@ -114,4 +113,4 @@ async def recorded_messages(pool: Pool, tenant: str, session_id: str, line: str,
         step,
         line,
     )
-    return [{"kind": row["kind"], "author": row["author"], "body": json.loads(row["body"])} for row in rows]
+    return [(row["author"], read_body(row["kind"], row["body"])) for row in rows]

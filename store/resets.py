@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from pydantic import BaseModel
 
+from domain.content import text_of_parts
 from store import audit
 from store.database import Connection, Pool
 
@@ -68,7 +69,7 @@ async def reset(pool: Pool, tenant: str, conversation_id: str, by: str) -> Reset
         await audit.append(connection, tenant, conversation_id, by, "reset")
     dropped = [DroppedMessage(**row) for row in waiting if not row["live"]]
     for row in sorted(unread, key=lambda one: int(one["number"])):
-        text = "\n\n".join(part["text"] for part in json.loads(row["parts"]))
+        text = text_of_parts(row["parts"])
         dropped.append(DroppedMessage(session_id=None, message_id=None, text=text))
     return Reset(generation=generation, at=at, dropped=dropped, sessions=[row["session_id"] for row in waiting])
 

@@ -1,7 +1,8 @@
 """Tool calls: claimed before the effect, recorded after it, fenced by holder and attempt."""
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Json
 
+from domain.messages import ReplyBody
 from domain.sessions.step import CallState, ToolCallResult
 from domain.sessions.tool_writes import ToolClaim, ToolCommit
 from store.database import Pool, call
@@ -15,7 +16,7 @@ class ToolClaimResult(BaseModel):
     text: str | None = None
     plan: str | None = None
     workspace_version: int | None = None
-    body: str | None = None  # of the assistant node that asked
+    body: Json[ReplyBody] | None = None  # of the node that asked
     spent: bool = False  # the tree's budget of tool calls does not allow it
 
 

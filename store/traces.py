@@ -3,8 +3,9 @@
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Json
 
+from domain.messages import ReplyBody
 from store.database import Pool
 
 
@@ -16,7 +17,7 @@ class ReplyRow(BaseModel):
     side: str
     author: str
     step: int
-    body: str  # JSON
+    body: Json[ReplyBody]
 
 
 class CallRow(BaseModel):

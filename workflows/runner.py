@@ -18,7 +18,6 @@ PURE = (
     "session.input_requests",
     "session.limits",
     "session.loop",
-    "session.replies",
     "ui",
 )
 

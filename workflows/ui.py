@@ -148,4 +148,4 @@ def step_result(reply: ModelReply, outcomes: list[ToolOutcome]) -> str:
     """The result of a step, in one line."""
     if reply.calls:
         return ", ".join(f"{outcome.name} {outcome.state}" for outcome in outcomes)[:200]
-    return "answered" if reply.stop_reason == "end_turn" else reply.stop_reason
+    return reply.stop_reason

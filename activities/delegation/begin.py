@@ -95,20 +95,19 @@ class BeginDelegations:
         async with heartbeating():
             [node] = await messages.path(self._pool, call.ref.tenant, call.node, limit=1)
             blocks = calls_of(node)
-            call.immediate = bool(node.content().get("immediate"))
             record = DelegationRecord(self._pool, call.ref, call.node)
             begun: dict[int, Begun] = {}
             wanted: list[Wanted] = []
             for index in call.indexes:
-                name = blocks[index]["name"]
+                name = blocks[index].name
                 kind = DelegationTool(name) if name in set(DelegationTool) else DelegationTool.SUBAGENT
                 tool = self._tools.get(name, _NAMED_AFTER_AGENT)
-                known = await record.claim(index, name, tool.call_summary(blocks[index]["input"]), tool.kind)
+                known = await record.claim(index, name, tool.call_summary(blocks[index].arguments), tool.kind)
                 if known is not None:
                     begun[index] = Begun(index=index, kind=kind, settled=known)
                     continue
                 try:
-                    wanted.append(Wanted(index, kind, name, tool.input.model_validate(blocks[index]["input"])))
+                    wanted.append(Wanted(index, kind, name, tool.input.model_validate(blocks[index].arguments)))
                 except ValidationError as error:
                     begun[index] = await self._refuse(record, index, kind, _explain(error), name=name)
             await self._plan(call, record, wanted, begun)

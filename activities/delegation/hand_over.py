@@ -61,7 +61,7 @@ class HandOverThread:
         [node] = await messages.path(self._pool, call.ref.tenant, call.node, limit=1)
         tool = handoff_tool(agent)
         try:
-            tool.input.model_validate(calls_of(node)[call.index]["input"])
+            tool.input.model_validate(calls_of(node)[call.index].arguments)
         except ValidationError as error:
             raise HandOverRefused(tool.explain(error)) from None
         sides = session_sides(agent, lambda view: [view.model or call.model, *view.fallback_models])

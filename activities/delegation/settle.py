@@ -11,7 +11,7 @@ from domain import events as ev
 from domain.conversations.delegation import DelegationTool, Settle
 from domain.conversations.mailbox import subagent_message
 from domain.conversations.subagent_texts import ended_its_turn, gathered, promoted, result
-from domain.messages import ASSISTANT, calls_of, text_of
+from domain.messages import ASSISTANT, ReplyBody, calls_of, text_of
 from domain.sessions.session import Status
 from domain.sessions.step import CallState, ToolOutcome
 from store import messages, outcomes
@@ -55,6 +55,7 @@ class SettleDelegation:
         the call has the result that was recorded."""
         if settle.failed == recording.ENDED:
             [node] = await messages.path(self._pool, settle.ref.tenant, settle.node, limit=1)
+            assert isinstance(node.body, ReplyBody)
             known = await recording.original_result(self._pool, settle.ref.tenant, node.body, settle.index)
             return CallState.FAILED if known.failed else CallState.OK, known.text
         nodes = await messages.path(self._pool, settle.ref.tenant, settle.head)
@@ -66,7 +67,7 @@ class SettleDelegation:
 
     async def _gather(self, settle: Settle) -> str:
         [node] = await messages.path(self._pool, settle.ref.tenant, settle.node, limit=1)
-        wanted = GatherInput.model_validate(calls_of(node)[settle.index]["input"]).task_ids
+        wanted = GatherInput.model_validate(calls_of(node)[settle.index].arguments).task_ids
         found = {task_id: await self._subagents.child(settle.ref, task_id) for task_id in dict.fromkeys(wanted)}
         ended = {task_id: child for task_id, child in found.items() if child is not None and not child.live}
         await self._subagents.claim(settle.ref, list(ended), f"{settle.node}:{settle.index}")

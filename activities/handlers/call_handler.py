@@ -8,17 +8,18 @@ from pydantic import ValidationError
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.model.anthropic import ModelResponse
 from activities.model.call_model import CallModel
 from activities.tools.offered import Offered
 from activities.tools.support.output import clean
 from domain import wire
 from domain.agents.definition import AgentDefinition
 from domain.agents.handler import Handler, HandlerReply, HandlerTurn, as_handler_sees
+from domain.content import TextBlock, ToolCallBlock
 from domain.conversations.subagent import is_enabled
 from domain.ids import derive_id
 from domain.messages import Node
-from domain.sessions.step import ModelCall, ModelReply
+from domain.model_exchange import ModelResponse
+from domain.sessions.step import ModelCall, ModelReply, StopReason
 from store.messages import StepFacts
 
 ATTEMPTS = 3  # of a handler that raises or takes too long; a worker that dies does not count
@@ -61,13 +62,13 @@ class CallHandler(CallModel):
             raise HandlerError(f"This worker has no handler {name!r}.")
         reply = await _reply(name, handler, _turn(call, agent, nodes, tools, facts))
         if text := clean(reply.text):
-            turn.content.append({"type": "text", "text": text})
+            turn.content.append(TextBlock(text=text))
         key = derive_id(call.ref.session_id, "turn", call.step)
         turn.content += [
-            {"type": "tool_use", "id": f"call_{key}_{index}", "name": one.name, "input": one.input}
+            ToolCallBlock(id=f"call_{key}_{index}", name=one.name, arguments=one.input)
             for index, one in enumerate(reply.calls)
         ]
-        turn.stop_reason = "tool_use" if reply.calls else "end_turn"
+        turn.stop_reason = StopReason.TOOL_CALLS if reply.calls else StopReason.ANSWERED
         turn.ends, turn.status = reply.ends, clean(reply.status) if reply.status else None
 
     async def failure(self, call: ModelCall, attempt: int, error: Exception) -> ApplicationError:

@@ -1,35 +1,30 @@
-"""The model itself: one streamed request through the anthropic SDK, its pieces handed on as they arrive."""
+"""The model itself, and the only place that knows how Anthropic spells a request and a reply: one streamed request
+through the SDK, its pieces handed on as they arrive."""
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import anthropic
+from pydantic_core import from_json
 
 from activities.model.errors import IncompleteStream
 from activities.tools.support.output import clean
 from domain.agents.prices import PriceTable
+from domain.content import AnyBlock, ReplyBlock, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock
 from domain.limits.budget import CallEstimate
+from domain.model_exchange import ModelRequest, ModelResponse
 from domain.sessions.session import Usage
+from domain.sessions.step import StopReason
 
-
-@dataclass
-class ModelResponse:
-    """What one request brought, whole or interrupted."""
-
-    content: list[dict[str, Any]] = field(default_factory=list)
-    stop_reason: str = ""
-    usage: Usage = field(default_factory=Usage)
-    text: str = ""  # so far
-    thinking: str = ""
-    # of a handler's reply: whether it ends the session, and the status that it publishes
-    ends: Literal["stop", "fail"] | None = None
-    status: str | None = None
-    immediate: bool = False  # the platform's own calls, at the beginning of a thread
-
-    def answer(self) -> str:
-        return "\n\n".join(block["text"] for block in self.content if block["type"] == "text")
+CHARACTERS = 3  # of a request, per token: fewer than there really are, so that an estimate is rather too high
+STOP_REASONS = {
+    "tool_use": StopReason.TOOL_CALLS,
+    "max_tokens": StopReason.CUT_OFF,
+    "pause_turn": StopReason.PAUSED,
+    "model_context_window_exceeded": StopReason.CONTEXT_FULL,
+    "refusal": StopReason.DECLINED,
+}  # the rest, also what is unknown today: the model has answered
 
 
 class Model:
@@ -40,7 +35,7 @@ class Model:
 
     async def ask(
         self,
-        request: dict[str, Any],
+        request: ModelRequest,
         turn: ModelResponse,
         on_text: Callable[[str], None],
         on_thinking: Callable[[str], None],
@@ -51,7 +46,7 @@ class Model:
         """
         blocks: dict[int, dict[str, Any]] = {}
         tokens: dict[str, int] = {}
-        stream = await self._client.messages.create(**request, stream=True)
+        stream = await self._client.messages.create(**self._spelled(request), stream=True)
         async with stream:
             async for event in stream:
                 if event.type == "content_block_delta":
@@ -59,29 +54,32 @@ class Model:
                 elif event.type == "content_block_start":
                     blocks[event.index] = {**event.content_block.to_dict(mode="json"), "json": ""}
                 elif event.type == "message_start":
-                    turn.usage = self._usage(request["model"], _tokens(tokens, event.message.usage))
+                    turn.usage = self._usage(request.model, _tokens(tokens, event.message.usage))
                 elif event.type == "message_delta":
-                    turn.stop_reason = event.delta.stop_reason or ""
-                    turn.usage = self._usage(request["model"], _tokens(tokens, event.usage))
-        if not turn.stop_reason:
+                    if stopped := event.delta.stop_reason:
+                        turn.stop_reason = STOP_REASONS.get(stopped, StopReason.ANSWERED)
+                    turn.usage = self._usage(request.model, _tokens(tokens, event.usage))
+        if turn.stop_reason is None:
             raise IncompleteStream("The model's reply broke off before its end.")
-        turn.content = [kept for kept in (_kept(blocks[index]) for index in sorted(blocks)) if kept]
+        turn.content = [block for index in sorted(blocks) if (block := read_block(blocks[index]))]
 
-    def thinking(self, model: str, tokens: int) -> dict[str, Any]:
-        return self._prices.thinking(model, tokens)
-
-    def estimate(self, model: str, input_tokens: int, output_tokens: int) -> CallEstimate:
+    def estimate(self, request: ModelRequest) -> CallEstimate:
         """What a call may use at the most; input is dearest where it is written to the cache."""
+        sent = self._spelled(request)
+        entered = len(json.dumps([sent["messages"], sent.get("tools"), sent["system"]])) // CHARACTERS
         return CallEstimate(
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            input_usd=self._prices.cost(model, 0, 0, cache_write=input_tokens),
-            output_usd=self._prices.cost(model, 0, output_tokens),
+            input_tokens=entered,
+            output_tokens=request.output_tokens,
+            input_usd=self._prices.cost(request.model, 0, 0, cache_write=entered),
+            output_usd=self._prices.cost(request.model, 0, request.output_tokens),
         )
 
     def nearly_full(self, model: str, usage: Usage) -> bool:
         window = self._prices.context_window(model)
         return window is not None and usage.tokens > 0.8 * window
+
+    def _spelled(self, request: ModelRequest) -> dict[str, Any]:
+        return spelled(request, budgeted=self._prices.thinks_by_budget(request.model))
 
     def _usage(self, model: str, tokens: dict[str, int]) -> Usage:
         known = {name: tokens.get(theirs, 0) for name, theirs in _COUNTS.items()}
@@ -132,18 +130,75 @@ def _grow(
         block["signature"] = delta.signature
 
 
-def _kept(block: dict[str, Any]) -> dict[str, Any] | None:
-    """The fields that the API takes back, and nothing else. Arguments that are not JSON raise ValueError."""
-    if block["type"] == "text":
-        text = clean(block["text"])
-        return {"type": "text", "text": text} if text.strip() else None
-    if block["type"] == "tool_use":
-        arguments = json.loads(block["json"]) if block["json"] else block["input"]
-        if not isinstance(arguments, dict):
-            raise ValueError("the arguments of a tool call are not an object")
-        return {"type": "tool_use", "id": block["id"], "name": block["name"], "input": arguments}
-    if block["type"] == "thinking":
-        return {"type": "thinking", "thinking": block["thinking"], "signature": block.get("signature", "")}
-    if block["type"] == "redacted_thinking":
-        return {"type": "redacted_thinking", "data": block["data"]}
+def spelled(request: ModelRequest, *, budgeted: bool = False) -> dict[str, Any]:
+    """The request as the API wants it. `budgeted`: the model wants a budget to think with."""
+    mark = {"cache_control": {"type": "ephemeral"}} if request.cached else {}
+    messages: list[dict[str, Any]] = [
+        {"role": message.role, "content": [_spelled_block(block) for block in message.content]}
+        for message in request.messages
+    ]
+    # the cache points move along: the end of the newest user message, and of the one before it
+    for message in [message for message in messages if message["role"] == "user"][-2:]:
+        message["content"][-1].update(mark)
+    notes = [{"type": "text", "text": note} for note in request.notes]
+    if notes and messages and messages[-1]["role"] == "user":
+        messages[-1]["content"] += notes
+    elif notes:
+        messages.append({"role": "user", "content": notes})
+    sent: dict[str, Any] = {
+        "model": request.model,
+        "max_tokens": request.output_tokens,  # here thoughts count as output
+        "system": [{"type": "text", "text": request.system, **mark}],
+        "messages": messages,
+    }
+    if request.tools:
+        sent["tools"] = [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+            for tool in request.tools
+        ]
+    if request.must_call:
+        sent["tool_choice"] = {"type": "tool", "name": request.must_call}
+    if request.thinking_tokens and budgeted:
+        sent["thinking"] = {"type": "enabled", "budget_tokens": request.thinking_tokens}
+    elif request.thinking_tokens:
+        sent["thinking"] = {"type": "adaptive", "display": "summarized"}
+    return sent
+
+
+def _spelled_block(block: AnyBlock) -> dict[str, Any]:
+    match block:
+        case TextBlock():
+            return {"type": "text", "text": block.text}
+        case ToolCallBlock():
+            return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.arguments}
+        case ToolResultBlock():
+            text = block.text or "(no output)"  # an empty one is refused
+            return {"type": "tool_result", "tool_use_id": block.call_id, "content": text, "is_error": block.failed}
+        case ThinkingBlock(hidden=True):
+            return {"type": "redacted_thinking", "data": block.proof}
+        case ThinkingBlock():
+            return {"type": "thinking", "thinking": block.text, "signature": block.proof}
+
+
+def read_block(received: dict[str, Any]) -> ReplyBlock | None:
+    """The block that a finished one of the stream is; None: there is nothing to keep. What could be neither stored nor
+    sent back raises ValueError: arguments that are no object in JSON, lone surrogates."""
+    match received["type"]:
+        case "text":
+            text = clean(received["text"])
+            return TextBlock(text=text) if text.strip() else None
+        case "tool_use":
+            arguments = from_json(received["json"], allow_inf_nan=False) if received["json"] else received["input"]
+            if not isinstance(arguments, dict):
+                raise ValueError("the arguments of a tool call are not an object")
+            return ToolCallBlock(id=_whole(received["id"]), name=_whole(received["name"]), arguments=arguments)
+        case "thinking":
+            return ThinkingBlock(text=_whole(received["thinking"]), proof=_whole(received.get("signature", "")))
+        case "redacted_thinking":
+            return ThinkingBlock(proof=_whole(received["data"]), hidden=True)
     return None
+
+
+def _whole(text: str) -> str:
+    text.encode()  # UnicodeEncodeError, which is a ValueError, if there is half a character in it
+    return text

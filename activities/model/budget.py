@@ -2,9 +2,8 @@
 
 import asyncio
 import contextlib
-import json
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 from temporalio.exceptions import ApplicationError
 
@@ -13,6 +12,7 @@ from domain import wire
 from domain.events import BudgetLow, EventRow
 from domain.limits.anomalies import Thresholds, anomalies
 from domain.limits.budget import TTL, CallEstimate, Grant, Share, budget_note, shares, time_of
+from domain.model_exchange import ModelRequest
 from domain.sessions.session import Limits, Usage
 from domain.sessions.step import ModelCall, Purpose
 from domain.sessions.step_writes import OnceEvent
@@ -20,7 +20,6 @@ from store import budgets
 from store.database import TRANSIENT_ERRORS, Pool, patiently
 from store.messages import StepFacts
 
-CHARACTERS = 3  # of a request, per token: fewer than there really are, so that an estimate is rather too high
 LOOK_AGAIN_SECONDS = 0.3
 PATIENCE = 60.0  # seconds, with a database that is away
 
@@ -32,13 +31,12 @@ class Bounds:
         self._low_percent = low_percent
         self._thresholds = thresholds
 
-    async def reserve(self, call: ModelCall, facts: StepFacts, request: dict[str, Any]) -> None:
-        """Take what the call may use from the tree's budget, if it has one. The last summary of a session is not
-        refused, but it is counted."""
+    async def reserve(self, call: ModelCall, facts: StepFacts, request: ModelRequest) -> ModelRequest:
+        """Take what the call may use from the tree's budget, if it has one, and cut the request to what is left. The
+        last summary of a session is not refused, but it is counted."""
         if facts.tree is None or call.purpose is Purpose.SUMMARY:
-            return
-        entered = len(json.dumps([request["messages"], request.get("tools"), request["system"]])) // CHARACTERS
-        estimate = self._model.estimate(call.model, entered, request["max_tokens"])
+            return request
+        estimate = self._model.estimate(request)
         given = await self._reserved(call, estimate)
         while given.wait:  # others hold what they may not need
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
@@ -46,9 +44,10 @@ class Bounds:
         if given.spent:
             detail = f"The budget of {given.spent} that this session shares with its tree is spent."
             raise ApplicationError(detail, given.spent, type=wire.BUDGET_SPENT, non_retryable=True)
-        if given.output_tokens < request["max_tokens"]:
-            request["max_tokens"] = given.output_tokens
-            request.pop("thinking", None)  # it needs more than is left
+        if given.output_tokens < request.output_tokens:
+            # to think it needs more than is left
+            return replace(request, max_tokens=given.output_tokens, thinking_tokens=0)
+        return request
 
     async def release(self, call: ModelCall, facts: StepFacts) -> None:
         """A call that failed holds nothing while it waits for its next attempt, or for ever."""

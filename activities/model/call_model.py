@@ -9,7 +9,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.model import recorded as recording
 from activities.model import response as turn_record
-from activities.model.anthropic import Model, ModelResponse
+from activities.model.anthropic import Model
 from activities.model.budget import Bounds
 from activities.model.contexts import Contexts
 from activities.model.errors import UNAVAILABLE, backoff, classify
@@ -18,18 +18,18 @@ from activities.runtime.event_writer import EventWriter
 from activities.runtime.heartbeat import cancel_requested, heartbeating
 from activities.runtime.spans import model_called
 from activities.tools.offered import Offered, Toolbox
-from activities.tools.rules import RULES, tool_calls, without_standing
+from activities.tools.rules import RULES, tool_calls
 from domain import events as ev
 from domain import wire
 from domain.agents.definition import AgentDefinition
 from domain.agents.system_prompt import CHECKPOINT, system_prompt
 from domain.conversations.subagent import registry_message
 from domain.events import EventRow
-from domain.messages import Node, mark_cacheable, render, shorten_results
-from domain.policy.rules import Rule
-from domain.sessions.step import ModelCall, ModelReply, Purpose, RecordedStop, ToolCall, preview
+from domain.messages import Node, render, shorten_results
+from domain.model_exchange import ModelRequest, ModelResponse
+from domain.sessions.step import ModelCall, ModelReply, Purpose, RecordedStop, StopReason, ToolCall, preview
 from domain.sessions.step_writes import OnceEvent, RetryNote
-from store import input_requests, messages
+from store import messages
 from store.database import TRANSIENT_ERRORS, Pool, patiently
 from store.messages import StepFacts
 
@@ -53,7 +53,7 @@ class CallModel:
         self._events = events
         self._contexts = contexts
         self._definitions = definitions
-        self.toolbox = toolbox
+        self._toolbox = toolbox
         self._bounds = bounds
         self._attempts = attempts_before_fallback
 
@@ -79,7 +79,7 @@ class CallModel:
                 context = await self._contexts.load(call.ref, call.line, call.head)
                 opening = await self._contexts.prompt(call.ref, call.opening) if call.opening else ""
                 layers = [*(one.permissions for one in agents), *RULES.validate_json(facts.rules)]
-                tools = await self.offered(call, agents, layers, facts)
+                tools = await self._toolbox.offered(call, agents, layers, facts)
             except TRANSIENT_ERRORS as error:
                 raise ApplicationError(
                     "The database is away.", type=wire.DATABASE_AWAY, next_retry_delay=timedelta(seconds=1)
@@ -89,8 +89,8 @@ class CallModel:
             if (rerun := recording.rerun_of(facts)) is not None:
                 played = await recording.play(self._pool, call, rerun)
                 nodes = prelude + recording.nodes(call, agent.speaker(call.agent.side), context + prelude, played)
-                calls = recording.tool_calls(self.toolbox.tools, tools, played, layers, rerun, facts)
-                again = {"recorded": played.usage, "continues": played.goes_on, "ends": played.body.get("ends")}
+                calls = recording.tool_calls(self._toolbox.tools, tools, played, layers, rerun, facts)
+                again = {"recorded": played.usage, "continues": played.goes_on, "ends": played.body.ends}
                 return await self._commit(call, idem, context, nodes, calls, [], played.turn, **again)
             try:
                 await self.ask(call, agent, context + prelude, tools, facts, turn)
@@ -104,13 +104,7 @@ class CallModel:
             nodes = prelude + turn_record.reply_nodes(call, agent, context + prelude, turn, facts)
             calls = []
             if call.purpose is Purpose.TURN:
-                calls = tool_calls(self.toolbox.tools, tools, turn, layers, facts.may_ask)
-            if any(one.ask for one in calls):
-                standing = await patiently(
-                    lambda: input_requests.standing_rules(self._pool, call.ref.tenant, call.ref.conversation_id),
-                    seconds=COMMIT_PATIENCE,
-                )
-                calls = without_standing(calls, tools, turn, layers, standing)
+                calls = tool_calls(self._toolbox.tools, tools, turn.calls, layers, facts.may_ask)
             once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
             misfit = turn_record.misfit(agent, call, turn)
             return await self._commit(call, idem, context, nodes, calls, once, turn, misfit=misfit, ends=turn.ends)
@@ -118,11 +112,6 @@ class CallModel:
     def shown_as(self, call: ModelCall, agent: AgentDefinition) -> ModelCall:
         """The call as its events and messages show it."""
         return call
-
-    async def offered(
-        self, call: ModelCall, agents: list[AgentDefinition], layers: list[list[Rule]], facts: StepFacts
-    ) -> Offered:
-        return await self.toolbox.offered(call, agents, layers, facts)
 
     async def ask(
         self,
@@ -133,37 +122,36 @@ class CallModel:
         facts: StepFacts,
         turn: ModelResponse,
     ) -> None:
-        system = system_prompt(agent, facts.variables, call.agent.side)
-        request: dict[str, Any] = {
-            "model": call.model,
-            "max_tokens": agent.max_tokens,
-            "system": [{"type": "text", "text": system, "cache_control": {"type": "ephemeral"}}],
-        }
-        if call.purpose is Purpose.COMPACT:
-            request["messages"] = render(shorten_results(nodes, 2_000), call.model, call.agent.side)
-            request["messages"].append({"role": "user", "content": [{"type": "text", "text": CHECKPOINT}]})
-            await self._bounds.reserve(call, facts, request)
-            await self._model.ask(request, turn, on_text=lambda _: None, on_thinking=lambda _: None)
-            return
-        request["messages"] = render(nodes, call.model, call.agent.side)
-        mark_cacheable(request["messages"])
-        if call.purpose is Purpose.TURN:
-            if tools:
-                request["tools"] = [definition for _, definition in tools.values()]
-            if agent.thinking_tokens:
-                request["thinking"] = self._model.thinking(call.model, agent.thinking_tokens)
-                request["max_tokens"] = agent.max_tokens + agent.thinking_tokens
-            request["messages"][-1]["content"].append({"type": "text", "text": self._bounds.budget_note(call, facts)})
-            if facts.registry and call.line == "main":
-                registry = {"type": "text", "text": registry_message(facts.registry)}
-                request["messages"][-1]["content"].append(registry)
-        await self._bounds.reserve(call, facts, request)
+        compacts, takes_turn = call.purpose is Purpose.COMPACT, call.purpose is Purpose.TURN
+        shown = shorten_results(nodes, 2_000) if compacts else nodes
+        request = ModelRequest(
+            model=call.model,
+            max_tokens=agent.max_tokens,
+            system=system_prompt(agent, facts.variables, call.agent.side),
+            messages=render(shown, call.model, call.agent.side),
+            notes=[CHECKPOINT] if compacts else self._notes(call, facts) if takes_turn else [],
+            tools=[definition for _, definition in tools.values()] if takes_turn else [],
+            thinking_tokens=(takes_turn and agent.thinking_tokens) or 0,
+            cached=not compacts,
+        )
+        request = await self._bounds.reserve(call, facts, request)
+
+        def emit(event: ev.Event) -> None:
+            if not compacts:
+                self._events.put(call.ref, event)
+
         await self._model.ask(
             request,
             turn,
-            on_text=lambda text: self._events.put(call.ref, ev.MessageDelta(step=call.step, text=text)),
-            on_thinking=lambda text: self._events.put(call.ref, ev.ThinkingDelta(step=call.step, text=text)),
+            on_text=lambda text: emit(ev.MessageDelta(step=call.step, text=text)),
+            on_thinking=lambda text: emit(ev.ThinkingDelta(step=call.step, text=text)),
         )
+
+    def _notes(self, call: ModelCall, facts: StepFacts) -> list[str]:
+        notes = [self._bounds.budget_note(call, facts)]
+        if facts.registry and call.line == "main":
+            notes.append(registry_message(facts.registry))
+        return notes
 
     async def _commit(
         self,
@@ -180,12 +168,12 @@ class CallModel:
         takes_turn = call.purpose is Purpose.TURN
         reply = ModelReply(
             head=(nodes or context)[-1].id,
-            stop_reason=turn.stop_reason,
+            stop_reason=turn.stop_reason or StopReason.ANSWERED,
             calls=calls,
             usage=turn.usage,
             full=takes_turn and self._model.nearly_full(call.model, turn.usage),
             preview=preview(turn.answer()),
-            interrupted=turn.stop_reason == turn_record.INTERRUPTED,
+            interrupted=turn.stop_reason is StopReason.INTERRUPTED,
             **more,
         )
         model_called(call, turn.usage)

@@ -31,7 +31,7 @@ class Contexts:
         """The prompt inside a tool call, given as "node/index"."""
         node_id, _, index = call.rpartition("/")
         [node] = await messages.path(self._pool, ref.tenant, node_id, limit=1)
-        prompt: str = calls_of(node)[int(index)]["input"]["prompt"]
+        prompt: str = calls_of(node)[int(index)].arguments["prompt"]
         return prompt
 
     def remember(self, ref: SessionRef, line: str, nodes: list[Node]) -> None:

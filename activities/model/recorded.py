@@ -1,22 +1,21 @@
 """Recordings: a rerun that has its original's answers and tool results, so that only rules and limits are new."""
 
-import json
 from dataclasses import dataclass, field
-from typing import Any
 
 from temporalio.exceptions import ApplicationError
 
 from activities.model import response as turn_record
-from activities.model.anthropic import ModelResponse
 from activities.tools import rules as tool_rules
 from activities.tools.offered import Offered
 from activities.tools.tool import HAND_OVER, Tool, ToolResult
 from domain import wire
-from domain.messages import ASSISTANT, UNANSWERED, Node
+from domain.content import ToolCallBlock
+from domain.messages import UNANSWERED, Node, ReplyBody
+from domain.model_exchange import ModelResponse
 from domain.policy.rules import Action, Rule
 from domain.sessions.rerun import Rerun
 from domain.sessions.session import Usage
-from domain.sessions.step import CallState, Effect, ModelCall, ModelReply, Purpose, ToolCall, ToolRequest
+from domain.sessions.step import CallState, Effect, ModelCall, ModelReply, Purpose, StopReason, ToolCall, ToolRequest
 from store import reruns
 from store import tool_calls as calls_made
 from store.database import Pool
@@ -33,8 +32,8 @@ class Played:
     """An answer once more, with what was said before it and what it used when it was given."""
 
     turn: ModelResponse
-    messages: list[turn_record.Body]
-    body: dict[str, Any]
+    messages: list[turn_record.Authored]
+    body: ReplyBody
     usage: Usage
     goes_on: bool = False
     inside: set[int] = field(default_factory=set)  # calls in which a subagent worked as part of the original
@@ -48,7 +47,7 @@ def rerun_of(facts: StepFacts) -> Rerun | None:
 
 async def play(pool: Pool, call: ModelCall, rerun: Rerun) -> Played:
     if call.purpose is Purpose.COMPACT:  # nobody reads the context
-        return Played(ModelResponse(stop_reason="end_turn"), [], {}, Usage())
+        return Played(ModelResponse(stop_reason=StopReason.ANSWERED), [], ReplyBody(content=[]), Usage())
     tenant, source = call.ref.tenant, rerun.session_id
     found = place = None
     if call.purpose is Purpose.TURN:
@@ -59,17 +58,13 @@ async def play(pool: Pool, call: ModelCall, rerun: Rerun) -> Played:
     if found is None or place is None:
         raise ApplicationError(ENDED, type=wire.RECORDING_ENDED, non_retryable=True)
     said = await reruns.recorded_messages(pool, tenant, source, place.line, found.step) if place.number > 1 else []
-    body = json.loads(found.body)
-    turn = ModelResponse(
-        content=body["content"],
-        stop_reason=body["stop_reason"],
-        thinking="\n\n".join(block["thinking"] for block in body["content"] if block["type"] == "thinking"),
-    )
+    body = found.body
+    turn = ModelResponse(content=body.content, stop_reason=body.stop_reason, thinking=body.thinking)
     following = await reruns.recorded_reply(pool, tenant, source, place.line, first, place.number + 1)
     return Played(
         turn,
-        [(one["kind"], one["author"], one["body"]) for one in said],
-        {**body, "origin": found.node},
+        said,
+        body.model_copy(update={"origin": found.node}),
         ModelReply.model_validate_json(found.reply).usage,
         goes_on=following is not None,
         inside=await reruns.lines_within(pool, tenant, source, place.line, found.step),
@@ -77,7 +72,7 @@ async def play(pool: Pool, call: ModelCall, rerun: Rerun) -> Played:
 
 
 def nodes(call: ModelCall, author: str, before: list[Node], played: Played) -> list[Node]:
-    answer: list[turn_record.Body] = [(ASSISTANT, author, played.body)] if played.turn.content else []
+    answer: list[turn_record.Authored] = [(author, played.body)] if played.turn.content else []
     return turn_record.chain(call, before[-1].id if before else None, [*played.messages, *answer])
 
 
@@ -86,11 +81,10 @@ def tool_calls(
 ) -> list[ToolCall]:
     """Each call brings its recorded result, unless a rule that the original did not have stops it. A subagent that
     worked inside a call works there again, with its own recorded answers."""
-    turn = played.turn
     own = len(tool_rules.RULES.validate_json(facts.rules)) - rerun.layers
     before = layers[: len(layers) - own]
-    blocks = [block for block in turn.content if block["type"] == "tool_use"]
-    made = tool_rules.tool_calls(known, tools, turn, layers, facts.may_ask)
+    blocks = played.turn.calls
+    made = tool_rules.tool_calls(known, tools, blocks, layers, facts.may_ask)
     return [
         _call(call, block, tools, layers, before, call.index in played.inside)
         for call, block in zip(made, blocks, strict=True)
@@ -99,7 +93,7 @@ def tool_calls(
 
 def _call(
     call: ToolCall,
-    block: dict[str, Any],
+    block: ToolCallBlock,
     tools: Offered,
     layers: list[list[Rule]],
     before: list[list[Rule]],
@@ -107,10 +101,10 @@ def _call(
 ) -> ToolCall:
     if call.refusal is not None:
         return call
-    tool, _ = tools[block["name"]]
-    now = tool_rules.verdict_on(tool, block["input"], layers)
+    tool, _ = tools[block.name]
+    now = tool_rules.verdict_on(tool, block.arguments, layers)
     forbidden = now.action is Action.DENY
-    was = tool_rules.verdict_on(tool, block["input"], before).action
+    was = tool_rules.verdict_on(tool, block.arguments, before).action
     asked = now.action is Action.ASK and was is not Action.ASK
     refusal = tool_rules.FORBIDDEN.format(call.name, now.because) if forbidden else WOULD_ASK if asked else None
     # a handoff happens again: the calls after it are those of the agent that took over
@@ -121,16 +115,16 @@ def _call(
     return call.model_copy(update=denied | {"activity": activity, "effect": Effect.READ, "timeout_s": 10, "ask": False})
 
 
-async def result_without_tool(pool: Pool, request: ToolRequest, body: str) -> ToolResult:
+async def result_without_tool(pool: Pool, request: ToolRequest, reply: ReplyBody) -> ToolResult:
     """The result of a call where nothing is run: the refusal, or the result of the original's call."""
     if request.refusal is not None:
         return ToolResult(request.refusal, failed=True)
-    return await original_result(pool, request.ref.tenant, body, request.index)
+    return await original_result(pool, request.ref.tenant, reply, request.index)
 
 
-async def original_result(pool: Pool, tenant: str, body: str, index: int) -> ToolResult:
-    """`body`: of the reply that repeats the original's."""
-    made = await calls_made.results(pool, tenant, json.loads(body)["origin"])
+async def original_result(pool: Pool, tenant: str, reply: ReplyBody, index: int) -> ToolResult:
+    """`reply`: the one that repeats the original's."""
+    made = await calls_made.results(pool, tenant, reply.origin or "")
     known = next((one for one in made if one.index == index and one.state is not CallState.STARTED), None)
     if known is None:
         return ToolResult(UNANSWERED, failed=True)

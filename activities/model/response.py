@@ -1,26 +1,39 @@
 """The records of a model call: the nodes it adds to the tree, and the events for watchers."""
 
-import json
 import time
 from typing import Any
 
-from activities.model.anthropic import ModelResponse
 from activities.runtime.session_run import run_of
 from activities.tools.support.output import clean
 from domain import events as ev
 from domain.agents.definition import AgentDefinition
 from domain.agents.typed_output import Misfit, typed
+from domain.content import TextBlock, joined
 from domain.conversations.mailbox import render
 from domain.conversations.quoting import quoted
 from domain.events import EventRow
 from domain.ids import new_id
-from domain.messages import ASSISTANT, NOTE, SILENT, SUMMARY, SYSTEM, TOOL_RESULTS, USER, Node, answered, calls_of
+from domain.messages import (
+    ASSISTANT,
+    SILENT,
+    SYSTEM,
+    TOOL_RESULTS,
+    Body,
+    Node,
+    NoteBody,
+    ReplyBody,
+    SummaryBody,
+    UserBody,
+    answer_calls,
+    calls_of,
+)
+from domain.model_exchange import ModelResponse
 from domain.sessions.session import Usage
-from domain.sessions.step import ModelCall, ModelReply, Purpose, preview
+from domain.sessions.step import ModelCall, ModelReply, Purpose, StopReason, preview
 from domain.sessions.step_writes import BudgetUse, NewNode, OnceEvent, StepBegin, StepCommit
-from store.messages import StepFacts
+from store.messages import StepFacts, TakenMessage
 
-Body = tuple[str, str, dict[str, Any]]  # kind, author, content
+Authored = tuple[str, Body]
 
 
 def beginning(call: ModelCall, idem: str, attempt: int) -> StepBegin:
@@ -58,46 +71,47 @@ def beginning(call: ModelCall, idem: str, attempt: int) -> StepBegin:
 
 def prelude(call: ModelCall, context: list[Node], facts: StepFacts, opening: str = "") -> list[Node]:
     """What the context gains before the reply: results of the last step, messages taken, a note of the platform."""
-    bodies: list[Body] = []
+    bodies: list[Authored] = []
     if call.opening:
-        bodies.append((USER, "", {"parts": [{"type": "text", "text": opening}]}))
-    if context and calls_of(context[-1]):
-        bodies.append((TOOL_RESULTS, "", answered(context[-1], facts.results)))
-    for message in facts.inbox:
-        parts = message.parts
-        outcome = facts.outcomes.get(message.source) if message.source else None
-        if outcome is not None:
-            parts = [{"type": "text", "text": render([outcome])}]
-        silent = {"silent": True} if message.kind == SILENT or (outcome and outcome.reference) else {}
-        if message.kind == ASSISTANT:
-            bodies.append((ASSISTANT, message.author, {"content": parts}))
-        elif message.kind == SYSTEM:  # of another agent: nobody may take it for the text of a person
-            text = quoted("\n\n".join(part["text"] for part in parts))
-            bodies.append((NOTE, message.author, {"text": text, "origin": message.author}))
-        else:
-            hidden = {} if message.visible else {"visible": False}
-            bodies.append((USER, message.author, {"parts": parts, **silent, **hidden}))
+        bodies.append(("", UserBody(parts=[TextBlock(text=opening)])))
+    if context and (calls := calls_of(context[-1])):
+        bodies.append(("", answer_calls(calls, facts.results)))
+    bodies += [(message.author, _taken(message, facts)) for message in facts.inbox]
     if call.note:
-        bodies.append((NOTE, "errand", {"text": call.note}))
+        bodies.append(("errand", NoteBody(text=call.note)))
     nodes = chain(call, context[-1].id if context else None, bodies)
     # results belong to the side that made the calls, also where the other side's turn has begun
     return [node.model_copy(update={"side": context[-1].side}) if node.kind == TOOL_RESULTS else node for node in nodes]
 
 
-def chain(call: ModelCall, parent: str | None, bodies: list[Body]) -> list[Node]:
+def _taken(message: TakenMessage, facts: StepFacts) -> Body:
+    """What a message of the inbox is in the context."""
+    parts = message.parts
+    outcome = facts.outcomes.get(message.source) if message.source else None
+    if outcome is not None:
+        parts = [TextBlock(text=render([outcome]))]
+    if message.kind == ASSISTANT:
+        return ReplyBody(content=[*parts])
+    if message.kind == SYSTEM:  # of another agent: nobody may take it for the text of a person
+        return NoteBody(text=quoted(joined(parts)), origin=message.author)
+    silent = message.kind == SILENT or (outcome is not None and outcome.reference is not None)
+    return UserBody(parts=parts, silent=silent, visible=message.visible)
+
+
+def chain(call: ModelCall, parent: str | None, bodies: list[Authored]) -> list[Node]:
     nodes: list[Node] = []
     now = time.time_ns() // 1_000_000
-    for place, (kind, author, body) in enumerate(bodies):
+    for place, (author, body) in enumerate(bodies):
         node = Node(
             id=new_id(now + place),  # later nodes of one write sort after earlier ones
             parent=parent,
             session_id=call.ref.session_id,
-            kind=kind,
+            kind=body.kind,
             author=author,
             line=call.line,
             side=call.agent.side,
             step=call.step,
-            body=json.dumps(body),
+            body=body,
         )
         nodes.append(node)
         parent = node.id
@@ -111,18 +125,19 @@ def reply_nodes(
     if not turn.content:
         return []
     author = agent.speaker(call.agent.side)
-    content: dict[str, Any] = {"content": turn.content, "model": call.model, "stop_reason": turn.stop_reason}
-    calls = [block for block in turn.content if block["type"] == "tool_use"]
-    if (turn_text := agent.side(call.agent.side).turn_text(calls)) is not None:
-        content["turn_text"] = clean(turn_text)
-    if turn.ends is not None:
-        content["ends"] = turn.ends
-    if turn.immediate:
-        content["immediate"] = True
-    body: Body = (ASSISTANT, author, content)
-    if call.purpose is Purpose.COMPACT and turn.stop_reason != INTERRUPTED:
-        body = (SUMMARY, author, {"text": turn.answer() + running_subagents(facts)})
-    return chain(call, before[-1].id if before else None, [body])
+    body: Body
+    if call.purpose is Purpose.COMPACT and turn.stop_reason is not StopReason.INTERRUPTED:
+        body = SummaryBody(text=turn.answer() + running_subagents(facts))
+    else:
+        turn_text = agent.side(call.agent.side).turn_text(turn.calls)
+        body = ReplyBody(
+            content=turn.content,
+            model=call.model,
+            stop_reason=turn.stop_reason,
+            turn_text=clean(turn_text) if turn_text is not None else None,
+            ends=turn.ends,
+        )
+    return chain(call, before[-1].id if before else None, [(author, body)])
 
 
 def running_subagents(facts: StepFacts) -> str:
@@ -133,19 +148,15 @@ def running_subagents(facts: StepFacts) -> str:
     return "\n\nSubagents still running:\n" + "\n".join(lines)
 
 
-INTERRUPTED = "interrupted"
-
-
 def interrupt(turn: ModelResponse) -> None:
     """Make a reply of what had arrived; tool calls that were still being spelled out are dropped."""
-    turn.content = [{"type": "text", "text": clean(turn.text)}] if turn.text.strip() else []
-    turn.stop_reason = INTERRUPTED
+    turn.content = [TextBlock(text=clean(turn.text))] if turn.text.strip() else []
+    turn.stop_reason = StopReason.INTERRUPTED
 
 
 def misfit(agent: AgentDefinition, call: ModelCall, turn: ModelResponse) -> str | None:
     """Why a final answer does not fit the agent's output schema, if it has one."""
-    final = call.purpose is Purpose.TURN and not any(block["type"] == "tool_use" for block in turn.content)
-    if agent.output_schema is None or agent.dual or not final:
+    if agent.output_schema is None or agent.dual or call.purpose is not Purpose.TURN or turn.calls:
         return None
     try:
         typed(agent.output_schema, turn.answer())
@@ -195,9 +206,8 @@ def _events(call: ModelCall, turn: ModelResponse, total: Usage) -> list[ev.Event
         if thinking := turn.thinking.strip():
             events.append(ev.Thinking(step=call.step, text=clean(thinking)))
         if text:
-            events.append(
-                ev.Message(step=call.step, text=text, interrupted=turn.stop_reason == INTERRUPTED, **_spoken(call))
-            )
+            interrupted = turn.stop_reason is StopReason.INTERRUPTED
+            events.append(ev.Message(step=call.step, text=text, interrupted=interrupted, **_spoken(call)))
         if turn.status:
             events.append(ev.Progress(message=turn.status))
     events.append(ev.UsageUpdated(model=call.model, step=call.step, call=turn.usage, total=total))

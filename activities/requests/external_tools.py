@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from activities.tools.tool import ASK_PEOPLE, Tool
 from domain.external_tool import RESULT_SCHEMA, ExternalTool
 from domain.json_schema import fits
+from domain.model_exchange import ToolDefinition
 from domain.sessions.effects import would_have
 from domain.sessions.input_request import InputRequest, RequestStatus
 from domain.sessions.request_writes import ShownRequest
@@ -41,8 +43,9 @@ class Arguments(BaseModel):
 class CallersTool(Tool):
     schema: dict[str, Any] = field(default_factory=dict)
 
-    def definition(self) -> dict[str, Any]:
-        return {"name": self.name, "description": self.description, "input_schema": self.schema}
+    @cached_property
+    def definition(self) -> ToolDefinition:
+        return ToolDefinition(self.name, self.description, self.schema)
 
 
 def callers_tool(given: ExternalTool) -> Tool:
@@ -59,7 +62,7 @@ def callers_tool(given: ExternalTool) -> Tool:
 
 
 def question(tool: Tool, arguments: dict[str, Any], spent: dict[str, Any]) -> ShownRequest:
-    if not fits(tool.definition()["input_schema"], arguments):
+    if not fits(tool.definition.input_schema, arguments):
         raise Unaskable(tool.name, f"the arguments do not fit the input schema of {tool.name}")
     return ShownRequest(
         question=f"What does {tool.name} return for {tool.call_summary(arguments)}?",

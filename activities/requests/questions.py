@@ -49,17 +49,17 @@ class Questions:
         [node] = await messages.path(self._pool, request.ref.tenant, request.node, limit=1)
         call = calls_of(node)[request.index]
         if request.kind is RequestKind.TOOL_APPROVAL:
-            return await self._approvals.of(request, session, self.tool(session, call["name"]), call["input"], spent)
+            return await self._approvals.of(request, session, self.tool(session, call.name), call.arguments, spent)
         if request.kind is RequestKind.EXTERNAL_RESULT:
-            tool = self.tool(session, call["name"])
-            arguments = await self._approved(request, call["input"])
+            tool = self.tool(session, call.name)
+            arguments = await self._approved(request, call.arguments)
             question = external_tools.question(tool, arguments, spent)
             await self._claim(request, tool.name, tool.call_summary(arguments), tool.kind)
             if session.dry_run:
                 raise Described(tool.name, tool.call_summary(arguments))
             return question
-        await self._claim(request, call["name"], preview(str(call["input"].get("question", "")), 200))
-        return _question(call["input"], spent)
+        await self._claim(request, call.name, preview(str(call.arguments.get("question", "")), 200))
+        return _question(call.arguments, spent)
 
     async def _claim(self, request: OpenRequest, tool: str, summary: str, kind: EffectKind | None = None) -> None:
         record = DelegationRecord(self._pool, request.ref, request.node)

@@ -1,13 +1,12 @@
 """check_acceptance: commands of a task's criteria run in the sandbox, its texts are judged by the model."""
 
-import json
 from typing import Any
 
 from pydantic import TypeAdapter
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.model.anthropic import Model, ModelResponse
+from activities.model.anthropic import Model
 from activities.model.contexts import Contexts
 from activities.model.errors import classify
 from activities.runtime.definitions import Definitions
@@ -16,9 +15,11 @@ from activities.runtime.session_run import run_of
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands
 from activities.tools.support.output import clean
+from domain.content import TextBlock, parts_of
 from domain.events import AcceptanceChecked, EventRow
 from domain.ids import derive_id
 from domain.messages import ASSISTANT, TOOL_RESULTS, USER, Node, text_of
+from domain.model_exchange import ModelMessage, ModelRequest, ModelResponse
 from domain.policy.rules import Rule
 from domain.sessions import acceptance as rules
 from domain.sessions.acceptance import (
@@ -109,22 +110,22 @@ class AcceptanceChecks:
 
     async def _judge(self, check: CheckAcceptance, criteria: list[str]) -> tuple[list[CriterionVerdict], Usage]:
         nodes = await self._contexts.load(check.ref, "main", check.head)
-        request: dict[str, Any] = {
-            "model": check.model,
-            "max_tokens": REPLY_TOKENS,
-            "system": rules.JUDGE,
-            "messages": [{"role": "user", "content": _case(check, nodes, criteria)}],
-            "tools": [rules.VERDICT_TOOL],
-            "tool_choice": {"type": "tool", "name": rules.VERDICT_TOOL["name"]},
-        }
+        request = ModelRequest(
+            model=check.model,
+            max_tokens=REPLY_TOKENS,
+            system=rules.JUDGE,
+            messages=[ModelMessage("user", [TextBlock(text=_case(check, nodes, criteria))])],
+            tools=[rules.VERDICT_TOOL],
+            must_call=rules.VERDICT_TOOL.name,
+            cached=False,
+        )
         turn = ModelResponse()
         try:
             await self._model.ask(request, turn, on_text=lambda _: None, on_thinking=lambda _: None)
         except Exception as error:
             failure = classify(error)
             raise ApplicationError(failure.message, type=failure.type, non_retryable=not failure.retryable) from error
-        given: list[dict[str, Any]] = [block["input"] for block in turn.content if block["type"] == "tool_use"]
-        said = given[0].get("verdicts") if given else None
+        said = turn.calls[0].arguments.get("verdicts") if turn.calls else None
         return [
             CriterionVerdict(kind="text", criterion=text, **_said(said, place)) for place, text in enumerate(criteria)
         ], turn.usage
@@ -133,10 +134,9 @@ class AcceptanceChecks:
         self, check: CheckAcceptance, verdicts: list[CriterionVerdict], usage: Usage
     ) -> AcceptanceVerdict:
         verdict = self._verdict(check, verdicts, check.usage.plus(usage))
-        text = [{"type": "text", "text": rules.findings(verdicts)}]
         message = None
         if verdict.message:
-            message = NewMessage(id=verdict.message, author="errand", parts=json.dumps(text))
+            message = NewMessage(id=verdict.message, author="errand", parts=parts_of(rules.findings(verdicts)))
         round = AcceptanceRound(round=check.round, passed=verdict.passed, verdicts=verdicts)
         event = AcceptanceChecked(**round.model_dump())
         await acceptance.record(

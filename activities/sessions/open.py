@@ -1,12 +1,11 @@
 """open_sessions: write sessions for the conversation that decided on them; each id is written once."""
 
-import json
-
 from temporalio import activity
 
 from activities.runtime.heartbeat import beating
 from domain import events as ev
 from domain import wire
+from domain.content import parts_of
 from domain.conversations.mailbox import DeliveryMode, caller_block, render
 from domain.conversations.requests import OpenBatch, Opened, OpenedBatch, OpenSession
 from domain.conversations.subagent import first_message
@@ -132,7 +131,7 @@ class OpenSessions:
         """The message that opens the session: a prompt from a tool call, or what the mailbox brings."""
         if opening.prompt is not None:
             node = await self._node(batch, opening.prompt.node)
-            arguments = calls_of(node)[opening.prompt.index]["input"]
+            arguments = calls_of(node)[opening.prompt.index].arguments
             if opening.prompt.within is not None:
                 arguments = arguments[opening.prompt.within]
             text = first_message(arguments, opening.prompt.field)
@@ -164,5 +163,5 @@ def _message(opening: OpenSession, texts: list[str], author: str, kind: str = "u
         kind=kind,
         id=derive_id(opening.session_id, "opening"),
         author=preview(author, 100),
-        parts=json.dumps([{"type": "text", "text": text} for text in texts]),
+        parts=parts_of(*texts),
     )

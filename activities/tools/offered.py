@@ -1,7 +1,7 @@
 """The toolbox: which tools a line is offered, and how they are described to the model."""
 
 import time
-from typing import Any
+from dataclasses import replace
 
 from activities.delegation.handoff_tool import can_take_over, handoff_tool
 from activities.delegation.subagent_tools import can_be_subagent, enabled, instance_tools, subagent_tool
@@ -11,13 +11,14 @@ from activities.tools.declared_tools import declared_tool
 from activities.tools.tool import Tool
 from domain.agents.definition import AgentDefinition, Mode
 from domain.conversations.subagent_texts import roster
+from domain.model_exchange import ToolDefinition
 from domain.policy.rules import Action, Rule, decide, possible, tools_of
 from domain.sessions.step import ModelCall
 from store import agents
 from store.database import Pool
 from store.messages import StepFacts
 
-Offered = dict[str, tuple[Tool, dict[str, Any]]]  # name -> the tool and its definition for the model API
+Offered = dict[str, tuple[Tool, ToolDefinition]]  # by name
 ROSTER_SECONDS = 30.0
 
 
@@ -47,21 +48,12 @@ class Toolbox:
         offered: Offered = {}
         for tool in found:
             if all(possible(rules, tool) for rules in layers):
-                definition = tool.definition()
+                definition = tool.definition
                 if tool.starts and tool.delegates:
-                    definition["description"] += await self._roster(call.ref.tenant, agent)
+                    known = await self._roster(call.ref.tenant, agent)
+                    definition = replace(definition, description=definition.description + known)
                 offered[tool.name] = (tool, definition)
         return offered
-
-    async def immediate(self, call: ModelCall, agent: AgentDefinition, facts: StepFacts) -> Offered:
-        """The tools that begin with the prompt, whether or not a model is offered them."""
-        found: dict[str, Tool] = {}
-        for one in enabled(agent, facts.variables):
-            child = await self._current(call.ref.tenant, one.name) if one.immediate else None
-            if child is not None and can_be_subagent(child):
-                tool = instance_tools([child])[0] if one.resumable else subagent_tool(child, one.blocking)
-                found[tool.name] = tool
-        return {name: (tool, tool.definition()) for name, tool in found.items()}
 
     async def _subagents(self, call: ModelCall, agent: AgentDefinition, facts: StepFacts) -> list[Tool]:
         """Those that its prompt configures; and, for a subagent that speaks for itself, the tools to do that with.

@@ -4,11 +4,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from activities.model.anthropic import ModelResponse
 from activities.runtime.definitions import Definitions
 from activities.tools.offered import Offered
 from activities.tools.tool import Tool
-from domain.policy.rules import Action, Rule, RuleVerdict, barring, still_asks, verdict
+from domain.content import ToolCallBlock
+from domain.policy.rules import Action, Rule, RuleVerdict, barring, verdict
 from domain.policy.traits import ToolTraits
 from domain.sessions.session import AgentRef, SessionRef
 from domain.sessions.step import Effect, ToolCall
@@ -35,39 +35,19 @@ class Rulebook:
 
 
 def tool_calls(
-    known: dict[str, Tool], offered: Offered, response: ModelResponse, layers: list[list[Rule]], may_ask: bool
+    known: dict[str, Tool], offered: Offered, blocks: list[ToolCallBlock], layers: list[list[Rule]], may_ask: bool
 ) -> list[ToolCall]:
     """`known`: all tools, also those that are not offered."""
-    blocks = [block for block in response.content if block["type"] == "tool_use"]
     calls = []
     for index, block in enumerate(blocks):
-        name = block["name"]
+        name = block.name
         tool, _ = offered.get(name, (None, None))
         if tool is not None:
-            calls.append(_call(index, tool, block["input"], layers, may_ask))
+            calls.append(_call(index, tool, block.arguments, layers, may_ask))
         else:
             traits = known.get(name) or ToolTraits(name=name[:64])
-            calls.append(_not_offered(index, traits, block["input"], list(offered), layers))
+            calls.append(_not_offered(index, traits, block.arguments, list(offered), layers))
     return calls
-
-
-def without_standing(
-    calls: list[ToolCall], offered: Offered, response: ModelResponse, layers: list[list[Rule]], standing: list[Rule]
-) -> list[ToolCall]:
-    """The calls, of which those that a person has approved for the whole conversation no longer ask."""
-    blocks = [block for block in response.content if block["type"] == "tool_use"]
-    return [
-        call.model_copy(update={"ask": False})
-        if call.ask and not _still_asks(offered, block, layers, standing)
-        else call
-        for call, block in zip(calls, blocks, strict=True)
-    ]
-
-
-def _still_asks(offered: Offered, block: dict[str, Any], layers: list[list[Rule]], standing: list[Rule]) -> bool:
-    tool, _ = offered[block["name"]]
-    subjects = tool.call_subjects(block["input"])
-    return subjects is None or still_asks(layers, standing, tool, subjects)
 
 
 def _call(index: int, tool: Tool, arguments: dict[str, Any], layers: list[list[Rule]], may_ask: bool) -> ToolCall:

@@ -35,6 +35,7 @@ from domain.agents.definition import AgentDefinition
 from domain.events import EventRow
 from domain.ids import derive_id
 from domain.limits.loops import call_digest
+from domain.messages import ReplyBody
 from domain.plan import Plan
 from domain.policy.rules import Action, Rule, verdict
 from domain.sessions.effects import would_have
@@ -109,14 +110,16 @@ class RunTool:
                 planned=planned,
                 replanned=planned,
             )
+        assert claim.body is not None  # the node that asked was committed before its calls began
+        given = claim.body.calls[request.index].arguments
         called = ev.ToolCalled(tool=request.name, args=request.preview)
         # a claim emits it, and a read seldom makes one
         not_emitted = request.effect is Effect.READ and not claim.emitted
         if not_emitted and not info.is_local and info.attempt == 1:
             self._events.put(request.ref, called)
-        done = await self._done(request, tool, claim.body or "")
+        done = await self._done(request, tool, given)
         try:
-            result = await self._do(request, tool, claim, info.attempt)
+            result = await self._do(request, tool, claim, claim.body, info.attempt)
             state = CallState.FAILED if result.failed else CallState.OK
         except asyncio.CancelledError:
             if not cancel_requested():
@@ -125,19 +128,23 @@ class RunTool:
         if not_emitted and info.is_local:  # emitted with its end, and so once, however often it began
             result = replace(result, events=[called, *result.events])
         outcome = await self._commit(request, attempt, state, result, done)
-        return outcome.model_copy(
-            update={"digest": repetition_digest(request, tool, claim.body or "", state, result.text)}
-        )
+        return outcome.model_copy(update={"digest": repetition_digest(request, tool, given, state, result.text)})
 
     async def _do(
-        self, request: ToolRequest, tool: Tool | None, claim: tool_calls.ToolClaimResult, attempt: int
+        self,
+        request: ToolRequest,
+        tool: Tool | None,
+        claim: tool_calls.ToolClaimResult,
+        reply: ReplyBody,
+        attempt: int,
     ) -> ToolResult:
         """Run the tool. An error in it is a result for the model, never a failed activity."""
         agent = await self._definitions.load(request.agent)
         if tool is None:
-            return await result_without_tool(self._pool, request, claim.body or "")
+            return await result_without_tool(self._pool, request, reply)
+        given = reply.calls[request.index].arguments
         try:
-            arguments = tool.input.model_validate(await self._arguments(request, claim.body or ""))
+            arguments = tool.input.model_validate(await self._arguments(request, given))
         except ValidationError as error:
             return ToolResult(tool.explain(error), failed=True)
         if claim.dry:
@@ -168,7 +175,6 @@ class RunTool:
             activity.logger.exception("tool %s failed unexpectedly", tool.name)
             result = ToolResult(f"{tool.name} failed unexpectedly; the operator's log has the details.", failed=True)
         if not request.above:
-            given = _arguments(claim.body or "", request.index)
             result = await with_binding(agent.side(request.agent.side), request.name, given, context, result)
         result = await self._spill(request, folder, result)
         if tool.effect is not Effect.READ:
@@ -176,18 +182,18 @@ class RunTool:
             result = report.added_to(result)
         return result
 
-    async def _arguments(self, request: ToolRequest, body: str) -> Any:
+    async def _arguments(self, request: ToolRequest, given: dict[str, Any]) -> Any:
         """As the model gave them, or as the person who approved the call changed them."""
         approval = await approval_of(self._pool, request)
         if approval is not None and "arguments" in approval.answer:
             return approval.answer["arguments"]
-        return _arguments(body, request.index)
+        return given
 
-    async def _done(self, request: ToolRequest, tool: Tool | None, body: str) -> str | None:
+    async def _done(self, request: ToolRequest, tool: Tool | None, given: dict[str, Any]) -> str | None:
         """What is really done, in a line, where that may differ from what was asked for."""
         if tool is None or request.approval is None:
             return None
-        return tool.call_summary(await self._arguments(request, body))
+        return tool.call_summary(await self._arguments(request, given))
 
     async def _permits(self, request: ToolRequest, tool: Tool, subject: str) -> bool:
         return verdict(await self._layers(request), tool, [subject]).action is Action.ALLOW
@@ -263,19 +269,15 @@ def _saved(file: NewFile) -> ev.ArtifactSaved:
     return ev.ArtifactSaved(name=file.name, artifact_type=file.type, file_id=file.id, size=file.size, url=file.url)
 
 
-def _arguments(body: str, index: int) -> Any:
-    """The arguments of one call; `body` is that of the assistant node that holds it."""
-    calls = [block for block in json.loads(body)["content"] if block["type"] == "tool_use"]
-    return calls[index]["input"]
-
-
-def repetition_digest(request: ToolRequest, tool: Tool | None, body: str, state: str, text: str) -> str | None:
+def repetition_digest(
+    request: ToolRequest, tool: Tool | None, given: dict[str, Any], state: str, text: str
+) -> str | None:
     """The digest by which a repetition is known; a recorded result has none, as it comes sooner than the original's."""
     if (tool is None and request.refusal is None) or (tool is not None and tool.polls):
         return None
     # the name of the file that holds a long text differs from call to call
     text = text.replace(request.node[-8:], "")
-    return call_digest(request.name, _arguments(body, request.index), state, text)
+    return call_digest(request.name, given, state, text)
 
 
 def _doing(plan: Plan) -> str:

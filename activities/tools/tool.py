@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from activities.requests.file_diff import FileChange
 from activities.sandbox import NetworkPolicy, Sandbox, SandboxLimits
 from domain.events import Event
+from domain.model_exchange import ToolDefinition
 from domain.plan import Plan
 from domain.policy.subjects import subjects_of
 from domain.policy.traits import ToolTraits
@@ -120,12 +121,8 @@ class Tool(ToolTraits):
         lines = [f"- {'.'.join(map(str, found['loc'])) or 'arguments'}: {found['msg']}" for found in error.errors()]
         return f"The arguments of {self.name} do not fit; nothing was done.\n" + "\n".join(lines[:20])
 
-    def definition(self) -> dict[str, Any]:
-        """As the model API wants it; a copy, so that a caller may extend the description."""
-        return dict(self._definition)
-
     @cached_property
-    def _definition(self) -> dict[str, Any]:
+    def definition(self) -> ToolDefinition:
         schema = self.input.model_json_schema()
         schema.pop("title", None)
-        return {"name": self.name, "description": self.description, "input_schema": schema}
+        return ToolDefinition(self.name, self.description, schema)

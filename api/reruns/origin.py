@@ -8,15 +8,16 @@ from api.http.problems import finding
 from api.schemas.reruns import ChangedResult, RerunBody
 from api.submission.accept import Checked
 from api.views.messages import own_nodes
+from domain.content import TextBlock
 from domain.errors import Invalid
 from domain.ids import derive_id
-from domain.messages import ASSISTANT, SUMMARY, TOOL_RESULTS, USER, Node, answer_calls, calls_of
+from domain.messages import SUMMARY, Body, Node, ReplyBody, ResultsBody, UserBody, answer_calls, calls_of
 from domain.task import opening
 from store import conversations, tool_calls
 from store.database import Pool
 from store.sessions import SessionRow
 
-Message = tuple[str, str, dict[str, Any]]  # kind, author, content
+Message = tuple[str, Body]  # author, body
 
 
 @dataclass(frozen=True)
@@ -27,15 +28,15 @@ class RerunOrigin:
     def copied(self, session_id: str) -> list[Node]:
         """The messages as nodes of the rerun."""
         nodes: list[Node] = []
-        for place, (kind, author, content) in enumerate(self.messages):
+        for place, (author, body) in enumerate(self.messages):
             node = Node(
                 id=derive_id(session_id, "rerun", place),
                 parent=nodes[-1].id if nodes else self.head,
                 session_id=session_id,
-                kind=kind,
+                kind=body.kind,
                 author=author,
                 step=1,
-                body=json.dumps(content),
+                body=body,
             )
             nodes.append(node)
         return nodes
@@ -50,16 +51,15 @@ async def find(pool: Pool, source: SessionRow, body: RerunBody, task: Checked) -
     head = before[-1].id if before else own[0].parent if own else source.base_head
     messages = _messages_of(own, step)
     if not messages and step == 1:
-        messages = [(kind, author, {"parts": parts}) for kind, author, parts in await _inbox(pool, source)]
-    if before and (calls := calls_of(before[-1])) and not any(kind == TOOL_RESULTS for kind, _, _ in messages):
+        messages = await _inbox(pool, source)
+    if before and (calls := calls_of(before[-1])) and not any(isinstance(body, ResultsBody) for _, body in messages):
         results = await tool_calls.results(pool, source.tenant, before[-1].id)
-        messages.insert(0, (TOOL_RESULTS, "", answer_calls(calls, results)))
+        messages.insert(0, ("", answer_calls(calls, results)))
     if body.tool_results:
         messages = _with_results(messages, body.tool_results)
     if body.input is not None:
         text = opening(task.spec, sorted(task.files)) if step == 1 else _as_text(body.input)
-        message: Message = (USER, "", {"parts": [{"type": "text", "text": text}]})
-        messages = [*(messages[:-1] if step == 1 else messages), message]
+        messages = [*(messages[:-1] if step == 1 else messages), _user(text)]
     if step == 1 and not messages:  # a fork that was prepared but not executed
         raise Invalid("The task has no opening message.", type="unknown-step")
     return RerunOrigin(head, messages)
@@ -76,7 +76,7 @@ def _check_step(source: SessionRow, own: list[Node], step: int) -> None:
 
 def _is_reply(node: Node) -> bool:
     """Whether the node is a model response; messages sent with the task may also have the kind ASSISTANT."""
-    return node.kind == ASSISTANT and "stop_reason" in node.content()
+    return isinstance(node.body, ReplyBody) and node.body.stop_reason is not None
 
 
 def _messages_of(own: list[Node], step: int) -> list[Message]:
@@ -85,19 +85,23 @@ def _messages_of(own: list[Node], step: int) -> list[Message]:
     for node in (node for node in own if node.step == step):
         if node.kind == SUMMARY or _is_reply(node):
             break
-        messages.append((node.kind, node.author, node.content()))
+        messages.append((node.author, node.body))
     return messages
 
 
-async def _inbox(pool: Pool, source: SessionRow) -> list[tuple[str, str, list[dict[str, Any]]]]:
+async def _inbox(pool: Pool, source: SessionRow) -> list[Message]:
     """The opening messages of a task that has no model response."""
     texts = [await conversations.message_text(pool, source.tenant, message_id) for message_id in source.inbox]
-    return [(USER, "", [{"type": "text", "text": text}]) for text in texts if text]
+    return [_user(text) for text in texts if text]
+
+
+def _user(text: str) -> Message:
+    return "", UserBody(parts=[TextBlock(text=text)])
 
 
 def _with_results(messages: list[Message], changes: list[ChangedResult]) -> list[Message]:
-    place = next((place for place, (kind, _, _) in enumerate(messages) if kind == TOOL_RESULTS), None)
-    known = len(messages[place][2]["results"]) if place is not None else 0
+    found = next(((place, body) for place, (_, body) in enumerate(messages) if isinstance(body, ResultsBody)), None)
+    known = len(found[1].results) if found is not None else 0
     wrong = [
         finding(
             f"/tool_results/{number}/index", "unknown_call", "the step before made no such call", list(range(known))
@@ -105,13 +109,13 @@ def _with_results(messages: list[Message], changes: list[ChangedResult]) -> list
         for number, change in enumerate(changes)
         if change.index >= known or change.index in [other.index for other in changes[:number]]
     ]
-    if wrong or place is None:
+    if wrong or found is None:
         raise Invalid("A changed result belongs to no call, or to a call that is changed twice.", errors=wrong)
-    kind, author, content = messages[place]
-    results = [dict(result) for result in content["results"]]
+    place, body = found
+    results = list(body.results)
     for change in changes:
-        results[change.index] |= {"text": change.text, "failed": change.failed}
-    return [*messages[:place], (kind, author, {"results": results}), *messages[place + 1 :]]
+        results[change.index] = results[change.index].model_copy(update={"text": change.text, "failed": change.failed})
+    return [*messages[:place], (messages[place][0], ResultsBody(results=results)), *messages[place + 1 :]]
 
 
 def _as_text(value: str | dict[str, Any]) -> str:

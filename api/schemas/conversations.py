@@ -9,6 +9,7 @@ from api.http.body import check_input_length
 from api.http.problems import finding
 from api.schemas.agent_state import AgentState, Descriptor
 from api.schemas.tasks import TaskRecord
+from domain.conversations.display_messages import DisplayMessage
 from domain.conversations.mailbox import DeliveryMode, MailboxMessage
 from domain.conversations.subagent import RegistryEntry
 from domain.errors import Invalid
@@ -233,7 +234,7 @@ class TurnRecord(BaseModel):
     error: str | None
     created_at: datetime
     ended_at: datetime | None
-    display_messages: list[dict[str, Any]] | None = Field(default=None, description="with `full=true`")
+    display_messages: list[DisplayMessage] | None = Field(default=None, description="with `full=true`")
 
 
 class TurnPage(BaseModel):
@@ -285,7 +286,7 @@ class SessionRecord(TaskRecord):
     outcome_message_id: str | None = Field(description="the mailbox message with its outcome")
     delivered_to: str | None = Field(description="the session that consumed its outcome; null: pending, or no outcome")
     children: list[ChildRecord]
-    display_messages: list[dict[str, Any]]
+    display_messages: list[DisplayMessage]
 
 
 def kind_of(spawned_by: str | None, blocking: bool, transport: str) -> str:

@@ -1,6 +1,5 @@
 """Accept a session: refuse everything that can be refused first, then make it durable in one transaction."""
 
-import json
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from api.submission import budgets as tree_rules
 from api.submission import quotas, rules, tools_and_variables
 from domain.agents.definition import AgentDefinition
 from domain.agents.sides import Sides, all_models, session_sides
+from domain.content import parts_of, text_of_parts
 from domain.conversations.mailbox import DeliveryMode
 from domain.errors import Conflict, TooMany
 from domain.events import EventRow, TaskSubmitted
@@ -87,8 +87,7 @@ class Prepared:
 
     @property
     def opening_text(self) -> str:
-        text: str = json.loads(self.acceptance.inbox[-1].parts)[0]["text"]
-        return text
+        return text_of_parts(self.acceptance.inbox[-1].parts)
 
 
 async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: dict[str, str] | None = None) -> Checked:
@@ -239,9 +238,7 @@ def _inbox(session_id: str, spec: TaskSpec, files: list[str]) -> list[NewMessage
     texts = [(message.role, message.content) for message in spec.context.history]
     texts.append(("user", opening(spec, files)))
     return [
-        NewMessage(
-            id=derive_id(session_id, "inbox", place), kind=kind, parts=json.dumps([{"type": "text", "text": text}])
-        )
+        NewMessage(id=derive_id(session_id, "inbox", place), kind=kind, parts=parts_of(text))
         for place, (kind, text) in enumerate(texts)
     ]
 

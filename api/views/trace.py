@@ -5,6 +5,7 @@ from collections import defaultdict
 from datetime import datetime
 from typing import Any
 
+from domain.content import ToolCallBlock
 from domain.events import Recorded
 from domain.ids import derive_id
 from domain.sessions.session import Usage
@@ -122,20 +123,19 @@ class Tracer:
                 continue
             step = steps[reply.step]
             step.side, step.speaker = reply.side, reply.author if two_sides else None
-            blocks = [block for block in json.loads(reply.body)["content"] if block["type"] == "tool_use"]
-            for index, block in enumerate(blocks):
+            for index, block in enumerate(reply.body.calls):
                 span = self._tool(step, index, block, made.get((reply.id, index)))
                 if (child := children.pop(derive_id(reply.id, "child", index), None)) is not None:
                     span.sessions.append(child)
                 step.tools.append(span)
             _begin_after_tools(step)
 
-    def _tool(self, step: StepTrace, index: int, block: dict[str, Any], call: CallRow | None) -> ToolSpan:
+    def _tool(self, step: StepTrace, index: int, block: ToolCallBlock, call: CallRow | None) -> ToolSpan:
         asked_at = step.models[-1].ended_at if step.models else step.started_at
         return ToolSpan(
             index=index,
-            tool=block["name"],
-            arguments=self._short(json.dumps(block["input"], ensure_ascii=False)),
+            tool=block.name,
+            arguments=self._short(json.dumps(block.arguments, ensure_ascii=False)),
             effect=call.effect if call else "",
             state=call.state if call else NOT_RUN,
             result=self._short(call.result) if call else "",

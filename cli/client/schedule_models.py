@@ -1,6 +1,6 @@
 """Schedules and their runs, as the API shows them."""
 
-from cli.client.response import ResponseModel
+from cli.client.models import ResponseModel
 
 
 class ScheduleInfo(ResponseModel):

@@ -3,13 +3,12 @@
 import click
 
 from cli.client.api import Api, segment
-from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import emit, note, styled_status
 
 
 @click.command()
-@click.argument("id", type=TaskId())
+@click.argument("id")
 @click.option("--all", "everything", is_flag=True, help="ID is a conversation: stop all its sessions and subagents.")
 @remote
 def interrupt(api: Api, id: str, everything: bool, as_json: bool) -> None:

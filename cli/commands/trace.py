@@ -5,7 +5,6 @@ from pathlib import Path
 import click
 
 from cli.client.api import Api
-from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import emit, note
 from cli.render.output_file import write_output
@@ -17,7 +16,7 @@ SHORT_TEXT = 2_000
 
 
 @click.command()
-@click.argument("task_id", type=TaskId())
+@click.argument("task_id")
 @click.option(
     "--html",
     "file",

@@ -2,12 +2,14 @@
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import from_json, to_json
 
 from domain.agents.side import SideName, ToolName
-from domain.messages import ASSISTANT, NOTE, SUMMARY, TOOL_RESULTS, USER, Node, calls_of, text_of, turn_text_of
+from domain.content import ToolResultBlock
+from domain.messages import ASSISTANT, NOTE, SUMMARY, USER, Node, ResultsBody, calls_of, text_of, turn_text_of
 
 MOST_CALLS = 32
 
@@ -19,13 +21,19 @@ class Speaker(StrEnum):
     PLATFORM = "platform"  # a note for this side alone
 
 
+def _as_json(arguments: dict[str, Any]) -> dict[str, Any]:
+    """As they are stored. What is not JSON is refused here, where it is the handler's mistake."""
+    plain: dict[str, Any] = from_json(to_json(arguments))
+    return plain
+
+
 class HandlerCall(BaseModel):
     """A tool call that a handler asks for; it runs like a model's, under the same rules."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: ToolName
-    input: dict[str, Any] = Field(default_factory=dict)
+    input: Annotated[dict[str, Any], AfterValidator(_as_json)] = Field(default_factory=dict)
 
 
 class AnsweredCall(HandlerCall):
@@ -89,21 +97,20 @@ def as_handler_sees(nodes: list[Node], side: SideName) -> list[HandlerMessage]:
         if node.kind == USER:
             found.append(HandlerMessage(speaker=Speaker.USER, name=node.author, text=text_of(node)))
         elif node.kind == ASSISTANT and own:
-            made = [AnsweredCall(name=call["name"], input=call["input"]) for call in calls_of(node)]
+            made = [AnsweredCall(name=call.name, input=call.arguments) for call in calls_of(node)]
             found.append(HandlerMessage(speaker=Speaker.SELF, name=node.author, text=text_of(node), calls=made))
         elif node.kind == ASSISTANT:
             found.append(HandlerMessage(speaker=Speaker.OTHER, name=node.author, text=turn_text_of(node)))
-        elif node.kind == TOOL_RESULTS and own and found and found[-1].calls:
-            found[-1] = _answered(found[-1], node)
+        elif isinstance(node.body, ResultsBody) and own and found and found[-1].calls:
+            found[-1] = _answered(found[-1], node.body.results)
         elif node.kind in (NOTE, SUMMARY) and own:
             found.append(HandlerMessage(speaker=Speaker.PLATFORM, text=text_of(node)))
     return found
 
 
-def _answered(message: HandlerMessage, results: Node) -> HandlerMessage:
-    known = results.content()["results"]
+def _answered(message: HandlerMessage, results: list[ToolResultBlock]) -> HandlerMessage:
     calls = [
-        call.model_copy(update={"result": one["text"], "failed": one["failed"]})
-        for call, one in zip(message.calls, known, strict=False)
+        call.model_copy(update={"result": one.text, "failed": one.failed})
+        for call, one in zip(message.calls, results, strict=False)
     ]
     return message.model_copy(update={"calls": calls})

@@ -1,7 +1,7 @@
 """Model prices: a table that people edit. An unknown price is unknown, never guessed."""
 
 import re
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -42,12 +42,10 @@ class PriceTable(BaseModel):
             + cache_write * price.cache_write
         ) / 1_000_000
 
-    def thinking(self, model: str, tokens: int) -> dict[str, Any]:
-        """The request's `thinking`: newer models decide for themselves how much, older ones want a budget."""
+    def thinks_by_budget(self, model: str) -> bool:
+        """Whether the model wants to be given a budget of tokens to think with; newer ones decide for themselves."""
         price = self.price(model)
-        if price is not None and price.thinking == "budget":
-            return {"type": "enabled", "budget_tokens": tokens}
-        return {"type": "adaptive", "display": "summarized"}
+        return price is not None and price.thinking == "budget"
 
     def context_window(self, model: str) -> int | None:
         price = self.price(model)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from domain.agents.spelling import AgentPart
+from domain.content import ToolCallBlock
 
 SideName = Literal["a", "b"]
 SIDES: tuple[SideName, SideName] = ("a", "b")
@@ -67,11 +68,11 @@ class Side(AgentPart):
             return SideKind.HUMAN
         return SideKind.HANDLER if self.handler is not None else SideKind.PROMPT
 
-    def turn_text(self, calls: Sequence[dict[str, Any]]) -> str | None:
+    def turn_text(self, calls: Sequence[ToolCallBlock]) -> str | None:
         """The turn's outcome as the stop tool's call says it; None: there is no such call, or no mapped argument."""
         if self.stop_tool is None or self.stop_tool_response_property is None:
             return None
-        called: dict[str, Any] = next((call["input"] for call in calls if call["name"] == self.stop_tool), {})
+        called: dict[str, Any] = next((call.arguments for call in calls if call.name == self.stop_tool), {})
         value = called.get(self.stop_tool_response_property)
         return value if isinstance(value, str) or value is None else json.dumps(value, ensure_ascii=False)
 

@@ -1,51 +1,80 @@
 """A session's messages as people read them: what was said, which tools were called and what they returned."""
 
 import json
-from typing import Any
+from typing import Any, Literal
 
-from domain.messages import ASSISTANT, NOTE, SUMMARY, TOOL_RESULTS, USER, Node, text_of
+from pydantic import BaseModel, ConfigDict, Field
+
+from domain.content import ReplyBlock, TextBlock, ToolCallBlock
+from domain.messages import Node, NoteBody, ReplyBody, ResultsBody, SummaryBody, UserBody, text_of
 
 PREVIEW = 2_000  # characters of a tool's arguments or result
-DisplayMessages = list[dict[str, Any]]
 
 
-def display_messages(nodes: list[Node]) -> DisplayMessages:
-    shown: DisplayMessages = []
+def _absent(value: Any) -> bool:
+    return value is None
+
+
+class DisplayMessage(BaseModel):
+    """One message; fields that do not belong to its type are left out."""
+
+    model_config = ConfigDict(frozen=True)
+
+    type: Literal["user", "note", "checkpoint", "assistant", "tool_call", "tool_result"]
+    author: str | None = Field(default=None, exclude_if=_absent, description="of `assistant`: the agent")
+    tool: str | None = Field(default=None, exclude_if=_absent, description="of `tool_call` and `tool_result`")
+    failed: bool | None = Field(default=None, exclude_if=_absent, description="of `tool_result`")
+    input: str | None = Field(default=None, exclude_if=_absent, description="of `tool_call`: its arguments, shortened")
+    text: str | None = Field(default=None, exclude_if=_absent, description="not of `tool_call`; a result is shortened")
+    silent: bool | None = Field(default=None, exclude_if=_absent, description="true: the platform put it there")
+    step: int | None = Field(default=None, exclude_if=_absent, description="missing before the first model call")
+    side: str | None = Field(default=None, exclude_if=_absent, description="of the second side, `b`")
+
+
+def display_messages(nodes: list[Node]) -> list[DisplayMessage]:
+    shown: list[DisplayMessage] = []
     names: dict[str, str] = {}  # tool call id -> tool
     for node in nodes:
-        if node.kind == USER and node.content().get("visible") is False:
-            continue
-        step = {"step": node.step} | ({"side": node.side} if node.side != "a" else {})
-        if node.kind == ASSISTANT:
-            for block in node.content()["content"]:
-                if block["type"] == "text" and block["text"].strip():
-                    shown.append({"type": ASSISTANT, "author": node.author, "text": block["text"], **step})
-                elif block["type"] == "tool_use":
-                    names[block["id"]] = block["name"]
-                    call = {"type": "tool_call", "tool": block["name"], "input": _preview(block["input"])}
-                    shown.append({**call, **step})
-        elif node.kind == TOOL_RESULTS:
-            for result in node.content()["results"]:
-                tool = names.get(result["tool_use_id"], "")
-                failed = bool(result["failed"])
-                shown.append(
-                    {"type": "tool_result", "tool": tool, "failed": failed, "text": _preview(result["text"]), **step}
-                )
-        else:
-            silent = {"silent": True} if node.content().get("silent") else {}  # the platform put it there
-            shown.append({"type": _NAMES[node.kind], "text": text_of(node), **silent, **step})
+        names |= {call.id: call.name for call in node.body.calls} if isinstance(node.body, ReplyBody) else {}
+        place = {"step": node.step, "side": node.side if node.side != "a" else None}
+        shown += [message.model_copy(update=place) for message in _messages(node, names)]
     return shown
+
+
+def _messages(node: Node, names: dict[str, str]) -> list[DisplayMessage]:
+    match node.body:
+        case ReplyBody(content=content):
+            return [message for block in content if (message := _said(node.author, block)) is not None]
+        case ResultsBody(results=results):
+            return [
+                DisplayMessage(
+                    type="tool_result", tool=names.get(one.call_id, ""), failed=one.failed, text=_preview(one.text)
+                )
+                for one in results
+            ]
+        case UserBody() as body:
+            return [DisplayMessage(type="user", text=body.text, silent=body.silent or None)] if body.visible else []
+        case NoteBody(text=text):
+            return [DisplayMessage(type="note", text=text)]
+        case SummaryBody(text=text):
+            return [DisplayMessage(type="checkpoint", text=text)]
+
+
+def _said(author: str, block: ReplyBlock) -> DisplayMessage | None:
+    if isinstance(block, ToolCallBlock):
+        arguments = json.dumps(block.arguments, ensure_ascii=False)
+        return DisplayMessage(type="tool_call", tool=block.name, input=_preview(arguments))
+    if isinstance(block, TextBlock) and block.text.strip():
+        return DisplayMessage(type="assistant", author=author, text=block.text)
+    return None
 
 
 def said_before_the_end(nodes: list[Node]) -> list[str]:
     """What the agent said in the course of a session, without its last reply, which is the session's output."""
-    spoken = [node for node in nodes if node.kind == ASSISTANT and text_of(node)]
-    return [message["text"].strip() for message in display_messages(spoken[:-1]) if message["type"] == ASSISTANT]
+    spoken = [node for node in nodes if isinstance(node.body, ReplyBody) and text_of(node)]
+    said = display_messages(spoken[:-1])
+    return [message.text.strip() for message in said if message.type == "assistant" and message.text]
 
 
-_NAMES = {USER: "user", NOTE: "note", SUMMARY: "checkpoint"}
-
-
-def _preview(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _preview(text: str) -> str:
     return text if len(text) <= PREVIEW else f"{text[:PREVIEW]}… [{len(text) - PREVIEW} more characters]"

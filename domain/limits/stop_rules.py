@@ -5,7 +5,7 @@ from enum import StrEnum
 from pydantic import BaseModel
 
 from domain.sessions.session import Reason
-from domain.sessions.step import ModelReply
+from domain.sessions.step import ModelReply, StopReason
 
 
 class Next(StrEnum):
@@ -26,7 +26,7 @@ CUT_OFF = "Your last reply was cut off at the length limit of one reply. Continu
 
 
 def decide(reply: ModelReply) -> Decision:
-    if reply.stop_reason == "refusal":
+    if reply.stop_reason is StopReason.DECLINED:
         return Decision(
             next=Next.STOP,
             reason=Reason.ERROR,
@@ -35,8 +35,8 @@ def decide(reply: ModelReply) -> Decision:
         )
     if reply.calls:
         return Decision(next=Next.ACT)
-    if reply.stop_reason == "model_context_window_exceeded":
+    if reply.stop_reason is StopReason.CONTEXT_FULL:
         return Decision(next=Next.COMPACT)
-    if reply.stop_reason in ("max_tokens", "pause_turn"):
+    if reply.stop_reason in (StopReason.CUT_OFF, StopReason.PAUSED):
         return Decision(next=Next.GO_ON)
     return Decision(next=Next.STOP, reason=Reason.GOAL_REACHED)

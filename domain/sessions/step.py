@@ -59,6 +59,23 @@ class Purpose(StrEnum):
     COMPACT = "compact"  # replace a context that grew too long by a checkpoint
 
 
+class StopReason(StrEnum):
+    """Why a model's reply ends where it does."""
+
+    ANSWERED = "answered"
+    TOOL_CALLS = "tool_calls"
+    CUT_OFF = "cut_off"  # by the length limit of one reply
+    PAUSED = "paused"  # the model wants to be asked again
+    CONTEXT_FULL = "context_full"
+    DECLINED = "declined"
+    INTERRUPTED = "interrupted"  # by a stop
+
+    @classmethod
+    def _missing_(cls, value: object) -> "StopReason":
+        """Any other word, as older histories have: the reply is whole."""
+        return cls.ANSWERED
+
+
 class ModelCall(BaseModel):
     ref: SessionRef
     agent: AgentRef
@@ -106,7 +123,7 @@ class ToolCall(BaseModel):
 
 class ModelReply(BaseModel):
     head: str
-    stop_reason: str
+    stop_reason: StopReason
     calls: list[ToolCall] = Field(default_factory=list)
     usage: Usage
     full: bool = False  # the context nearly fills the model's window

@@ -148,8 +148,7 @@ async def test_a_context_too_long_is_compacted(stack: Stack, fault: str) -> None
     assert compacted and all(event["summary"].startswith("Summary:") for event in compacted)
     requests = await stack.asked(task_id)
     assert "<checkpoint>" in json.dumps(requests[-1]["body"]["messages"][0])
-    longest = max(len(request["body"]["messages"]) for request in requests)
-    assert len(requests[-1]["body"]["messages"]) < longest
+    assert len(requests[-1]["body"]["messages"]) < 1 + 2 * 6  # the opening, and six calls with their results
 
 
 @pytest.mark.proves("S1-43")

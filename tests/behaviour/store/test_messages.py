@@ -7,9 +7,9 @@ import pytest
 
 from domain.events import EventRow, Progress
 from domain.ids import new_id
-from domain.messages import ASSISTANT, Node
+from domain.messages import ASSISTANT, Node, ReplyBody
 from domain.sessions.session import SessionRef, Usage
-from domain.sessions.step import ModelReply
+from domain.sessions.step import ModelReply, StopReason
 from domain.sessions.step_writes import NewNode, StepBegin, StepCommit
 from store import messages, sessions
 from store.database import Pool
@@ -18,9 +18,11 @@ from tests.behaviour.store.conftest import Accept
 
 def step(ref: SessionRef, idem: str, version: int, text: str, *, parent: str | None = None, **more: Any) -> StepCommit:
     node = new_id()
-    reply = ModelReply(head=node, stop_reason="end_turn", usage=Usage(llm_calls=1), preview=text)
+    reply = ModelReply(head=node, stop_reason=StopReason.ANSWERED, usage=Usage(llm_calls=1), preview=text)
     answer = reply.model_dump_json()
-    written = Node(id=node, parent=parent, session_id=ref.session_id, kind=ASSISTANT, step=1, body="{}")
+    written = Node(
+        id=node, parent=parent, session_id=ref.session_id, kind=ASSISTANT, step=1, body=ReplyBody(content=[])
+    )
     return StepCommit(
         tenant=ref.tenant,
         session_id=ref.session_id,

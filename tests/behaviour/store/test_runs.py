@@ -6,12 +6,12 @@ from typing import TypeVar
 import pytest
 
 from domain.ids import new_id
-from domain.messages import ASSISTANT
+from domain.messages import ASSISTANT, ReplyBody
 from domain.sessions.input_request import OnExpiry, RequestKind
 from domain.sessions.request_writes import NewRequest, RequestOpening
 from domain.sessions.session import Reason, SessionRef, Usage
 from domain.sessions.session_writes import Write
-from domain.sessions.step import Effect, ModelReply
+from domain.sessions.step import Effect, ModelReply, StopReason
 from domain.sessions.step_writes import BudgetUse, NewNode, StepBegin, StepCommit
 from store import endings, input_requests, messages, runs, sessions, tool_calls
 from store.database import Pool
@@ -36,7 +36,7 @@ def beginning(ref: SessionRef, run: str, version: int = 1) -> StepBegin:
 
 
 def commit(ref: SessionRef, run: str, version: int = 2) -> StepCommit:
-    reply = ModelReply(head=new_id(), stop_reason="end_turn", usage=Usage())
+    reply = ModelReply(head=new_id(), stop_reason=StopReason.ANSWERED, usage=Usage())
     key, written = f"{run}/{version}", reply.model_dump_json()
     node = NewNode(
         id=reply.head,
@@ -44,7 +44,7 @@ def commit(ref: SessionRef, run: str, version: int = 2) -> StepCommit:
         session_id=ref.session_id,
         kind=ASSISTANT,
         step=1,
-        body='{"content": []}',
+        body=ReplyBody(content=[]),
         idem=key,
         reply=written,
     )

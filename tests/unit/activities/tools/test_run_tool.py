@@ -1,7 +1,5 @@
 """The pure parts of a tool call."""
 
-import json
-
 from activities.tools.registry import TOOLS
 from activities.tools.run_tool import repetition_digest
 from domain.sessions.session import AgentRef, SessionRef
@@ -23,8 +21,7 @@ def request(name: str, *, node: str = "node-12345678", refusal: str | None = Non
 
 
 def digest(name: str, text: str = "same", node: str = "node-12345678", refusal: str | None = None) -> str | None:
-    body = json.dumps({"content": [{"type": "tool_use", "id": "t", "name": name, "input": {"path": "a"}}]})
-    return repetition_digest(request(name, node=node, refusal=refusal), TOOLS.get(name), body, "ok", text)
+    return repetition_digest(request(name, node=node, refusal=refusal), TOOLS.get(name), {"path": "a"}, "ok", text)
 
 
 def test_polling_tools_leave_no_digest() -> None:

@@ -1,31 +1,32 @@
-import json
-from typing import Any
-
+from domain.content import TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock
 from domain.conversations.display_messages import PREVIEW, display_messages
-from domain.messages import ASSISTANT, NOTE, SUMMARY, TOOL_RESULTS, USER, Node
+from domain.messages import Body, Node, NoteBody, ReplyBody, ResultsBody, SummaryBody, UserBody
 
 
-def node(kind: str, step: int, **body: Any) -> Node:
-    return Node(id="n", parent=None, session_id="s", kind=kind, author="helper", step=step, body=json.dumps(body))
+def node(step: int, body: Body, side: str = "a") -> Node:
+    return Node(id="n", parent=None, session_id="s", kind=body.kind, author="helper", side=side, step=step, body=body)
 
 
 def test_display_messages_are_what_people_read() -> None:
-    call = {"type": "tool_use", "id": "c1", "name": "bash", "input": {"command": "ls"}}
-    thought = {"type": "thinking", "thinking": "hm", "signature": "x"}
-    answer = {"tool_use_id": "c1", "text": "x" * (PREVIEW + 5), "failed": True}
+    call = ToolCallBlock(id="c1", name="bash", arguments={"command": "ls"})
+    answer = ToolResultBlock(call_id="c1", text="x" * (PREVIEW + 5), failed=True)
     shown = display_messages(
         [
-            node(SUMMARY, 1, text="So far."),
-            node(USER, 1, parts=[{"type": "text", "text": "List."}]),
-            node(ASSISTANT, 1, content=[thought, {"type": "text", "text": "Looking."}, call]),
-            node(TOOL_RESULTS, 2, results=[answer]),
-            node(NOTE, 2, text="Two steps are left."),
-            node(ASSISTANT, 2, content=[{"type": "text", "text": " "}]),
+            node(1, SummaryBody(text="So far.")),
+            node(1, UserBody(parts=[TextBlock(text="List.")])),
+            node(1, UserBody(parts=[TextBlock(text="Between us.")], visible=False)),
+            node(1, UserBody(parts=[TextBlock(text="By the way.")], silent=True)),
+            node(1, ReplyBody(content=[ThinkingBlock(text="hm", proof="x"), TextBlock(text="Looking."), call])),
+            node(2, ResultsBody(results=[answer])),
+            node(2, NoteBody(text="Two steps are left.")),
+            node(2, ReplyBody(content=[TextBlock(text=" ")])),
+            node(3, ReplyBody(content=[TextBlock(text="Seen.")]), side="b"),
         ]
     )
-    assert shown == [
+    assert [message.model_dump() for message in shown] == [
         {"type": "checkpoint", "text": "So far.", "step": 1},
         {"type": "user", "text": "List.", "step": 1},
+        {"type": "user", "text": "By the way.", "silent": True, "step": 1},
         {"type": "assistant", "author": "helper", "text": "Looking.", "step": 1},
         {"type": "tool_call", "tool": "bash", "input": '{"command": "ls"}', "step": 1},
         {
@@ -36,4 +37,5 @@ def test_display_messages_are_what_people_read() -> None:
             "step": 2,
         },
         {"type": "note", "text": "Two steps are left.", "step": 2},
+        {"type": "assistant", "author": "helper", "text": "Seen.", "step": 3, "side": "b"},
     ]

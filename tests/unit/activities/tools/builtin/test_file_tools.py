@@ -199,9 +199,9 @@ def test_every_tool_describes_itself_to_the_model_and_on_the_timeline() -> None:
     }
     assert set(examples) == set(TOOLS)
     for name, arguments in examples.items():
-        definition = TOOLS[name].definition()
-        assert definition["input_schema"]["additionalProperties"] is False
-        assert all("description" in field for field in definition["input_schema"]["properties"].values())
+        schema = TOOLS[name].definition.input_schema
+        assert schema["additionalProperties"] is False
+        assert all("description" in field for field in schema["properties"].values())
         line = TOOLS[name].summary(TOOLS[name].input.model_validate(arguments))
         assert line and "\n" not in line
     assert [name for name, tool in TOOLS.items() if tool.effect is Effect.ONCE] == ["bash"]

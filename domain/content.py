@@ -1,0 +1,58 @@
+"""Content of messages, in blocks that no model vendor spelled: activities/model/anthropic.py alone translates them."""
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+
+class ContentBlock(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class TextBlock(ContentBlock):
+    type: Literal["text"] = "text"
+    text: str
+
+
+class ThinkingBlock(ContentBlock):
+    """A thought of a model, which that model alone accepts back, with its proof and unchanged."""
+
+    type: Literal["thinking"] = "thinking"
+    text: str = ""
+    proof: str = ""
+    hidden: bool = False  # nobody is shown the text: the proof contains it
+
+
+class ToolCallBlock(ContentBlock):
+    type: Literal["tool_call"] = "tool_call"
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+class ToolResultBlock(ContentBlock):
+    type: Literal["tool_result"] = "tool_result"
+    call_id: str
+    text: str
+    failed: bool
+
+
+ReplyBlock = Annotated[TextBlock | ThinkingBlock | ToolCallBlock, Field(discriminator="type")]
+AnyBlock = TextBlock | ThinkingBlock | ToolCallBlock | ToolResultBlock
+
+_PARTS = TypeAdapter(list[TextBlock])
+
+
+def joined(blocks: list[TextBlock]) -> str:
+    return "\n\n".join(block.text for block in blocks)
+
+
+def parts_of(*texts: str) -> str:
+    """Texts as the inbox stores them."""
+    return json.dumps([{"type": "text", "text": text} for text in texts])
+
+
+def text_of_parts(parts: str | None) -> str:
+    """The text of a message of the inbox."""
+    return joined(_PARTS.validate_json(parts)) if parts else ""

@@ -1,0 +1,62 @@
+"""What a model is asked and what it answers, in no vendor's spelling."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from domain.content import AnyBlock, ReplyBlock, TextBlock, ToolCallBlock
+from domain.sessions.session import Usage
+from domain.sessions.step import StopReason
+
+
+@dataclass(frozen=True)
+class ModelMessage:
+    role: Literal["user", "assistant"]
+    content: list[AnyBlock]
+
+
+@dataclass(frozen=True)
+class ToolDefinition:
+    """A tool as the model sees it."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    model: str
+    max_tokens: int  # of the answer, without its thoughts
+    system: str
+    messages: list[ModelMessage]
+    notes: list[str] = field(default_factory=list)  # true for this call only, so they follow all that can be cached
+    tools: list[ToolDefinition] = field(default_factory=list)
+    must_call: str | None = None  # the tool that the answer has to call
+    thinking_tokens: int = 0
+    cached: bool = True  # the next request begins with the same messages
+
+    @property
+    def output_tokens(self) -> int:
+        """What the answer may use at the most, with its thoughts."""
+        return self.max_tokens + self.thinking_tokens
+
+
+@dataclass
+class ModelResponse:
+    """What one request brought, whole or interrupted."""
+
+    content: list[ReplyBlock] = field(default_factory=list)
+    stop_reason: StopReason | None = None
+    usage: Usage = field(default_factory=Usage)
+    text: str = ""  # so far
+    thinking: str = ""
+    # of a handler's reply: whether it ends the session, and the status that it publishes
+    ends: Literal["stop", "fail"] | None = None
+    status: str | None = None
+
+    @property
+    def calls(self) -> list[ToolCallBlock]:
+        return [block for block in self.content if isinstance(block, ToolCallBlock)]
+
+    def answer(self) -> str:
+        return "\n\n".join(block.text for block in self.content if isinstance(block, TextBlock))

@@ -1,0 +1,38 @@
+"""Terms of the model vendor's protocol, and the few modules that may know them. All others use domain/content.py."""
+
+import re
+from pathlib import Path
+
+from tests.support.layering import imported, modules
+
+SDK = "anthropic"
+TERMS = re.compile(
+    r"\b(?:tool_use(?:_id)?|is_error|cache_control|ephemeral|redacted_thinking|tool_choice|budget_tokens|stop_sequence"
+    r"|(?:text|signature|input_json)_delta|partial_json|pause_turn|model_context_window_exceeded"
+    r"|cache_(?:creation|read)_input_tokens)\b"
+)
+TRANSLATES = "activities/model/anthropic.py"
+CALLS_THE_SDK = ("activities/model/check.py", "activities/model/errors.py", "worker.py")
+# the offline server in place of the vendor, and the loops that ours is compared with
+SPEAK_THE_PROTOCOL = ("offline/", "bench/")
+
+
+def vendor_terms(root: Path) -> list[str]:
+    """Where a module knows a term that it should not."""
+    return [
+        f"{module.path}:{number}: {found[0]}"
+        for module in modules(root)
+        if module.path != TRANSLATES and not module.path.startswith(SPEAK_THE_PROTOCOL)
+        for number, line in enumerate(module.text.splitlines(), start=1)
+        for found in TERMS.finditer(line)
+    ]
+
+
+def sdk_imports(root: Path) -> list[str]:
+    return [
+        f"{module.path}:{number}: {name}"
+        for module in modules(root)
+        if module.path not in (TRANSLATES, *CALLS_THE_SDK) and not module.path.startswith(SPEAK_THE_PROTOCOL)
+        for number, name in imported(module)
+        if name.split(".")[0] == SDK
+    ]

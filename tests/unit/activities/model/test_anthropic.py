@@ -1,0 +1,121 @@
+"""How the vendor's API spells a request, and what is read from its stream."""
+
+from typing import Any
+
+import pytest
+
+from activities.model.anthropic import STOP_REASONS, read_block, spelled
+from domain.content import AnyBlock, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock
+from domain.model_exchange import ModelMessage, ModelRequest, ToolDefinition
+from domain.sessions.step import StopReason
+from offline.checks import check
+from offline.wire import sign
+
+CACHE_POINT = {"cache_control": {"type": "ephemeral"}}
+CALL = ToolCallBlock(id="c", name="bash", arguments={"command": "ls", "b": None, "a": [1.0, 10**30]})
+RESULT = ToolResultBlock(call_id="c", text="", failed=True)
+
+
+def request(*messages: ModelMessage, **more: Any) -> ModelRequest:
+    return ModelRequest(model="m", max_tokens=100, system="Be brief.", messages=list(messages), **more)
+
+
+def user(*blocks: AnyBlock) -> ModelMessage:
+    return ModelMessage("user", list(blocks) or [TextBlock(text="x")])
+
+
+def assistant(*blocks: AnyBlock) -> ModelMessage:
+    return ModelMessage("assistant", list(blocks) or [TextBlock(text="y")])
+
+
+def test_every_block_is_spelled_as_the_api_takes_it() -> None:
+    thoughts = [ThinkingBlock(text="hm", proof=sign("hm")), ThinkingBlock(proof="sealed", hidden=True)]
+    sent = spelled(request(user(), assistant(*thoughts, CALL), user(RESULT), cached=False))
+    check(sent)
+    assert [message["content"] for message in sent["messages"][1:]] == [
+        [
+            {"type": "thinking", "thinking": "hm", "signature": sign("hm")},
+            {"type": "redacted_thinking", "data": "sealed"},
+            {"type": "tool_use", "id": "c", "name": "bash", "input": CALL.arguments},
+        ],
+        [{"type": "tool_result", "tool_use_id": "c", "content": "(no output)", "is_error": True}],
+    ]
+
+
+def test_cache_points_close_the_last_two_user_messages_and_the_system_prompt() -> None:
+    sent = spelled(request(user(), assistant(), user(), assistant(), user(), notes=["For now."]))
+    check(sent)
+    marked = [block for message in sent["messages"] for block in message["content"] if "cache_control" in block]
+    assert [message["content"][0].keys() >= CACHE_POINT.keys() for message in sent["messages"]] == [
+        *(False, False, True, False, True)
+    ]
+    assert len(marked) == 2
+    assert sent["system"] == [{"type": "text", "text": "Be brief.", **CACHE_POINT}]
+
+
+def test_a_request_that_nothing_follows_has_no_cache_points() -> None:
+    assert "cache_control" not in str(spelled(request(user(), cached=False)))
+
+
+@pytest.mark.parametrize("last", [user(), assistant()])
+def test_notes_follow_all_that_can_be_cached(last: ModelMessage) -> None:
+    before = [user()] if last.role == "assistant" else []
+    sent = spelled(request(*before, last, notes=["one", "two"]))
+    check(sent)
+    assert sent["messages"][-1]["role"] == "user"
+    assert sent["messages"][-1]["content"][-2:] == [{"type": "text", "text": text} for text in ("one", "two")]
+
+
+def test_a_request_is_not_changed_by_spelling_it() -> None:
+    wanted = request(user(), notes=["x"])
+    assert spelled(wanted) == spelled(wanted)
+    assert wanted == request(user(), notes=["x"])
+
+
+def test_tools_and_thoughts_are_asked_for_only_where_they_are_wanted() -> None:
+    bare = spelled(request(user()))
+    assert not {"tools", "tool_choice", "thinking"} & bare.keys() and bare["max_tokens"] == 100
+    tool = ToolDefinition("bash", "Runs a command.", {"type": "object"})
+    sent = spelled(request(user(), tools=[tool], must_call="bash", thinking_tokens=2_000), budgeted=True)
+    assert sent["tools"] == [{"name": "bash", "description": "Runs a command.", "input_schema": {"type": "object"}}]
+    assert sent["tool_choice"] == {"type": "tool", "name": "bash"}
+    assert sent["thinking"] == {"type": "enabled", "budget_tokens": 2_000} and sent["max_tokens"] == 2_100
+    assert spelled(request(user(), thinking_tokens=9))["thinking"] == {"type": "adaptive", "display": "summarized"}
+
+
+@pytest.mark.parametrize(
+    ("received", "read"),
+    [
+        ({"type": "text", "text": "a\0b"}, TextBlock(text="ab")),
+        ({"type": "text", "text": " "}, None),
+        (
+            {"type": "tool_use", "id": "c", "name": "n", "input": {}, "json": '{"a": "\\ud83d\\ude00"}'},
+            ToolCallBlock(id="c", name="n", arguments={"a": "\U0001f600"}),
+        ),
+        (
+            {"type": "tool_use", "id": "c", "name": "n", "input": {"b": 1}, "json": ""},
+            ToolCallBlock(id="c", name="n", arguments={"b": 1}),
+        ),
+        ({"type": "thinking", "thinking": "hm", "signature": "s"}, ThinkingBlock(text="hm", proof="s")),
+        ({"type": "redacted_thinking", "data": "d"}, ThinkingBlock(proof="d", hidden=True)),
+        ({"type": "of_another_year"}, None),
+    ],
+)
+def test_finished_blocks_of_a_stream_are_read(received: dict[str, Any], read: AnyBlock | None) -> None:
+    assert read_block(received) == read
+
+
+@pytest.mark.parametrize("json", ["{", "[]", "null", '{"a": NaN}', '{"a": "\\ud800"}'])
+def test_arguments_that_could_not_be_stored_make_a_malformed_reply(json: str) -> None:
+    with pytest.raises(ValueError):
+        read_block({"type": "tool_use", "id": "c", "name": "n", "input": {}, "json": json})
+
+
+@pytest.mark.parametrize("field", ["thinking", "signature"])
+def test_thoughts_that_could_not_be_sent_back_make_a_malformed_reply(field: str) -> None:
+    with pytest.raises(ValueError):
+        read_block({"type": "thinking", "thinking": "hm", "signature": "s", field: "\ud800"})
+
+
+def test_every_reason_to_continue_or_fail_has_a_spelling() -> None:
+    assert set(STOP_REASONS.values()) == set(StopReason) - {StopReason.ANSWERED, StopReason.INTERRUPTED}
