@@ -45,6 +45,7 @@ from api.routes import (
     subscriptions,
     tasks,
     traces,
+    triggers,
 )
 from api.services import Services
 from api.streams.feeds import Pages
@@ -65,7 +66,7 @@ ROUTERS = (
     *(budgets.router,),
     *(conversations.router, mailbox.router, forks.router, notifications.router),
     *(subscriptions.router, deliveries.router, traces.router, reruns.router),
-    *(schedules.router, connectors.router, channels.router),
+    *(schedules.router, triggers.router, connectors.router, channels.router),
     *(agents.router, files.router, operations.router, codec.router),
 )
 

@@ -42,6 +42,7 @@ COMMANDS = {
     "export": "cli.commands.export",
     "files": "cli.commands.files",
     "schedules": "cli.commands.schedules",
+    "triggers": "cli.commands.triggers",
     "subscriptions": "cli.commands.subscriptions",
     "deliveries": "cli.commands.deliveries",
     "agents": "cli.commands.agents",

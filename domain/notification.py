@@ -243,6 +243,14 @@ def new_secret() -> str:
     return PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
 
 
+def is_secret(text: str) -> bool:
+    """Whether it has the form of a secret of Standard Webhooks, with at least 16 bytes."""
+    try:
+        return text.startswith(PREFIX) and len(_key(text)) >= 16
+    except ValueError:
+        return False
+
+
 def signature(signing: list[str], id: str, timestamp: int, body: bytes) -> str:
     """The value of `webhook-signature` after the Standard Webhooks convention; one signature for each secret."""
     signed = f"{id}.{timestamp}.".encode() + body

@@ -1,5 +1,6 @@
-"""Signatures of requests that arrive without a key, after the Standard Webhooks convention."""
+"""Signatures of requests that arrive without a key: of Standard Webhooks, GitHub and Slack."""
 
+import hashlib
 import hmac
 from collections.abc import Mapping
 
@@ -29,3 +30,18 @@ def check_age(sent: str, now: float) -> None:
     """Refuse a time that is no number of seconds, or outside the window in which a request may be sent again."""
     if not (sent.isascii() and sent.isdecimal() and len(sent) < 16) or abs(now - int(sent)) > REPLAY_WINDOW_S:
         raise bad_signature(f"It was not signed within the last {REPLAY_WINDOW_S} seconds.")
+
+
+def check_github(secret: str, headers: Mapping[str, str], body: bytes) -> None:
+    """GitHub signs the body alone: neither the time nor the id of the delivery."""
+    wanted = "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+    if not hmac.compare_digest(wanted.encode(), headers.get("x-hub-signature-256", "").encode()):
+        raise bad_signature("The header x-hub-signature-256 does not fit this body and the secret.")
+
+
+def check_slack(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> None:
+    sent, signed = (headers.get(f"x-slack-{name}", "") for name in ("request-timestamp", "signature"))
+    check_age(sent, now)
+    wanted = "v0=" + hmac.new(secret.encode(), b"v0:" + sent.encode() + b":" + body, hashlib.sha256).hexdigest()
+    if not hmac.compare_digest(wanted.encode(), signed.encode()):
+        raise bad_signature("Slack did not sign this body with the signing secret.")

@@ -46,7 +46,7 @@ class _Answered(BaseModel):
         return None if self.answered else self.status
 
 
-async def open_request(pool: Pool, opening: RequestOpening) -> OpenedRow | None:
+async def open_request(pool: "Pool | Connection", opening: RequestOpening) -> OpenedRow | None:
     """None: the session has ended, or has opened as many requests of this kind as it may."""
     document = opening.model_dump(mode="json", exclude={"request"})
     answer = json.loads(await call(pool, "open_request", {**document, "request": _to_columns(opening.request)}))
@@ -146,10 +146,11 @@ async def find(
     before_id: str | None = None,
     limit: int = 100,
 ) -> list[InputRequest]:
-    """Newest first."""
+    """Newest first; waits for events, which are nobody's business, only of a session or a conversation."""
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS} FROM input_requests
-             WHERE tenant = $1 AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR session_id = $3)
+             WHERE tenant = $1 AND (event_key IS NULL OR $3::text IS NOT NULL OR $4::text IS NOT NULL)
+               AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR session_id = $3)
                AND ($4::text IS NULL OR conversation_id = $4) AND ($5::text IS NULL OR id < $5)
              ORDER BY id DESC LIMIT $6""",
         tenant,

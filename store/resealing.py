@@ -8,7 +8,7 @@ from typing import Any
 
 from domain.sealed_text import PREFIX, is_sealed
 from domain.sealing import KeyRing, SealingError
-from store import connectors, subscriptions
+from store import connectors, subscriptions, triggers
 from store.database import Pool
 
 BATCH = 200
@@ -33,7 +33,9 @@ class Resealer:
             for column in ("target", "secret", "old_secret"):
                 await self._column("subscriptions", "id", column, self._text(subscriptions.SEALED_FOR))
             await self._column("connectors", "name", "secrets", self._text(connectors.SEALED_FOR))
-            for table, column in (("sessions", "variables"), ("sessions", "spec"), ("schedules", "session")):
+            await self._column("triggers", "name", "secret", self._text(triggers.SEALED_FOR))
+            columns = (("sessions", "variables"), ("sessions", "spec"), ("schedules", "session"), ("triggers", "session"))
+            for table, column in columns:
                 await self._column(table, "id", column, self._variables)
             await self._column("input_requests", "id", "answer", self._variables)
             if self.changed.total() == before:

@@ -1,5 +1,6 @@
 """Subagents: what a session may ask about, and do with, the children of its thread."""
 
+from activities.delegation.agent_events import AgentEvents
 from activities.delegation.agent_messages import AgentMessages
 from domain.agents.subagent_tool import ReceivingSide
 from domain.conversations.mailbox import page
@@ -23,6 +24,7 @@ class Subagents:
         self._pool = pool
         self._conversations = conversations
         self.messages = AgentMessages(pool, conversations)
+        self.events = AgentEvents(pool, conversations)
 
     async def child(self, ref: SessionRef, session_id: str) -> Child | None:
         """A child of this session's thread; anybody else's is none of its business."""

@@ -7,7 +7,7 @@ from typing import Any
 from temporalio import activity
 
 from activities.delegation.record import DelegationRecord
-from activities.requests import external_tools, missing_variables
+from activities.requests import event_waits, external_tools, missing_variables
 from activities.requests.external_tools import Described, Unaskable
 from activities.requests.questions import Questions
 from activities.runtime.heartbeat import beating
@@ -55,6 +55,10 @@ class InputRequests:
     async def open_request(self, request: OpenRequest) -> OpenedRequest:
         session = await self._session(request)
         try:
+            awaited = await self._questions.awaited_event(request, session)
+            if awaited is not None:
+                opened_wait = await event_waits.open_wait(self._pool, request, session, awaited)
+                return opened_wait or await self._refuse(request, event_waits.TOOL.name, "The session has ended.")
             question = await self._questions.of(request, session)
         except Unaskable as error:
             return await self._refuse(request, error.tool, str(error), described=isinstance(error, Described))
@@ -120,6 +124,10 @@ class InputRequests:
             return missing_variables.settled(request, cancel=_cancels(request))
         if request.kind is RequestKind.EXTERNAL_RESULT:
             return await self._external(settle, request)
+        if request.kind is RequestKind.EXTERNAL_EVENT:
+            state, text = event_waits.outcome(request)
+            await self._result(settle, event_waits.TOOL.name, state, text, request.question)
+            return SettledRequest(status=request.status, approved=state is CallState.OK, preview=preview(text, 160))
         return await self._answer(settle, request)
 
     async def _external(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:

@@ -8,7 +8,7 @@ from activities.delegation.record import DelegationRecord
 from activities.requests import external_tools, missing_variables
 from activities.requests.approvals import ApprovalQuestions
 from activities.requests.external_tools import Described, Unaskable, callers_tool
-from activities.tools.builtin import ask_user
+from activities.tools.builtin import ask_user, wait_for_event
 from activities.tools.rules import Rulebook
 from activities.tools.tool import Tool
 from domain.ids import derive_id
@@ -33,6 +33,21 @@ class Questions:
         if name in self._tools:
             return self._tools[name]
         return next(callers_tool(given) for given in session.external_tools if given.name == name)
+
+    async def awaited_event(self, request: OpenRequest, session: SessionRow) -> dict[str, Any] | None:
+        """The arguments of a call that waits for an event; None: people are asked."""
+        if request.kind is not RequestKind.EXTERNAL_RESULT:
+            return None
+        [node] = await messages.path(self._pool, request.ref.tenant, request.node, limit=1)
+        call = calls_of(node)[request.index]
+        if call["name"] != wait_for_event.TOOL.name:
+            return None
+        arguments = await self._approved(request, call["input"])
+        summary = wait_for_event.TOOL.call_summary(arguments)
+        await self._claim(request, call["name"], summary)
+        if session.dry_run:
+            raise Described(call["name"], summary)
+        return arguments
 
     async def of(self, request: OpenRequest, session: SessionRow) -> ShownRequest:
         """What people are shown; Unaskable if nobody could answer it."""

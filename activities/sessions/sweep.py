@@ -17,7 +17,7 @@ from activities.runtime.workspaces import Workspaces
 from activities.schedules.sync import ScheduleSync
 from activities.sessions.finish import FinishSession
 from domain.ids import new_id
-from domain.sessions.session import Reason, Status
+from domain.sessions.session import Reason
 from domain.sessions.step import Finish, StopRequest
 from domain.wire import session_workflow_id
 from store import (
@@ -26,6 +26,7 @@ from store import (
     conversation_state,
     conversations,
     deliveries,
+    external_events,
     idempotency,
     input_requests,
     notices,
@@ -120,6 +121,7 @@ class Sweep:
         await deliveries.forget_old(self._pool, NOTICE_DAYS)
         await notices.forget_old(self._pool, NOTICE_DAYS)
         await addresses.forget_old(self._pool, NOTICE_DAYS)
+        await external_events.forget_old(self._pool, NOTICE_DAYS)
 
     async def _look_at(self, session: sessions.SessionRow, swept: Swept) -> None:
         swept.looked_at += 1
@@ -130,10 +132,10 @@ class Sweep:
         elif not running:
             await self._close(session)
             swept.lost += 1
-        elif session.status is Status.INPUT_REQUIRED and session.cancel_requested is None:
+        elif session.cancel_requested is None:
             for request_id in await input_requests.unheard(self._pool, session.tenant, session.id):
                 await self._conversations.answered(session.id, request_id)  # it was given while Temporal was away
-        elif session.cancel_requested is not None:
+        else:
             stop = session.cancel_requested
             request = StopRequest(reason=stop.reason, by=stop.by, note=stop.note, grace_ms=stop.grace_ms)
             swept.stopped += await self._conversations.stop(session.id, request)

@@ -14,6 +14,7 @@ from activities.tools.builtin import (
     cancel_subagent,
     delegate,
     edit_file,
+    emit_event,
     fetch_url,
     gather,
     list_files,
@@ -29,8 +30,10 @@ from activities.tools.builtin import (
     steer_subagent,
     subagent_create,
     subagent_message,
+    subscribe_events,
     task,
     update_plan,
+    wait_for_event,
     write_file,
 )
 from activities.tools.tool import Tool
@@ -65,6 +68,9 @@ TOOLS: dict[str, Tool] = {
         start_background_agent,
         send_agent_message,
         ask_agent,
+        wait_for_event,
+        emit_event,
+        subscribe_events,
     )
 }
 

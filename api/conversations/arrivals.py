@@ -54,7 +54,7 @@ async def accept(
     )
     arrival = found.arrival
     if arrival.refused is not None:
-        raise _refusal(arrival.refused)
+        raise refusal(arrival.refused)
     assert arrival.session is not None
     if not arrival.duplicate and not found.merged:
         await _start(call, arrival.session, connector.debounce_ms / 1_000)
@@ -113,7 +113,7 @@ async def _start(call: Call, session: SessionRow, delay: float) -> None:
     task.add_done_callback(_starts.discard)
 
 
-def _refusal(accepted: Accepted) -> Exception:
+def refusal(accepted: Accepted) -> Exception:
     if accepted.terminated:
         return lookup.terminated()
     if accepted.quota is not None:

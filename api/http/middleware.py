@@ -78,6 +78,8 @@ class RequestMiddleware:
         path: str = scope["path"]
         if path in OPEN_PATHS or path.startswith(SIGNED_PATHS):
             return
+        if path.startswith("/triggers/") and path.count("/") == 2 and scope.get("method") == "POST":
+            return  # an event, which the secret of its trigger signs
         if path.startswith("/codec/") and scope.get("method") == "OPTIONS":
             return  # a browser asks, without its credentials, whether a page of another site may send a request
         services: Services = scope["app"].state.services

@@ -13,7 +13,7 @@ from store.resealing import Resealer
 
 @click.group()
 def secrets() -> None:
-    """Stored secrets: addresses and secrets of subscriptions, connectors, secret variables."""
+    """Stored secrets: addresses and secrets of subscriptions, connectors, triggers, secret variables."""
 
 
 @secrets.command()

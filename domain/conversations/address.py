@@ -34,8 +34,9 @@ class Address(BaseModel):
         return cls(kind=AddressKind.SCHEDULE, parts=(schedule_id,))
 
     @classmethod
-    def trigger(cls, name: str) -> Self:
-        return cls(kind=AddressKind.TRIGGER, parts=(name,))
+    def trigger(cls, trigger_id: str, *key: str) -> Self:
+        """Of all its events, or of those with one correlation key."""
+        return cls(kind=AddressKind.TRIGGER, parts=(trigger_id, *key))
 
     @classmethod
     def mission(cls, mission_id: str) -> Self:

@@ -8,7 +8,9 @@ are quoted (`> `) and these tags begin with `&lt;`. All other text stays as it i
 import re
 import unicodedata
 
-_TAG = re.compile(r"<(?=\W{0,8}(?:task_result|system_message|checkpoint|budget)\b)", re.IGNORECASE)
+_TAG = re.compile(
+    r"<(?=\W{0,8}(?:task_result|system_message|checkpoint|budget|untrusted_event|check_output)\b)", re.IGNORECASE
+)
 # the text may follow any marks: of a list, of emphasis, of a quotation
 _CALLER = re.compile(r"\W*+user\s+message\W*:", re.IGNORECASE)
 _MARKER = re.compile(

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
+from domain.conversations.quoting import quoted
 from domain.ids import derive_id
 from domain.schedules.cron import CronError, check_cron
 from domain.sessions.new_session import NewSession
@@ -192,4 +193,4 @@ def tick_key(at: datetime) -> str:
 
 def tick_text(prompt: str, output: str) -> str:
     """The message of a tick: the prompt, and what the check found, which is data and no instruction."""
-    return f"{prompt}\n\n<check_output>\n{output}\n</check_output>" if output else prompt
+    return f"{prompt}\n\n<check_output>\n{quoted(output)}\n</check_output>" if output else prompt

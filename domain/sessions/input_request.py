@@ -16,6 +16,7 @@ class RequestKind(StrEnum):
     PLAN_APPROVAL = "plan_approval"
     EXTERNAL_RESULT = "external_result"
     MISSING_VARIABLES = "missing_variables"
+    EXTERNAL_EVENT = "external_event"  # of nobody: an event with the request's key answers it
 
 
 APPROVALS = frozenset({RequestKind.TOOL_APPROVAL, RequestKind.PLAN_APPROVAL})

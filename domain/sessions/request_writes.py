@@ -34,6 +34,7 @@ class NewRequest(ShownRequest):
     kind: RequestKind
     deadline: datetime
     on_expiry: OnExpiry
+    event_key: str | None = None  # the event with this key answers it
 
 
 class RequestOpening(Write):

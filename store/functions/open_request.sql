@@ -15,12 +15,13 @@ BEGIN
         RETURN '{"refused": true}';
     END IF;
     INSERT INTO input_requests (tenant, id, conversation_id, session_id, kind, question, details, answer_schema, deadline,
-                                on_expiry, default_answer, gate)
+                                on_expiry, default_answer, gate, event_key)
     VALUES (t, r.id, r.conversation_id, r.session_id, r.kind, r.question, r.details, r.answer_schema, r.deadline,
-            r.on_expiry, r.default_answer, r.gate)
+            r.on_expiry, r.default_answer, r.gate, r.event_key)
     ON CONFLICT DO NOTHING;
     IF FOUND THEN
-        UPDATE sessions SET status = 'input_required', progress = r.question, updated_at = now()
+        -- nobody has to do anything about a session that waits for an event
+        UPDATE sessions SET status = CASE WHEN r.kind = 'external_event' THEN status ELSE 'input_required' END, progress = r.question, updated_at = now()
          WHERE tenant = t AND id = r.session_id AND status IN ('submitted', 'working');
         PERFORM append_events('', false, p -> 'events');
         PERFORM append_audit(t, s.conversation_id, 'agent ' || s.agent, 'ask', s.id, r.kind || ' ' || r.id,

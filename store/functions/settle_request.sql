@@ -12,7 +12,9 @@ BEGIN
     PERFORM check_run(t, r.session_id, p ->> 'run', false, false);
     IF r.status = 'open' THEN
         UPDATE input_requests SET status = 'expired' WHERE tenant = t AND id = r.id;
-        PERFORM append_events('', false, p -> 'expired');
+        IF r.kind <> 'external_event' THEN  -- that nothing happened is no news for people
+            PERFORM append_events('', false, p -> 'expired');
+        END IF;
         PERFORM append_audit(t, r.conversation_id, 'errand', 'expire', r.session_id, r.kind || ' ' || r.id, NULL);
         SELECT * INTO r FROM input_requests WHERE tenant = t AND id = p ->> 'id';
     END IF;

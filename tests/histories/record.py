@@ -88,6 +88,21 @@ async def _external(stack: Stack) -> str:
     return await _answered(stack, script, "guide", answers, config={"external_tools": [tool]})
 
 
+async def _event(stack: Stack) -> str:
+    """A wait that an event of another agent ends, and one that nothing ends."""
+    waits = steps([("wait_for_event", {"key": "a:b"})], [("wait_for_event", {"key": "x", "timeout_s": 1})])
+    task_id = await stack.submit(waits, "listener")
+
+    async def waiting() -> bool:
+        listed = (await stack.http.get(f"/tasks/{task_id}/input-requests")).json()["items"]
+        return any(one["status"] == "open" for one in listed)
+
+    await eventually(waiting)
+    await stack.run(calls(("emit_event", {"name": "a:b"})), "listener")
+    await stack.wait(task_id)
+    return task_id
+
+
 async def _slow(stack: Stack) -> str:
     """Bookkeeping that is too slow for a local activity."""
     async with tool_calls_locked(stack.pool):
@@ -114,6 +129,7 @@ async def _turn_limit(stack: Stack) -> str:
 
 AGENTS: list[dict[str, Any]] = [
     {**TESTER, "name": "asker", "may_ask": True},
+    {**TESTER, "name": "listener", "tools": ["wait_for_event", "emit_event"]},
     {**TESTER, "name": "guide", "may_ask": True, "variables": {"city": "where to look"}},
 ]
 SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
@@ -137,6 +153,7 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "error": lambda stack: _run(stack, "[[fault:auth]]"),
     "input_requests": _questions,
     "external_results": _external,
+    "event_wait": _event,
     "dual": lambda stack: _run(stack, "Oak tree", "asset_subagent"),
     "dual_failed": lambda stack: _run(stack, "Something impossible", "asset_subagent"),
     "dual_turn_limit": _turn_limit,

@@ -19,6 +19,7 @@ COMBINATIONS = [*(frozenset([right]) for right in Right), frozenset([Right.SUBMI
 JSON = {"headers": {"Accept": "application/json"}}  # else a stream would not end
 WEBHOOK = {"channel": "webhook", "target": "https://hooks.example.org/x"}
 SCHEDULE = {"name": "x", "every": 86_400_000, "task": {"agent": "assistant", "input": "x"}}
+TRIGGER = {"signature": "github", "secret": "0123456789abcdef", "task": {"agent": "assistant", "input": "x"}}
 OPTIONS: dict[tuple[str, str], dict[str, Any]] = {
     ("GET", "/tasks/{task_id}/events"): JSON,
     ("GET", "/conversations/{conversation_id}/events"): JSON,
@@ -35,6 +36,11 @@ OPTIONS: dict[tuple[str, str], dict[str, Any]] = {
     ("PUT", "/agents/{name}"): {"json": {"name": "assistant", "description": "x", "prompt": "x"}},
     ("PUT", "/connectors/{connector}"): {"json": {"kind": "webhook", "agent": "assistant"}},
     ("POST", "/channels/{connector}/{channel_id}/{user_id}/messages"): {"json": {"text": "x"}},
+    ("PUT", "/triggers/{trigger}"): {"json": TRIGGER},
+    ("POST", "/triggers/{trigger}"): {
+        "content": b"{}",
+        "headers": {"x-hub-signature-256": "sha256=f91e3e9f05cc2df64ac1c26f8adccdffda8d1e4a7a8c50a1a08eeadac6ddfec5"},
+    },
     ("POST", "/schedules"): {"json": SCHEDULE},
     ("PUT", "/schedules/{schedule_id}"): {"json": SCHEDULE},
     ("POST", "/schedules/{schedule_id}/backfill"): {
@@ -73,6 +79,9 @@ class Holder:
             await self._post(f"/channels/{made['connector']}/room/ann/messages", json={"text": "x"})
         if "{connector_id}" in path:
             made["connector_id"] = new_id()
+        if "{trigger}" in path:
+            made["trigger"] = f"t-{new_id()}"
+            await self._client.put(f"/triggers/{made['trigger']}", json=TRIGGER, headers=self.headers)
         if "{schedule_id}" in path:
             made["schedule_id"] = (await self._post("/schedules", json={**SCHEDULE, "name": new_id()}))["id"]
         if "{file_id}" in path:

@@ -49,6 +49,9 @@ class Tenant:
         ids |= {"connector": f"c-{mark}", "channel_id": mark, "user_id": mark}
         await tenant._made("PUT", f"/connectors/c-{mark}", json={"kind": "webhook", "agent": ids["name"]})
         await tenant._made("POST", f"/channels/c-{mark}/{mark}/{mark}/messages", json={"text": mark})
+        ids["trigger"] = f"t-{mark}"
+        event = {"signature": "github", "task": {"agent": "assistant", "input": mark}}
+        await tenant._made("PUT", f"/triggers/t-{mark}", json=event)
         daily = {"name": mark, "every": 86_400_000, "task": {"agent": "assistant", "input": mark}}
         ids["schedule_id"] = (await tenant._made("POST", "/schedules", json=daily))["id"]
         root = await submitted(client, tenant._headers, input=mark)

@@ -44,6 +44,9 @@ FOREIGN: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/subscriptions/{subscription_id}/test", {}),
     ("GET", "/connectors/{connector}", {}),
     ("DELETE", "/connectors/{connector}", {}),
+    ("GET", "/triggers/{trigger}", {}),
+    ("GET", "/triggers/{trigger}/events", {}),
+    ("DELETE", "/triggers/{trigger}", {}),
     ("GET", "/channels/{connector}/{channel_id}/{user_id}", {}),
     ("POST", "/channels/{connector}/{channel_id}/{user_id}/reset", {}),
     ("POST", "/channels/{connector}/{channel_id}/{user_id}/messages", {"json": {"text": "mine now"}}),
@@ -82,6 +85,7 @@ SHARED = {  # routes without an id of a tenant
     ("GET", "/connectors"), ("PUT", "/connectors/{connector}"), ("GET", "/schedules"), ("POST", "/schedules"),
     ("POST", "/codec/decode"), ("POST", "/codec/encode"),  # for admins of the platform
     ("POST", "/hooks/{connector_id}"),  # its signature says whose it is
+    ("GET", "/triggers"), ("PUT", "/triggers/{trigger}"), ("POST", "/triggers/{trigger}"),
 }  # fmt: skip
 
 
@@ -109,12 +113,15 @@ async def test_foreign_ids_are_404_everywhere(keyed_url: str, pool: Pool) -> Non
         sent = await client.post(f"/subscriptions/{subscribed}/test", headers=mine)
         connector = {"kind": "webhook", "agent": "private"}
         assert (await client.put("/connectors/secret", json=connector, headers=mine)).status_code == 200
+        trigger = {"signature": "github", "task": {"agent": "private", "input": "secret"}}
+        assert (await client.put("/triggers/secret", json=trigger, headers=mine)).status_code == 200
         said = await client.post("/channels/secret/room/ann/messages", json={"text": "secret"}, headers=mine)
         assert said.status_code == 202, said.text
         scheduled = await client.post("/schedules", json=DAILY, headers=mine)
         names = {
             "schedule_id": scheduled.json()["id"],
             "connector": "secret",
+            "trigger": "secret",
             "channel_id": "room",
             "user_id": "ann",
             "subscription_id": subscribed,

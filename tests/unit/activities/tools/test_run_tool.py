@@ -25,7 +25,7 @@ def digest(name: str, text: str = "same", node: str = "node-12345678", refusal: 
 
 
 def test_polling_tools_leave_no_digest() -> None:
-    assert {name for name in TOOLS if digest(name) is None} == {"async_task_result", "list_subagents"}
+    assert {name for name in TOOLS if digest(name) is None} == {"async_task_result", "list_subagents", "wait_for_event"}
 
 
 def test_digest_ignores_the_file_that_holds_a_long_result() -> None:

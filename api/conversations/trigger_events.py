@@ -1,0 +1,119 @@
+"""A signed event: verified, read, filtered, and decided once. What it starts or answers is signalled afterwards."""
+
+import hashlib
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qs
+
+from api.control import answer as answering
+from api.conversations import arrivals
+from api.http import strict_json
+from api.http.problems import Unauthenticated
+from api.services import Services
+from api.submission import accept as submit
+from domain.errors import Invalid, NotAllowed
+from domain.signatures import check_github, check_slack, check_standard_webhook
+from domain.triggers.event import ExternalEvent, render_key, untrusted
+from domain.triggers.trigger import EventAccepted, SignatureKind
+from store import trigger_events
+from store.external_events import NewEvent
+from store.triggers import SignedTrigger
+
+_TYPE = re.compile(r"[A-Za-z0-9._:/-]{1,100}")
+_ID = re.compile(r"[!-~]{1,200}")
+
+
+def signed_by(candidates: list[SignedTrigger], headers: Mapping[str, str], body: bytes) -> SignedTrigger:
+    """The trigger whose secret signed the event: several tenants may have one of its name."""
+    problem: NotAllowed | None = None
+    found: list[SignedTrigger] = []
+    for one in candidates:
+        try:
+            _verify(one, headers, body)
+            found.append(one)
+        except NotAllowed as error:
+            problem = error
+    if len(found) != 1:
+        detail = problem.detail if problem else "Several triggers have this name and secret; use the trigger's id."
+        raise Unauthenticated(detail, type="bad-signature")
+    return found[0]
+
+
+def _verify(one: SignedTrigger, headers: Mapping[str, str], body: bytes) -> None:
+    kind = one.trigger.rules.signature
+    if kind is SignatureKind.GITHUB:
+        check_github(one.secret, headers, body)
+    elif kind is SignatureKind.SLACK:
+        check_slack(one.secret, headers, body, time.time())
+    else:
+        check_standard_webhook([one.secret], headers, body, time.time())
+
+
+def read(kind: SignatureKind, headers: Mapping[str, str], body: bytes) -> tuple[ExternalEvent, str]:
+    """The event, and what a repeat of it is known by: only signed parts count, as others could be changed."""
+    form = headers.get("content-type", "").startswith("application/x-www-form-urlencoded")
+    payload = strict_json.parse(_form_payload(body) if form else body)
+    if kind is SignatureKind.GITHUB:
+        # GitHub signs neither the id nor the type of a delivery
+        event = ExternalEvent(
+            id=_fitting(_ID, headers.get("x-github-delivery")),
+            type=_fitting(_TYPE, headers.get("x-github-event")),
+            payload=payload,
+        )
+        return event, hashlib.sha256(body).hexdigest()
+    if not isinstance(payload, dict):
+        raise Invalid("An event is a JSON object.")
+    if kind is SignatureKind.SLACK:
+        inner = payload.get("event")
+        event_type = inner.get("type") if isinstance(inner, dict) else payload.get("type")
+        event_id = _fitting(_ID, payload.get("event_id")) or hashlib.sha256(body).hexdigest()
+        return ExternalEvent(id=event_id, type=_fitting(_TYPE, event_type), payload=payload), event_id
+    event_id = _fitting(_ID, headers.get("webhook-id"))
+    if not event_id:
+        raise Invalid("The webhook-id has 1 to 200 visible ASCII characters.")
+    return ExternalEvent(id=event_id, type=_fitting(_TYPE, payload.get("type")), payload=payload), event_id
+
+
+async def accept(services: Services, signed: SignedTrigger, event: ExternalEvent, event_id: str) -> EventAccepted:
+    trigger = signed.trigger
+    rules = trigger.rules
+    holds = all(condition.holds(event) for condition in rules.filter)
+    new = NewEvent(
+        source=trigger.id,
+        origin=trigger.name,
+        event_id=event_id,
+        type=event.type,
+        key=render_key(rules.correlation, event) if rules.correlation and holds else None,
+        text=untrusted(event, f"trigger {trigger.name}", rules.template),
+    )
+    message = trigger_events.arriving(trigger, new, trigger.prompt) if holds else None
+    receipt = await trigger_events.receive(services.pool, trigger, new, message)
+    if receipt.refused is not None:
+        raise arrivals.refusal(receipt.refused)
+    if receipt.session is not None:
+        await submit.start(services, receipt.session)
+    if receipt.answered is not None:
+        await answering.signal(services, receipt.answered.session_id, receipt.answered.request_id)
+    assert receipt.accepted is not None
+    return receipt.accepted
+
+
+def challenge(kind: SignatureKind, event: ExternalEvent) -> str | None:
+    """What Slack wants to be sent back when it checks the address."""
+    payload = event.payload
+    if kind is SignatureKind.SLACK and payload.get("type") == "url_verification":
+        return str(payload.get("challenge", ""))[:1_000]
+    return None
+
+
+def _form_payload(body: bytes) -> bytes:
+    fields = parse_qs(strict_json.decode(body))
+    if len(fields.get("payload", [])) != 1:
+        raise Invalid("A form needs the field payload.")
+    return fields["payload"][0].encode(errors="replace")
+
+
+def _fitting(pattern: "re.Pattern[str]", value: Any) -> str:
+    return value if isinstance(value, str) and pattern.fullmatch(value) else ""

@@ -1,0 +1,184 @@
+"""/triggers: events from outside that make agents do something, or that agents wait for."""
+
+import re
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from api.auth import Call, Reader
+from api.conversations import trigger_events
+from api.http import body as bodies
+from api.http import lookup
+from api.http.accept_header import accepts_json
+from api.http.body import json_body
+from api.http.problems import finding
+from api.openapi import BODY, problems, ref, request_body
+from api.routes.connectors import Supervisor
+from api.schemas.triggers import (
+    CreatedTrigger,
+    ExternalEventPage,
+    NewTrigger,
+    TriggerPage,
+    TriggerRecord,
+    trigger_fields,
+)
+from api.services import ServicesDep
+from api.submission import accept as submit
+from api.submission.accept import SessionPlace
+from domain.errors import Conflict, Invalid, NotFound
+from domain.notification import is_secret, new_secret
+from domain.sessions.new_session import NewSession, Trigger
+from domain.task import opening
+from domain.triggers.trigger import TRIGGER_NAME, EventAccepted, SignatureKind
+from store import external_events, triggers
+from store.database import current_tenant
+from store.triggers import SignedTrigger
+
+router = APIRouter(tags=["triggers"])
+_json = [Depends(accepts_json)]
+
+MOST = 1_000  # per tenant
+MAX_EVENT_BYTES = 1_000_000
+SAME_NAME = 20  # tenants whose triggers of one name an event may mean
+_NAME = re.compile(TRIGGER_NAME)
+_EXAMPLE = {
+    "signature": "github",
+    "filter": [{"path": "type", "equals": "issues"}, {"path": "payload.action", "one_of": ["opened", "reopened"]}],
+    "template": "{{payload.issue.title}}\n{{payload.issue.body}}",
+    "task": {"agent": "assistant", "input": "Sort this issue."},
+}
+_CHALLENGE: dict[str, Any] = {
+    "description": "What the service asked to be sent back",
+    "content": {"text/plain": {"schema": {"type": "string"}}},
+}
+
+
+@router.put(
+    "/triggers/{trigger}",
+    dependencies=_json,
+    responses=problems(403, 404, 409, *BODY),
+    openapi_extra=request_body({"application/json": {"schema": ref(NewTrigger), "example": _EXAMPLE}}),
+    summary="Make a trigger, or change it",
+)
+async def put_trigger(
+    call: Supervisor, trigger: str, body: Annotated[NewTrigger, json_body(NewTrigger)]
+) -> CreatedTrigger:
+    """A secret that is left out stays as it is. What is wrong with the task is refused now, not when an event comes."""
+    if not _NAME.fullmatch(trigger):
+        raise _invalid("/trigger", "string_pattern_mismatch", f"a name is {TRIGGER_NAME}", path=True)
+    known = await triggers.find(call.pool, call.tenant, trigger, call.services.keys)
+    if known is None and len(await triggers.listing(call.pool, call.tenant)) >= MOST:
+        raise Conflict(f"There may be at most {MOST} triggers.")
+    secret, shown = _secret(body, known)
+    session, prompt = await _session(call, trigger, body)
+    by, keys = call.caller.created_by, call.services.keys
+    made = await triggers.put(call.pool, call.tenant, trigger, body.rules(), session, prompt, secret, by, keys)
+    return CreatedTrigger(**trigger_fields(made), secret=shown)
+
+
+@router.get("/triggers", dependencies=_json, responses=problems(), summary="List the triggers")
+async def list_triggers(call: Reader) -> TriggerPage:
+    found = await triggers.listing(call.pool, call.tenant)
+    return TriggerPage(items=[TriggerRecord(**trigger_fields(one)) for one in found])
+
+
+@router.get("/triggers/{trigger}", dependencies=_json, responses=problems(404), summary="Show a trigger")
+async def show_trigger(call: Reader, trigger: str) -> TriggerRecord:
+    return TriggerRecord(**trigger_fields((await _found(call, trigger)).trigger))
+
+
+@router.get(
+    "/triggers/{trigger}/events",
+    dependencies=_json,
+    responses=problems(404, 422),
+    summary="List the events of a trigger and what they led to",
+)
+async def list_events(call: Reader, trigger: str, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> ExternalEventPage:
+    """Newest first."""
+    found = await _found(call, trigger)
+    return ExternalEventPage(items=await external_events.listing(call.pool, call.tenant, found.trigger.id, limit))
+
+
+@router.delete(
+    "/triggers/{trigger}", status_code=204, dependencies=_json, responses=problems(403, 404), summary="Remove a trigger"
+)
+async def remove_trigger(call: Supervisor, trigger: str) -> Response:
+    """Its conversations and what its events led to stay; its id is never used again."""
+    await _found(call, trigger)
+    await triggers.remove(call.pool, call.tenant, trigger, call.caller.created_by)
+    return Response(status_code=204)
+
+
+@router.post(
+    "/triggers/{trigger}",
+    status_code=202,
+    response_class=Response,
+    responses={
+        **problems(401, 404, 409, *BODY),
+        200: _CHALLENGE,
+        202: {"description": "What the event led to; a repeat is answered the same", "model": EventAccepted},
+    },
+    openapi_extra=request_body({"application/json": {"schema": {"type": "object"}}}),
+    summary="Receive a signed event",
+)
+async def receive_event(request: Request, services: ServicesDep, trigger: str) -> Response:
+    """By the trigger's name or id. It carries no key: the secret of the trigger signs it. The event reaches the session
+    that waits for its key, else it becomes a message to the trigger's agent, in which its text is marked as data."""
+    candidates = await triggers.of_any_tenant(services.pool, trigger[:100], services.keys, SAME_NAME)
+    if not candidates:
+        raise NotFound("There is no such trigger.")
+    raw = await bodies.read(request, min(MAX_EVENT_BYTES, services.settings.max_body_bytes))
+    headers = dict(request.headers)
+    signed = trigger_events.signed_by(candidates, headers, raw)
+    current_tenant.set(signed.trigger.tenant)
+    kind = signed.trigger.rules.signature
+    event, event_id = trigger_events.read(kind, headers, raw)
+    if (answer := trigger_events.challenge(kind, event)) is not None:
+        return Response(answer, 200, media_type="text/plain")
+    accepted = await trigger_events.accept(services, signed, event, event_id)
+    return Response(accepted.model_dump_json(), 202, media_type="application/json")
+
+
+async def _found(call: Call, name: str) -> SignedTrigger:
+    found = await triggers.find(call.pool, call.tenant, name, call.services.keys) if _NAME.fullmatch(name) else None
+    if found is None:
+        raise NotFound("There is no such trigger.")
+    return found
+
+
+def _secret(body: NewTrigger, known: SignedTrigger | None) -> tuple[str, str | None]:
+    """The secret to keep, and the one to show."""
+    standard = body.signature is SignatureKind.STANDARD
+    if body.secret is not None:
+        if standard and not is_secret(body.secret):
+            raise _invalid("/secret", "invalid_secret", "a secret of Standard Webhooks is whsec_ and base64")
+        return body.secret, None
+    if known is not None and known.trigger.rules.signature is body.signature:
+        return known.secret, None
+    if body.signature is SignatureKind.SLACK:
+        raise _invalid("/secret", "missing", "Slack brings its own signing secret")
+    made = new_secret()
+    return made, made
+
+
+async def _session(call: Call, name: str, body: NewTrigger) -> tuple[NewSession | None, str]:
+    if body.task is None:
+        return None, ""
+    context, config = body.task.context, body.task.config
+    excluded = [f"context/{one}" for one in ("history", "history_session", "files") if getattr(context, one)]
+    excluded += ["config/tree"] if config.tree is not None else []
+    if excluded:
+        raise _invalid(f"/task/{excluded[0]}", "excluded", "not for the task of a trigger")
+    if body.conversation_id is not None:
+        await lookup.open_conversation(call, body.conversation_id)
+        await lookup.own_conversation(call, body.conversation_id)
+    task = await submit.check(call, body.task)
+    session = submit.new_session(
+        task, task.spec.title or name, SessionPlace(trigger=Trigger.EVENT), call.caller.created_by
+    )
+    return session, opening(task.spec, [])
+
+
+def _invalid(pointer: str, code: str, message: str, *, path: bool = False) -> Invalid:
+    problem = finding(pointer, code, message)
+    return Invalid("The trigger is not valid.", errors=[{**problem, "in": "path"} if path else problem])

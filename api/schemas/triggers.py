@@ -1,0 +1,74 @@
+"""Bodies and records of /triggers."""
+
+from datetime import datetime
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, Field, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
+
+from domain.task import TaskSpec
+from domain.triggers.trigger import EventRecord, EventTrigger, TriggerRules
+
+TriggerSecret = Annotated[str, StringConstraints(min_length=16, max_length=500, pattern=r"^[!-~]+$")]
+
+
+class NewTrigger(TriggerRules):
+    """The body of PUT /triggers/{name}."""
+
+    task: TaskSpec | None = Field(
+        default=None, description="what an event makes an agent do; null: events only reach those who wait for them"
+    )
+    secret: TriggerSecret | None = Field(
+        default=None, description="signs the events; Slack brings its own, else one is made and shown once"
+    )
+
+    @model_validator(mode="after")
+    def _useful(self) -> Self:
+        if self.task is None and self.correlation is None:
+            raise PydanticCustomError("needs", "without a task a trigger needs a correlation")
+        if self.task is None and self.conversation_id is not None:
+            raise PydanticCustomError("excluded", "without a task no conversation gets a message")
+        return self
+
+    def rules(self) -> TriggerRules:
+        return TriggerRules(
+            **{name: getattr(self, name) for name in TriggerRules.model_fields if name in self.model_fields_set}
+        )
+
+
+class TriggerRecord(TriggerRules):
+    id: str
+    name: str
+    url: str = Field(description="path for the signed events")
+    agent: str | None
+    agent_version: int | None = Field(description="fixed when the trigger was made or changed")
+    prompt: str
+    created_by: str
+    created_at: datetime
+
+
+class CreatedTrigger(TriggerRecord):
+    secret: str | None = Field(description="that was made for the trigger. Shown once")
+
+
+class TriggerPage(BaseModel):
+    items: list[TriggerRecord]
+
+
+class ExternalEventPage(BaseModel):
+    items: list[EventRecord]
+
+
+def trigger_fields(trigger: EventTrigger) -> dict[str, Any]:
+    session = trigger.session
+    return {
+        **{name: getattr(trigger.rules, name) for name in trigger.rules.model_fields_set},
+        "id": trigger.id,
+        "name": trigger.name,
+        "url": f"/triggers/{trigger.id}",
+        "agent": session.agent if session else None,
+        "agent_version": session.agent_version if session else None,
+        "prompt": trigger.prompt,
+        "created_by": trigger.created_by,
+        "created_at": trigger.created_at,
+    }

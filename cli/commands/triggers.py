@@ -1,0 +1,122 @@
+"""`errand triggers`: events from outside that make agents do something."""
+
+import json
+from typing import Any
+
+import click
+
+from cli.client.api import Api, segment
+from cli.client.models import PageOf, parse
+from cli.client.trigger_models import EventInfo, TriggerInfo
+from cli.options import remote
+from cli.render.output import emit, facts, note, one_line, table
+from domain.triggers.trigger import SignatureKind, TriggerContext
+
+
+@click.group()
+def triggers() -> None:
+    """Let signed events of services make agents do something.
+
+    \b
+    Examples:
+      ./errand triggers add issues assistant "Sort this issue" --signature github --equals type=issues
+      ./errand triggers events issues
+    """
+
+
+@triggers.command()
+@click.argument("name")
+@click.argument("agent")
+@click.argument("text", metavar="INPUT")
+@click.option("--signature", type=click.Choice([one.value for one in SignatureKind]), required=True)
+@click.option("--secret", help="Signs the events; without it one is made and shown once.")
+@click.option("--equals", "conditions", multiple=True, metavar="PATH=VALUE", help="A condition. Repeatable.")
+@click.option("--template", help="What the agent reads of the event, with {{payload.field}}.")
+@click.option("--correlation", help="The key of an event, such as order:{{payload.order.id}}.")
+@click.option("--context", type=click.Choice([one.value for one in TriggerContext]), help="Which conversation.")
+@click.option("--conversation", "conversation_id", help="Send the messages to this conversation.")
+@remote
+def add(api: Api, name: str, agent: str, text: str, conditions: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Add or change a trigger: events sent to NAME make AGENT do INPUT."""
+    body = {key: value for key, value in options.items() if value is not None}
+    body |= {"task": {"agent": agent, "input": text}, "filter": [_condition(one) for one in conditions]}
+    made = api.send("PUT", f"/triggers/{segment(name)}", json=body).json()
+    _show(made, as_json)
+
+
+@triggers.command("list")
+@remote
+def list_triggers(api: Api, as_json: bool) -> None:
+    """List the triggers."""
+    answer = api.get("/triggers")
+    if as_json:
+        emit(answer)
+        return
+    items = parse(PageOf[TriggerInfo], answer).items
+    if not items:
+        note("no triggers")
+        return
+    rows = [[item.name, item.signature, item.agent or "", item.url, one_line(item.prompt)] for item in items]
+    table(["NAME", "SIGNATURE", "AGENT", "URL", "INPUT"], rows)
+
+
+@triggers.command()
+@click.argument("name")
+@remote
+def show(api: Api, name: str, as_json: bool) -> None:
+    """Show a trigger."""
+    _show(api.get(f"/triggers/{segment(name)}"), as_json)
+
+
+@triggers.command()
+@click.argument("name")
+@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True)
+@remote
+def events(api: Api, name: str, limit: int, as_json: bool) -> None:
+    """List the events of a trigger and what they led to, the latest first."""
+    answer = api.get(f"/triggers/{segment(name)}/events?limit={limit}")
+    if as_json:
+        emit(answer)
+        return
+    rows = [
+        [item.created_at, item.event_id[:20], item.type, item.outcome, item.key or "", item.session_id or ""]
+        for item in parse(PageOf[EventInfo], answer).items
+    ]
+    table(["ARRIVED", "EVENT", "TYPE", "OUTCOME", "KEY", "TASK"], rows)
+
+
+@triggers.command()
+@click.argument("name")
+@remote
+def remove(api: Api, name: str, as_json: bool) -> None:
+    """Remove a trigger. Its conversations and the list of its events stay."""
+    api.send("DELETE", f"/triggers/{segment(name)}")
+    emit({"name": name, "removed": True}) if as_json else click.echo(f"removed {name}")
+
+
+def _condition(text: str) -> dict[str, Any]:
+    path, found, value = text.partition("=")
+    if not found:
+        raise click.BadParameter("must be PATH=VALUE", param_hint="--equals")
+    try:
+        parsed = json.loads(value)
+    except ValueError:
+        parsed = value
+    return {"path": path, "equals": parsed if isinstance(parsed, int | float | bool) else value}
+
+
+def _show(answer: Any, as_json: bool) -> None:
+    if as_json:
+        emit(answer)
+        return
+    item = parse(TriggerInfo, answer)
+    facts(
+        [
+            ("trigger", f"{item.name} ({item.id})"),
+            ("events to", item.url),
+            ("signature", item.signature),
+            ("secret", item.secret),
+            ("agent", item.agent),
+            ("correlation", item.correlation),
+        ]
+    )

@@ -1,0 +1,1 @@
+"""Triggers: events from outside, what they must look like, and the messages they become."""

@@ -1,0 +1,85 @@
+"""Events of triggers: each is decided once, in one transaction. It answers the wait for its key, or is a message."""
+
+from dataclasses import dataclass
+
+from domain.conversations.address import Address, ArrivingMessage
+from domain.sessions.new_session import Trigger
+from domain.triggers.trigger import EventAccepted, EventOutcome, EventTrigger, TriggerContext
+from store import addresses
+from store.database import Connection, Pool
+from store.event_waits import Answered, answer_wait
+from store.external_events import NewEvent, decided, insert, known
+from store.new_sessions import Accepted
+from store.sessions import SessionRow
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """The result of an event: what is still to be started or signalled, or in `refused` why nothing was written."""
+
+    accepted: EventAccepted | None = None
+    session: SessionRow | None = None
+    answered: Answered | None = None
+    refused: Accepted | None = None
+
+
+async def receive(pool: Pool, trigger: EventTrigger, event: NewEvent, message: ArrivingMessage | None) -> Receipt:
+    """Decide on an event of a trigger; `message` is what it becomes if nothing waits for it. None: it is kept, or,
+    without a key, filtered."""
+    async with pool.acquire() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        try:
+            receipt = await _receive(connection, trigger, event, message)
+        except BaseException:
+            await transaction.rollback()
+            raise
+        # a refused event leaves no trace: its sender sends it again
+        await (transaction.rollback() if receipt.refused is not None else transaction.commit())
+        return receipt
+
+
+async def _receive(
+    connection: Connection, trigger: EventTrigger, event: NewEvent, message: ArrivingMessage | None
+) -> Receipt:
+    tenant = trigger.tenant
+    if not await insert(connection, tenant, event):
+        before = await known(connection, tenant, event)
+        return Receipt(EventAccepted(**before.model_dump(include=set(EventAccepted.model_fields))))
+    answered = await answer_wait(connection, tenant, event)
+    if answered is not None:
+        return Receipt(
+            await decided(connection, tenant, event, EventOutcome.DELIVERED, answered.whose), answered=answered
+        )
+    if message is None:
+        outcome = EventOutcome.KEPT if event.key is not None else EventOutcome.FILTERED
+        return Receipt(await decided(connection, tenant, event, outcome))
+    address, named = _address(trigger, event)
+    await addresses.locked(connection, tenant, address, named)
+    arrival = await addresses.accept_in(connection, tenant, address, message)
+    if arrival.session is None:
+        return Receipt(refused=arrival.refused)
+    whose = arrival.session.id, arrival.session.conversation_id
+    accepted = await decided(connection, tenant, event, EventOutcome.ACCEPTED, whose)
+    return Receipt(accepted, session=None if arrival.duplicate else arrival.session)
+
+
+def _address(trigger: EventTrigger, event: NewEvent) -> tuple[Address, str | None]:
+    rules = trigger.rules
+    if rules.context is TriggerContext.ISOLATED:
+        return Address.trigger(trigger.id, "event", event.event_id), None
+    if rules.context is TriggerContext.PER_KEY and event.key is not None:
+        return Address.trigger(trigger.id, "key", event.key), None
+    named = rules.conversation_id
+    return (Address.trigger(trigger.id, "conversation", named) if named else Address.trigger(trigger.id)), named
+
+
+def arriving(trigger: EventTrigger, event: NewEvent, prompt: str) -> ArrivingMessage | None:
+    """The message that an event becomes; None if the trigger has no task."""
+    if trigger.session is None:
+        return None
+    session = trigger.session.model_copy(update={"trigger": Trigger.EVENT})
+    text = f"{prompt}\n\n{event.text}"
+    return ArrivingMessage(
+        key=f"{trigger.id}:{event.event_id}", text=text, author=f"trigger {trigger.name}", session=session
+    )

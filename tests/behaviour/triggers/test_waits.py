@@ -1,0 +1,165 @@
+"""Sessions that wait for an event by its key, and events between agents."""
+
+import json
+from typing import Any
+
+import pytest_asyncio
+
+from domain.ids import new_id
+from tests.behaviour.channels.test_agents import chain
+from tests.behaviour.supervision.people import waiting
+from tests.behaviour.triggers.sender import Sender
+from tests.support.stack import Stack, eventually, of_type
+
+TOOLS = ["wait_for_event", "emit_event", "subscribe_events", "list_files"]
+KEYED: dict[str, Any] = {"task": None, "correlation": "order:{{payload.order}}", "template": "paid: {{payload.paid}}"}
+
+
+@pytest_asyncio.fixture
+async def waiters(stack: Stack) -> Stack:
+    for name in ("waiter", "emitter"):
+        body = {"name": name, "description": "Of the tests.", "prompt": "You are tested.", "tools": TOOLS}
+        assert (await stack.http.put(f"/agents/{name}", json=body)).is_success
+    return stack
+
+
+def wait(key: str, **more: Any) -> tuple[str, dict[str, Any]]:
+    return "wait_for_event", {"key": key, **more}
+
+
+def emit(name: str, **data: Any) -> tuple[str, dict[str, Any]]:
+    return "emit_event", {"name": name, "data": data}
+
+
+async def _results(stack: Stack, task_id: str) -> list[str]:
+    nodes = await stack.nodes(task_id)
+    return [one["text"] for node in nodes if node["kind"] == "tool_results" for one in node["body"]["results"]]
+
+
+async def _waits(stack: Stack, task_id: str) -> dict[str, Any]:
+    [request] = await waiting(stack, task_id)
+    return request
+
+
+async def test_an_event_reaches_the_session_that_waits_for_its_key(waiters: Stack) -> None:
+    order = new_id()
+    sender = await Sender.new(waiters, **KEYED)
+    task_id = await waiters.submit(chain([wait(f"order:{order}", trigger=sender.name)], last="thanks"), agent="waiter")
+    request = await _waits(waiters, task_id)
+    assert request["kind"] == "external_event"
+    assert (await waiters.record(task_id))["status"] == "working"  # nobody has to do anything
+    listed = (await waiters.http.get("/input-requests")).json()["items"]
+    assert request["id"] not in [one["id"] for one in listed]
+    other = await sender.accepted({"order": "another", "paid": 1})
+    assert other["outcome"] == "kept"
+    accepted = await sender.accepted({"order": order, "paid": 42})
+    assert (accepted["outcome"], accepted["session_id"]) == ("delivered", task_id)
+    assert (await waiters.wait(task_id))["status"] == "completed"
+    [text] = await _results(waiters, task_id)
+    assert "<untrusted_event" in text and "\npaid: 42\n" in text
+    events = await waiters.events(task_id)
+    assert not of_type(events, "input_required") and of_type(events, "input_received")
+    again = await sender.accepted({"order": order, "paid": 43})  # the key is free again
+    assert again["outcome"] == "kept"
+
+
+async def test_an_event_that_came_before_the_wait_counts_once(waiters: Stack) -> None:
+    order = new_id()
+    sender = await Sender.new(waiters, **KEYED)
+    key = f"order:{order}"
+    await sender.accepted({"order": order, "paid": "too early"})  # before the task began
+    gate = f"gate:{order}"
+    text = chain([wait(gate)], [wait(key)], [wait(key, timeout_s=1)], last="ok")
+    task_id = await waiters.submit(text, agent="waiter")
+    await _waits(waiters, task_id)
+    assert (await sender.accepted({"order": order, "paid": "in time"}))["outcome"] == "kept"
+    opener = await waiters.run(chain([emit(gate)], last="emitted"), agent="emitter")
+    assert opener["status"] == "completed"
+    assert (await waiters.wait(task_id))["status"] == "completed"
+    _, second, third = await _results(waiters, task_id)
+    assert "paid: in time" in second
+    assert third == f"No event with the key {key} arrived in time."
+    assert [one["outcome"] for one in await sender.events()] == ["delivered", "kept"]
+
+
+async def test_a_key_has_one_wait_and_an_expired_one_is_free(waiters: Stack) -> None:
+    key = f"k:{new_id()}"
+    first = await waiters.submit(chain([wait(key, timeout_s=4)], last="ok"), agent="waiter")
+    await _waits(waiters, first)
+    second = await waiters.run(chain([wait(key)], last="ok"), agent="waiter")
+    [refusal] = await _results(waiters, second["task_id"])
+    assert first in refusal and "waits for" in refusal
+    assert (await waiters.wait(first))["status"] == "completed"
+    third = await waiters.submit(chain([wait(key)], last="ok"), agent="waiter")
+    await _waits(waiters, third)
+    assert (await waiters.cancel(third)).status_code == 202
+    await waiters.wait(third)
+    fourth = await waiters.run(
+        chain([wait(key, timeout_s=1)], last="ok"), agent="waiter"
+    )  # a stopped one waits no more
+    assert fourth["status"] == "completed"
+
+
+async def test_a_wait_for_a_trigger_takes_nothing_that_agents_emit(waiters: Stack) -> None:
+    key = f"order:{new_id()}"
+    sender = await Sender.new(waiters, **{**KEYED, "correlation": "{{payload.key}}"})
+    task_id = await waiters.submit(chain([wait(key, trigger=sender.name)], last="ok"), agent="waiter")
+    await _waits(waiters, task_id)
+    await waiters.run(chain([emit(key, paid="forged")], last="ok"), agent="emitter")
+    assert (await waiters.record(task_id))["status"] == "working"
+    assert (await sender.accepted({"key": key, "paid": "true"}))["outcome"] == "delivered"
+    await waiters.wait(task_id)
+    [text] = await _results(waiters, task_id)
+    assert "paid: true" in text and "forged" not in text
+
+
+async def test_an_answer_that_was_not_signalled_is_found_by_the_sweeper(waiters: Stack) -> None:
+    key = f"k:{new_id()}"
+    task_id = await waiters.submit(chain([wait(key)], last="ok"), agent="waiter")
+    request = await _waits(waiters, task_id)
+    answer = json.dumps({"text": "late news"})
+    await waiters.pool.execute(  # as if the API was killed between the commit and the signal
+        "UPDATE input_requests SET status = 'answered', answer = $2, answered_at = now() WHERE id = $1",
+        request["id"],
+        answer,
+    )
+    await waiters.age(task_id)
+    assert (await waiters.wait(task_id, 120))["status"] == "completed"
+    assert await _results(waiters, task_id) == ["late news"]
+
+
+async def test_emitted_events_wake_the_subscribers_and_never_their_sender(waiters: Stack) -> None:
+    mark = new_id()
+    pattern = ("subscribe_events", {"pattern": f"build:*:{mark}"})
+    listener = await waiters.run(chain([pattern], last="subscribed"), agent="waiter")
+    script = chain([pattern, emit(f"build:42:{mark}", ok=True), emit(f"build:{mark}")], last="emitted")
+    sender = await waiters.run(script, agent="emitter")
+    results = await _results(waiters, sender["task_id"])
+    assert results[1:] == [
+        f"Emitted build:42:{mark}. It reached 1 agents.",
+        f"Emitted build:{mark}. It reached 0 agents.",
+    ]
+
+    async def woken() -> list[dict[str, Any]] | None:
+        path = f"/tasks?conversation_id={listener['conversation_id']}"
+        found: list[dict[str, Any]] = (await waiters.http.get(path)).json()["items"]
+        return found if len(found) == 2 and all(one["status"] == "completed" for one in found) else None
+
+    second = max(await eventually(woken), key=lambda one: str(one["task_id"]))
+    seen = json.dumps(await waiters.nodes(second["task_id"]))
+    assert f"build:42:{mark}" in seen and "untrusted_event" in seen
+    own = (await waiters.http.get(f"/tasks?conversation_id={sender['conversation_id']}")).json()["items"]
+    assert len(own) == 1
+    left = ("subscribe_events", {"pattern": f"build:*:{mark}", "subscribe": False})
+    answer = await waiters.http.post(
+        "/conversations/run",
+        json={
+            "conversation_id": listener["conversation_id"],
+            "input": chain([left], last="left"),
+            "transport": "stream",
+        },
+    )
+    await waiters.wait(answer.json()["session_id"])
+    # the first emitter, which subscribed too, is the only one left
+    after = await waiters.run(chain([emit(f"build:43:{mark}")], last="emitted"), agent="emitter")
+    assert await _results(waiters, after["task_id"]) == [f"Emitted build:43:{mark}. It reached 1 agents."]
