@@ -34,7 +34,12 @@ class Resealer:
                 await self._column("subscriptions", "id", column, self._text(subscriptions.SEALED_FOR))
             await self._column("connectors", "name", "secrets", self._text(connectors.SEALED_FOR))
             await self._column("triggers", "name", "secret", self._text(triggers.SEALED_FOR))
-            columns = (("sessions", "variables"), ("sessions", "spec"), ("schedules", "session"), ("triggers", "session"))
+            columns = (
+                ("sessions", "variables"),
+                ("sessions", "spec"),
+                ("schedules", "session"),
+                ("triggers", "session"),
+            )
             for table, column in columns:
                 await self._column(table, "id", column, self._variables)
             await self._column("input_requests", "id", "answer", self._variables)
