@@ -37,6 +37,7 @@ class Settings:
     api_key: str | None = field(default=None, repr=False)
     no_color: str | None = None  # any value: no colours; see no-color.org
     term: str | None = None
+    xdg_state_home: Path | None = None  # where the command line remembers what was typed; None: ~/.local/state
 
     # the API
     host: str = "127.0.0.1"
@@ -162,6 +163,7 @@ VARIABLES: dict[str, type] = {
     "ERRAND_API_KEY": str,
     "NO_COLOR": str,
     "TERM": str,
+    "XDG_STATE_HOME": Path,
     "ERRAND_HOST": str,
     "ERRAND_PORT": int,
     "ERRAND_MAX_BODY_BYTES": int,
@@ -228,7 +230,9 @@ VARIABLES: dict[str, type] = {
 }
 
 
-CLI_ONLY = frozenset({"ERRAND_URL", "ERRAND_API_KEY", "NO_COLOR", "TERM"})  # settings of the user's own terminal
+CLI_ONLY = frozenset(
+    {"ERRAND_URL", "ERRAND_API_KEY", "NO_COLOR", "TERM", "XDG_STATE_HOME"}
+)  # settings of the user's own terminal
 
 
 def field_of(variable: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from temporalio.client import Client
 
+from activities.delegation.activate import Activate
 from activities.delegation.begin import BeginDelegations
 from activities.delegation.child_plan import ChildPlanner
 from activities.delegation.hand_over import HandOverThread
@@ -119,6 +120,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
     records = ConversationRecords(pool)
     return [
         CallModel(*replying).call_model,
+        Activate(*replying).activate,
         CallHandler(services.handlers, *replying).call_handler,
         *run_tool.activities(),
         begin.begin_delegations,

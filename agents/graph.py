@@ -6,14 +6,14 @@ from typing import TypeVar
 from agents.catalogue import Catalogue
 from agents.problems import FieldProblem
 from domain.agents.definition import AgentDefinition, Mode
-from domain.agents.prompt import Equipment
+from domain.agents.prompt import Equipment, Variable, VariableKind
 from domain.agents.side import SIDES
 from domain.agents.subagent_tool import SubagentTool
 
 Listing = TypeVar("Listing", bound=Equipment)
 
 # settings of the standard that nothing carries out yet: refused at load rather than ignored at run time
-NOT_SUPPORTED = ("immediate", "hidden", "scoped_env", "init_attachments_property")
+NOT_SUPPORTED = ("scoped_env", "init_attachments_property")
 
 # the arguments of an exposed agent that declares no input_schema of its own
 DEFAULT_ARGUMENTS = ("message", "attachments", "name")
@@ -50,7 +50,7 @@ def graph_problems(
         found.append(FieldProblem("expose_as_tool", f"there is already a tool named {definition.name!r}"))
     listings: dict[str, Equipment] = {f"prompts.{name}.": prompt for name, prompt in definition.prompts.items()}
     for where, listing in ({"": definition} | listings).items():
-        found += _subagent_tool_problems(listing, where, agents)
+        found += _subagent_tool_problems(listing, where, agents, definition)
         found += _handoff_problems(listing, where, agents, definition.dual)
         found += _delegation_problems(listing, agents, where)
     if cycle := immediate_cycle(definition.name, agents):
@@ -89,7 +89,7 @@ def _delegation_problems(
 
 
 def _subagent_tool_problems(
-    listing: Equipment, where: str, agents: Mapping[str, AgentDefinition]
+    listing: Equipment, where: str, agents: Mapping[str, AgentDefinition], definition: AgentDefinition
 ) -> Iterator[FieldProblem]:
     usable = tuple(sorted(name for name, agent in agents.items() if agent.dual and agent.expose_as_tool))
     for index, tool in enumerate(listing.subagent_tools):
@@ -107,6 +107,7 @@ def _subagent_tool_problems(
                 yield FieldProblem(f"{field}.{part}", "is not supported yet")
         if tool.hidden and tool.immediate is None:
             yield FieldProblem(f"{field}.hidden", "a hidden subagent that is not immediate would never start")
+        yield from _immediate_problems(tool, field, agent, {**definition.variables, **listing.variables})
         schema = agent.input_schema or {}
         arguments = schema.get("properties") if agent.input_schema else dict.fromkeys(DEFAULT_ARGUMENTS)
         for part in ("init_user_message_property", "init_attachments_property", "init_agent_name_property"):
@@ -114,6 +115,26 @@ def _subagent_tool_problems(
             if value is not None and isinstance(arguments, dict) and value not in arguments:
                 reason = f"{tool.name!r} has no argument {value!r}"
                 yield FieldProblem(f"{field}.{part}", reason, tuple(arguments))
+
+
+def _immediate_problems(
+    tool: SubagentTool,
+    field: str,
+    agent: AgentDefinition,
+    variables: Mapping[str, Variable],
+) -> Iterator[FieldProblem]:
+    """Nobody fills in the arguments of a subagent that starts at once, and what names it is shown to a model."""
+    if tool.immediate is None:
+        return
+    mapped = {tool.init_user_message_property or "message", tool.init_agent_name_property or "name"}
+    required = (agent.input_schema or {}).get("required", [])
+    if lacking := [str(name) for name in required if name not in mapped]:
+        reason = f"{tool.name!r} needs the arguments {', '.join(lacking)}, which nobody gives when it starts at once"
+        yield FieldProblem(f"{field}.immediate", reason)
+    for part in ("name_env", "description_env"):
+        name = getattr(tool.immediate, part)
+        if name in variables and variables[name].kind is VariableKind.SECRET:
+            yield FieldProblem(f"{field}.immediate.{part}", f"{name!r} is a secret, which no model may see")
 
 
 def _handoff_problems(

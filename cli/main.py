@@ -10,50 +10,22 @@ import click
 from cli.errors import EXIT_CODES, Exit
 from settings import ROOT, Settings, SettingsError
 
-COMMANDS = {
-    "up": "cli.commands.stack",
-    "status": "cli.commands.stack",
-    "down": "cli.commands.stack",
-    "token": "cli.commands.stack",
-    "run": "cli.commands.run",
-    "chat": "cli.commands.chat",
-    "attach": "cli.commands.attach",
-    "tasks": "cli.commands.tasks",
-    "show": "cli.commands.show",
-    "result": "cli.commands.result",
-    "trace": "cli.commands.trace",
-    "budget": "cli.commands.budget",
-    "inbox": "cli.commands.inbox",
-    "answer": "cli.commands.answer",
-    "approve": "cli.commands.approve",
-    "cancel": "cli.commands.cancel",
-    "steer": "cli.commands.steer",
-    "interrupt": "cli.commands.interrupt",
-    "promote": "cli.commands.promote",
-    "conversations": "cli.commands.conversations",
-    "tree": "cli.commands.tree",
-    "mailbox": "cli.commands.mailbox",
-    "fire": "cli.commands.fire",
-    "fork": "cli.commands.fork",
-    "terminate": "cli.commands.terminate",
-    "rerun": "cli.commands.rerun",
-    "diff": "cli.commands.diff",
-    "replay": "cli.commands.replay",
-    "export": "cli.commands.export",
-    "files": "cli.commands.files",
-    "schedules": "cli.commands.schedules",
-    "triggers": "cli.commands.triggers",
-    "subscriptions": "cli.commands.subscriptions",
-    "deliveries": "cli.commands.deliveries",
-    "agents": "cli.commands.agents",
-    "audit": "cli.commands.audit",
-    "keys": "cli.commands.keys",
-    "secrets": "cli.commands.secrets",
+# by what people want to do, in the order in which they need it
+GROUPS: dict[str, tuple[str, ...]] = {
+    "The stack": ("up", "status", "down", "token"),
+    "Tasks": ("run", "chat", "attach", "tasks", "show", "result", "cancel", "steer", "interrupt", "promote", "budget"),
+    "Questions and approvals": ("inbox", "answer", "approve"),
+    "Conversations": ("conversations", "tree", "mailbox", "fire", "fork", "terminate"),
+    "Looking closer": ("trace", "rerun", "diff", "replay", "export", "audit"),
+    "Schedules and notifications": ("schedules", "triggers", "subscriptions", "deliveries"),
+    "Setting up": ("agents", "files", "keys", "secrets", "completion"),
 }
+MODULES = dict.fromkeys(("up", "status", "down", "token"), "stack")  # the others have a module of their own name
+COMMANDS = {name: f"cli.commands.{MODULES.get(name, name)}" for names in GROUPS.values() for name in names}
 
 
 class ErrandGroup(click.Group):
-    """Lists commands in the order in which people need them, and gives Ctrl-C its usual exit code in all of them."""
+    """Lists commands in groups, and gives Ctrl-C its usual exit code in all of them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -64,6 +36,13 @@ class ErrandGroup(click.Group):
         # imported only when called, so that a command does not wait for what the others import
         command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for group, names in GROUPS.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            rows = [(name, command.get_short_help_str(100)) for name, command in commands if command]
+            with formatter.section(group):
+                formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from cli.client.api import Api
+from cli.ids import resolve_arguments
 from domain.policy.rules import Action
 from settings import Settings
 
@@ -48,6 +49,10 @@ class PermissionRule(click.ParamType[dict[str, str], Any]):
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 
+no_input_option = click.option(
+    "--no-input", is_flag=True, help="Ask for nothing: leave questions and approvals waiting."
+)
+
 patience_option = click.option(
     "--patience",
     type=Duration(),
@@ -72,6 +77,6 @@ def remote(command: F) -> F:
     @functools.wraps(command)
     def call(*args: Any, url: str | None, key: str | None, **kwargs: Any) -> Any:
         with Api(settings(), url=url, key=key) as api:
-            return command(*args, api=api, **kwargs)
+            return command(*args, api=api, **resolve_arguments(api, kwargs))
 
     return call  # type: ignore[return-value]

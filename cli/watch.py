@@ -1,17 +1,22 @@
 """Watching a task until it ends: prints its events, exits with its outcome, and detaches at Ctrl-C."""
 
+import sys
 from typing import NoReturn
 
 import click
 
+from cli.answering import answer_by_typing, open_requests, read_line
 from cli.client.api import Api
 from cli.client.follow import TERMINAL_EVENTS, follow
+from cli.client.models import EventData
 from cli.errors import Exit, exit_of
 from cli.render.event_printer import EventPrinter
+from cli.render.input_requests import answer_command, show_request
 from cli.render.output import PROGRAM, emit, note
 
 
-def watch(api: Api, task_id: str, *, after: int, patience_ms: int, as_json: bool) -> NoReturn:
+def watch(api: Api, task_id: str, *, after: int, patience_ms: int, as_json: bool, no_input: bool = False) -> NoReturn:
+    asks = not (no_input or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
     printer = EventPrinter(task_id)
     status = ""
 
@@ -26,7 +31,7 @@ def watch(api: Api, task_id: str, *, after: int, patience_ms: int, as_json: bool
                 status = event["status"]
             if as_json:
                 emit(event)
-            else:
+            elif not (asks and _asked(api, event, printer)):
                 printer.show(event)
     except KeyboardInterrupt:
         printer.break_line()
@@ -36,6 +41,20 @@ def watch(api: Api, task_id: str, *, after: int, patience_ms: int, as_json: bool
         status = api.task(task_id).status
         notify(f"the task is {status}; no event came after {after}")
     click.get_current_context().exit(int(exit_of(status)))
+
+
+def _asked(api: Api, event: EventData, printer: EventPrinter) -> bool:
+    """Ask the person at the terminal, if that is what an event is about and nobody has answered yet."""
+    if event["type"] != "input_required":
+        return False
+    request = next((one for one in open_requests(api, event["session_id"]) if one.id == event["request_id"]), None)
+    if request is None:
+        return False
+    printer.break_line()
+    show_request(request, hint=False)
+    if not answer_by_typing(api, request, read_line):
+        note(f"  {answer_command(request.session_id, request.id, request.kind)}")
+    return True
 
 
 def show_detached(task_id: str, after: int, action: str) -> None:

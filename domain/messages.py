@@ -60,6 +60,7 @@ class ReplyBody(NodeBody):
     stop_reason: StopReason | None = None
     turn_text: str | None = None  # the message of the side's stop tool
     ends: Literal["stop", "fail"] | None = None  # of a handler: the session
+    immediate: bool = False  # the platform's own calls, at the beginning of a thread
     origin: str | None = None  # the node that a rerun repeats
 
     @property
@@ -79,6 +80,7 @@ class ResultsBody(NodeBody):
     kind = TOOL_RESULTS
 
     results: list[ToolResultBlock]
+    immediate: bool = False  # of the platform's own calls
 
     @property
     def text(self) -> str:
@@ -134,8 +136,14 @@ def calls_of(node: Node) -> list[ToolCallBlock]:
     return node.body.calls if isinstance(node.body, ReplyBody) else []
 
 
+def answered(node: Node, results: list[ToolCallResult]) -> ResultsBody:
+    """The results that answer every call of an assistant node."""
+    immediate = isinstance(node.body, ReplyBody) and node.body.immediate
+    return answer_calls(calls_of(node), results).model_copy(update={"immediate": immediate})
+
+
 def answer_calls(calls: list[ToolCallBlock], results: list[ToolCallResult]) -> ResultsBody:
-    """The results that answer every call, with a synthetic one where none is known."""
+    """The same for a list of calls, with a synthetic one where none is known."""
     known = {result.index: result for result in results if result.state is not CallState.STARTED}
     answers = []
     for index, call in enumerate(calls):
@@ -158,6 +166,10 @@ def _shown(node: Node, model: str, side: str) -> tuple[Literal["user", "assistan
         # the other side is the user here: its text is shown, its tool calls, results and notes are not
         text = turn_text_of(node) if isinstance(body, ReplyBody) else ""
         return "user", [TextBlock(text=text)] if text else []
+    if isinstance(body, ReplyBody | ResultsBody) and body.immediate:
+        # calls of the platform: a model is shown what came of them, as text
+        results = body.results if isinstance(body, ResultsBody) else []
+        return "user", [TextBlock(text=result.text) for result in results if result.text]
     match body:
         case ReplyBody():
             foreign = body.model != model

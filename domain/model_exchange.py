@@ -53,6 +53,7 @@ class ModelResponse:
     # of a handler's reply: whether it ends the session, and the status that it publishes
     ends: Literal["stop", "fail"] | None = None
     status: str | None = None
+    immediate: bool = False  # the platform's own calls, at the beginning of a thread
 
     @property
     def calls(self) -> list[ToolCallBlock]:

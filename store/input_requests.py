@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from domain.events import EventRow
 from domain.plan import Plan
+from domain.policy.rules import Action, Rule
 from domain.sessions.input_request import InputRequest, RequestStatus
 from domain.sessions.request_writes import NewRequest, RequestAnswer, RequestOpening, RequestSettlement
 from domain.sessions.session import SessionRef
@@ -124,6 +125,22 @@ async def of_sessions(pool: Pool, tenant: str, session_ids: list[str]) -> list[I
         session_ids,
     )
     return [_read(row) for row in rows]
+
+
+async def standing_rules(pool: Pool, tenant: str, conversation_id: str) -> list[Rule]:
+    """What people have approved for the whole conversation."""
+    rows = await pool.fetch(
+        """SELECT details, answer FROM input_requests
+            WHERE tenant = $1 AND conversation_id = $2 AND kind = 'tool_approval' AND status = 'answered'""",
+        tenant,
+        conversation_id,
+    )
+    return [
+        Rule(permission=json.loads(row["details"])["tool"], pattern=pattern, action=Action.ALLOW)
+        for row in rows
+        if row["answer"]
+        for pattern in json.loads(row["answer"]).get("always", [])
+    ]
 
 
 async def unheard(pool: Pool, tenant: str, session_id: str) -> list[str]:

@@ -94,8 +94,8 @@ async def state(pool: Pool, session: SessionRow) -> SessionState:
             session_id,
         )
         sides = await connection.fetch(
-            """SELECT side FROM messages WHERE tenant = $1 AND session_id = $2 AND kind = $3 AND line = 'main'
-                ORDER BY id""",
+            """SELECT side, body::jsonb ? 'immediate' AS immediate FROM messages
+                WHERE tenant = $1 AND session_id = $2 AND kind = $3 AND line = 'main' ORDER BY id""",
             tenant,
             session_id,
             ASSISTANT,
@@ -108,9 +108,13 @@ async def state(pool: Pool, session: SessionRow) -> SessionState:
     start = session.workflow_input()
     first = start.first_state()
     if point is not None:
-        _place(first, point, [row["side"] for row in sides] if start.sides else [])
+        replied = sides if start.sides else []
+        _place(first, point, [row["side"] for row in replied if not row["immediate"]])
+        for line in filter(None, (first.line, first.waiting_line)):
+            line.activated = line.activated or any(row["side"] == line.agent.side for row in replied)
         if (to := session.handed_to) is not None:
             first.line.agent, first.line.models, first.line.steps = to.agent, to.models, 0
+            first.line.activated = True  # unless the handoff is what the run continues with
             first.sides, first.handed_over = to.sides, True
         if session.cancel_requested:  # accepted meanwhile: it stops the session before anything more runs
             first.line.pending = None

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -149,6 +150,10 @@ async def find(
     conversation_id: str | None = None,
     created_after: datetime | None = None,
     created_before: datetime | None = None,
+    top_level: bool = False,
+    created_by: str | None = None,
+    text: str | None = None,
+    id_prefix: str | None = None,
     before_id: str | None = None,
     limit: int = 50,
 ) -> list[SessionRow]:
@@ -158,6 +163,10 @@ async def find(
             WHERE tenant = $1 AND ($2::text[] IS NULL OR status = ANY($2)) AND ($3::text IS NULL OR agent = $3)
               AND ($4::text IS NULL OR conversation_id = $4) AND ($5::timestamptz IS NULL OR created_at >= $5)
               AND ($6::timestamptz IS NULL OR created_at < $6) AND ($7::text IS NULL OR id < $7)
+              AND NOT ($9 AND (spawned_by IS NOT NULL OR rerun IS NOT NULL))
+              AND ($10::text IS NULL OR created_by = $10)
+              AND ($11::text IS NULL OR strpos(lower(title), lower($11)) > 0)
+              AND ($12::text IS NULL OR (starts_with(id, $12) AND id BETWEEN $12 AND $12 || repeat('z', 26)))
             ORDER BY id DESC LIMIT $8""",
         tenant,
         statuses,
@@ -167,8 +176,32 @@ async def find(
         created_before,
         before_id,
         limit,
+        top_level,
+        created_by,
+        text,
+        id_prefix,
     )
     return [from_columns(row) for row in rows]
+
+
+SHORTEST_ID = 8  # characters; they cover one second, so that a later session rarely makes a short id ambiguous
+
+
+async def short_ids(pool: Pool, tenant: str, ids: list[str]) -> dict[str, str]:
+    """The shortest beginning of each id that no other session of the tenant has."""
+    rows = await pool.fetch(
+        """SELECT own.id, (SELECT max(s.id) FROM sessions s WHERE s.tenant = $1 AND s.id < own.id) AS before,
+                  (SELECT min(s.id) FROM sessions s WHERE s.tenant = $1 AND s.id > own.id) AS after
+             FROM unnest($2::text[]) AS own (id)""",
+        tenant,
+        ids,
+    )
+    return {row["id"]: _shortest(row["id"], row["before"] or "", row["after"] or "") for row in rows}
+
+
+def _shortest(own: str, *neighbours: str) -> str:
+    shared = max(len(os.path.commonprefix([own, other])) for other in neighbours)
+    return own[: max(SHORTEST_ID, shared + 1)]
 
 
 async def request_cancel(pool: Pool, ref: SessionRef, stop: RecordedStop) -> bool:

@@ -85,6 +85,7 @@ class ActivityCall(Generic[In, Out]):
 
 CALL_MODEL = ActivityCall("call_model", ModelCall, ModelReply)
 CALL_HANDLER = ActivityCall("call_handler", ModelCall, ModelReply)
+ACTIVATE = ActivityCall("activate", ModelCall, ModelReply)
 # one registered activity per tool: tool.bash, tool.read_file, …
 RUN_TOOL = ActivityCall("tool.*", ToolRequest, ToolOutcome)
 FINISH_SESSION = ActivityCall("finish_session", Finish, Finished)
@@ -105,6 +106,7 @@ RESTORE_SESSION = ActivityCall("restore_session", SessionRef, SessionState)
 ALL: list[ActivityCall[Any, Any]] = [
     CALL_MODEL,
     CALL_HANDLER,
+    ACTIVATE,
     RUN_TOOL,
     FINISH_SESSION,
     BEGIN_DELEGATIONS,
@@ -125,9 +127,11 @@ ALL: list[ActivityCall[Any, Any]] = [
 SUMMARY_SECONDS = 45
 
 
-def call_model(call: ModelCall, handler: str | None = None) -> "workflow.ActivityHandle[ModelReply]":
-    """One model call, or one turn of a handler, retried until the session's deadline; only errors that cannot heal
-    end it sooner."""
+def call_model(
+    call: ModelCall, by: ActivityCall[ModelCall, ModelReply] = CALL_MODEL, name: str | None = None
+) -> "workflow.ActivityHandle[ModelReply]":
+    """One reply of the model, or of what `by` asks instead, retried until the session's deadline; only errors that
+    cannot heal end it sooner."""
     left = call.deadline - workflow.now() + timedelta(seconds=60)
     options: dict[str, Any] = {
         "start_to_close_timeout": timedelta(minutes=10),
@@ -135,7 +139,7 @@ def call_model(call: ModelCall, handler: str | None = None) -> "workflow.Activit
     }
     if call.purpose is Purpose.SUMMARY:  # the session is over already: one short attempt
         options = {"schedule_to_close_timeout": timedelta(seconds=SUMMARY_SECONDS)}
-    return (CALL_HANDLER if handler else CALL_MODEL).start(
+    return by.start(
         call,
         heartbeat_timeout=timedelta(seconds=10),
         retry_policy=RetryPolicy(
@@ -143,7 +147,7 @@ def call_model(call: ModelCall, handler: str | None = None) -> "workflow.Activit
             maximum_interval=timedelta(seconds=60),
             non_retryable_error_types=NEVER_RETRIED,
         ),
-        summary=preview(f"{call.purpose} {call.step} · {f'handler {handler}' if handler else call.model}", 200),
+        summary=preview(f"{call.purpose} {call.step} · {name or call.model}", 200),
         **options,
     )
 

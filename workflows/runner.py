@@ -18,6 +18,7 @@ PURE = (
     "session.input_requests",
     "session.limits",
     "session.loop",
+    "session.replies",
     "ui",
 )
 

@@ -37,7 +37,7 @@ from domain.conversations.subagent_texts import (
     subagent_started,
 )
 from domain.ids import derive_id
-from domain.messages import ASSISTANT, USER, calls_of
+from domain.messages import ASSISTANT, USER, ReplyBody, calls_of
 from domain.policy.rules import Rule
 from domain.sessions.effects import EffectKind
 from domain.sessions.step import CallState, Effect, preview
@@ -95,6 +95,7 @@ class BeginDelegations:
         async with heartbeating():
             [node] = await messages.path(self._pool, call.ref.tenant, call.node, limit=1)
             blocks = calls_of(node)
+            call.immediate = isinstance(node.body, ReplyBody) and node.body.immediate
             record = DelegationRecord(self._pool, call.ref, call.node)
             begun: dict[int, Begun] = {}
             wanted: list[Wanted] = []

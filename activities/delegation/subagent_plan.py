@@ -123,7 +123,7 @@ class SubagentPlanner:
         there = {
             one.name: one
             for one in enabled(agents[-1], parent.variables)
-            if not one.hidden and (one.resumable is not None) == resumable
+            if (not one.hidden or (call.immediate and one.immediate)) and (one.resumable is not None) == resumable
         }
         found = await agent_versions.current(self._pool, call.ref.tenant, wanted) if wanted in there else None
         if found is None or not can_be_subagent(found[1]):

@@ -18,7 +18,7 @@ from activities.runtime.event_writer import EventWriter
 from activities.runtime.heartbeat import cancel_requested, heartbeating
 from activities.runtime.spans import model_called
 from activities.tools.offered import Offered, Toolbox
-from activities.tools.rules import RULES, tool_calls
+from activities.tools.rules import RULES, tool_calls, without_standing
 from domain import events as ev
 from domain import wire
 from domain.agents.definition import AgentDefinition
@@ -27,9 +27,10 @@ from domain.conversations.subagent import registry_message
 from domain.events import EventRow
 from domain.messages import Node, render, shorten_results
 from domain.model_exchange import ModelRequest, ModelResponse
+from domain.policy.rules import Rule
 from domain.sessions.step import ModelCall, ModelReply, Purpose, RecordedStop, StopReason, ToolCall, preview
 from domain.sessions.step_writes import OnceEvent, RetryNote
-from store import messages
+from store import input_requests, messages
 from store.database import TRANSIENT_ERRORS, Pool, patiently
 from store.messages import StepFacts
 
@@ -53,7 +54,7 @@ class CallModel:
         self._events = events
         self._contexts = contexts
         self._definitions = definitions
-        self._toolbox = toolbox
+        self.toolbox = toolbox
         self._bounds = bounds
         self._attempts = attempts_before_fallback
 
@@ -79,7 +80,7 @@ class CallModel:
                 context = await self._contexts.load(call.ref, call.line, call.head)
                 opening = await self._contexts.prompt(call.ref, call.opening) if call.opening else ""
                 layers = [*(one.permissions for one in agents), *RULES.validate_json(facts.rules)]
-                tools = await self._toolbox.offered(call, agents, layers, facts)
+                tools = await self.offered(call, agents, layers, facts)
             except TRANSIENT_ERRORS as error:
                 raise ApplicationError(
                     "The database is away.", type=wire.DATABASE_AWAY, next_retry_delay=timedelta(seconds=1)
@@ -89,7 +90,7 @@ class CallModel:
             if (rerun := recording.rerun_of(facts)) is not None:
                 played = await recording.play(self._pool, call, rerun)
                 nodes = prelude + recording.nodes(call, agent.speaker(call.agent.side), context + prelude, played)
-                calls = recording.tool_calls(self._toolbox.tools, tools, played, layers, rerun, facts)
+                calls = recording.tool_calls(self.toolbox.tools, tools, played, layers, rerun, facts)
                 again = {"recorded": played.usage, "continues": played.goes_on, "ends": played.body.ends}
                 return await self._commit(call, idem, context, nodes, calls, [], played.turn, **again)
             try:
@@ -104,7 +105,13 @@ class CallModel:
             nodes = prelude + turn_record.reply_nodes(call, agent, context + prelude, turn, facts)
             calls = []
             if call.purpose is Purpose.TURN:
-                calls = tool_calls(self._toolbox.tools, tools, turn.calls, layers, facts.may_ask)
+                calls = tool_calls(self.toolbox.tools, tools, turn.calls, layers, facts.may_ask)
+            if any(one.ask for one in calls):
+                standing = await patiently(
+                    lambda: input_requests.standing_rules(self._pool, call.ref.tenant, call.ref.conversation_id),
+                    seconds=COMMIT_PATIENCE,
+                )
+                calls = without_standing(calls, tools, turn.calls, layers, standing)
             once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
             misfit = turn_record.misfit(agent, call, turn)
             return await self._commit(call, idem, context, nodes, calls, once, turn, misfit=misfit, ends=turn.ends)
@@ -112,6 +119,11 @@ class CallModel:
     def shown_as(self, call: ModelCall, agent: AgentDefinition) -> ModelCall:
         """The call as its events and messages show it."""
         return call
+
+    async def offered(
+        self, call: ModelCall, agents: list[AgentDefinition], layers: list[list[Rule]], facts: StepFacts
+    ) -> Offered:
+        return await self.toolbox.offered(call, agents, layers, facts)
 
     async def ask(
         self,

@@ -24,7 +24,7 @@ from domain.messages import (
     ReplyBody,
     SummaryBody,
     UserBody,
-    answer_calls,
+    answered,
     calls_of,
 )
 from domain.model_exchange import ModelResponse
@@ -74,8 +74,8 @@ def prelude(call: ModelCall, context: list[Node], facts: StepFacts, opening: str
     bodies: list[Authored] = []
     if call.opening:
         bodies.append(("", UserBody(parts=[TextBlock(text=opening)])))
-    if context and (calls := calls_of(context[-1])):
-        bodies.append(("", answer_calls(calls, facts.results)))
+    if context and calls_of(context[-1]):
+        bodies.append(("", answered(context[-1], facts.results)))
     bodies += [(message.author, _taken(message, facts)) for message in facts.inbox]
     if call.note:
         bodies.append(("errand", NoteBody(text=call.note)))
@@ -136,6 +136,7 @@ def reply_nodes(
             stop_reason=turn.stop_reason,
             turn_text=clean(turn_text) if turn_text is not None else None,
             ends=turn.ends,
+            immediate=turn.immediate,
         )
     return chain(call, before[-1].id if before else None, [(author, body)])
 

@@ -9,8 +9,8 @@ from activities.requests.file_diff import diff_of
 from activities.tools.rules import Rulebook, verdict_on
 from activities.tools.tool import Tool
 from domain.policy.approval_rules import ApprovalRules
-from domain.policy.rules import about
-from domain.sessions.input_request import OpenRequest, approval_schema
+from domain.policy.rules import about, literal
+from domain.sessions.input_request import ALWAYS_SCHEMA, OpenRequest, approval_schema
 from domain.sessions.request_writes import ShownRequest
 from store.database import Pool
 from store.sessions import SessionRow
@@ -31,6 +31,7 @@ class ApprovalQuestions:
             gate = ApprovalRules(tool=tool, layers=layers)
             rule = verdict_on(tool, arguments, layers).rule
             details |= {"rule": rule.model_dump(mode="json")} if rule else {}
+            details |= {"always": [literal(one) for one in tool.call_subjects(arguments) or [""]]}
         details |= await self._files(session, tool, arguments)
         return ShownRequest(
             question=f"May {tool.name} run: {tool.call_summary(arguments)}?",
@@ -59,5 +60,5 @@ class ApprovalQuestions:
 def _changeable(tool: Tool) -> dict[str, Any]:
     """What a person may answer; whom work is delegated to, and with which prompt, is not theirs to change."""
     if tool.delegates:
-        return approval_schema()
-    return approval_schema(arguments=tool.definition.input_schema)
+        return approval_schema(always=ALWAYS_SCHEMA)
+    return approval_schema(arguments=tool.definition.input_schema, always=ALWAYS_SCHEMA)

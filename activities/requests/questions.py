@@ -40,13 +40,13 @@ class Questions:
             return None
         [node] = await messages.path(self._pool, request.ref.tenant, request.node, limit=1)
         call = calls_of(node)[request.index]
-        if call["name"] != wait_for_event.TOOL.name:
+        if call.name != wait_for_event.TOOL.name:
             return None
-        arguments = await self._approved(request, call["input"])
+        arguments = await self._approved(request, call.arguments)
         summary = wait_for_event.TOOL.call_summary(arguments)
-        await self._claim(request, call["name"], summary)
+        await self._claim(request, call.name, summary)
         if session.dry_run:
-            raise Described(call["name"], summary)
+            raise Described(call.name, summary)
         return arguments
 
     async def of(self, request: OpenRequest, session: SessionRow) -> ShownRequest:

@@ -19,7 +19,7 @@ from domain.agents.typed_output import Misfit, typed
 from domain.conversations.requests import EndedSession
 from domain.events import EventRow, SubagentBudgetExceeded
 from domain.ids import derive_id
-from domain.messages import ASSISTANT, TOOL_RESULTS, Node, answer_calls, calls_of, text_of, turn_text_of
+from domain.messages import ASSISTANT, TOOL_RESULTS, Node, answered, calls_of, text_of, turn_text_of
 from domain.sessions.session import BUDGET_REASONS, Reason
 from domain.sessions.session_writes import SessionEnding
 from domain.sessions.step import Finish, Finished, StopRequest, preview
@@ -124,7 +124,7 @@ class FinishSession:
 
     async def _repair(self, finish: Finish, nodes: list[Node]) -> list[Node]:
         """Give every dangling tool call an answer, so that a later session can continue from here."""
-        if not nodes or not (calls := calls_of(nodes[-1])):
+        if not nodes or not calls_of(nodes[-1]):
             return []
         results = await tool_calls.results(self._pool, finish.ref.tenant, nodes[-1].id)
         return [
@@ -135,7 +135,7 @@ class FinishSession:
                 kind=TOOL_RESULTS,
                 side=nodes[-1].side,
                 step=finish.step,
-                body=answer_calls(calls, results),
+                body=answered(nodes[-1], results),
             )
         ]
 

@@ -55,6 +55,16 @@ class Toolbox:
                 offered[tool.name] = (tool, definition)
         return offered
 
+    async def immediate(self, call: ModelCall, agent: AgentDefinition, facts: StepFacts) -> Offered:
+        """The tools that begin with the prompt, whether or not a model is offered them."""
+        found: dict[str, Tool] = {}
+        for one in enabled(agent, facts.variables):
+            child = await self._current(call.ref.tenant, one.name) if one.immediate else None
+            if child is not None and can_be_subagent(child):
+                tool = instance_tools([child])[0] if one.resumable else subagent_tool(child, one.blocking)
+                found[tool.name] = tool
+        return {name: (tool, tool.definition) for name, tool in found.items()}
+
     async def _subagents(self, call: ModelCall, agent: AgentDefinition, facts: StepFacts) -> list[Tool]:
         """Those that its prompt configures; and, for a subagent that speaks for itself, the tools to do that with.
         Instances belong to the thread, so an inline line has none."""

@@ -8,7 +8,7 @@ from activities.runtime.definitions import Definitions
 from activities.tools.offered import Offered
 from activities.tools.tool import Tool
 from domain.content import ToolCallBlock
-from domain.policy.rules import Action, Rule, RuleVerdict, barring, verdict
+from domain.policy.rules import Action, Rule, RuleVerdict, barring, still_asks, verdict
 from domain.policy.traits import ToolTraits
 from domain.sessions.session import AgentRef, SessionRef
 from domain.sessions.step import Effect, ToolCall
@@ -48,6 +48,24 @@ def tool_calls(
             traits = known.get(name) or ToolTraits(name=name[:64])
             calls.append(_not_offered(index, traits, block.arguments, list(offered), layers))
     return calls
+
+
+def without_standing(
+    calls: list[ToolCall], offered: Offered, blocks: list[ToolCallBlock], layers: list[list[Rule]], standing: list[Rule]
+) -> list[ToolCall]:
+    """The calls, of which those that a person has approved for the whole conversation no longer ask."""
+    return [
+        call.model_copy(update={"ask": False})
+        if call.ask and not _still_asks(offered, block, layers, standing)
+        else call
+        for call, block in zip(calls, blocks, strict=True)
+    ]
+
+
+def _still_asks(offered: Offered, block: ToolCallBlock, layers: list[list[Rule]], standing: list[Rule]) -> bool:
+    tool, _ = offered[block.name]
+    subjects = tool.call_subjects(block.arguments)
+    return subjects is None or still_asks(layers, standing, tool, subjects)
 
 
 def _call(index: int, tool: Tool, arguments: dict[str, Any], layers: list[list[Rule]], may_ask: bool) -> ToolCall:

@@ -75,6 +75,10 @@ class TaskQuery(BaseModel):
     status: list[Status] = Field(default_factory=list, max_length=6, description="repeat the parameter for several")
     agent: AgentName | None = None
     conversation_id: Id | None = None
+    top_level: bool = Field(default=False, description="true: without subagents and reruns")
+    own: bool = Field(default=False, description="true: only what the caller's own key submitted")
+    text: str | None = Field(default=None, min_length=1, max_length=200, description="part of the title")
+    id_prefix: str | None = Field(default=None, pattern="^[0-9a-z]{1,26}$", description="how the id begins")
     created_after: AwareDatetime | None = Field(default=None, description="inclusive, with a time zone")
     created_before: AwareDatetime | None = Field(default=None, description="exclusive, with a time zone")
     cursor: str | None = Field(default=None, max_length=200)
@@ -93,13 +97,21 @@ async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> Task
         conversation_id=query.conversation_id,
         created_after=_moment(query.created_after, "created_after"),
         created_before=_moment(query.created_before, "created_before"),
+        top_level=query.top_level,
+        created_by=call.caller.created_by if query.own else None,
+        text=query.text,
+        id_prefix=query.id_prefix,
         before_id=before_id,
         limit=query.limit + 1,
     )
     shown = page[: query.limit]
+    short = await sessions.short_ids(call.pool, call.tenant, [session.id for session in shown])
     waiting = await deferred.shown(call, shown)
     return TaskPage(
-        items=[task_record(session, call.settings.poll_interval_ms, waiting.get(session.id)) for session in shown],
+        items=[
+            task_record(session, call.settings.poll_interval_ms, waiting.get(session.id), short_id=short[session.id])
+            for session in shown
+        ],
         next_cursor=cursor(filters, shown[-1].id) if len(page) > query.limit else None,
     )
 

@@ -60,7 +60,9 @@ class TaskRecord(BaseModel):
     agent_version: int
     models: list[str] = Field(description="the model and its fallbacks, in order")
     conversation_id: str
-    parent_session_id: str | None
+    parent_session_id: str | None = Field(description="the session that started it as a subagent")
+    previous_session_id: str | None = Field(description="the turn before it: the session whose history it continues")
+    short_id: str | None = Field(default=None, description="in lists: the shortest unambiguous beginning of the id")
     created_at: datetime
     ended_at: datetime | None
     deadline: datetime
@@ -84,7 +86,9 @@ class TaskPage(BaseModel):
     next_cursor: str | None = Field(description="pass it to get the next page; null on the last one")
 
 
-def task_record(session: SessionRow, poll_interval: int, deferred: DeferredTools | None = None) -> TaskRecord:
+def task_record(
+    session: SessionRow, poll_interval: int, deferred: DeferredTools | None = None, short_id: str | None = None
+) -> TaskRecord:
     plan, cancel = session.plan, session.cancel_requested
     return TaskRecord(
         task_id=session.id,
@@ -99,13 +103,16 @@ def task_record(session: SessionRow, poll_interval: int, deferred: DeferredTools
         deferred_tools=deferred,
         rerun_of=session.rerun,
         poll_interval=poll_interval,
+        parent_session_id=session.spawned_by,
+        previous_session_id=session.parent_session_id,
+        short_id=short_id,
         **{name: getattr(session, name) for name in _SAME},
     )
 
 
 _SAME = (
     *("status", "started_at", "updated_at", "reason", "partial", "title", "agent", "agent_version", "models"),
-    *("conversation_id", "parent_session_id", "created_at", "ended_at", "deadline", "limits", "usage", "plan"),
+    *("conversation_id", "created_at", "ended_at", "deadline", "limits", "usage", "plan"),
     *("dry_run", "keep_until", "content_removed_at"),
 )
 

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from cli.chat.files import chosen_file
 from cli.client.api import segment
-from cli.client.models import ConversationInfo, parse
+from cli.client.models import ConversationInfo
+from cli.client.response import parse
 from cli.commands.mailbox import read_mailbox, show_mailbox
 from cli.commands.tree import show_tree
 from cli.render.output import emit, table
@@ -55,6 +57,24 @@ def interrupt(chat: "Chat", _: str) -> None:
     chat.api.post(f"/tasks/{segment(chat.running())}/interrupt", {})
 
 
+def watch(chat: "Chat", _: str) -> None:
+    chat.watch_running()
+
+
+def inbox(chat: "Chat", _: str) -> None:
+    chat.load_questions()
+
+
+def later(chat: "Chat", _: str) -> None:
+    chat.leave_question()
+
+
+def file(chat: "Chat", name: str) -> None:
+    path = chosen_file(name)
+    chat.attach_file(path)
+    chat.note(f"{path} goes along with your next message.")
+
+
 def wait(chat: "Chat", _: str) -> None:
     chat.wait_for_subagents()
 
@@ -62,7 +82,8 @@ def wait(chat: "Chat", _: str) -> None:
 def help(chat: "Chat", _: str) -> None:
     for name, command in COMMANDS.items():
         chat.note(f"  {f'/{name} {command.usage}'.strip():<18} {command.description}")
-    chat.note("  anything else is a message; while an answer is being written, it is queued")
+    chat.note("  anything else is a message; @PATH in it brings a file along, Alt-Enter begins a new line")
+    chat.note("  while an answer is being written, a message is queued; a question is answered by typing the answer")
 
 
 def quit(chat: "Chat", _: str) -> None:
@@ -76,8 +97,12 @@ COMMANDS: dict[str, ChatCommand] = {
     "agents": ChatCommand("", "list the agents", agents),
     "steer": ChatCommand("TEXT", "send a message to the running answer", steer),
     "interrupt": ChatCommand("", "stop the running answer and keep what it has said", interrupt),
+    "watch": ChatCommand("", "show the running answer again, after Ctrl-C", watch),
+    "inbox": ChatCommand("", "show again what waits for your answer", inbox),
+    "later": ChatCommand("", "leave the question open", later),
+    "file": ChatCommand("PATH", "send a file along with the next message", file),
     "wait": ChatCommand("", "wait until all subagents have ended", wait),
     "help": ChatCommand("", "show this list", help),
     "quit": ChatCommand("", "leave; running answers continue (Ctrl-D does the same)", quit),
 }
-IMMEDIATE = frozenset({"steer", "interrupt"})  # useful only while an answer is being written
+IMMEDIATE = frozenset({"steer", "interrupt", "later"})  # useful only while an answer is being written

@@ -1,28 +1,29 @@
 """The loop of a chat: handles typed lines and events one at a time."""
 
-import queue
-import sys
-import threading
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 import click
 
 from cli.chat.commands import COMMANDS, IMMEDIATE
-from cli.chat.stdin_lines import stdin_lines
+from cli.chat.files import named_files, upload_all
+from cli.chat.inputs import ChatInputs
+from cli.chat.past import show_past
+from cli.chat.questions import ChatRequests
 from cli.chat.view import ChatView
 from cli.client.api import Api, segment
-from cli.client.follow import TERMINAL_EVENTS, follow_conversation
-from cli.client.models import EventData, HandleInfo, parse
-from cli.commands.tree import show_tree
+from cli.client.follow import TERMINAL_EVENTS, events_so_far
+from cli.client.models import EventData, HandleInfo
+from cli.client.response import parse
 from cli.errors import CliError, Exit, exit_of
-from cli.render.output import PROGRAM, emit
+from cli.render.output import PROGRAM, dollars, emit, one_line
 
 OWN_EVENTS_SHOW_IT = ("subagent_started", "subagent_ended")  # the subagent's first and last events are shown instead
 
 
 class Chat:
-    """A chat. Threads only put lines and events into the queue, and `run` alone takes them out, so nothing is locked.
+    """A chat: `run` alone takes lines and events from the queue, so nothing is locked.
 
     Chat commands use the public methods.
     """
@@ -36,16 +37,19 @@ class Chat:
         patience: float,
         as_json: bool,
         terminal: bool,
+        no_input: bool = False,
     ) -> None:
         self.api = api
         self.as_json = as_json
-        self._feed = feed
         self._agent = agent
         self._conversation_id = conversation_id
-        self._patience = patience
         self._terminal = terminal and not as_json
         self._view = ChatView(self._terminal)
-        self._queue: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self._questions = ChatRequests(api)
+        self._may_answer, self._inputs = not (as_json or no_input), ChatInputs(feed, patience, self._terminal)
+        self._files: list[Path] = []  # for the next message
+        self._costs: dict[str, float | None] = {}  # dollars, by session
+        self._shown: dict[str, int] = {}  # number of the last event shown, by session
         self._typed: deque[str | None] = deque()
         self._names: dict[str, str | None] = {}  # of sessions; None: it answers the user
         self._awaited: list[str] = []  # answers that are being watched
@@ -82,6 +86,30 @@ class Chat:
         if self._conversation_id is None:
             self._join(handle.conversation_id, after=0)
 
+    def watch_running(self) -> None:
+        """Show the running answer from its beginning, and watch it."""
+        running = self.running()
+        self._unwatched.discard(running)
+        self._shown.pop(running, None)
+        if running not in self._awaited:
+            self._awaited.append(running)
+        for event in events_so_far(self.api, running):
+            self._handle_event(event)
+
+    def attach_file(self, path: Path) -> None:
+        self._files.append(path)
+
+    def load_questions(self) -> None:
+        waiting = self.api.conversation(self.conversation()).input_requests
+        self._questions.load(waiting)
+        if not waiting:
+            self.note("nothing is waiting for you")
+
+    def leave_question(self) -> None:
+        if self._questions.prompt is None:
+            raise click.UsageError("no question is open")
+        self.note(self._questions.leave_open())
+
     def note(self, text: str) -> None:
         if not self.as_json:
             self._view.note(text)
@@ -98,14 +126,15 @@ class Chat:
         if self._conversation_id:
             self._resume(self._conversation_id)
         if self._terminal:
-            self.note("/help lists the commands, Ctrl-D leaves.")
-        threading.Thread(target=self._read, daemon=True).start()
+            self.note("/help lists the commands, Alt-Enter begins a new line, Ctrl-D leaves.")
         self._prompt()
-        while not self._leaving:
-            try:
-                self._step(*self._queue.get())
-            except KeyboardInterrupt:
-                self._stop_watching()
+        with self._inputs.reading():
+            self._ask()
+            while not self._leaving:
+                try:
+                    self._step(*self._inputs.get())
+                except KeyboardInterrupt:
+                    self._stop_watching()
         self._show_resume_command()
         click.get_current_context().exit(int(exit_of(self._status)))
 
@@ -116,12 +145,17 @@ class Chat:
             self.note(value)
         elif kind == "event":
             self._handle_event(value)
+        elif kind == "interrupt":
+            self._stop_watching()
         else:
-            self._view.entered()
             self._typed.append(value)
         while self._typed and not self._leaving and self._may_handle(self._typed[0]):
             self._handle_line(self._typed.popleft())
-        self._prompt()
+        if not self._leaving:
+            self._ask()
+            self._prompt()
+            if kind in ("line", "interrupt"):
+                self._inputs.handled(self._questions.prompt.default if self._questions.prompt else "")
 
     def _idle(self) -> bool:
         return not self._awaited and not (self._waiting and self._running_subagents)
@@ -129,7 +163,8 @@ class Chat:
     def _may_handle(self, line: str | None) -> bool:
         """In a terminal lines are handled as they come; in a script each waits for the answer before it."""
         immediate = line is not None and line.lstrip("/").split(" ")[0] in IMMEDIATE and line.startswith("/")
-        return self._terminal or immediate or self._idle()
+        answers = line is not None and self._questions.prompt is not None and not line.startswith("/")
+        return self._terminal or immediate or answers or self._idle()
 
     def _handle_line(self, line: str | None) -> None:
         if line is None:
@@ -142,6 +177,9 @@ class Chat:
                 raise click.UsageError(f"there is no command /{name}; /help lists them")
             if line.startswith("/"):
                 COMMANDS[name].run(self, rest.strip())
+            elif self._questions.prompt is not None:
+                if remark := self._questions.answer(line):
+                    self.note(remark)
             elif line.strip():
                 self._send(line.strip())
         except (CliError, click.UsageError) as error:
@@ -151,12 +189,16 @@ class Chat:
             click.echo(click.style("Error: ", fg="red") + error.format_message(), err=True)
 
     def _send(self, text: str) -> None:
-        body = {"input": text, "transport": "stream", "if_busy": "queue"}
+        body: dict[str, Any] = {"input": text, "transport": "stream", "if_busy": "queue"}
+        if paths := [*self._files, *named_files(text)]:
+            body["context"] = {"files": upload_all(self.api, paths)}
+            self.note(f"With {', '.join(one_line(path.name) for path in paths)}.")
         if self._conversation_id:
             body |= {"conversation_id": self._conversation_id} | ({"agent": self._agent} if self._agent else {})
         else:
             body |= {"agent": self._agent or "assistant"}
         self.watch_answer(self.api.post("/conversations/run", body))
+        self._files.clear()
 
     def _handle_event(self, event: EventData) -> None:
         if self.as_json:
@@ -164,11 +206,16 @@ class Chat:
         if event["type"] in OWN_EVENTS_SHOW_IT:
             return
         session_id = event["session_id"]
+        if event["seq"] <= self._shown.get(session_id, 0):  # shown already by /watch
+            return
+        self._shown[session_id] = event["seq"]
+        self._note_cost(session_id, event)
         name = self._subagent_name(session_id)
         ended = event["type"] in TERMINAL_EVENTS
         if event["type"] == "mailbox_updated":
             self._mail = event["pending_count"]
-        if self.as_json or session_id in self._unwatched:
+        asked = self._may_answer and self._questions.handle_event(event)
+        if self.as_json or session_id in self._unwatched or asked:
             pass
         elif name is None:
             self._view.answer_event(session_id, event)
@@ -181,6 +228,19 @@ class Chat:
         elif ended:
             self._status = event["status"]
             self._awaited = [awaited for awaited in self._awaited if awaited != session_id]
+
+    def _note_cost(self, session_id: str, event: EventData) -> None:
+        used = event.get("total") if event["type"] == "usage_updated" else event.get("usage")
+        if isinstance(used, dict) and "cost_usd" in used:
+            self._costs[session_id] = used["cost_usd"]
+
+    def _ask(self) -> None:
+        """Show the next open question, if there is one."""
+        if self._may_answer and self._questions.new:
+            self._view.clear()
+            prompt = self._questions.ask()
+            if not self._terminal:
+                self.note(prompt.text)
 
     def _subagent_name(self, session_id: str) -> str | None:
         """The name of a subagent; None for a session that answers the user."""
@@ -200,45 +260,40 @@ class Chat:
         self._awaited = [found.active_session.session_id] if found.active_session else []
         self._running_subagents = set(found.live_sessions) - set(self._awaited)
         if self._terminal:
-            show_tree(found)
+            show_past(self.api, found)
+        known = [used.cost_usd for used in found.usage.values()]
+        self._costs = {"": None if None in known else sum(cost or 0.0 for cost in known)}
+        if self._may_answer:
+            self._questions.load(found.input_requests)
+        if self._terminal and found.active_session:
+            self.watch_running()
         self._join(conversation_id, after=last)
 
     def _join(self, conversation_id: str, after: int) -> None:
         self._conversation_id = conversation_id
-        threading.Thread(target=self._follow, args=(conversation_id, after), daemon=True).start()
-
-    def _follow(self, conversation_id: str, after: int) -> None:
-        def notify(text: str) -> None:
-            self._queue.put(("note", text))
-
-        try:
-            for event in follow_conversation(
-                self._feed, conversation_id, after=after, patience=self._patience, notify=notify
-            ):
-                self._queue.put(("event", event))
-        except CliError as error:
-            self._queue.put(("error", error))
-
-    def _read(self) -> None:
-        for line in stdin_lines(sys.stdin):
-            self._queue.put(("line", line))
-        self._queue.put(("line", None))
+        self._inputs.follow(conversation_id, after)
 
     def _prompt(self) -> None:
-        if self._idle() and not self._leaving:
-            self._view.prompt(self._mail)
+        """The text before the cursor: the question that a line would answer, waiting mail, and the cost so far."""
+        asked = self._questions.prompt
+        badge = click.style(f"[{self._mail} waiting] ", fg="magenta") if self._mail else ""
+        known = [cost for cost in self._costs.values() if cost is not None]
+        cost = click.style(f"{dollars(sum(known))} ", dim=True) if sum(known) else ""
+        busy = click.style("… ", dim=True) if self._awaited else ""
+        end = click.style(f"{asked.text}: " if asked else "> ", bold=True)
+        message = badge + cost + busy + end
+        self._inputs.show(click.unstyle(message) if click.get_current_context().color is False else message)
 
     def _stop_watching(self) -> None:
         if not self._terminal:
             self._show_resume_command()
             raise SystemExit(int(Exit.DETACHED))
         for session_id in self._awaited:
-            self.note(f"The answer continues; `{PROGRAM} attach {session_id}` shows it, /interrupt stops it.")
+            self.note(f"The answer continues ({session_id}); /watch shows it, /interrupt stops it.")
         if not self._awaited:
             self.note("Ctrl-D or /quit leaves.")
         self._unwatched |= set(self._awaited)
         self._awaited, self._waiting = [], False
-        self._prompt()
 
     def _show_resume_command(self) -> None:
         if self._conversation_id:

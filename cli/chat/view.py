@@ -6,6 +6,7 @@ import click
 
 from cli.client.models import EventData, UsageInfo
 from cli.render.event_printer import EventPrinter
+from cli.render.markdown import MarkdownStream
 from cli.render.output import clean, dim, fetch_command, one_line, styled_status
 from cli.render.task_lines import usage_line
 
@@ -51,12 +52,42 @@ class AnswerPrinter(EventPrinter):
     def _end(self, event: EventData) -> None:
         self.break_line()
         if event.get("output") and event["output"] != self._last_message:
-            click.echo(clean(event["output"]))
+            self._whole("message", event["output"])
         if event["status"] != "completed":
             click.echo(f"{styled_status(event['status'])} ({event['reason']})")
         if event.get("error"):
             self._line(f"  {event['error']}", fg="red")
         click.echo(dim(f"  ({usage_line(UsageInfo.model_validate(event['usage']))})"))
+
+
+class MarkdownPrinter(AnswerPrinter):
+    """Prints an answer on a terminal in whole blocks, so that a prompt can stay below it."""
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(task_id)
+        self._blocks = MarkdownStream()
+        self._thought = ""
+
+    @property
+    def mid_line(self) -> bool:
+        return not self._blocks.empty
+
+    def break_line(self) -> None:
+        self._blocks.finish()
+        thought, self._thought = self._thought, ""
+        if thought.strip():
+            click.echo(dim("thinking: " + one_line(thought, 2_000)))
+        self._streaming = ""
+
+    def _stream(self, kind: str, text: str) -> None:
+        if self._streaming != kind:
+            self.break_line()
+        self._streaming = kind
+        self._texts[kind] = self._texts.get(kind, "") + text
+        if kind == "thinking":
+            self._thought += text
+        else:
+            self._blocks.write(text)
 
 
 class SubagentPrinter:
@@ -94,31 +125,16 @@ class ChatView:
     """Prints everything in a chat, so that no line lands in the middle of another."""
 
     def __init__(self, terminal: bool) -> None:
-        self._terminal = terminal
-        self._prompted = False
+        self._printer = MarkdownPrinter if terminal else AnswerPrinter
         self._answers: dict[str, AnswerPrinter] = {}
         self._subagents: dict[str, SubagentPrinter] = {}
         self._current: AnswerPrinter | None = None
         self._held: list[str] = []  # lines of subagents that would land inside a sentence
 
-    def prompt(self, waiting: int) -> None:
-        if self._terminal:
-            self.clear()
-            badge = click.style(f"[{waiting} waiting] ", fg="magenta") if waiting else ""
-            click.echo(f"{badge}{click.style('> ', bold=True)}", nl=False)
-            self._prompted = True
-
-    def entered(self) -> None:
-        """Note that the user has entered a line after the prompt."""
-        self._prompted = False
-
     def clear(self) -> None:
-        """Start a new line; an unused prompt is erased."""
+        """Start a new line."""
         if self._current:
             self._current.break_line()
-        if self._prompted:
-            click.echo("\r\x1b[K", nl=False)
-            self._prompted = False
 
     def line(self, text: str) -> None:
         self.clear()
@@ -129,8 +145,8 @@ class ChatView:
         click.echo(dim(clean(text)), err=True)
 
     def answer_event(self, session_id: str, event: EventData) -> None:
-        printer = self._answers.setdefault(session_id, AnswerPrinter(session_id))
-        if self._current is not printer or self._prompted:
+        printer = self._answers.setdefault(session_id, self._printer(session_id))
+        if self._current is not printer:
             self.clear()
         self._current = printer
         printer.show(event)

@@ -9,7 +9,8 @@ from urllib.parse import quote
 import click
 import httpx2
 
-from cli.client.models import ConversationInfo, TaskInfo, parse
+from cli.client.models import ConversationInfo, TaskInfo
+from cli.client.response import parse
 from cli.errors import Refused, Unreachable, refusal
 from cli.render.output import PROGRAM
 from domain.policy.addresses import is_loopback
@@ -34,6 +35,13 @@ class Api:
     def like(cls, other: "Api") -> "Api":
         """A client of the same server with the same key and its own connection, for another thread."""
         return cls(other._settings, url=other._url, key=other._key)
+
+    @property
+    def address(self) -> str:
+        """Names the server: its address, or the data directory of the stack, whose port may change."""
+        from deploy.data_dir import locate_data_dir
+
+        return self._url or str(locate_data_dir(self._settings))
 
     def __enter__(self) -> Self:
         return self

@@ -64,6 +64,19 @@ def follow_conversation(
         time.sleep(FIRST_PAUSE)
 
 
+def events_so_far(api: Api, task_id: str) -> Iterator[EventData]:
+    """The events that a task has now, without waiting for more."""
+    after = 0
+    while True:
+        path = f"/tasks/{segment(task_id)}/events"
+        headers = {"Accept": "application/json"}
+        page = api.send("GET", path, params={"after": str(after), "limit": "1000"}, headers=headers).json()
+        yield from page["items"]
+        if page["next_after"] == after:
+            return
+        after = page["next_after"]
+
+
 class _StreamReader:
     """How far a stream was read, and how long the API has been unreachable."""
 

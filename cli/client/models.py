@@ -3,27 +3,13 @@
 
 from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel
 
-from cli.errors import Refused
-from domain.sessions.input_request import ApprovedFile
+from cli.client.request_models import RequestInfo
+from cli.client.response import ResponseModel
 
 EventData = dict[str, Any]  # an event as it came: one of another version of the server is passed on and shown too
-Model = TypeVar("Model", bound=BaseModel)
 Item = TypeVar("Item", bound=BaseModel)
-
-
-def parse(model: type[Model], answer: Any) -> Model:
-    try:
-        return model.model_validate(answer)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"]))
-        raise Refused(f"the server sent a response that cannot be read ({field}: {first['msg']})") from None
-
-
-class ResponseModel(BaseModel):
-    model_config = ConfigDict(frozen=True)
 
 
 class PageOf(ResponseModel, Generic[Item]):
@@ -88,8 +74,10 @@ class OriginInfo(ResponseModel):
 
 class TaskInfo(ResponseModel):
     task_id: str
+    short_id: str | None = None
     status: str
     conversation_id: str = ""
+    parent_session_id: str | None = None
     title: str = ""
     agent: str = ""
     reason: str | None = None
@@ -190,8 +178,20 @@ class ConversationInfo(ResponseModel):
     active_session: ActiveInfo | None = None
     live_sessions: list[str] = []
     sessions: list[SessionInfo] = []
+    input_requests: list[RequestInfo] = []
     complete: bool = True
     usage: dict[str, ModelUsageInfo] = {}
+
+
+class TurnInfo(ResponseModel):
+    """One exchange of a conversation."""
+
+    session_id: str
+    status: str
+    reason: str | None = None
+    input: Any = None
+    output: str | None = None
+    created_at: str
 
 
 class ConversationItem(ResponseModel):
@@ -230,49 +230,6 @@ class TreeBudgetInfo(ResponseModel):
 class TaskBudgetInfo(SessionBudgetInfo):
     children: list[SessionBudgetInfo]
     tree: TreeBudgetInfo | None = None
-
-
-class SpentInfo(ResponseModel):
-    steps: int = 0
-    tokens: int = 0
-    cost_usd: float | None = None
-
-
-class MatchedRule(ResponseModel):
-    """The rule because of which a person is asked."""
-
-    action: str
-    permission: str
-    pattern: str
-
-
-class RequestDetails(ResponseModel):
-    """What a person needs to decide; each kind of request has some of it."""
-
-    plan: list[str] = []
-    arguments: dict[str, Any] = {}
-    diff: str | None = None
-    files: list[ApprovedFile] = []  # that a command names, as they are now
-    note: str | None = None
-    rule: MatchedRule | None = None
-    variables: dict[str, str] = {}
-    options: list[str] = []
-    so_far: SpentInfo = SpentInfo()
-
-
-class RequestInfo(ResponseModel):
-    """Something that a task waits for: a question, an approval, a result, variables."""
-
-    id: str
-    session_id: str
-    kind: str
-    question: str
-    status: str
-    details: RequestDetails
-    answer_schema: dict[str, Any] | None = None
-    created_at: str
-    deadline: str
-    on_expiry: str
 
 
 class SubscriptionInfo(ResponseModel):

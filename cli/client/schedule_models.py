@@ -1,6 +1,6 @@
 """Schedules and their runs, as the API shows them."""
 
-from cli.client.models import ResponseModel
+from cli.client.response import ResponseModel
 
 
 class ScheduleInfo(ResponseModel):

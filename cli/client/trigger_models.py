@@ -1,6 +1,6 @@
 """Triggers and their events, as the API shows them."""
 
-from cli.client.models import ResponseModel
+from cli.client.response import ResponseModel
 
 
 class TriggerInfo(ResponseModel):

@@ -4,62 +4,56 @@ from typing import Any
 
 import click
 
+from cli.answering import find_request
 from cli.client.api import Api
-from cli.client.models import RequestInfo
-from cli.commands.answer import open_requests, parse_json, send_answer
+from cli.commands.answer import parse_json, send_answer
+from cli.ids import TaskId
 from cli.options import remote
 from cli.render.input_requests import show_request
-from cli.render.output import note
-from domain.sessions.input_request import APPROVALS
+from cli.render.output import note, one_line
 
 
 @click.command()
-@click.argument("task_id")
+@click.argument("task_id", type=TaskId(), required=False)
 @click.argument("request_id", required=False)
 @click.option("--deny", is_flag=True, help="Deny it.")
+@click.option("--always", is_flag=True, help="Calls like this one need no further approval in this conversation.")
 @click.option("--notes", help="A message to the agent: why not, or what to watch out for.")
 @click.option("--arguments", help="Run the call with these arguments instead, as JSON.")
 @click.option("--plan", multiple=True, help="A step of the plan to follow instead. Repeatable, in order.")
 @remote
 def approve(
     api: Api,
-    task_id: str,
+    task_id: str | None,
     request_id: str | None,
     deny: bool,
+    always: bool,
     notes: str | None,
     arguments: str | None,
     plan: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Approve or deny a tool call or a plan of a task. REQUEST_ID may be left out if only one is waiting.
+    """Approve or deny a tool call or a plan of a task. The ids may be left out if only one approval is waiting.
 
     \b
     Examples:
-      ./errand approve TASK
+      ./errand approve
+      ./errand approve TASK --always
       ./errand approve TASK REQUEST --deny --notes "not on a Friday"
       ./errand approve TASK REQUEST --arguments '{"command": "make test"}'
       ./errand approve TASK --plan "Look around" --plan "Write the report"
     """
-    if deny and (arguments or plan):
-        raise click.UsageError("a denied call or plan cannot be changed: leave out --arguments and --plan")
+    if deny and (arguments or plan or always):
+        raise click.UsageError("a denied call or plan cannot be changed: leave out --arguments, --plan and --always")
     value: dict[str, Any] = {"approved": not deny}
     value |= {"notes": notes} if notes else {}
     value |= {"arguments": parse_json("--arguments", arguments)} if arguments else {}
     value |= {"plan": list(plan)} if plan else {}
-    waiting = [request for request in open_requests(api, task_id) if request.kind in APPROVALS]
-    request_id = request_id or _only_one(waiting)
-    for request in waiting:
-        if request.id == request_id and not as_json:
-            show_request(request, hint=False)  # so that a log of the terminal shows what was approved
+    request, task_id, request_id = find_request(api, task_id, request_id, approvals=True)
+    if request is not None and always:
+        value["always"] = list(request.details.always)
+        for pattern in request.details.always:
+            note(f'From now on, in this conversation: allow {request.details.tool} "{one_line(pattern)}"')
+    if request is not None and not as_json:
+        show_request(request, hint=False)  # so that a log of the terminal shows what was approved
     send_answer(api, task_id, request_id, value, as_json=as_json)
-
-
-def _only_one(waiting: list[RequestInfo]) -> str:
-    if len(waiting) == 1:
-        return waiting[0].id
-    for request in waiting:
-        show_request(request)
-    if not waiting:
-        note("its subagents may be waiting for one: see `inbox`")
-        raise click.UsageError("this task is not waiting for an approval")
-    raise click.UsageError(f"{len(waiting)} approvals are waiting in this task; give the id of one")

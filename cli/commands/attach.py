@@ -3,16 +3,18 @@
 import click
 
 from cli.client.api import Api
-from cli.options import patience_option, remote
+from cli.ids import TaskId
+from cli.options import no_input_option, patience_option, remote
 from cli.watch import watch
 
 
 @click.command()
-@click.argument("task_id")
+@click.argument("task_id", type=TaskId())
 @click.option("--after", type=click.IntRange(min=0), default=0, help="Only events after this number.  [default: all]")
+@no_input_option
 @patience_option
 @remote
-def attach(api: Api, task_id: str, after: int, patience: int, as_json: bool) -> None:
+def attach(api: Api, task_id: str, after: int, no_input: bool, patience: int, as_json: bool) -> None:
     """Watch a task from its first event, or after event N, until it ends.
 
     Several people may watch the same task. Ctrl-C detaches; the task continues.
@@ -24,4 +26,4 @@ def attach(api: Api, task_id: str, after: int, patience: int, as_json: bool) -> 
       ./errand attach ID --json | jq -r 'select(.type == "tool_called") | .tool'
     """
     api.task(task_id)  # an unknown id, or an unreachable server, fails here instead of being retried
-    watch(api, task_id, after=after, patience_ms=patience, as_json=as_json)
+    watch(api, task_id, after=after, patience_ms=patience, as_json=as_json, no_input=no_input)

@@ -7,6 +7,7 @@ import click
 from cli import audit_anchors as anchors
 from cli.client.api import Api, segment
 from cli.errors import Exit
+from cli.ids import resolve
 from cli.options import remote
 from cli.render.output import emit, note, one_line, table
 
@@ -40,7 +41,7 @@ def audit(api: Api, task_id: str | None, limit: int, head: str | None, anchor: s
     if task_id == VERIFY:
         _verify(api, head or anchors.last_head(anchor), anchor, as_json)
         return
-    path = f"/tasks/{segment(task_id)}/audit" if task_id else "/audit"
+    path = f"/tasks/{segment(resolve(api, task_id))}/audit" if task_id else "/audit"
     found = api.get(path, limit=limit)
     if as_json:
         emit(found)

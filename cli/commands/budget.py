@@ -3,13 +3,15 @@
 import click
 
 from cli.client.api import Api, segment
-from cli.client.models import BudgetInfo, TaskBudgetInfo, parse
+from cli.client.models import BudgetInfo, TaskBudgetInfo
+from cli.client.response import parse
+from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import dim, duration, emit, one_line, styled_status, table
 
 
 @click.command()
-@click.argument("task_id")
+@click.argument("task_id", type=TaskId())
 @remote
 def budget(api: Api, task_id: str, as_json: bool) -> None:
     """Show the limits of a task, what it has used and what is left; then the same for its subagents and the tree.

@@ -3,13 +3,14 @@
 import click
 
 from cli.client.api import Api, segment
+from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import PROGRAM, emit, note, styled_status
 from domain.sessions.session import TERMINAL
 
 
 @click.command()
-@click.argument("task_id")
+@click.argument("task_id", type=TaskId())
 @click.option("--reason", help="Recorded with the task.")
 @click.option("--tree", is_flag=True, help="Cancel its subagents as well, and theirs.")
 @click.option("--graceful", is_flag=True, help="Let running tools finish, for a minute at most.")

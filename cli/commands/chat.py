@@ -4,28 +4,76 @@ import sys
 
 import click
 
+from cli.answering import Prompt, read_line
 from cli.chat.loop import Chat
 from cli.client.api import Api
-from cli.options import patience_option, remote
+from cli.client.models import ConversationItem, PageOf
+from cli.client.response import parse
+from cli.errors import NotFoundError
+from cli.ids import AgentNameType, TaskId
+from cli.options import no_input_option, patience_option, remote
+from cli.render.output import age, one_line, table
+
+LISTED = 20
 
 
 @click.command()
-@click.option("--agent", help="The agent to talk to.  [default: assistant, or the conversation's own]")
-@click.option("--conversation", "conversation_id", help="Continue this conversation.")
+@click.option(
+    "--agent", type=AgentNameType(), help="The agent to talk to.  [default: assistant, or the conversation's own]"
+)
+@click.option("--conversation", "conversation_id", type=TaskId(), help="Continue this conversation.")
+@click.option("--continue", "continue_", is_flag=True, help="Continue the conversation that was used last.")
+@click.option("--resume", is_flag=True, help="Choose a conversation from a list.")
+@no_input_option
 @patience_option
 @remote
-def chat(api: Api, agent: str | None, conversation_id: str | None, patience: int, as_json: bool) -> None:
+def chat(
+    api: Api,
+    agent: str | None,
+    conversation_id: str | None,
+    continue_: bool,
+    resume: bool,
+    no_input: bool,
+    patience: int,
+    as_json: bool,
+) -> None:
     """Talk with an agent, line by line, and see what it and its subagents do.
 
-    Type /help for the commands. Ctrl-C stops watching the answer, which continues; Ctrl-D leaves. From a pipe each line
-    waits for the answer to the line before, /wait for all subagents, and the exit code is that of the last answer.
+    Type /help for the commands. A question of the agent is answered by typing, an approval by y, n, e or a. Ctrl-C
+    stops watching the answer, which continues, and /watch returns to it; Ctrl-D leaves. From a pipe each line waits for
+    the answer to the line before, /wait for all subagents, and the exit code is that of the last answer.
 
     \b
     Examples:
       ./errand chat
+      ./errand chat --continue
       ./errand chat --conversation ID
       printf 'Ask the researcher to look around\\n/wait\\n/fire\\n' | ./errand chat
       echo "Compute 5 primes" | ./errand chat --json | jq -r 'select(.type == "message") | .text'
     """
+    if sum(map(bool, (conversation_id, continue_, resume))) > 1:
+        raise click.UsageError("give only one of --conversation, --continue and --resume")
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if resume and not terminal:
+        raise click.UsageError("--resume asks which one, which needs a terminal; give --conversation ID")
+    if continue_ or resume:
+        conversation_id = _chosen(api, ask=resume)
     with Api.like(api) as feed:
-        Chat(api, feed, agent, conversation_id, patience / 1_000, as_json, sys.stdin.isatty()).run()
+        Chat(api, feed, agent, conversation_id, patience / 1_000, as_json, terminal, no_input).run()
+
+
+def _chosen(api: Api, *, ask: bool) -> str:
+    """The conversation that changed last, or the one that the user picks."""
+    found = parse(PageOf[ConversationItem], api.get("/conversations", limit=LISTED)).items
+    found = sorted((one for one in found if one.status == "open"), key=lambda one: one.updated_at, reverse=True)
+    if not found:
+        raise NotFoundError("there is no conversation yet; `chat` begins one")
+    if not ask:
+        return found[0].conversation_id
+    rows = [[str(n), age(one.updated_at), one_line(one.title)] for n, one in enumerate(found, start=1)]
+    table(["", "UPDATED", "TITLE"], rows)
+    while True:
+        typed = read_line(Prompt("Which one", default="1")).strip()
+        if typed.isdecimal() and 0 < int(typed) <= len(found):
+            return found[int(typed) - 1].conversation_id
+        click.echo(f"Type a number from 1 to {len(found)}, or press Ctrl-C.")

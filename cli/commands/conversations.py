@@ -3,7 +3,8 @@
 import click
 
 from cli.client.api import Api
-from cli.client.models import ConversationItem, PageOf, parse
+from cli.client.models import ConversationItem, PageOf
+from cli.client.response import parse
 from cli.options import remote
 from cli.render.output import PROGRAM, age, emit, note, table
 

@@ -3,7 +3,8 @@
 import click
 
 from cli.client.api import Api, segment
-from cli.client.models import DeliveryInfo, PageOf, parse
+from cli.client.models import DeliveryInfo, PageOf
+from cli.client.response import parse
 from cli.commands.subscriptions import all_subscriptions, find_subscription
 from cli.options import remote
 from cli.render.output import PROGRAM, age, emit, note, table

@@ -8,6 +8,7 @@ import click
 from cli.client.api import Api
 from cli.commands.trace import FULL_TEXT
 from cli.errors import Exit
+from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import dim, duration, emit, one_line, styled_status
 from cli.render.trace_diff import TraceDifference, figures, first_difference
@@ -24,8 +25,8 @@ DESCRIPTIONS = {
 
 
 @click.command()
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", type=TaskId())
+@click.argument("b", type=TaskId())
 @remote
 def diff(api: Api, a: str, b: str, as_json: bool) -> None:
     """Show the first text, call, result or ending in which task B differs from task A, and what each cost.

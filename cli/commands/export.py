@@ -11,6 +11,7 @@ import click
 from cli.client.api import Api, segment
 from cli.client.temporal import exits_at_once, temporal
 from cli.errors import NotFoundError
+from cli.ids import TaskId
 from cli.options import remote
 from cli.render.history_files import write_files
 from cli.render.output import emit, note
@@ -19,7 +20,7 @@ from workflows import replay as replaying
 
 
 @click.command()
-@click.argument("task_id")
+@click.argument("task_id", type=TaskId())
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.  [default: ID.json]"
 )

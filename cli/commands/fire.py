@@ -3,14 +3,16 @@
 import click
 
 from cli.client.api import Api, segment
-from cli.client.models import HandleInfo, parse
+from cli.client.models import HandleInfo
+from cli.client.response import parse
+from cli.ids import TaskId
 from cli.options import patience_option, remote
 from cli.render.output import emit
 from cli.watch import show_detached, watch
 
 
 @click.command()
-@click.argument("conversation_id")
+@click.argument("conversation_id", type=TaskId())
 @click.argument("text", metavar="[INPUT]", required=False)
 @click.option("--queue", is_flag=True, help="If a session is running in the conversation, fire after it has ended.")
 @click.option("--wait/--no-wait", " /--detach", default=True, help="Watch the new session.  [default: wait]")

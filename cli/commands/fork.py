@@ -3,14 +3,16 @@
 import click
 
 from cli.client.api import Api, segment
-from cli.client.models import HandleInfo, parse
+from cli.client.models import HandleInfo
+from cli.client.response import parse
+from cli.ids import TaskId
 from cli.options import patience_option, remote
 from cli.render.output import PROGRAM, emit, note
 from cli.watch import show_detached, watch
 
 
 @click.command()
-@click.argument("session_id")
+@click.argument("session_id", type=TaskId())
 @click.option("--input", "text", help="Continue with this message; without it the fork waits for its first message.")
 @click.option("--agent", help="Another agent than the session's own.")
 @click.option("--wait/--no-wait", " /--detach", default=True, help="Watch the answer to --input.  [default: wait]")

@@ -3,12 +3,13 @@
 import click
 
 from cli.client.api import Api, segment
+from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import emit, note, styled_status
 
 
 @click.command()
-@click.argument("id")
+@click.argument("id", type=TaskId())
 @click.option("--all", "everything", is_flag=True, help="ID is a conversation: stop all its sessions and subagents.")
 @remote
 def interrupt(api: Api, id: str, everything: bool, as_json: bool) -> None:

@@ -3,12 +3,13 @@
 import click
 
 from cli.client.api import Api, segment
+from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import emit, note
 
 
 @click.command()
-@click.argument("task_id")
+@click.argument("task_id", type=TaskId())
 @remote
 def promote(api: Api, task_id: str, as_json: bool) -> None:
     """Let the parent of a blocking subagent continue now; the subagent's outcome goes to the mailbox.

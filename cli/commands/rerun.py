@@ -9,9 +9,11 @@ from typing import Any
 import click
 
 from cli.client.api import Api, segment
-from cli.client.models import PageOf, TaskInfo, parse
+from cli.client.models import PageOf, TaskInfo
+from cli.client.response import parse
 from cli.commands.trace import FULL_TEXT
 from cli.errors import NotFinished, Refused
+from cli.ids import TaskId
 from cli.options import Duration, PermissionRule, patience_option, remote
 from cli.render.output import dim, emit, note, one_line, styled_status
 from cli.render.trace_diff import StoppedCall, stopped_calls
@@ -64,7 +66,7 @@ class RerunReport:
 
 
 @click.command()
-@click.argument("task_id", required=False)
+@click.argument("task_id", type=TaskId(), required=False)
 @click.option("--from-step", type=click.IntRange(min=1), help="Keep everything before this step.  [default: 1]")
 @click.option("--input", "input", help="Another input; with --from-step, a message that is added before that step.")
 @click.option("--prompt", help="Another system prompt, for this rerun only.")

@@ -8,8 +8,10 @@ import click
 
 from cli.client.api import Api, segment
 from cli.client.follow import follow
-from cli.client.models import ArtifactInfo, ResultInfo, parse
+from cli.client.models import ArtifactInfo, ResultInfo
+from cli.client.response import parse
 from cli.errors import Exit, NotFinished, NotFoundError, Refused, exit_of
+from cli.ids import TaskId
 from cli.options import patience_option, remote
 from cli.render.output import PROGRAM, clean, emit, fetch_command, note, one_line
 from cli.render.output_file import write_output
@@ -19,7 +21,7 @@ EFFECTS_SHOWN = 20
 
 
 @click.command()
-@click.argument("task_id")
+@click.argument("task_id", type=TaskId())
 @click.option("--wait", is_flag=True, help="Wait until the task ends.")
 @click.option("--artifact", "name", help="Download this artifact instead of the output.")
 @click.option("-o", "--output", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")

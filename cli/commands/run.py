@@ -11,14 +11,16 @@ import click
 
 from cli.client.api import Api
 from cli.errors import Exit, Unreachable
-from cli.options import Duration, PermissionRule, patience_option, remote
+from cli.ids import AgentNameType
+from cli.local_state import write_last
+from cli.options import Duration, PermissionRule, no_input_option, patience_option, remote
 from cli.render.output import emit, note
 from cli.watch import show_detached, watch
 from domain.sessions.session import SandboxMode
 
 
 @click.command()
-@click.argument("agent")
+@click.argument("agent", type=AgentNameType())
 @click.argument("text", metavar="[INPUT]", required=False)
 @click.option("--input-json", type=click.File("rb"), help="Structured input from this JSON file; - is stdin.")
 @click.option("--ttl", type=Duration(), help="End the task after this long: 30s, 10m, 2h, 1d.")
@@ -63,6 +65,7 @@ from domain.sessions.session import SandboxMode
 @click.option("--title", help="A short title for lists.")
 @click.option("--idempotency-key", help="A second call with the same key submits nothing.")
 @click.option("--wait/--no-wait", " /--detach", default=True, help="Watch the task until it ends.  [default: wait]")
+@no_input_option
 @patience_option
 @remote
 def run(
@@ -74,6 +77,7 @@ def run(
     notes: tuple[str, ...],
     idempotency_key: str | None,
     wait: bool,
+    no_input: bool,
     patience: int,
     as_json: bool,
     **options: Any,
@@ -101,10 +105,11 @@ def run(
     spec["config"] = {name: value for name, value in config.items() if value is not None}
     spec["context"] = {name: value for name, value in context.items() if value}
     handle = _submit(api, spec, idempotency_key or secrets.token_hex(16))
+    write_last(api.address, handle["task_id"])
     if wait:
         if not as_json:
             note("Ctrl-C detaches; the task continues.")
-        watch(api, handle["task_id"], after=0, patience_ms=patience, as_json=as_json)
+        watch(api, handle["task_id"], after=0, patience_ms=patience, as_json=as_json, no_input=no_input)
     elif as_json:
         emit(handle)
     else:

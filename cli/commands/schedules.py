@@ -7,10 +7,12 @@ from typing import Any
 import click
 
 from cli.client.api import Api, segment
-from cli.client.models import PageOf, parse
+from cli.client.models import PageOf
+from cli.client.response import parse
 from cli.client.schedule_models import ScheduleInfo, ScheduleRunInfo
 from cli.commands.run import upload
 from cli.errors import NotFoundError
+from cli.ids import AgentNameType
 from cli.options import Duration, remote
 from cli.render.output import emit, facts, note, one_line, table
 from domain.schedules.schedule import ContextMode, Overlap
@@ -30,7 +32,7 @@ def schedules() -> None:
 
 @schedules.command()
 @click.argument("name")
-@click.argument("agent")
+@click.argument("agent", type=AgentNameType())
 @click.argument("text", metavar="INPUT")
 @click.option("--cron", help="Five fields: minute, hour, day of month, month, day of week.")
 @click.option("--zone", "timezone", help="IANA time zone of --cron and --quiet.  [default: UTC]")

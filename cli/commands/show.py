@@ -3,7 +3,9 @@
 import click
 
 from cli.client.api import Api, segment
-from cli.client.models import ProgressInfo, RetryInfo, TaskInfo, parse
+from cli.client.models import ProgressInfo, RetryInfo, TaskInfo
+from cli.client.response import parse
+from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import PROGRAM, age, emit, facts, note, one_line, styled_status
 from cli.render.task_lines import error_line, plan_lines, usage_line
@@ -11,7 +13,7 @@ from domain.sessions.session import Status
 
 
 @click.command()
-@click.argument("task_id")
+@click.argument("task_id", type=TaskId())
 @remote
 def show(api: Api, task_id: str, as_json: bool) -> None:
     """Show one task: status, progress, plan, usage. The exit code is 0 whatever its status.

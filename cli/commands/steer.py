@@ -5,12 +5,13 @@ import sys
 import click
 
 from cli.client.api import Api, segment
+from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import PROGRAM, emit, note
 
 
 @click.command()
-@click.argument("task_id")
+@click.argument("task_id", type=TaskId())
 @click.argument("text")
 @remote
 def steer(api: Api, task_id: str, text: str, as_json: bool) -> None:

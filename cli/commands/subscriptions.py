@@ -6,7 +6,8 @@ import click
 import httpx2
 
 from cli.client.api import Api, segment
-from cli.client.models import PageOf, SubscriptionInfo, parse
+from cli.client.models import PageOf, SubscriptionInfo
+from cli.client.response import parse
 from cli.errors import NotFoundError
 from cli.options import remote
 from cli.render.output import age, emit, note, one_line, table

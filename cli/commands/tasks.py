@@ -1,9 +1,13 @@
 """`errand tasks`: list tasks."""
 
+import shlex
+
 import click
 
 from cli.client.api import Api
-from cli.client.models import PageOf, ProgressInfo, TaskInfo, parse
+from cli.client.models import PageOf, ProgressInfo, TaskInfo
+from cli.client.response import parse
+from cli.ids import AgentNameType
 from cli.options import remote
 from cli.render.output import PROGRAM, age, emit, note, one_line, styled_status, table
 from domain.sessions.session import Status
@@ -17,21 +21,33 @@ from domain.sessions.session import Status
     type=click.Choice([status.value for status in Status]),
     help="Only tasks with this status. Repeatable.",
 )
-@click.option("--agent", help="Only tasks of this agent.")
+@click.option("--agent", type=AgentNameType(), help="Only tasks of this agent.")
+@click.option("--text", help="Only tasks with this in their title.")
+@click.option("--all", "everything", is_flag=True, help="Also subagents, reruns and what other keys have submitted.")
 @click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="Tasks on one page.")
 @click.option("--cursor", help="The end of the page before.")
 @remote
 def tasks(
-    api: Api, statuses: tuple[str, ...], agent: str | None, limit: int, cursor: str | None, as_json: bool
+    api: Api,
+    statuses: tuple[str, ...],
+    agent: str | None,
+    text: str | None,
+    everything: bool,
+    limit: int,
+    cursor: str | None,
+    as_json: bool,
 ) -> None:
-    """List tasks, newest first.
+    """List your own tasks, newest first; --all shows subagents and reruns too.
 
     \b
     Examples:
       ./errand tasks --status working
+      ./errand tasks --text report
       ./errand tasks --agent researcher --limit 50 --json | jq -r '.items[].task_id'
     """
-    answer = api.get("/tasks", status=statuses, agent=agent, limit=limit, cursor=cursor)
+    own = None if everything else "true"
+    given = {"status": statuses, "agent": agent, "text": text, "own": own, "top_level": own}
+    answer = api.get("/tasks", **given, limit=limit, cursor=cursor)
     if as_json:
         emit(answer)
         return
@@ -41,7 +57,7 @@ def tasks(
         return
     rows = [
         [
-            task.task_id,
+            task.short_id or task.task_id,
             styled_status(task.status),
             one_line(task.agent),
             _steps(task.progress),
@@ -53,6 +69,7 @@ def tasks(
     table(["TASK", "STATUS", "AGENT", "STEP", "CREATED", "TITLE"], rows)
     if page.next_cursor:
         filters = "".join(f" --status {status}" for status in statuses) + (f" --agent {agent}" if agent else "")
+        filters += (f" --text {shlex.quote(text)}" if text else "") + (" --all" if everything else "")
         note(f"more: {PROGRAM} tasks{filters} --limit {limit} --cursor {page.next_cursor}")
 
 

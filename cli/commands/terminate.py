@@ -3,12 +3,13 @@
 import click
 
 from cli.client.api import Api, segment
+from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import emit, note
 
 
 @click.command()
-@click.argument("conversation_id")
+@click.argument("conversation_id", type=TaskId())
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @remote
 def terminate(api: Api, conversation_id: str, yes: bool, as_json: bool) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from cli.client.api import Api
+from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import emit, note
 from cli.render.output_file import write_output
@@ -16,7 +17,7 @@ SHORT_TEXT = 2_000
 
 
 @click.command()
-@click.argument("task_id")
+@click.argument("task_id", type=TaskId())
 @click.option(
     "--html",
     "file",

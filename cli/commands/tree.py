@@ -3,13 +3,15 @@
 import click
 
 from cli.client.api import Api, segment
-from cli.client.models import ConversationInfo, SessionInfo, parse
+from cli.client.models import ConversationInfo, SessionInfo
+from cli.client.response import parse
+from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import clean, dim, dollars, emit, one_line, styled_status
 
 
 @click.command()
-@click.argument("conversation_id")
+@click.argument("conversation_id", type=TaskId())
 @remote
 def tree(api: Api, conversation_id: str, as_json: bool) -> None:
     """Show the sessions of a conversation as a tree, what they have used, and how much waits in the mailbox.

@@ -6,7 +6,8 @@ from typing import Any
 import click
 
 from cli.client.api import Api, segment
-from cli.client.models import PageOf, parse
+from cli.client.models import PageOf
+from cli.client.response import parse
 from cli.client.trigger_models import EventInfo, TriggerInfo
 from cli.options import remote
 from cli.render.output import emit, facts, note, one_line, table

@@ -4,7 +4,7 @@ import json
 
 import click
 
-from cli.client.models import RequestDetails, RequestInfo
+from cli.client.request_models import RequestDetails, RequestInfo
 from cli.render.output import PROGRAM, age, clean, dim, dollars, facts, one_line
 from domain.sessions.input_request import APPROVALS, RequestKind
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from domain.agents.side import Side, SideName
 
@@ -21,6 +21,8 @@ class Sides(BaseModel):
     b: Side
     models: dict[SideName, list[str]]  # of each side that is not human: the model, then its fallbacks in order
     max_session_turns: int | None = None
+    # those whose prompt starts subagents before its first model step
+    immediate: list[SideName] = Field(default_factory=list, exclude_if=lambda sides: not sides)
 
     def of(self, name: SideName) -> Side:
         return self.a if name == "a" else self.b
@@ -32,6 +34,11 @@ class Sides(BaseModel):
     def speaker(self, name: SideName) -> str | None:
         """How watchers are shown a side; None if it is the only one that is not human."""
         return self.of(name).label or f"side {name.upper()}" if self.dual else None
+
+    @property
+    def plain(self) -> bool:
+        """Whether no rules of its own end its turns, so that it works like an agent without sides."""
+        return self.b.human and self.a.model_copy(update={"prompt": None, "label": None}) == Side()
 
     @property
     def inline(self) -> bool:
@@ -55,12 +62,15 @@ def all_models(models: list[str], sides: Sides | None) -> list[str]:
 def session_sides(definition: "AgentDefinition", models: "Callable[[AgentDefinition], list[str]]") -> Sides | None:
     """The sides of a new session of this agent; `models` chooses those of one side, given the definition as it sees it.
     None: the agent is the short form."""
-    if definition.side_a is None and definition.side_b is None:
-        return None
     names: tuple[SideName, SideName] = ("a", "b")
+    views = {name: definition.for_side(name) for name in names if not definition.side(name).human}
+    immediate = [name for name, view in views.items() if any(tool.immediate for tool in view.subagent_tools)]
+    if definition.side_a is None and definition.side_b is None and not immediate:
+        return None
     return Sides(
         a=definition.side("a"),
         b=definition.side("b"),
-        models={name: models(definition.for_side(name)) for name in names if not definition.side(name).human},
+        models={name: models(view) for name, view in views.items()},
         max_session_turns=definition.max_session_turns,
+        immediate=immediate,
     )

@@ -46,6 +46,7 @@ class DelegationCall(BaseModel):
     indexes: list[int]
     step: int
     resumed: bool = False  # by a run that took the session over: inline lines may have begun
+    immediate: bool = False  # the platform's own calls, at the beginning of a thread
 
 
 class Begun(BaseModel):

@@ -87,6 +87,24 @@ def verdict(layers: list[list[Rule]], tool: ToolTraits, subjects: Sequence[str] 
     return max(found, key=lambda one: _STRICTNESS.index(one.action), default=RuleVerdict(Action.ALLOW))
 
 
+def still_asks(
+    layers: list[list[Rule]], standing: list[Rule], tool: ToolTraits, subjects: Sequence[str] = ("",)
+) -> bool:
+    """Whether a person must be asked about a call although some calls were approved for the whole conversation."""
+    asked = [
+        question
+        for rules in layers
+        for question in tool.questions(subjects)
+        if (rule := _deciding(rules, question)) is not None and rule.action is Action.ASK
+    ]
+    return not all(_deciding(standing, question) for question in asked)
+
+
+def literal(subject: str) -> str:
+    """A pattern that matches a subject and no longer one: `*` in it is not read as a wildcard."""
+    return "".join("?" if letter in "*?[" else letter for letter in subject) or "*"
+
+
 def host_permitted(layers: list[list[Rule]], host: str) -> bool:
     """Whether a command may reach a host: boundaries and rules that name fetch_url must allow it there without asking.
 

@@ -79,6 +79,15 @@ PLAN_SCHEMA: dict[str, Any] = {
 }
 
 
+ALWAYS_SCHEMA: dict[str, Any] = {
+    "type": "array",
+    "minItems": 1,
+    "maxItems": 50,
+    "items": {"type": "string", "minLength": 1, "maxLength": 1_000},
+    "description": "patterns: calls of this tool that match them need no further approval in this conversation",
+}
+
+
 def approval_schema(**changes: dict[str, Any]) -> dict[str, Any]:
     """Yes or no, with notes. `changes` are fields that may replace what was asked for, only together with a yes."""
     return {

@@ -22,6 +22,8 @@ class Line(BaseModel):
     opening: str | None = None  # "node/index" of the tool call whose prompt opens an inline line
     step: int = 0  # the session's number of the line's current step
     steps: int = Field(default=0, exclude_if=lambda steps: not steps)  # of a side: how many it has taken
+    # its prompt has started the subagents that begin with it
+    activated: bool = Field(default=False, exclude_if=lambda value: not value)
     doing: str = ""  # what the current step is about
     above: list[AgentRef] = Field(
         default_factory=list
@@ -132,4 +134,5 @@ class SessionInput(BaseModel):
     def _side_line(self, name: SideName) -> Line:
         assert self.sides is not None
         agent = self.agent.model_copy(update={"side": name})
-        return Line(agent=agent, models=self.sides.models[name], head=self.head)
+        # a thread that is continued was activated before
+        return Line(agent=agent, models=self.sides.models[name], head=self.head, activated=self.head is not None)

@@ -43,6 +43,7 @@ async def hand_over(session: SessionContext, line: Line, reply: ModelReply, call
         to = to or done.to
     if to is not None:
         line.agent, line.models, line.model_index, line.steps = to.agent, to.models, 0, 0
+        line.activated = False
         session.state.sides, session.state.handed_over = to.sides, True
         session.handed_over = True
         line.trail, line.misfits = [], 0  # what the former agent repeated is not held against this one

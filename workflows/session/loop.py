@@ -6,26 +6,24 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, FailureError
 
-from domain import wire
 from domain.agents.typed_output import MAX_MISFITS, retry_request
 from domain.limits.stop_rules import CUT_OFF, Next, decide
 from domain.sessions.input_request import RequestKind
-from domain.sessions.session import Reason, Usage
+from domain.sessions.session import Reason
 from domain.sessions.session_state import Line
 from domain.sessions.step import (
     CallState,
     Effect,
-    ModelCall,
     ModelReply,
     Purpose,
-    StopRequest,
     ToolCall,
     ToolOutcome,
     ToolRequest,
 )
 from workflows import activity_calls
 from workflows.session import acceptance, delegation, handoff, input_requests, limits
-from workflows.session.context import Ending, SessionContext, Stopped, all_of, cause, requested_reason
+from workflows.session.context import Ending, SessionContext, all_of, cause
+from workflows.session.replies import think
 from workflows.ui import current_details, step_result
 
 NOT_APPROVED = (
@@ -89,70 +87,6 @@ async def done(session: SessionContext, line: Line, reply: ModelReply) -> bool:
     if await session.has_unread():
         return False
     return not session.start.acceptance or await acceptance.met(session, line)
-
-
-async def think(
-    session: SessionContext, line: Line, purpose: Purpose, take: list[str] | None = None, note: str | None = None
-) -> ModelReply:
-    """Ask the model. Compact a context that no longer fits; switch to the fallback of a model that is unavailable."""
-    compacted = purpose is not Purpose.TURN
-    extra: dict[str, Any] = {}
-    if purpose is Purpose.TURN:
-        extra = {"begins": True, "previous": line.previous, "previous_step": line.previous_step}
-        line.previous = None
-    while True:
-        call = model_call(session, line, purpose, take=take or [], note=note, **extra)
-        extra = {}
-        try:
-            reply = await session.wait(activity_calls.call_model(call, session.handler_of(line)))
-        except ActivityError as error:
-            session.untake(take)  # nothing was committed: the next call takes these messages again
-            session.check()
-            kind, message = cause(error)
-            if kind == wire.CONTEXT_TOO_LONG and not compacted:
-                compacted = True
-                await think(session, line, Purpose.COMPACT)
-            elif kind == wire.MODEL_UNAVAILABLE and not line.last_model:
-                extra = {"switched_from": call.model, "switch_reason": message}
-                line.model_index += 1
-            elif kind == wire.BUDGET_SPENT:
-                raise Ending(Reason.TREE_BUDGET, "tree_budget", message) from error
-            elif kind == wire.CANCEL_REQUESTED:  # the row has a cancel that never reached this workflow
-                session.halt(StopRequest(reason=requested_reason(error), by=message))
-                raise Stopped from error
-            else:
-                raise Ending(Reason.ERROR, kind, message) from error
-            take = session.take(line)
-            continue
-        line.head = reply.head  # of an interrupted call too: it has committed what it had
-        session.state.usage = session.state.usage.plus(reply.usage)
-        session.state.recorded = session.state.recorded.plus(reply.recorded or Usage())
-        session.check()
-        return reply
-
-
-def model_call(session: SessionContext, line: Line, purpose: Purpose, **extra: Any) -> ModelCall:
-    sides = session.sides
-    return ModelCall(
-        ref=session.start.ref,
-        agent=line.agent,
-        line=line.path,
-        above=line.above,
-        step=line.step,
-        version=session.next_version(2),  # one for the beginning of the call, one for its commit
-        head=line.head,
-        opening=line.opening if line.head is None else None,
-        model=line.model,
-        last_model=line.last_model,
-        purpose=purpose,
-        deadline=session.start.deadline,
-        usage=session.state.usage,
-        failed_calls=session.state.failed_calls,
-        denied_calls=session.state.denied_calls,
-        doing=line.doing,
-        speaker=sides.speaker(line.agent.side) if sides and line.is_main else None,
-        **extra,
-    )
 
 
 async def act(

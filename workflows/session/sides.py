@@ -11,7 +11,8 @@ from domain.sessions.session_state import Line
 from domain.sessions.step import BindingCall, ModelReply, Purpose, ToolOutcome
 from workflows.session import limits
 from workflows.session.context import Ending, SessionContext
-from workflows.session.loop import act, answered, done, think
+from workflows.session.loop import act, answered, done
+from workflows.session.replies import activate, think
 from workflows.ui import current_details, step_result
 
 STEPS_USED = "{} has used the {} steps that it may take in one session."
@@ -25,6 +26,7 @@ async def run_sides(session: SessionContext, sides: Sides) -> Ending | None:
     while not session.handed_over:
         line = state.line
         side = sides.of(line.agent.side)
+        await activate(session, line)
         reply = line.take_pending()
         if reply is None:
             if limit := limits.limit_reached(session):

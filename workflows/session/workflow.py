@@ -17,7 +17,8 @@ from domain.sessions.step import Finish, Finished, Purpose, StopRequest
 from workflows import activity_calls
 from workflows.session.context import Ending, SessionContext, Stopped, cause
 from workflows.session.input_requests import ask_variables
-from workflows.session.loop import model_call, run_line
+from workflows.session.loop import run_line
+from workflows.session.replies import activate, model_call
 from workflows.session.sides import run_sides
 from workflows.ui import STATUS, current_details
 
@@ -89,7 +90,11 @@ class Session:
             await ask_variables(self.context, line)
         while True:
             sides = self.context.sides
-            ending = await (run_line(self.context, line) if sides is None else run_sides(self.context, sides))
+            if sides is None or sides.plain:
+                await activate(self.context, line)
+                ending = await run_line(self.context, line)
+            else:
+                ending = await run_sides(self.context, sides)
             if not self.context.handed_over or ending is not None:
                 return ending
             self.context.handed_over = False

@@ -45,7 +45,7 @@ def test_without_a_stack_of_ones_own_no_stranger_is_called(
 ) -> None:
     with Terminal(*command, env=own_env(tmp_path, stranger)) as terminal:
         if command == ["chat"]:
-            terminal.expect("> ")
+            terminal.expect(">")
             terminal.type("hello")
             terminal.expect("no stack is running on")
             terminal.type("/quit")

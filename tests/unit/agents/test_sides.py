@@ -204,10 +204,20 @@ def side_b(text: str) -> str:
         (short("x", "hooks: [unknown]\n"), "hooks", "no hook 'unknown'"),
         (short("x", "subagent_tools: [{name: nobody}]\n"), "subagent_tools.0.name", "no agent 'nobody'"),
         (short("x", "subagent_tools: [{name: helper}]\n"), "subagent_tools.0.name", "has a human side"),
+        (short("x", "subagent_tools: [{name: pair, hidden: true}]\n"), "subagent_tools.0.hidden", "would never start"),
         (
-            short("x", "subagent_tools: [{name: helper, immediate: true}]\n"),
+            short(
+                "x",
+                "subagent_tools: [{name: pair, immediate: {descriptionEnv: KEY}}]\n"
+                "variables: {KEY: {description: A key., kind: secret}}\n",
+            ),
+            "subagent_tools.0.immediate.description_env",
+            "is a secret",
+        ),
+        (
+            short("x", "subagent_tools: [{name: typed, immediate: true}]\n"),
             "subagent_tools.0.immediate",
-            "not supported yet",
+            "needs the arguments colour",
         ),
         (short("x", "handoffs: [helper]\n"), "handoffs", "does not set expose_as_tool"),
         (short("x", "tools: [read_file, read_file]\n"), "tools", "listed twice"),
@@ -219,9 +229,12 @@ def test_wrong_agent_is_refused_with_its_file_field_and_reason(
     tmp_path: Path, text: str, field: str, reason: str
 ) -> None:
     prompt = "---\ntools: [read_file]\n---\n\nWork.\n"
-    loaded = check_agents(folder(tmp_path, x=text, prompt_p=prompt, helper=short("helper")), KNOWN)
+    sides = "expose_as_tool: true\nside_b: {prompt: p}\n"
+    schema = "input_schema: {type: object, properties: {colour: {type: string}}, required: [colour]}\n"
+    files = {"helper": short("helper"), "pair": short("pair", sides), "typed": short("typed", sides + schema)}
+    loaded = check_agents(folder(tmp_path, x=text, prompt_p=prompt, **files), KNOWN)
     [error] = loaded.errors
-    assert error.file == "x.md" and list(loaded.agents) == ["helper"]
+    assert error.file == "x.md" and sorted(loaded.agents) == ["helper", "pair", "typed"]
     assert any(field == one.field and reason in one.message for one in error.problems), error
 
 

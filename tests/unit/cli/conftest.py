@@ -27,7 +27,8 @@ def cli(server: StandIn, tmp_path: Path) -> Cli:
     """`cli("tasks", "--json")` runs the command: its output and exit code."""
 
     def call(*args: str, input: str | bytes | None = None, **env: str) -> Result:
-        environment = {"ERRAND_URL": server.url, "ERRAND_DATA_DIR": str(tmp_path), "ERRAND_API_KEY": "", **env}
+        here = {"ERRAND_DATA_DIR": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
+        environment = {**here, "ERRAND_URL": server.url, "ERRAND_API_KEY": "", **env}
         return CliRunner().invoke(errand, list(args), input=input, env=environment, prog_name="./errand")
 
     return call

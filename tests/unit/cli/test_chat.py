@@ -1,16 +1,9 @@
 """A chat from a pipe and in a terminal: answers in order, subagents in single lines, waiting mail in the prompt."""
 
-import os
-import pty
 import re
-import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -31,12 +24,12 @@ from domain.events import (
 )
 from domain.plan import PlanStep, StepState
 from domain.sessions.session import Reason, Status, Usage
-from settings import ROOT
+from tests.support.terminal import CTRL_D, Terminal
 from tests.unit.cli.conftest import Cli, ndjson
 from tests.unit.cli.stand_in import TASK, StandIn
 
-CHILD = "01jchild00000000000000000c"
-SECOND = "01jsecond0000000000000000c"
+CHILD = "01jch00000000000000000000c"
+SECOND = "01jsec0000000000000000000c"
 DONE = TaskCompleted(
     status=Status.COMPLETED, reason=Reason.GOAL_REACHED, partial=False, usage=Usage(), output="Found it."
 )
@@ -208,88 +201,47 @@ def record(**more: object) -> dict[str, object]:
     }
 
 
-class Terminal:
-    """The real command on a real terminal."""
-
-    def __init__(self, server: StandIn, *args: str) -> None:
-        self._mine, theirs = pty.openpty()
-        env = {**os.environ, "ERRAND_URL": server.url, "TERM": "xterm", "NO_COLOR": "1"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "cli", "chat", *args],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            cwd=ROOT,
-            env=env,
-            start_new_session=True,
-            # as in a terminal, also where the tests run in the background and inherit that it is ignored
-            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-        )
-        os.close(theirs)
-        self.screen = ""
-
-    def type(self, text: str) -> None:
-        os.write(self._mine, text.encode())
-
-    def see(self, text: str) -> None:
-        """Wait for a text after all texts that were waited for before."""
-        give_up = time.monotonic() + 20
-        while text not in self.screen:
-            assert time.monotonic() < give_up, self.screen
-            self.screen += os.read(self._mine, 65_536).decode(errors="replace").replace("\r\n", "\n")
-        self.screen = self.screen.split(text, 1)[1]
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        os.close(self._mine)
+@pytest.fixture
+def environment(talk: StandIn, tmp_path: Path) -> dict[str, str]:
+    return {"ERRAND_URL": talk.url, "NO_COLOR": "1", "XDG_STATE_HOME": str(tmp_path)}
 
 
-@contextmanager
-def terminal(server: StandIn, *args: str) -> Iterator[Terminal]:
-    shown = Terminal(server, *args)
-    try:
-        yield shown
-    finally:
-        shown.close()
-
-
-def test_chat_prompt_shows_waiting_mail_and_errors_do_not_end_a_terminal_chat(talk: StandIn) -> None:
+def test_chat_prompt_shows_waiting_mail_and_errors_do_not_end_a_terminal_chat(
+    talk: StandIn, environment: dict[str, str]
+) -> None:
     plan = PlanUpdated(
         steps=[PlanStep(title="Look", status=StepState.DONE), PlanStep(title="Tell", status=StepState.IN_PROGRESS)]
     )
     talk.turns[0] = (TASK, says("Hello you.", plan, MailboxUpdated(pending_count=2)))
-    with terminal(talk) as shown:
-        shown.see("> ")
-        shown.type("/dance\n")
-        shown.see("there is no command /dance")
-        shown.type("hi\n")
-        shown.see("Hello you.")
-        shown.see("plan: 1 of 2 finished; now: Tell")
-        shown.see("[2 waiting] > ")
-        shown.type("\x04")
-        shown.see(f"./errand chat --conversation {TASK}")
-        assert shown.process.wait(10) == 0
+    with Terminal("chat", env=environment) as shown:
+        shown.expect(">")
+        shown.type("/dance")
+        shown.expect("there is no command /dance")
+        shown.type("hi")
+        shown.expect("Hello you.")
+        shown.expect("plan: 1 of 2 finished; now: Tell")
+        shown.expect("[2 waiting]")
+        shown.type("", CTRL_D)
+        shown.expect(f"./errand chat --conversation {TASK}")
+        assert shown.exit_code() == 0
 
 
 @pytest.mark.proves("F-08")
-def test_ctrl_c_in_a_chat_only_stops_watching(talk: StandIn) -> None:
+def test_ctrl_c_in_a_chat_only_stops_watching(talk: StandIn, environment: dict[str, str]) -> None:
     talk.turns[0] = (TASK, says("A long answer.")[:-1])
-    with terminal(talk) as shown:
-        shown.see("> ")
-        shown.type("hi\n")
-        shown.see("A long answer.")
-        time.sleep(0.3)
-        os.killpg(shown.process.pid, signal.SIGINT)
-        shown.see(f"`./errand attach {TASK}`")
-        shown.see("> ")
-        shown.type("next\n")
-        shown.see("The second answer.")
-        shown.see("> ")  # before that the signal would only stop the watching again
-        os.killpg(shown.process.pid, signal.SIGINT)
-        shown.see("Ctrl-D or /quit leaves.")
-        shown.type("/quit\n")
-        shown.see("Continue with:")
-        assert shown.process.wait(10) == 0
+    talk.answers[f"/conversations/{TASK}"] = record(active_session={"session_id": TASK})
+    with Terminal("chat", env=environment) as shown:
+        shown.expect(">")
+        shown.type("hi")
+        shown.expect("A long answer.")
+        shown.interrupt()
+        shown.expect(f"The answer continues ({TASK})")
+        shown.type("next")
+        shown.expect("The second answer.")
+        shown.expect(">")
+        shown.interrupt()
+        shown.expect("Ctrl-D or /quit leaves.")
+        shown.type("/quit")
+        shown.expect("Continue with:")
+        assert shown.exit_code() == 0
     assert talk.asked_for(f"/tasks/{TASK}/interrupt") == []

@@ -112,9 +112,12 @@ def test_result_downloads_artifacts_byte_by_byte(server: StandIn, cli: Cli, tmp_
     "args", [["show"], ["attach"], ["result"], ["result", "--wait"], ["cancel"], ["show", "--json"]]
 )
 def test_unknown_id_is_exit_code_4(cli: Cli, args: list[str]) -> None:
-    done = cli(*args, "../x y")
+    done = cli(*args, "01m00000000000000000000000")
     assert (done.exit_code, done.stdout) == (4, "")
     assert "There is nothing by that id." in done.stderr
+    done = cli(*args, "../x y")
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert "is not the beginning of an id" in done.stderr
 
 
 def test_refusal_names_the_field_and_the_allowed_values(server: StandIn, cli: Cli) -> None:

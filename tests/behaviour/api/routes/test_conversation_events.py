@@ -69,7 +69,7 @@ async def test_pages_over_two_sessions_repeat_nothing(api: httpx2.AsyncClient, p
     await record(pool, root, *(Progress(message=f"first {number}") for number in range(12)))
     await end(pool, root, head="node-1")
     second = (await run(api, conversation_id=root))["session_id"]
-    rows = [events.to_row(ref(second, conversation_id=root), Progress(message=f"second {n}")) for n in range(12)]
+    rows = [EventRow.of(ref(second, conversation_id=root), Progress(message=f"second {n}")) for n in range(12)]
     await events.append(pool, "", rows)
     seen: list[dict[str, Any]] = []
     while found := await page(api, root, limit=limit, after=seen[-1]["conv_seq"] if seen else 0):

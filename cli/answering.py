@@ -1,0 +1,242 @@
+"""Answering input requests by typing: one dialogue for each kind of request, for `run`, `chat` and `inbox`."""
+
+import json
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from cli.client.api import Api, segment
+from cli.client.models import PageOf
+from cli.client.request_models import RequestInfo
+from cli.client.response import parse
+from cli.errors import Refused
+from cli.render.input_requests import show_request
+from cli.render.output import clean, note
+from domain.sessions.input_request import APPROVALS, RequestKind
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A line that a person is asked for; `default` can be edited."""
+
+    text: str
+    default: str = ""
+
+    @property
+    def multiline(self) -> bool:
+        return "\n" in self.default
+
+
+Dialogue = Generator[Prompt, str, Any]  # returns the answer; None leaves the request open
+Read = Callable[[Prompt], str]
+
+CHOICES = {
+    RequestKind.TOOL_APPROVAL: "Approve? y(es), n(o), e(dit the arguments), a(lways in this conversation), l(ater)",
+    RequestKind.PLAN_APPROVAL: "Approve? y(es), n(o), e(dit the steps), l(ater)",
+}
+
+
+def open_requests(api: Api, task_id: str) -> list[RequestInfo]:
+    """The open requests of a task, oldest first."""
+    page = parse(PageOf[RequestInfo], api.get(f"/tasks/{segment(task_id)}/input-requests"))
+    return [request for request in reversed(page.items) if request.status == "open"]
+
+
+def all_open_requests(api: Api, conversation_id: str | None = None) -> list[dict[str, Any]]:
+    """The open requests of all tasks, oldest first, as they came."""
+    found: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while True:
+        page = api.get("/input-requests", conversation_id=conversation_id, cursor=cursor, limit=200)
+        found += page["items"]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            return found[::-1]
+
+
+def post_answer(api: Api, task_id: str, request_id: str, value: Any) -> Any:
+    body = {"response_to": request_id, "input": value}
+    return api.send("POST", f"/tasks/{segment(task_id)}/input", json=body).json()
+
+
+def typed_value(request: RequestInfo, text: str) -> Any:
+    """Read what a person typed: an option's number, JSON if the schema wants more than text, else text."""
+    options = request.details.options
+    if text.isdigit() and 0 < int(text) <= len(options):
+        return options[int(text) - 1]
+    schema = request.answer_schema or {}
+    if schema and schema.get("type") != "string":
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    return text
+
+
+def dialogue(request: RequestInfo) -> Dialogue:
+    match request.kind:
+        case RequestKind.TOOL_APPROVAL | RequestKind.PLAN_APPROVAL:
+            return _approval(request)
+        case RequestKind.EXTERNAL_RESULT:
+            return _external_result(request)
+        case RequestKind.MISSING_VARIABLES:
+            return _variables(request)
+        case _:
+            return _question(request)
+
+
+def answer_by_typing(api: Api, request: RequestInfo, read: Read) -> bool:
+    """Ask until the answer fits; False if the request was left open."""
+    while True:
+        steps, typed = dialogue(request), None
+        try:
+            prompt = next(steps)
+            while True:
+                typed = read(prompt)
+                prompt = steps.send(typed)
+        except StopIteration as end:
+            value = end.value
+        if value is None:
+            note("left open")
+            return False
+        try:
+            post_answer(api, request.session_id, request.id, value)
+        except Refused as refused:
+            note(refused.message)
+            if refused.status == 422:
+                continue
+            return False
+        return True
+
+
+def read_line(prompt: Prompt) -> str:
+    """Read from the terminal with line editing; from a pipe, or where no editing is possible, one plain line."""
+    import sys
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return str(click.prompt(prompt.text, default=prompt.default, show_default=False))
+    from prompt_toolkit import prompt as edit  # slow to import
+
+    ends = " (Esc Enter ends it)" if prompt.multiline else ""
+    try:
+        return edit(f"{prompt.text}{ends}: ", default=prompt.default, multiline=prompt.multiline)
+    except EOFError:  # Ctrl-D
+        return ""
+
+
+def _question(request: RequestInfo) -> Dialogue:
+    text = yield Prompt("Your answer (empty: later)")
+    return typed_value(request, text.strip()) if text.strip() else None
+
+
+def _external_result(request: RequestInfo) -> Dialogue:
+    text = yield Prompt("The result, as text or JSON (empty: later)")
+    return {"result": typed_value(request, text)} if text else None
+
+
+def _variables(request: RequestInfo) -> Dialogue:
+    """Ask for all of them: the task starts once it has every one."""
+    given: dict[str, str] = {}
+    for name in request.details.variables:
+        given[name] = yield Prompt(f"{name} (empty: later)")
+        if not given[name]:
+            return None
+    return given
+
+
+def _approval(request: RequestInfo) -> Dialogue:
+    text = CHOICES[RequestKind(request.kind)]
+    while True:
+        typed = yield Prompt(text)
+        choice = typed.strip().lower()[:1]
+        if choice in ("", "l"):
+            return None
+        if choice == "y":
+            return {"approved": True}
+        if choice == "n":
+            notes = yield Prompt("Why not (may be empty)")
+            return {"approved": False} | ({"notes": notes} if notes.strip() else {})
+        if choice == "e" and request.kind == RequestKind.PLAN_APPROVAL:
+            return (yield from _edited_plan(request))
+        if choice == "e":
+            return (yield from _edited_arguments(request))
+        if choice == "a" and request.details.always:
+            value = yield from _always(request)
+            if value is not None:
+                return value
+        else:
+            note(f"{clean(typed)!r} is none of them")
+
+
+def _edited_arguments(request: RequestInfo) -> Dialogue:
+    changed: dict[str, Any] = {}
+    for name, value in request.details.arguments.items():
+        before = value if isinstance(value, str) else json.dumps(value)
+        typed = yield Prompt(name, default=clean(before))
+        if typed == clean(before):
+            changed[name] = value
+        else:
+            changed[name] = typed if isinstance(value, str) else _json_or_text(typed)
+    return {"approved": True, "arguments": changed}
+
+
+def _edited_plan(request: RequestInfo) -> Dialogue:
+    typed = yield Prompt("Steps, one a line", default=clean("\n".join(request.details.plan)) + "\n")
+    steps = [line.strip() for line in typed.splitlines() if line.strip()]
+    return {"approved": True, "plan": steps} if steps else None
+
+
+def _always(request: RequestInfo) -> Dialogue:
+    """Show the rule before it is made; it can be edited, for instance into `git *`."""
+    tool, patterns = request.details.tool, list(request.details.always)
+    note("From now on these calls run without asking, in this conversation only; * matches anything:")
+    for number, pattern in enumerate(patterns):
+        typed = yield Prompt(f"allow {tool} (empty: do not make the rule)", default=clean(pattern))
+        if not typed.strip():
+            return None
+        patterns[number] = pattern if typed == clean(pattern) else typed.strip()
+    return {"approved": True, "always": patterns}
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def find_request(
+    api: Api, task_id: str | None, request_id: str | None, *, approvals: bool
+) -> tuple[RequestInfo | None, str, str]:
+    """The request that is meant, with its task's id and its own; without ids the only one that is open.
+
+    A request that is no longer open is None: the server refuses the answer with the reason.
+    """
+    if task_id and request_id:
+        found = next((one for one in open_requests(api, task_id) if one.id == request_id), None)
+        return found, task_id, request_id
+    waiting = _fitting(open_requests(api, task_id) if task_id else _everywhere(api), approvals)
+    if task_id and not waiting:  # a subagent of it may be waiting
+        waiting = _fitting(_everywhere(api, api.task(task_id).conversation_id), approvals)
+    if len(waiting) == 1:
+        return waiting[0], waiting[0].session_id, waiting[0].id
+    wanted = "an approval" if approvals else "an answer"
+    if not waiting:
+        raise click.UsageError(
+            f"{'this task' if task_id else 'no task'} is{' not' if task_id else ''} waiting for {wanted}"
+        )
+    for request in waiting:
+        show_request(request)
+        click.echo()
+    noun = "approvals" if approvals else "questions"
+    raise click.UsageError(f"{len(waiting)} {noun} are waiting; give the ids of one")
+
+
+def _everywhere(api: Api, conversation_id: str | None = None) -> list[RequestInfo]:
+    return [parse(RequestInfo, one) for one in all_open_requests(api, conversation_id)]
+
+
+def _fitting(requests: list[RequestInfo], approvals: bool) -> list[RequestInfo]:
+    return [one for one in requests if (one.kind in APPROVALS) == approvals]

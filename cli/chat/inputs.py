@@ -1,0 +1,83 @@
+"""What a chat takes in: typed lines and events of the conversation, each from a thread, in one queue."""
+
+import queue
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from cli.chat.stdin_lines import stdin_lines
+from cli.client.api import Api
+from cli.client.follow import follow_conversation
+from cli.errors import CliError
+
+if TYPE_CHECKING:
+    from cli.chat.terminal_input import TerminalInput
+
+
+class ChatInputs:
+    """Threads only put things into the queue."""
+
+    def __init__(self, feed: Api, patience: float, terminal: bool) -> None:
+        self._feed = feed
+        self._patience = patience
+        self._queue: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self._typing = self._terminal_input() if terminal else None
+
+    def get(self) -> tuple[str, Any]:
+        """The next line, event, note, error or Ctrl-C, with its kind."""
+        return self._queue.get()
+
+    def show(self, message: str) -> None:
+        """What is written before the cursor."""
+        if self._typing:
+            self._typing.show(message)
+
+    def handled(self, default: str) -> None:
+        if self._typing:
+            self._typing.handled(default)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """While lines are read; on a terminal all output appears above the prompt."""
+        if self._typing is None:
+            threading.Thread(target=self._read, daemon=True).start()
+            yield
+            return
+        from prompt_toolkit.patch_stdout import patch_stdout
+
+        with patch_stdout(raw=True):
+            self._typing.start()
+            try:
+                yield
+            finally:
+                self._typing.stop()
+
+    def follow(self, conversation_id: str, after: int) -> None:
+        threading.Thread(target=self._follow, args=(conversation_id, after), daemon=True).start()
+
+    def _terminal_input(self) -> "TerminalInput":
+        from cli.chat.terminal_input import TerminalInput  # slow to import, and only for terminals
+
+        return TerminalInput(
+            entered=lambda line: self._queue.put(("line", line)),
+            interrupted=lambda: self._queue.put(("interrupt", None)),
+        )
+
+    def _follow(self, conversation_id: str, after: int) -> None:
+        def notify(text: str) -> None:
+            self._queue.put(("note", text))
+
+        try:
+            for event in follow_conversation(
+                self._feed, conversation_id, after=after, patience=self._patience, notify=notify
+            ):
+                self._queue.put(("event", event))
+        except CliError as error:
+            self._queue.put(("error", error))
+
+    def _read(self) -> None:
+        for line in stdin_lines(sys.stdin):
+            self._queue.put(("line", line))
+        self._queue.put(("line", None))

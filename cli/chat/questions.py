@@ -1,0 +1,86 @@
+"""ChatRequests and approvals in a chat: the oldest open one is answered by the next typed line."""
+
+from collections import deque
+from typing import Any
+
+from cli.answering import Dialogue, Prompt, dialogue, open_requests, post_answer
+from cli.client.api import Api
+from cli.client.models import EventData
+from cli.client.request_models import RequestInfo
+from cli.render.input_requests import show_request
+
+SETTLED = ("input_received", "input_expired")
+
+
+class ChatRequests:
+    """The open requests of a conversation, oldest first; a dialogue with the user is about the first of them."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._open: deque[RequestInfo] = deque()
+        self._dialogue: Dialogue | None = None
+        self.prompt: Prompt | None = None  # what the next line is for; None: it is a message
+
+    def handle_event(self, event: EventData) -> bool:
+        """Take up a new request, or drop one that was settled; True if something is to be shown."""
+        if event["type"] == "input_required":
+            new = [one for one in open_requests(self._api, event["session_id"]) if one.id == event["request_id"]]
+            self._open.extend(one for one in new if one.id not in self._ids())
+            return bool(new)
+        if event["type"] in SETTLED and event["request_id"] in self._ids():
+            first = self._open[0].id == event["request_id"]
+            self._open = deque(one for one in self._open if one.id != event["request_id"])
+            if first:
+                self._dialogue = self.prompt = None
+        return False
+
+    def load(self, requests: list[RequestInfo]) -> None:
+        """Take up all that the conversation waits for."""
+        self._dialogue = self.prompt = None
+        self._open = deque(requests)
+
+    @property
+    def new(self) -> bool:
+        """Whether there is a request that was not shown yet."""
+        return self._dialogue is None and bool(self._open)
+
+    def ask(self) -> Prompt:
+        """Show the first open request and begin its dialogue."""
+        show_request(self._open[0], hint=False)
+        return self._begin()
+
+    def _begin(self) -> Prompt:
+        self._dialogue = dialogue(self._open[0])
+        self.prompt = next(self._dialogue)
+        return self.prompt
+
+    def answer(self, line: str) -> str | None:
+        """Take a typed line; returns a remark for the user once the request was answered or left open."""
+        assert self._dialogue is not None
+        try:
+            self.prompt = self._dialogue.send(line)
+            return None
+        except StopIteration as end:
+            value: Any = end.value
+        self._dialogue = self.prompt = None
+        request = self._open[0]
+        if value is None:
+            return self.leave_open()
+        try:
+            post_answer(self._api, request.session_id, request.id, value)
+        except Exception as refused:
+            if getattr(refused, "status", 0) == 422:
+                self._begin()  # it is asked for again
+            else:
+                self._open.popleft()
+            raise
+        self._open.popleft()
+        return "Answered."
+
+    def leave_open(self) -> str:
+        self._open.popleft()
+        self._dialogue = self.prompt = None
+        return "Left open; /inbox brings it back."
+
+    def _ids(self) -> set[str]:
+        return {one.id for one in self._open}

@@ -1,0 +1,51 @@
+"""Input requests as the command line reads them."""
+
+from typing import Any
+
+from cli.client.response import ResponseModel
+from domain.sessions.input_request import ApprovedFile
+
+
+class SpentInfo(ResponseModel):
+    steps: int = 0
+    tokens: int = 0
+    cost_usd: float | None = None
+
+
+class MatchedRule(ResponseModel):
+    """The rule because of which a person is asked."""
+
+    action: str
+    permission: str
+    pattern: str
+
+
+class RequestDetails(ResponseModel):
+    """What a person needs to decide; each kind of request has some of it."""
+
+    plan: list[str] = []
+    tool: str = ""
+    always: list[str] = []  # patterns of calls like this one
+    arguments: dict[str, Any] = {}
+    diff: str | None = None
+    files: list[ApprovedFile] = []  # that a command names, as they are now
+    note: str | None = None
+    rule: MatchedRule | None = None
+    variables: dict[str, str] = {}
+    options: list[str] = []
+    so_far: SpentInfo = SpentInfo()
+
+
+class RequestInfo(ResponseModel):
+    """Something that a task waits for: a question, an approval, a result, variables."""
+
+    id: str
+    session_id: str
+    kind: str
+    question: str
+    status: str
+    details: RequestDetails
+    answer_schema: dict[str, Any] | None = None
+    created_at: str
+    deadline: str
+    on_expiry: str

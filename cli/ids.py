@@ -1,0 +1,102 @@
+"""Ids as people type them: any unambiguous beginning, `last` for the newest task, `-` for the one used last."""
+
+import contextlib
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from cli.client.api import Api
+from cli.client.models import PageOf, TaskInfo
+from cli.client.response import parse
+from cli.errors import NotFoundError
+from cli.local_state import read_last, write_last
+from cli.render.output import one_line
+from domain.ids import is_id
+
+CANDIDATES = 10
+LAST, PREVIOUS = "last", "-"
+
+
+class TaskId(click.ParamType[str, Any]):
+    """The id of a task or a conversation; `remote` resolves it, since that needs the server."""
+
+    name = "id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        with contextlib.suppress(click.ClickException), _api_of_completion() as api:
+            prefix = incomplete if incomplete and incomplete.isalnum() else None
+            found = _tasks(api, id_prefix=prefix, top_level=prefix is None, limit=20)
+            return [CompletionItem(one.short_id or one.task_id, help=_described(one)) for one in found]
+        return []
+
+
+class AgentNameType(click.ParamType[str, Any]):
+    name = "agent"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        with contextlib.suppress(click.ClickException), _api_of_completion() as api:
+            items = api.get("/agents")["items"]
+            found = [one for one in items if one["name"].startswith(incomplete)]
+            return [CompletionItem(one["name"], help=one_line(one["description"])) for one in found]
+        return []
+
+
+def resolve(api: Api, text: str) -> str:
+    """The id that is meant. A whole id is taken as it is: the server says whether it exists."""
+    found = _resolved(api, text)
+    write_last(api.address, found)
+    return found
+
+
+def _resolved(api: Api, text: str) -> str:
+    if is_id(text):
+        return text
+    if text == PREVIOUS:
+        if (known := read_last(api.address)) is None:
+            raise NotFoundError("no task was used here before; `-` is the id that a command used last")
+        return known
+    if text == LAST:
+        newest = _tasks(api, top_level=True, limit=1)
+        if not newest:
+            raise NotFoundError("there is no task yet")
+        return newest[0].task_id
+    prefix = text.lower()
+    if not (prefix.isascii() and prefix.isalnum() and len(prefix) <= 26):
+        raise NotFoundError(f"{text!r} is not the beginning of an id")
+    found = _tasks(api, id_prefix=prefix, limit=CANDIDATES + 1)
+    if len(found) == 1:
+        return found[0].task_id
+    if not found:
+        raise NotFoundError(f"no id begins with {prefix!r}; `tasks` lists them")
+    lines = [f"  {one.short_id or one.task_id}  {_described(one)}" for one in found[:CANDIDATES]]
+    lines += ["  …"] if len(found) > CANDIDATES else []
+    raise click.UsageError(f"several ids begin with {prefix!r}; type more of one:\n" + "\n".join(lines))
+
+
+def resolve_arguments(api: Api, values: dict[str, Any]) -> dict[str, Any]:
+    """Replace what was typed for ids of tasks and conversations among a command's values."""
+    params = click.get_current_context().command.params
+    ids = [param.name for param in params if isinstance(param.type, TaskId) and param.name]
+    return {**values, **{name: resolve(api, values[name]) for name in ids if values.get(name)}}
+
+
+def _tasks(api: Api, **filters: Any) -> list[TaskInfo]:
+    given = {name: str(value).lower() if isinstance(value, bool) else value for name, value in filters.items()}
+    return parse(PageOf[TaskInfo], api.get("/tasks", **given)).items
+
+
+def _described(task: TaskInfo) -> str:
+    return f"{one_line(task.agent)}, {task.status}: {one_line(task.title, 60)}"
+
+
+def _api_of_completion() -> Api:
+    from settings import Settings
+
+    return Api(Settings.from_env())

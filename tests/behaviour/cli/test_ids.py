@@ -1,0 +1,105 @@
+"""Ids that people can type, the filters of `tasks`, and completion in a real shell."""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from settings import ROOT
+from tests.support.stack import Stack
+from tests.support.terminal import TAB, Terminal
+
+
+@pytest.fixture
+def environment(stack: Stack, tmp_path: Path) -> dict[str, str]:
+    return {**stack.env, "XDG_STATE_HOME": str(tmp_path), "NO_COLOR": "1"}
+
+
+async def errand(environment: dict[str, str], *args: str) -> tuple[int, str]:
+    """Exit code and what the terminal shows."""
+
+    def run() -> tuple[int, str]:
+        with Terminal(*args, env=environment) as shown:
+            return shown.exit_code(), shown.text
+
+    return await asyncio.to_thread(run)
+
+
+async def test_prefix_last_and_dash_name_a_task(stack: Stack, environment: dict[str, str]) -> None:
+    first = await stack.submit("[[script:say words=3]]", title="the first of two")
+    await stack.wait(first)
+    second = await stack.submit("[[script:say words=3]]", title="the second of two")
+    await stack.wait(second)
+    listed = (await stack.http.get("/tasks?limit=200&text=OF+two&top_level=true&own=true")).json()["items"]
+    short = {one["task_id"]: one["short_id"] for one in listed}
+    assert set(short) == {first, second}
+    code, shown = await errand(environment, "show", short[first])
+    assert code == 0 and first in shown and "the first of two" in shown
+    code, shown = await errand(environment, "show", "-")
+    assert code == 0 and first in shown
+    code, shown = await errand(environment, "show", "last")
+    assert code == 0 and second in shown
+    code, shown = await errand(environment, "show", short[first].upper())
+    assert code == 0 and first in shown
+
+
+async def test_unknown_and_ambiguous_prefixes_are_named(stack: Stack, environment: dict[str, str]) -> None:
+    ids = [await stack.submit("[[script:say words=3]]", title=f"number {n}") for n in range(2)]
+    code, shown = await errand(environment, "show", "zzzz")
+    assert code == 4 and "no id begins with 'zzzz'" in shown
+    code, shown = await errand(environment, "cancel", "0")
+    assert code == 2 and "several ids begin with '0'" in shown and "number 1" in shown and "number 0" in shown
+    for task_id in ids:
+        assert (await stack.wait(task_id))["status"] == "completed"  # nothing was cancelled
+    code, shown = await errand(environment, "show", "a b")
+    assert code == 4 and "is not the beginning of an id" in shown
+    fresh = {**environment, "XDG_STATE_HOME": environment["XDG_STATE_HOME"] + "/fresh"}
+    code, shown = await errand(fresh, "show", "-")
+    assert code == 4 and "no task was used here before" in shown
+
+
+async def test_tasks_shows_top_level_tasks_and_a_subagent_names_its_parent(
+    stack: Stack, environment: dict[str, str]
+) -> None:
+    parent = await stack.submit("Ask the researcher to look for lighthouses", "assistant", title="lead of the ids test")
+    child = str((await stack.seen(parent, "subagent_started"))["child_session_id"])
+    await stack.wait(parent)
+    await stack.wait(child)
+    record = await stack.record(child)
+    assert (record["parent_session_id"], record["previous_session_id"]) == (parent, None)
+    own = json.loads((await errand(environment, "tasks", "--limit", "200", "--json"))[1])["items"]
+    everything = json.loads((await errand(environment, "tasks", "--all", "--limit", "200", "--json"))[1])["items"]
+    assert parent in {one["task_id"] for one in own} and child not in {one["task_id"] for one in own}
+    assert {parent, child} <= {one["task_id"] for one in everything}
+    code, shown = await errand(environment, "tasks", "--text", "LEAD of the ids")
+    assert code == 0 and shown.count("lead of the ids test") == 1
+
+
+async def test_bash_completes_commands_ids_and_agents(
+    stack: Stack, environment: dict[str, str], tmp_path: Path
+) -> None:
+    task_id = await stack.submit("[[script:say words=3]]", title="to be completed")
+    await stack.wait(task_id)
+    command = tmp_path / "errand"
+    command.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m cli "$@"\n')
+    command.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    env = {**environment, "PATH": path, "PS1": "$ ", "HISTFILE": "/dev/null"}
+
+    def complete() -> None:
+        with Terminal(env=env, argv=["bash", "--norc", "--noprofile", "-i"], cwd=tmp_path) as shell:
+            shell.type("source <(errand completion bash); echo rea''dy")
+            shell.expect("ready")
+            shell.type("./errand conver", TAB)
+            shell.expect("conversations")
+            shell.type("\x15errand run resear", TAB)
+            shell.expect("errand run researcher")
+            shell.type(f"\x15errand show {task_id[:20]}", TAB)
+            shell.type(" ; echo sh''own")
+            shell.expect("to be completed")
+            shell.expect("shown")
+
+    await asyncio.to_thread(complete)

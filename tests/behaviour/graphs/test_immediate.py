@@ -1,0 +1,147 @@
+"""Immediate subagents: they start with their parent's prompt, before its first model step."""
+
+import json
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.behaviour.conversations.talk import Talk, agent, asked, chain, say
+from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
+from tests.support.stack import Stack, of_type
+
+STOP = {"name": "approve", "message_property": "summary"}
+APPROVE = declared_tool("approve", "summary")
+RETURNED = "Subagent (reference: {}) has returned the following result:\n\n{}"
+VARIABLES = {
+    name: {"description": "For the tests.", "required": False} for name in ("WHO", "WHAT", "TOKEN", "WITH_SCOUT")
+}
+
+
+@pytest_asyncio.fixture(scope="module", autouse=True)
+async def family(stack: Stack) -> None:
+    sides: dict[str, Any] = {"side_b": {"session_stop": STOP}, "expose_as_tool": True, "max_session_turns": 6}
+    approving = prompt("im_reviewer", {"calls": [call("approve", summary="Looked around.")]}, tools=(APPROVE,))
+    scouting = prompt("im_scouting", "Nothing new.")
+    await define(stack, "im_scout", scouting, approving, **sides)
+    # a child whose own prompt starts a child
+    nested = prompt("im_nested", "Done.", subagent_tools=[{"name": "im_scout", "immediate": True}])
+    await define(stack, "im_leader", nested, approving, **sides)
+    # a child whose second side starts one
+    second = {**approving, "name": "im_second", "subagent_tools": [{"name": "im_scout", "immediate": True}]}
+    await define(stack, "im_late", scouting, second, **sides)
+    configured: dict[str, dict[str, Any]] = {
+        "im_lead": {"name": "im_scout", "immediate": True},
+        "im_hider": {"name": "im_scout", "immediate": True, "hidden": True},
+        "im_chief": {"name": "im_leader", "immediate": True},
+        "im_waits_not": {"name": "im_scout", "immediate": True, "blocking": False},
+        "im_switched": {"name": "im_scout", "immediate": True, "optional": "WITH_SCOUT"},
+        "im_keeper": {
+            "name": "im_scout",
+            "resumable": True,
+            "immediate": {"nameEnv": "WHO", "descriptionEnv": "WHAT", "scopedEnv": ["TOKEN"]},
+        },
+    }
+    for name, config in configured.items():
+        fields = agent(name, subagent_tools=[config], variables=VARIABLES, expose_as_tool=True, max_depth=3)
+        answer = await stack.http.put(f"/agents/{name}", json=fields)
+        assert answer.is_success, answer.text
+    desk = agent("im_desk", handoffs=["im_lead"])
+    assert (await stack.http.put("/agents/im_desk", json=desk)).is_success
+
+
+async def first_request(stack: Stack, tag: str) -> dict[str, Any]:
+    """The first request of the parent: its children have scripts in their system prompts."""
+    found = [one for one in await asked(stack, tag) if "You are tested. [[script" not in json.dumps(one["system"])]
+    return found[0]
+
+
+@pytest.mark.proves("S4-17")
+async def test_immediate_subagent_runs_before_the_first_model_step_and_its_result_is_there(stack: Stack) -> None:
+    talk = await Talk.done(stack, say("All clear. im-one"), "im_lead")
+    [child] = await talk.children()
+    assert (await talk.prompts(child.id))[0].startswith("[[script:say")  # the task, since nothing else describes it
+    request = await first_request(stack, "im-one")
+    texts = [block["text"] for block in request["messages"][-1]["content"]]
+    assert RETURNED.format(child.thread_id, "Looked around.") in texts
+    assert "tool_use" not in json.dumps(request["messages"])  # calls of the platform are not the model's
+    events = await stack.events(talk.id)
+    kinds = [event["type"] for event in events if event["type"] in ("subagent_ended", "message")]
+    assert kinds == ["subagent_ended", "message"]
+    record = await stack.record(talk.id)
+    assert record["usage"]["llm_calls"] == 1
+
+
+@pytest.mark.proves("S4-17")
+async def test_immediate_subagents_of_immediate_subagents_start_too(stack: Stack) -> None:
+    talk = await Talk.done(stack, say("Fine. im-two"), "im_chief")
+    child, below = sorted(await talk.children(), key=lambda row: row.depth)
+    assert (child.agent, below.agent, below.spawned_by, below.depth) == ("im_leader", "im_scout", child.id, 2)
+
+
+async def test_second_side_starts_its_own_before_its_first_turn(stack: Stack) -> None:
+    task_id = await stack.submit("Go.", agent="im_late")
+    assert (await stack.wait(task_id))["status"] == "completed"
+    events = await stack.events(task_id)
+    kinds = [event["type"] for event in of_type(events, "message", "subagent_started")]
+    assert kinds[:2] == ["message", "subagent_started"]
+    children = await stack.pool.fetch("SELECT agent FROM sessions WHERE spawned_by = $1", task_id)
+    assert [row["agent"] for row in children] == ["im_scout"]
+
+
+@pytest.mark.proves("S4-17")
+async def test_handoff_starts_the_immediate_subagents_of_the_agent_that_takes_over(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([("im_lead", {})], last="Taken over. im-three"), "im_desk")
+    [child] = await talk.children()
+    assert child.agent == "im_scout"
+    request = (await asked(stack, "im-three"))[-1]
+    assert RETURNED.format(child.thread_id, "Looked around.") in json.dumps(request["messages"]).encode().decode(
+        "unicode_escape"
+    )
+
+
+async def test_later_turns_of_the_thread_start_it_no_more(stack: Stack) -> None:
+    talk = await Talk.done(stack, say("Once."), "im_lead")
+    second = await talk.say(say("Twice."))
+    await talk.ended(second)
+    assert len(await talk.children()) == 1
+
+
+async def test_hidden_subagent_starts_and_is_no_tool(stack: Stack) -> None:
+    steps = chain([("im_scout", {"message": "Again."})], last="Tried. im-four")
+    talk = await Talk.done(stack, steps, "im_hider")
+    assert len(await talk.children()) == 1  # the immediate one alone
+    returned = of_type(await stack.events(talk.id), "tool_returned")
+    assert [(one["state"], "no tool 'im_scout'" in one["preview"]) for one in returned] == [
+        ("ok", False),
+        ("failed", True),
+    ], returned
+    offered = [tool["name"] for tool in (await first_request(stack, "im-four"))["tools"]]
+    assert "im_scout" not in offered
+
+
+async def test_one_that_is_not_waited_for_lets_the_model_begin(stack: Stack) -> None:
+    talk = await Talk.done(stack, say("Off. im-five"), "im_waits_not")
+    await talk.rest()
+    [child] = await talk.children()
+    request = await first_request(stack, "im-five")
+    assert f"Subagent 'im_scout' (reference: {child.thread_id}) was started." in json.dumps(request["messages"])
+
+
+@pytest.mark.proves("S4-16")
+@pytest.mark.parametrize(("value", "there"), [("yes", 1), ("off", 0), (None, 0)])
+async def test_optional_immediate_subagent_starts_only_if_its_variable_says_so(
+    stack: Stack, value: str | None, there: int
+) -> None:
+    given: dict[str, Any] = {"context": {"variables": {"WITH_SCOUT": value} if value else {}}}
+    talk = await Talk.done(stack, say("Well."), "im_switched", **given)
+    assert len(await talk.children()) == there
+
+
+async def test_variables_name_and_describe_it(stack: Stack) -> None:
+    variables = {"WHO": "Scout Ann", "WHAT": "Look at the harbour. im-six", "TOKEN": "tok-83711"}
+    talk = await Talk.done(stack, say("Well. im-seven"), "im_keeper", context={"variables": variables})
+    [child] = await talk.children()
+    assert (child.subagent_name, await talk.prompts(child.id)) == ("Scout Ann", ["Look at the harbour. im-six"])
+    [entry] = (await talk.shown())["children"]
+    assert (entry["name"], entry["resumable"]) == ("Scout Ann", True)

@@ -1,0 +1,148 @@
+"""A person at a terminal answers where they are asked: in `run` and in `chat`, without another terminal."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.behaviour.supervision.people import agent, ask, bash, output, plan, waiting
+from tests.support.stack import Stack, calls, steps
+from tests.support.terminal import CTRL_D, Terminal
+
+
+@pytest.fixture
+def environment(people: Stack, tmp_path: Path) -> dict[str, str]:
+    return {**people.env, "ERRAND_API_KEY": "", "XDG_STATE_HOME": str(tmp_path)}
+
+
+async def newest(people: Stack) -> str:
+    return str((await people.http.get("/tasks?limit=1&top_level=true")).json()["items"][0]["task_id"])
+
+
+async def test_run_asks_at_the_terminal(people: Stack, environment: dict[str, str]) -> None:
+    def type_answers() -> None:
+        script = steps([ask("Which port?")], [bash("touch first")], [bash("touch second")])
+        with Terminal("run", "careful", script, env=environment) as shown:
+            shown.expect("Which port?")
+            shown.expect("Your answer")
+            shown.type("8080")
+            shown.expect("command: touch first")
+            shown.expect("Approve? y(es), n(o), e(dit the arguments), a(lways in this conversation), l(ater)")
+            shown.type("perhaps")
+            shown.expect("'perhaps' is none of them")
+            shown.expect("Approve?")
+            shown.type("n")
+            shown.expect("Why not")
+            shown.type("not today")
+            shown.expect("command: touch second")
+            shown.expect("Approve?")
+            shown.type("e")
+            shown.expect("command")
+            shown.type("-edited")
+            shown.expect("completed (goal_reached)")
+            assert shown.exit_code() == 0
+
+    await asyncio.to_thread(type_answers)
+    task_id = await newest(people)
+    said = await output(people, task_id)
+    assert "8080" in said and "not today" in said
+    folder = people.workspace(task_id)
+    made = await asyncio.to_thread(lambda: sorted(path.name for path in folder.iterdir()))
+    assert "second-edited" in made and "first" not in made and "second" not in made
+
+
+async def test_always_is_a_rule_for_this_conversation_alone(people: Stack, environment: dict[str, str]) -> None:
+    again = steps([bash("touch a")], [bash("touch a")], [bash("touch b && touch a")])
+
+    def say_always() -> None:
+        with Terminal("run", "careful", again, env=environment) as shown:
+            shown.expect("Approve?")
+            shown.type("a")
+            shown.expect("these calls run without asking, in this conversation only")
+            shown.expect("allow bash")
+            shown.type("")
+            # the same command runs again without a question; another one beside it does not
+            shown.expect("command: touch b && touch a")
+            shown.expect("Approve?")
+            shown.type("y")
+            shown.expect("completed (goal_reached)")
+            assert shown.text.count("May bash run") == 2
+
+    await asyncio.to_thread(say_always)
+    task_id = await newest(people)
+    body = {"input": calls(bash("touch a")), "transport": "stream", "conversation_id": task_id}
+    further = (await people.http.post("/conversations/run", json=body)).json()["session_id"]
+    assert (await people.wait(further))["status"] == "completed"  # the rule holds for later turns
+    other = await people.submit(calls(bash("touch a")), "careful")
+    [request] = await waiting(people, other)  # and for no other conversation
+    assert request["details"]["always"] == ["touch a"]
+    denied = {"response_to": request["id"], "input": {"approved": False, "always": ["*"]}}
+    assert (await people.http.post(f"/tasks/{other}/input", json=denied)).status_code == 422
+    await people.cancel(other)
+
+
+async def test_chat_takes_answers_approvals_and_plans(people: Stack, environment: dict[str, str]) -> None:
+    definition = agent("planner-in-chat", may_ask=True, permissions=[{"permission": "bash", "action": "ask"}])
+    assert (await people.http.put("/agents/planner-in-chat", json=definition)).is_success
+
+    def talk() -> None:
+        with Terminal("chat", "--agent", "planner-in-chat", env=environment) as shown:
+            shown.expect("Ctrl-D leaves")
+            shown.type(steps([ask("Which colour?", options=["red", "blue"])], [bash("touch painted")]))
+            shown.expect("1) red")
+            shown.expect("Your answer")
+            shown.type("2")
+            shown.expect("command: touch painted")
+            shown.expect("Approve?")
+            shown.type("/later")
+            shown.expect("Left open; /inbox brings it back.")
+            shown.type("/inbox")
+            shown.expect("command: touch painted")
+            shown.expect("Approve?")
+            shown.type("y")
+            shown.expect("Answered.")
+            shown.expect("blue")
+            shown.expect("model calls")
+            shown.type("", CTRL_D)
+            assert shown.exit_code() == 0
+
+    await asyncio.to_thread(talk)
+    assert await asyncio.to_thread((people.workspace(await newest(people)) / "painted").exists)
+
+
+async def test_plan_is_edited_at_the_terminal(people: Stack, environment: dict[str, str]) -> None:
+    def edit() -> None:
+        script = steps([plan("look", "burn")], [bash("echo done")])
+        with Terminal("run", "asker", script, "--approve-plan", env=environment) as shown:
+            shown.expect("May this plan be carried out?")
+            shown.expect("Approve? y(es), n(o), e(dit the steps), l(ater)")
+            shown.type("e")
+            shown.expect("burn")
+            shown.type("\x7f\x7f\x7f\x7f\x7ftidy up", "\x1b\r")
+            shown.expect("completed (goal_reached)")
+
+    await asyncio.to_thread(edit)
+    record = await people.record(await newest(people))
+    assert [step["title"] for step in record["plan"]["steps"]] == ["look", "tidy up"]
+
+
+async def test_no_input_leaves_it_waiting_and_answer_finds_the_only_question(
+    people: Stack, environment: dict[str, str]
+) -> None:
+    def detach() -> None:
+        with Terminal("run", "careful", calls(ask("How many?")), "--no-input", env=environment) as shown:
+            shown.expect("? How many?")
+            shown.expect("./errand answer")
+            shown.interrupt()
+            assert shown.exit_code() == 130
+
+    await asyncio.to_thread(detach)
+    task_id = await newest(people)
+
+    def answer() -> None:
+        for args in (["answer", "last", "seven"], ["attach", "-"]):
+            with Terminal(*args, env=environment) as shown:
+                assert shown.exit_code() == 0, shown.text
+
+    await asyncio.to_thread(answer)
+    assert "seven" in await output(people, task_id)

@@ -1,0 +1,106 @@
+"""Replies: ask the model, a handler or the agent's own definition for the next reply of a line."""
+
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from domain import wire
+from domain.sessions.session import Reason, Usage
+from domain.sessions.session_state import Line
+from domain.sessions.step import ModelCall, ModelReply, Purpose, StopRequest
+from workflows import activity_calls
+from workflows.session.context import Ending, SessionContext, Stopped, cause, requested_reason
+
+
+async def think(
+    session: SessionContext,
+    line: Line,
+    purpose: Purpose,
+    take: list[str] | None = None,
+    note: str | None = None,
+    activates: bool = False,
+) -> ModelReply:
+    """Ask the model. Compact a context that no longer fits; switch to the fallback of a model that is unavailable."""
+    compacted = purpose is not Purpose.TURN
+    extra: dict[str, Any] = {}
+    if purpose is Purpose.TURN:
+        extra = {"begins": True, "previous": line.previous, "previous_step": line.previous_step}
+        line.previous = None
+    while True:
+        call = model_call(session, line, purpose, take=take or [], note=note, **extra)
+        extra = {}
+        try:
+            reply = await session.wait(_asked(session, line, call, activates))
+        except ActivityError as error:
+            session.untake(take)  # nothing was committed: the next call takes these messages again
+            session.check()
+            kind, message = cause(error)
+            if kind == wire.CONTEXT_TOO_LONG and not compacted:
+                compacted = True
+                await think(session, line, Purpose.COMPACT)
+            elif kind == wire.MODEL_UNAVAILABLE and not line.last_model:
+                extra = {"switched_from": call.model, "switch_reason": message}
+                line.model_index += 1
+            elif kind == wire.BUDGET_SPENT:
+                raise Ending(Reason.TREE_BUDGET, "tree_budget", message) from error
+            elif kind == wire.CANCEL_REQUESTED:  # the row has a cancel that never reached this workflow
+                session.halt(StopRequest(reason=requested_reason(error), by=message))
+                raise Stopped from error
+            else:
+                raise Ending(Reason.ERROR, kind, message) from error
+            take = session.take(line)
+            continue
+        line.head = reply.head  # of an interrupted call too: it has committed what it had
+        session.state.usage = session.state.usage.plus(reply.usage)
+        session.state.recorded = session.state.recorded.plus(reply.recorded or Usage())
+        session.check()
+        return reply
+
+
+async def activate(session: SessionContext, line: Line) -> None:
+    """Start the subagents that begin with a side's prompt. They are calls of a reply, which the line continues with."""
+    if session.sides is None or line.activated or line.agent.side not in session.sides.immediate:
+        return
+    line.activated = True
+    session.state.step += 1
+    line.step = session.state.step
+    note, line.note = line.note, None
+    line.doing = "Starting subagents"
+    reply = await think(session, line, Purpose.TURN, session.take(line), note, activates=True)
+    line.doing = ""
+    line.pending = reply if reply.calls else None
+
+
+def _asked(
+    session: SessionContext, line: Line, call: ModelCall, activates: bool
+) -> "workflow.ActivityHandle[ModelReply]":
+    if activates:
+        return activity_calls.call_model(call, activity_calls.ACTIVATE, "immediate subagents")
+    if (handler := session.handler_of(line)) is not None:
+        return activity_calls.call_model(call, activity_calls.CALL_HANDLER, f"handler {handler}")
+    return activity_calls.call_model(call)
+
+
+def model_call(session: SessionContext, line: Line, purpose: Purpose, **extra: Any) -> ModelCall:
+    sides = session.sides
+    return ModelCall(
+        ref=session.start.ref,
+        agent=line.agent,
+        line=line.path,
+        above=line.above,
+        step=line.step,
+        version=session.next_version(2),  # one for the beginning of the call, one for its commit
+        head=line.head,
+        opening=line.opening if line.head is None else None,
+        model=line.model,
+        last_model=line.last_model,
+        purpose=purpose,
+        deadline=session.start.deadline,
+        usage=session.state.usage,
+        failed_calls=session.state.failed_calls,
+        denied_calls=session.state.denied_calls,
+        doing=line.doing,
+        speaker=sides.speaker(line.agent.side) if sides and line.is_main else None,
+        **extra,
+    )
