@@ -46,6 +46,7 @@ from api.routes import (
     tasks,
     traces,
     triggers,
+    workspaces,
 )
 from api.services import Services
 from api.streams.feeds import Pages
@@ -65,7 +66,7 @@ ROUTERS = (
     *(tasks.router, record.router, input_requests.router, steering.router, sessions.router, events.router),
     *(budgets.router,),
     *(conversations.router, mailbox.router, forks.router, notifications.router),
-    *(subscriptions.router, deliveries.router, traces.router, reruns.router),
+    *(subscriptions.router, deliveries.router, traces.router, workspaces.router, reruns.router),
     *(schedules.router, triggers.router, connectors.router, channels.router),
     *(agents.router, files.router, operations.router, codec.router),
 )

@@ -13,7 +13,20 @@ from settings import ROOT, Settings, SettingsError
 # by what people want to do, in the order in which they need it
 GROUPS: dict[str, tuple[str, ...]] = {
     "The stack": ("up", "status", "down", "token"),
-    "Tasks": ("run", "chat", "attach", "tasks", "show", "result", "cancel", "steer", "interrupt", "promote", "budget"),
+    "Tasks": (
+        "run",
+        "chat",
+        "attach",
+        "tasks",
+        "show",
+        "result",
+        "pull",
+        "cancel",
+        "steer",
+        "interrupt",
+        "promote",
+        "budget",
+    ),
     "Questions and approvals": ("inbox", "answer", "approve"),
     "Conversations": ("conversations", "tree", "mailbox", "fire", "fork", "terminate"),
     "Looking closer": ("trace", "rerun", "diff", "replay", "export", "audit"),

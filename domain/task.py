@@ -57,6 +57,9 @@ class TaskContext(Strict):
     files: list[Id] = Field(
         default_factory=list, max_length=100, description="ids of files; they appear in the workspace"
     )
+    archives: list[Id] = Field(
+        default_factory=list, max_length=5, description="ids of files that are tar archives; unpacked in the workspace"
+    )
     notes: list[Line] = Field(default_factory=list, max_length=50)
     history_session: Id | None = Field(default=None, description="continue from what this finished session knew")
     history: list[PastMessage] = Field(
@@ -181,6 +184,9 @@ class TaskSpec(Strict):
     config: TaskConfig = TaskConfig()
 
 
+FILES_NAMED = 100  # in the first message; a tree may have thousands
+
+
 def opening(spec: TaskSpec, files: list[str]) -> str:
     """The first user message of a session; `files` are their names in the workspace."""
     text = spec.input if isinstance(spec.input, str) else "```json\n" + json.dumps(spec.input, indent=2) + "\n```"
@@ -192,7 +198,8 @@ def opening(spec: TaskSpec, files: list[str]) -> str:
     if spec.context.notes:
         parts.append("Notes:\n" + _bullets(spec.context.notes))
     if files:
-        parts.append("Files in your workspace:\n" + _bullets(files))
+        rest = [f"and {len(files) - FILES_NAMED} more"] if len(files) > FILES_NAMED else []
+        parts.append("Files in your workspace:\n" + _bullets([*files[:FILES_NAMED], *rest]))
     if spec.context.environment:
         parts.append(
             "Environment:\n" + _bullets([f"{key}: {value}" for key, value in spec.context.environment.items()])

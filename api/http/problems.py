@@ -48,6 +48,8 @@ TITLES = {
     "invalid-cursor": "The page cursor is not valid",
     "invalid-encoding": "The body is not UTF-8",
     "invalid-filename": "The file name is not valid",
+    "invalid-archive": "The archive cannot be used",
+    "file-too-large": "The file is too large",
     "invalid-spec": "The definition is not valid",
     "invalid-target": "The target cannot be notified",
     "invalid-text": "The text contains characters that are not allowed",

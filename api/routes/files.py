@@ -29,7 +29,7 @@ _BINARY = {"schema": {"type": "string", "format": "binary"}}
 class FileQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(max_length=1_000, description="name in the workspace; no folders")
+    name: str = Field(max_length=1_000, description="path in the workspace, perhaps with folders")
     sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$", description="refused unless the bytes match")
 
 

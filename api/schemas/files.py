@@ -7,9 +7,11 @@ from pydantic import BaseModel
 
 from api.http.problems import finding
 from domain.errors import Invalid
+from domain.policy.subjects import MAX_DEPTH
 from store.files import File
 
-MAX_BYTES = 255
+MAX_BYTES = 255  # of one name
+MAX_PATH_BYTES = 1_000
 # control characters, path separators, lone surrogates, undecodable bytes, marks that change the reading direction
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f/\\\\\ud800-\udfff\ufffd\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -37,12 +39,20 @@ class FileRecord(BaseModel):
 
 
 def check_file_name(name: str, pointer: str = "/name") -> str:
-    """The name, if it is safe in a workspace, in a header and on a screen."""
-    problem = _problem(name)
+    """The name, perhaps with folders, if it is safe in a workspace, in a header and on a screen."""
+    problem = path_problem(name)
     if problem:
         found = finding(pointer, "file_name", problem)
         raise Invalid("The file name is not allowed.", type="invalid-filename", errors=[found])
     return name
+
+
+def path_problem(path: str) -> str | None:
+    """What is wrong with a path in a workspace."""
+    names = path.split("/")
+    if len(names) > MAX_DEPTH or len(path.encode(errors="replace")) > MAX_PATH_BYTES:
+        return f"at most {MAX_DEPTH} folders and {MAX_PATH_BYTES} bytes"
+    return next((problem for name in names if (problem := _problem(name))), None)
 
 
 def _problem(name: str) -> str | None:

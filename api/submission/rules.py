@@ -10,6 +10,7 @@ from api.http.problems import finding
 from api.http.strict_json import join
 from api.schemas.files import check_file_name
 from api.submission import budgets as tree_rules
+from api.submission.archives import unpack_into
 from domain.agents.definition import AgentDefinition, Mode
 from domain.agents.prices import PriceTable
 from domain.errors import Invalid
@@ -24,7 +25,7 @@ from settings import Settings
 from store import agents, files, sessions, subscriptions, workers
 from store.database import Pool
 from store.sessions import SessionRow
-from store.workspaces import Manifest
+from store.workspaces import Manifest, without_conflicts
 
 FILE_MODE = 0o644
 
@@ -195,20 +196,31 @@ async def check_sandbox(pool: Pool, spec: TaskSpec, definition: AgentDefinition,
 
 
 async def manifest(call: Call, spec: TaskSpec, *, checked: bool = False) -> Manifest:
-    """The files of the context, as entries of the workspace; `checked`: the caller may use them already."""
-    found = await files.find(call.pool, call.tenant, spec.context.files) if spec.context.files else {}
+    """Files and archives of the context, as entries of the workspace; `checked`: the caller may use them already."""
+    wanted = [(f"/context/files/{place}", file_id) for place, file_id in enumerate(spec.context.files)]
+    archives = [(f"/context/archives/{place}", file_id) for place, file_id in enumerate(spec.context.archives)]
+    ids = [file_id for _, file_id in (*wanted, *archives)]
+    found = await files.find(call.pool, call.tenant, ids) if ids else {}
     result: Manifest = {}
-    for place, file_id in enumerate(spec.context.files):
-        pointer = f"/context/files/{place}"
+    for pointer, file_id in (*wanted, *archives):
         file = found.get(file_id)
         if file is None:
             raise Invalid("A file does not exist.", errors=[finding(pointer, "not_found", "there is no such file")])
         if not checked:
             await check_file(call, file)
-        if file.name in result:
-            raise Invalid("Two files have one name.", errors=[finding(pointer, "duplicate_name", "names must differ")])
-        check_file_name(file.name, pointer)
-        result[file.name] = {"sha256": file.sha256, "size": file.size, "mode": FILE_MODE}
+        if (pointer, file_id) in wanted:
+            check_file_name(file.name, pointer)
+            entries: Manifest = {file.name: {"sha256": file.sha256, "size": file.size, "mode": FILE_MODE}}
+        else:
+            _, _, content = await files.content(call.pool, call.tenant, file_id) or ("", "", b"")
+            entries = await unpack_into(call.pool, call.tenant, call.settings, content, pointer)
+        if twice := sorted(path for path in entries if path in result and entries[path].get("kind") != "folder"):
+            problem = finding(pointer, "duplicate_name", f"names must differ: {twice[0]}")
+            raise Invalid("Two files have one name.", errors=[problem])
+        result |= entries
+    if len(without_conflicts(result)) < len(result):
+        problem = finding("/context/files", "duplicate_name", "one name is used for a file and for a folder")
+        raise Invalid("Two files have one name.", errors=[problem])
     return result
 
 

@@ -183,6 +183,17 @@ class ConversationInfo(ResponseModel):
     usage: dict[str, ModelUsageInfo] = {}
 
 
+class WorkspaceFileInfo(ResponseModel):
+    path: str
+    kind: str
+    mode: int | None = None
+    change: str | None = None
+
+
+class WorkspaceInfo(ResponseModel):
+    items: list[WorkspaceFileInfo]
+
+
 class TurnInfo(ResponseModel):
     """One exchange of a conversation."""
 

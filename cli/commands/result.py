@@ -24,11 +24,24 @@ EFFECTS_SHOWN = 20
 @click.argument("task_id", type=TaskId())
 @click.option("--wait", is_flag=True, help="Wait until the task ends.")
 @click.option("--artifact", "name", help="Download this artifact instead of the output.")
+@click.option(
+    "--artifacts",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Download all artifacts into this folder.",
+)
 @click.option("-o", "--output", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
 @patience_option
 @remote
 def result(
-    api: Api, task_id: str, wait: bool, name: str | None, target: Path | None, patience: int, as_json: bool
+    api: Api,
+    task_id: str,
+    wait: bool,
+    name: str | None,
+    folder: Path | None,
+    target: Path | None,
+    patience: int,
+    as_json: bool,
 ) -> None:
     """Print the output of a finished task on stdout, and how it ended on stderr.
 
@@ -38,12 +51,15 @@ def result(
     Examples:
       ./errand result ID --wait > answer.txt
       ./errand result ID --artifact report.md -o report.md
+      ./errand result ID --artifacts out/
       ./errand result ID --json | jq .usage
     """
     if wait:
         _wait(api, task_id, patience / 1_000)
     answer = _fetch(api, task_id)
     found = parse(ResultInfo, answer)
+    if folder is not None:
+        _download_all(api, found, folder)
     if name is not None:
         chosen = _choose(found, name)
         # an address is printed and not requested: no other server is sent our key
@@ -100,6 +116,13 @@ def _show_ending(found: ResultInfo) -> None:
     for artifact in found.artifacts:
         where = one_line(artifact.url) if _elsewhere(artifact) else fetch_command(found.task_id, artifact.name)
         note(f"  artifact: {where}")
+
+
+def _download_all(api: Api, found: ResultInfo, folder: Path) -> None:
+    """If the task saved a name several times, the last one is kept; names of artifacts have no folders."""
+    for artifact in {one.name: one for one in found.artifacts if not _elsewhere(one)}.values():
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(api.send("GET", artifact.url).content, folder / Path(artifact.name).name)
 
 
 def _elsewhere(artifact: ArtifactInfo) -> bool:

@@ -13,8 +13,9 @@ from cli.client.api import Api
 from cli.errors import Exit, Unreachable
 from cli.ids import AgentNameType
 from cli.local_state import write_last
-from cli.options import Duration, PermissionRule, no_input_option, patience_option, remote
+from cli.options import Duration, PermissionRule, no_input_option, patience_option, remote, settings
 from cli.render.output import emit, note
+from cli.trees import pack_folder
 from cli.watch import show_detached, watch
 from domain.sessions.session import SandboxMode
 
@@ -41,7 +42,14 @@ from domain.sessions.session import SandboxMode
     "files",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Copy this file into the workspace. Repeatable.",
+    help="Copy this file into the workspace, with its relative path. Repeatable.",
+)
+@click.option(
+    "--dir",
+    "folders",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Copy this folder into the workspace, without what .gitignore names. Repeatable.",
 )
 @click.option("--note", "notes", multiple=True, help="A note for the agent. Repeatable.")
 @click.option(
@@ -74,6 +82,7 @@ def run(
     text: str | None,
     input_json: BinaryIO | None,
     files: tuple[Path, ...],
+    folders: tuple[Path, ...],
     notes: tuple[str, ...],
     idempotency_key: str | None,
     wait: bool,
@@ -93,6 +102,7 @@ def run(
       ./errand run researcher - --ttl 30m --max-cost 2 < question.txt
       ./errand run code-reviewer "Review this" --file main.py --criterion "names each bug with its line"
       ./errand run assistant "Tidy up" --permission "bash=ask" --permission "bash:rm *=deny"
+      ./errand run assistant "Fix the failing test" --dir . && ./errand pull last
       ./errand run assistant "Tidy up" --detach --json | jq -r .task_id
     """
     spec: dict[str, Any] = {"agent": agent, "input": _input(text, input_json)}
@@ -101,7 +111,9 @@ def run(
     config |= {name: options.pop(name) or None for name in ("approval_required", "dry_run", "notify")}
     options["acceptance_criteria"] += tuple({"kind": "command", "run": check} for check in options.pop("checks"))
     spec |= {name: value for name, value in options.items() if value}
-    context = {"files": [upload(api, path) for path in files], "notes": list(notes)}
+    archives = [pack_folder(folder, settings()) for folder in folders]  # a folder that is too large is refused first
+    context = {"files": [upload(api, path, in_workspace(path)) for path in files], "notes": list(notes)}
+    context["archives"] = [_upload_archive(api, packed) for packed in archives]
     spec["config"] = {name: value for name, value in config.items() if value is not None}
     spec["context"] = {name: value for name, value in context.items() if value}
     handle = _submit(api, spec, idempotency_key or secrets.token_hex(16))
@@ -143,9 +155,21 @@ def _input(text: str | None, file: BinaryIO | None) -> str | dict[str, Any]:
         raise click.UsageError(f"--input-json: not JSON: {error}") from None
 
 
-def upload(api: Api, path: Path) -> str:
+def in_workspace(path: Path) -> str:
+    """Where a file goes: a relative path is kept, of any other only the name."""
+    plain = not path.is_absolute() and ".." not in path.parts
+    return path.as_posix() if plain else path.name
+
+
+def upload(api: Api, path: Path, name: str | None = None) -> str:
     kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    answer = api.send(
-        "POST", "/files", params={"name": path.name}, content=path.read_bytes(), headers={"Content-Type": kind}
-    )
+    return _post_file(api, name or path.name, path.read_bytes(), kind)
+
+
+def _upload_archive(api: Api, packed: bytes) -> str:
+    return _post_file(api, "tree.tar.gz", packed, "application/gzip")
+
+
+def _post_file(api: Api, name: str, content: bytes, kind: str) -> str:
+    answer = api.send("POST", "/files", params={"name": name}, content=content, headers={"Content-Type": kind})
     return str(answer.json()["file_id"])

@@ -21,6 +21,8 @@ FOREIGN: list[tuple[str, str, dict[str, Any]]] = [
     ("GET", "/tasks/{task_id}/events", {}),
     ("GET", "/tasks/{task_id}/events", {"headers": {"Accept": "application/json"}}),
     ("GET", "/tasks/{task_id}/trace", {}),
+    ("GET", "/tasks/{task_id}/workspace", {}),
+    ("GET", "/tasks/{task_id}/workspace/file?path=a", {}),
     ("GET", "/tasks/{task_id}/agent", {}),
     ("GET", "/tasks/{task_id}/budget", {}),
     ("POST", "/tasks/{task_id}/rerun", {"json": {"input": "mine now"}}),

@@ -37,7 +37,8 @@ async def test_same_bytes_twice_are_two_files_and_one_blob(api: httpx2.AsyncClie
 
 @pytest.mark.parametrize(
     "name",
-    ["", " ", ".", "..", "a/b", "a\\b", "../x", "a\x00b", "a\nb", "-rf", "x" * 256, "ä" * 128, "a\u202egpj.exe", " a",
+    ["", " ", ".", "..", "a//b", "/a", "a/../b", "a/", "a/-b",
+     "a\\b", "../x", "a\x00b", "a\nb", "-rf", "x" * 256, "ä" * 128, "a\u202egpj.exe", " a",
      "a\u2066b", "a\x7f", "\ufffd"],
 )  # fmt: skip
 async def test_unsafe_file_names_are_refused(api: httpx2.AsyncClient, name: str) -> None:

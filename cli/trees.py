@@ -1,0 +1,132 @@
+"""Folders for a workspace: which of their files go along, as `.gitignore` says, packed into one archive."""
+
+import io
+import os
+import stat
+import tarfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+from pathspec import GitIgnoreSpec
+
+from cli.render.output import clean, size
+from settings import Settings
+
+SHOWN = 20  # problems of one folder
+NEVER = frozenset({".git"})
+
+
+@dataclass
+class FolderFiles:
+    """The files of a folder by their path in it, and what keeps the folder from being used."""
+
+    root: Path
+    files: dict[str, Path] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    bytes: int = 0
+
+
+def pack_folder(root: Path, settings: Settings) -> bytes:
+    """A compressed tar file of the folder; all problems are named together, before anything is sent."""
+    found = _collect(root, settings)
+    if not found.files and not found.problems:
+        found.problems.append("there is no file in it that git would not ignore")
+    packed = b"" if found.problems else _pack(found)
+    if len(packed) > settings.max_file_bytes:
+        most = size(settings.max_file_bytes)
+        found.problems.append(f"packed it has {size(len(packed))}, and an upload has at most {most}")
+    if found.problems:
+        rest = len(found.problems) - SHOWN
+        lines = found.problems[:SHOWN] + ([f"and {rest} more"] if rest > 0 else [])
+        raise click.UsageError(f"--dir {root}: " + clean("\n  ".join(["this folder cannot be used:", *lines])))
+    return packed
+
+
+def _collect(root: Path, settings: Settings) -> FolderFiles:
+    found = FolderFiles(root.resolve())
+    _walk(found, found.root, [], settings)
+    if len(found.files) > settings.workspace_files:
+        found.problems.append(f"{len(found.files):,} files; a workspace holds {settings.workspace_files:,}")
+    if settings.workspace_bytes and found.bytes > settings.workspace_bytes:
+        found.problems.append(f"{size(found.bytes)} in all; a workspace holds {size(settings.workspace_bytes)}")
+    return found
+
+
+def _walk(found: FolderFiles, folder: Path, above: list[tuple[Path, GitIgnoreSpec]], settings: Settings) -> None:
+    specs = [*above, *_ignore_file(folder)]
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        found.problems.append(f"{_named(found, folder)}: {error.strerror}")
+        return
+    for entry in entries:
+        path = Path(entry.path)
+        if entry.name in NEVER or _ignored(path, entry.is_dir(follow_symlinks=False), specs):
+            continue
+        if entry.is_symlink():
+            _take_link(found, path, settings)
+        elif entry.is_dir():
+            _walk(found, path, specs, settings)
+        else:
+            _take(found, path, path, settings)
+
+
+def _take_link(found: FolderFiles, path: Path, settings: Settings) -> None:
+    target = path.resolve()
+    if not target.is_relative_to(found.root):
+        found.problems.append(f"{_named(found, path)}: a link out of the folder, to {target}")
+    elif target.is_file():
+        _take(found, path, target, settings)
+    elif not target.exists():
+        found.problems.append(f"{_named(found, path)}: a link to nothing")
+
+
+def _take(found: FolderFiles, path: Path, source: Path, settings: Settings) -> None:
+    known = source.stat()
+    name = _named(found, path)
+    if not stat.S_ISREG(known.st_mode):
+        found.problems.append(f"{name}: not a file, a folder or a link")
+    elif known.st_size > settings.workspace_file_bytes:
+        found.problems.append(
+            f"{name}: {size(known.st_size)}; a file has at most {size(settings.workspace_file_bytes)}"
+        )
+    elif not os.access(source, os.R_OK):
+        found.problems.append(f"{name}: cannot be read")
+    else:
+        found.files[name] = source
+        found.bytes += known.st_size
+
+
+def _named(found: FolderFiles, path: Path) -> str:
+    return path.relative_to(found.root).as_posix()
+
+
+def _ignore_file(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:
+    try:
+        text = (folder / ".gitignore").read_text(errors="replace")
+    except OSError:
+        return []
+    return [(folder, GitIgnoreSpec.from_lines(text.splitlines()))]
+
+
+def _ignored(path: Path, is_folder: bool, specs: list[tuple[Path, GitIgnoreSpec]]) -> bool:
+    """The innermost file that says anything decides, as in git."""
+    for base, spec in reversed(specs):
+        name = path.relative_to(base).as_posix() + ("/" if is_folder else "")
+        decided = spec.check_file(name).include
+        if decided is not None:
+            return decided
+    return False
+
+
+def _pack(found: FolderFiles) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, source in found.files.items():
+            info = tarfile.TarInfo(name)
+            known = source.stat()
+            info.size, info.mode, info.mtime = known.st_size, known.st_mode & 0o777, int(known.st_mtime)
+            with source.open("rb") as content:
+                archive.addfile(info, content)
+    return packed.getvalue()

@@ -1,0 +1,147 @@
+"""Folders into a workspace and changes out of it, by the real command on the real stack."""
+
+import asyncio
+import io
+import json
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.stack import Stack, steps
+from tests.support.terminal import Terminal
+
+WORK = steps(
+    [
+        (
+            "bash",
+            {"command": "sed -i s/two/three/ src/words.txt && rm old.txt && mkdir -p new && echo fresh > new/file.txt"},
+        )
+    ],
+    [("save_artifact", {"name": "report.txt", "path": "new/file.txt"})],
+)
+
+
+@pytest.fixture
+def environment(stack: Stack, tmp_path: Path) -> dict[str, str]:
+    return {**stack.env, "XDG_STATE_HOME": str(tmp_path / "state"), "NO_COLOR": "1"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A small project with things that git ignores."""
+    folder = tmp_path / "project"
+    for name, text in {
+        "src/words.txt": "one\ntwo\n",
+        "old.txt": "old\n",
+        "run.sh": "echo hi\n",
+        ".gitignore": "*.log\nbuild/\n!keep.log\n",
+        "a.log": "ignored",
+        "keep.log": "kept",
+        "build/out.bin": "ignored",
+        "src/.gitignore": "secret.txt\n",
+        "src/secret.txt": "ignored",
+        ".git/config": "ignored",
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "run.sh").chmod(0o755)
+    return folder
+
+
+async def errand(environment: dict[str, str], *args: str, cwd: Path) -> tuple[int, str]:
+    def run() -> tuple[int, str]:
+        with Terminal(*args, env=environment, cwd=cwd) as shown:
+            return shown.exit_code(), shown.text
+
+    return await asyncio.to_thread(run)
+
+
+async def test_folder_goes_in_without_what_git_ignores_and_changes_come_out(
+    stack: Stack, environment: dict[str, str], project: Path, tmp_path: Path
+) -> None:
+    code, shown = await errand(environment, "run", "tester", WORK, "--dir", ".", "--title", "tree", cwd=project)
+    assert code == 0, shown
+    task_id = (await stack.http.get("/tasks?limit=1&text=tree")).json()["items"][0]["task_id"]
+    listed = (await stack.http.get(f"/tasks/{task_id}/workspace")).json()["items"]
+    files = {one["path"]: one["change"] for one in listed if one["kind"] == "file"}
+    assert files == {
+        **{"src/words.txt": "modified", "old.txt": "removed", "new/file.txt": "added", "run.sh": None},
+        **{".gitignore": None, "keep.log": None, "src/.gitignore": None},
+    }
+    assert {one["path"]: one["mode"] for one in listed}["run.sh"] == 0o755
+    code, patch = await errand(environment, "pull", "last", "--patch", cwd=project)
+    assert code == 0 and "-two\n+three\n" in patch and "--- /dev/null\n+++ b/new/file.txt" in patch
+    await asyncio.to_thread(_apply, patch, project, tmp_path / "patched")
+    # a file that was changed here in the meantime stops everything
+    (project / "src/words.txt").write_text("mine\n")
+    code, shown = await errand(environment, "pull", task_id, cwd=project)
+    assert code == 1 and "src/words.txt: changed here" in shown and not (project / "new").exists()
+    (project / "src/words.txt").write_text("one\ntwo\n")
+    code, shown = await errand(environment, "pull", task_id, cwd=project)
+    assert code == 0 and "M src/words.txt" in shown and "D old.txt" in shown and "A new/file.txt" in shown
+    assert (project / "src/words.txt").read_text() == "one\nthree\n" and not (project / "old.txt").exists()
+    code, shown = await errand(environment, "result", task_id, "--artifacts", "out", cwd=tmp_path)
+    assert code == 0 and (tmp_path / "out/report.txt").read_text() == "fresh\n"
+
+
+def _apply(patch: str, project: Path, copy: Path) -> None:
+    subprocess.run(["cp", "-r", str(project), str(copy)], check=True)
+    subprocess.run(["rm", "-rf", str(copy / ".git")], check=True)
+    subprocess.run(["git", "apply", "-"], input=patch.encode(), cwd=copy, check=True)
+    assert (copy / "new/file.txt").read_text() == "fresh\n" and not (copy / "old.txt").exists()
+
+
+async def test_folder_that_cannot_be_used_is_refused_with_all_reasons(
+    stack: Stack, environment: dict[str, str], project: Path
+) -> None:
+    before = (await stack.http.get("/tasks?limit=1")).json()["items"]
+    (project / "passwords").symlink_to("/etc/passwd")
+    (project / "inside.txt").symlink_to("run.sh")
+    os.mkfifo(project / "pipe")
+    (project / "big.bin").write_bytes(b"x" * 2_000)
+    small = {**environment, "ERRAND_WORKSPACE_FILE_BYTES": "1000", "ERRAND_WORKSPACE_FILES": "3"}
+    code, shown = await errand(small, "run", "tester", "x", "--dir", str(project), cwd=project)
+    assert code == 2
+    for part in ("passwords: a link out of the folder", "pipe: not a file", "big.bin: 2.0 kB", "a workspace holds 3"):
+        assert part in shown.replace("\n", " "), shown
+    assert "inside.txt" not in shown
+    assert (await stack.http.get("/tasks?limit=1")).json()["items"] == before  # nothing was submitted
+
+
+def archive(*members: tarfile.TarInfo) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as made:
+        for member in members:
+            made.addfile(member, io.BytesIO(b"x" * member.size) if member.isreg() else None)
+    return packed.getvalue()
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, size: int = 1) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.size, info.linkname = kind, size if kind == tarfile.REGTYPE else 0, "/etc/passwd"
+    return info
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (b"no archive", "not_an_archive"),
+        (archive(member("a"))[:20], "not_an_archive"),
+        (archive(member("../a")), "file_name"),
+        (archive(member("/etc/a")), "file_name"),
+        (archive(member("a", tarfile.SYMTYPE)), "kind"),
+        (archive(member("a", tarfile.LNKTYPE)), "kind"),
+        (archive(member("a", tarfile.CHRTYPE)), "kind"),
+        (archive(member("a", size=30_000_000)), "too_large"),
+        (archive(member("a"), member("a/b")), "duplicate_name"),
+    ],
+)
+async def test_hostile_archive_is_refused(stack: Stack, content: bytes, code: str) -> None:
+    file_id = (await stack.http.post("/files?name=tree.tar", content=content)).json()["file_id"]
+    spec = {"agent": "tester", "input": "x", "context": {"archives": [file_id]}}
+    refused = await stack.http.post("/tasks", json=spec)
+    assert refused.status_code == 422, refused.text
+    assert json.loads(refused.text)["errors"][0]["code"] == code
