@@ -5,6 +5,8 @@ from typing import Any
 
 import yaml
 
+from domain.json_object import JsonObject
+
 _FENCED = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)(.*)\Z", re.DOTALL | re.MULTILINE)
 _LINE_SEPARATORS = re.compile("[\x85\u2028\u2029\ufeff]")
 
@@ -48,7 +50,7 @@ class _PlainDumper(yaml.SafeDumper):
 _PlainDumper.add_representer(str, _PlainDumper.represent_str)
 
 
-def load_yaml(text: str) -> dict[str, Any]:
+def load_yaml(text: str) -> JsonObject:
     try:
         data = yaml.load(text, Loader=_StrictLoader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -58,7 +60,7 @@ def load_yaml(text: str) -> dict[str, Any]:
     return data
 
 
-def split(text: str) -> tuple[dict[str, Any], str]:
+def split(text: str) -> tuple[JsonObject, str]:
     """The fields, and the exact text after them without one leading blank line and the last line end."""
     match = _FENCED.match(text)
     if match is None:
@@ -67,6 +69,6 @@ def split(text: str) -> tuple[dict[str, Any], str]:
     return load_yaml(match[1]), re.sub(r"\r?\n\Z", "", body)
 
 
-def join(fields: dict[str, Any], body: str) -> str:
+def join(fields: JsonObject, body: str) -> str:
     header = yaml.dump(fields, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=120)
     return f"---\n{header}---\n\n{body}\n"

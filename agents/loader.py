@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -17,6 +17,7 @@ from domain.agents.definition import AgentDefinition
 from domain.agents.prices import PriceTable
 from domain.agents.prompt import Equipment, PromptDefinition
 from domain.external_tool import tool_problems
+from domain.json_object import JsonObject
 from domain.json_schema import schema_problems
 from domain.policy.rules import names_a_tool
 
@@ -186,7 +187,7 @@ def _listing_problems(listing: Equipment, where: str, known: Catalogue) -> list[
     return found
 
 
-def _front_matter(text: str, file: str) -> tuple[dict[str, Any], str]:
+def _front_matter(text: str, file: str) -> tuple[JsonObject, str]:
     if len(text) > MAX_FILE_CHARS:
         raise AgentFileError(file, [FieldProblem("(file)", f"longer than {MAX_FILE_CHARS} characters")])
     try:
@@ -222,7 +223,7 @@ def _read(path: Path) -> str:
         raise AgentFileError(path.name, [FieldProblem("(file)", f"not UTF-8: {error.reason}")]) from None
 
 
-def _validate(fields: dict[str, Any], file: str, model: type[Model]) -> Model:
+def _validate(fields: JsonObject, file: str, model: type[Model]) -> Model:
     try:
         # strict JSON: "yes" is not true and "5" is not a number, but an enum may still be written as text
         return model.model_validate_json(json.dumps(fields), strict=True)

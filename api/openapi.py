@@ -1,7 +1,5 @@
 """Additions to the generated OpenAPI document: bodies that the API parses itself, and problems."""
 
-from typing import Any
-
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
@@ -15,6 +13,7 @@ from api.schemas.schedules import NewSchedule
 from api.schemas.triggers import NewTrigger
 from domain.agents.definition import AgentDefinition
 from domain.channels import ChannelMessage
+from domain.json_object import JsonObject
 from domain.notification import NewSubscription
 from domain.task import TaskSpec
 
@@ -61,11 +60,14 @@ TAGS = [
 ]
 
 
+Responses = dict[int | str, JsonObject]  # as FastAPI takes them
+
+
 def ref(model: type) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{model.__name__}"}
 
 
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def problems(*statuses: int) -> Responses:
     """The `responses` of a route: its problems."""
     content = {"application/problem+json": {"schema": ref(Problem)}}
     return {
@@ -73,12 +75,12 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def request_body(content: dict[str, Any], *, required: bool = True) -> dict[str, Any]:
+def request_body(content: JsonObject, *, required: bool = True) -> JsonObject:
     return {"requestBody": {"required": required, "content": content}}
 
 
 def install(app: FastAPI) -> None:
-    def openapi() -> dict[str, Any]:
+    def openapi() -> JsonObject:
         if app.openapi_schema is None:
             document = get_openapi(
                 title="Errand", version="0.1.0", description=_DESCRIPTION, routes=app.routes, tags=TAGS
@@ -96,7 +98,7 @@ def install(app: FastAPI) -> None:
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def _correct(document: dict[str, Any]) -> None:
+def _correct(document: JsonObject) -> None:
     """Remove the 422 that FastAPI adds to each route with parameters (ours are problems, listed where they happen), and
     make the key optional, as it is on loopback."""
     for name in ("HTTPValidationError", "ValidationError"):

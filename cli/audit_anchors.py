@@ -3,7 +3,6 @@
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import httpx2
 
@@ -23,8 +22,9 @@ def last_head(anchor: str | None) -> str | None:
         raise CliError(f"{anchor} cannot be read as a list of heads ({type(error).__name__})") from None
 
 
-def keep(anchor: str, verified: dict[str, Any]) -> None:
-    line = json.dumps({"at": datetime.now(UTC).isoformat(timespec="seconds"), **verified})
+def keep(anchor: str, head: str, entries: int, chains: int) -> None:
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    line = json.dumps({"at": at, "head": head, "entries": entries, "chains": chains})
     try:
         if _is_url(anchor):
             headers = {"content-type": "application/json"}

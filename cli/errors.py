@@ -6,6 +6,7 @@ from typing import IO, Any
 import click
 
 from cli.render.output import clean, emit, json_wanted
+from domain.json_object import JsonObject
 from domain.sessions.session import Status
 
 
@@ -46,7 +47,7 @@ class CliError(click.ClickException):
 
     exit_code = Exit.FAILED
 
-    def __init__(self, message: str, *, status: int = 0, body: dict[str, Any] | None = None) -> None:
+    def __init__(self, message: str, *, status: int = 0, body: JsonObject | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.body = body or {}
@@ -75,13 +76,13 @@ class NotFinished(CliError):
     exit_code = Exit.NOT_FINISHED
 
 
-def refusal(status: int, body: dict[str, Any], retry_after: str | None = None) -> CliError:
+def refusal(status: int, body: JsonObject, retry_after: str | None = None) -> CliError:
     """Turn an error response, a problem document of RFC 9457, into an error for people."""
     kind = NotFoundError if status == 404 else Refused
     return kind(_message(status, body, retry_after), status=status, body=body)
 
 
-def _message(status: int, body: dict[str, Any], retry_after: str | None) -> str:
+def _message(status: int, body: JsonObject, retry_after: str | None) -> str:
     lines = [str(body.get("detail") or body.get("title") or "the server gave no reason")]
     lines += ["  " + _finding(error) for error in body.get("errors") or []]
     if status == 401:

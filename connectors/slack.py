@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from typing import Any
 from urllib.parse import parse_qs
 
 from pydantic import ValidationError
@@ -14,6 +13,7 @@ from connectors.connector import Outgoing, Received, SenderPorts, SignedRequest
 from connectors.webhook import unreadable
 from domain.channels import REPLY, ChannelReply, ConnectorSecrets, IncomingAnswer, IncomingMessage
 from domain.errors import Invalid
+from domain.json_object import JsonObject
 from domain.notification import SendError
 from domain.signatures import bad_signature
 
@@ -53,7 +53,7 @@ class SlackConnector:
         await asyncio.to_thread(_post, outgoing)
 
 
-def _event(payload: dict[str, Any]) -> Received:
+def _event(payload: JsonObject) -> Received:
     """One message. Its own time stamp names it, so that neither a retry of Slack nor a second event about the same
     message is answered again; what bots write, ourselves too, is left out."""
     if payload["type"] == "url_verification":
@@ -72,7 +72,7 @@ def _event(payload: dict[str, Any]) -> Received:
     return Received([message])
 
 
-def _pressed(payload: dict[str, Any]) -> Received:
+def _pressed(payload: JsonObject) -> Received:
     found = [
         IncomingAnswer(
             channel_id=payload["channel"]["id"],
@@ -108,7 +108,7 @@ def _post(outgoing: Outgoing) -> None:
         raise SendError(f"Slack did not answer ({type(error).__name__}).") from None
 
 
-def _buttons(reply: ChannelReply) -> list[dict[str, Any]] | None:
+def _buttons(reply: ChannelReply) -> list[JsonObject] | None:
     if reply.type == REPLY or reply.data.kind not in APPROVALS:
         return None
     text = {"type": "section", "text": {"type": "mrkdwn", "text": _plain(reply.data.text)[:MAX_BLOCK]}}

@@ -1,16 +1,16 @@
 """External tools: a caller declares them, the model calls them, and the caller answers each call itself."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from domain.json_object import JsonObject
 from domain.json_schema import SchemaProblem, schema_problems
 
 MAX_TOOLS = 32
 
 # the answer to a call: its result or an error
-RESULT_SCHEMA: dict[str, Any] = {
+RESULT_SCHEMA: JsonObject = {
     "type": "object",
     "properties": {"result": {}, "error": {"type": "string", "minLength": 1, "maxLength": 60_000}},
     "additionalProperties": False,
@@ -24,7 +24,7 @@ class ExternalTool(BaseModel):
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     description: str = Field(min_length=1, max_length=2_000)
-    input_schema: dict[str, Any]
+    input_schema: JsonObject
 
 
 def tool_problems(where: str, tools: Sequence[ExternalTool], known: Collection[str]) -> list[SchemaProblem]:

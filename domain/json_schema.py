@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import SchemaError, ValidationError
 from jsonschema.validators import extend, validator_for
 
+from domain.json_object import JsonObject
 from domain.patterns import PatternError, check_pattern, matches
 
 MAX_BYTES = 65_536
@@ -37,11 +38,11 @@ class _TooMuchWork(Exception):
     """The budget of one check is spent."""
 
 
-def fits(schema: dict[str, Any], value: Any) -> bool:
+def fits(schema: JsonObject, value: Any) -> bool:
     return not errors(schema, value, most=1)
 
 
-def errors(schema: dict[str, Any], value: Any, most: int = MAX_ERRORS) -> list[ValidationError]:
+def errors(schema: JsonObject, value: Any, most: int = MAX_ERRORS) -> list[ValidationError]:
     """The first errors of a value. The last one has the keyword COMPLEXITY if the check took too much work."""
     found: list[ValidationError] = []
     token = _left.set(WORK)
@@ -55,7 +56,7 @@ def errors(schema: dict[str, Any], value: Any, most: int = MAX_ERRORS) -> list[V
     return found
 
 
-def schema_problems(name: str, schema: dict[str, Any]) -> list[SchemaProblem]:
+def schema_problems(name: str, schema: JsonObject) -> list[SchemaProblem]:
     """List what is wrong with a schema; `name` is the field that holds it."""
     size = len(json.dumps(schema).encode())
     if size > MAX_BYTES:
@@ -73,7 +74,7 @@ def schema_problems(name: str, schema: dict[str, Any]) -> list[SchemaProblem]:
     return problems or _probe(name, schema)
 
 
-def _validator(schema: dict[str, Any]) -> Any:
+def _validator(schema: JsonObject) -> Any:
     kind = _safe(validator_for(schema, default=Draft202012Validator))
     # without $schema: the library would choose its own class again for whatever refers to the root
     return kind({key: value for key, value in schema.items() if key != "$schema"})
@@ -154,7 +155,7 @@ def _hashable(value: Any) -> Any:
     return ("boolean", value) if isinstance(value, bool) else value  # 1 is 1.0, but not true
 
 
-def _node_problems(path: str, node: dict[str, Any], *, root: bool) -> Iterator[SchemaProblem]:
+def _node_problems(path: str, node: JsonObject, *, root: bool) -> Iterator[SchemaProblem]:
     for key in _REFERENCES:
         reference = node.get(key)
         if isinstance(reference, str) and not reference.startswith("#"):
@@ -172,7 +173,7 @@ def _node_problems(path: str, node: dict[str, Any], *, root: bool) -> Iterator[S
                 yield SchemaProblem(field, str(error))
 
 
-def _objects(path: str, value: object) -> Iterator[tuple[str, dict[str, Any]]]:
+def _objects(path: str, value: object) -> Iterator[tuple[str, JsonObject]]:
     if isinstance(value, dict):
         yield path, value
         for key, child in value.items():
@@ -182,7 +183,7 @@ def _objects(path: str, value: object) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from _objects(f"{path}.{index}", child)
 
 
-def _probe(name: str, schema: dict[str, Any]) -> list[SchemaProblem]:
+def _probe(name: str, schema: JsonObject) -> list[SchemaProblem]:
     # a reference to nowhere, or to itself, shows only when something is validated
     try:
         samples: tuple[object, ...] = ({}, [], "", 0)

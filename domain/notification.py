@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from domain.json_object import JsonObject
 from domain.limits.budget import figure
 from domain.task import Strict
 
@@ -184,7 +185,7 @@ class Notice(BaseModel):
 
     type: str
     timestamp: str
-    data: dict[str, Any]
+    data: JsonObject
 
     @property
     def subject(self) -> str:

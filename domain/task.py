@@ -1,7 +1,7 @@
 """A task as a caller submits it, and the words in which the agent meets it."""
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 from pydantic_core import PydanticCustomError
@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 from domain.agents.definition import VariableName
 from domain.external_tool import MAX_TOOLS, ExternalTool
 from domain.ids import ID_PATTERN
+from domain.json_object import JsonObject
 from domain.policy.rules import Action, Rule
 from domain.policy.subjects import SubjectKind
 from domain.policy.traits import BOUND_KINDS, COMMANDS, TALKING_TOOLS
@@ -172,7 +173,7 @@ class TaskSpec(Strict):
     """The body of POST /tasks."""
 
     agent: Annotated[str, StringConstraints(min_length=1, max_length=63)]
-    input: Text | dict[str, Any]
+    input: Text | JsonObject
     title: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
     acceptance_criteria: list[Criterion] = Field(
         default_factory=list, max_length=50, description="checked before the task completes: texts or commands"

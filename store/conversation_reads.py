@@ -4,6 +4,7 @@ import json
 from datetime import datetime
 from typing import Any, Literal
 
+import asyncpg
 from pydantic import BaseModel
 
 from domain.content import text_of_parts
@@ -172,12 +173,13 @@ async def turns(pool: Pool, tenant: str, conversation_id: str, after_id: str | N
         after_id,
         limit,
     )
-    return [_turn(dict(row)) for row in rows]
+    return [_turn(row) for row in rows]
 
 
-def _turn(row: dict[str, Any]) -> TurnRow:
-    asked, parts, bodies = row.pop("asked"), row.pop("parts"), row.pop("first_messages")
+def _turn(row: asyncpg.Record) -> TurnRow:
+    asked, parts, bodies = row["asked"], row["parts"], row["first_messages"]
     opened = [UserBody.model_validate_json(body).text for body in bodies] if bodies else [text_of_parts(parts)]
     text = "\n\n".join(opened)
-    visible, given = row.pop("visible"), json.loads(asked) if asked else text or None
-    return TurnRow(**row, input=given if visible else None)
+    given = json.loads(asked) if asked else text or None
+    known = {name: row[name] for name in TurnRow.model_fields if name != "input"}
+    return TurnRow(**known, input=given if row["visible"] else None)

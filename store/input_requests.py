@@ -1,7 +1,7 @@
 """Input requests: opened by sessions, answered once by people, settled by the sessions again."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -9,6 +9,7 @@ import asyncpg
 from pydantic import BaseModel
 
 from domain.events import EventRow
+from domain.json_object import JsonObject
 from domain.plan import Plan
 from domain.policy.rules import Action, Rule
 from domain.sessions.input_request import InputRequest, RequestStatus
@@ -24,7 +25,7 @@ _COLUMNS = """id, conversation_id, session_id, kind, question, details, answer_s
 _JSON = ("details", "answer_schema", "answer", "default_answer", "gate")
 
 
-def _read(row: "asyncpg.Record | dict[str, Any]") -> InputRequest:
+def _read(row: "asyncpg.Record | Mapping[str, Any]") -> InputRequest:
     return InputRequest(**{key: json.loads(value) if key in _JSON and value else value for key, value in row.items()})
 
 
@@ -54,7 +55,7 @@ async def open_request(pool: "Pool | Connection", opening: RequestOpening) -> Op
     return None if "refused" in answer else OpenedRow.model_validate(answer)
 
 
-def _to_columns(request: NewRequest) -> dict[str, Any]:
+def _to_columns(request: NewRequest) -> JsonObject:
     """The row as jsonb_populate_record takes it; jsonb would change the order of what people are shown."""
     values = request.model_dump(mode="json")
     return {name: json.dumps(value) if name in _JSON and value is not None else value for name, value in values.items()}

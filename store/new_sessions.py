@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, field_validator
 
 from domain.agents.definition import AgentDefinition
+from domain.json_object import JsonObject
 from domain.messages import Node
 from domain.sessions.session import AgentRef
 from domain.sessions.session_writes import Acceptance, SessionEnding
@@ -116,7 +117,7 @@ async def accept_rerun(
         return accepted
 
 
-def to_document(acceptance: Acceptance) -> dict[str, Any]:
+def to_document(acceptance: Acceptance) -> JsonObject:
     """As the SQL function accept_session takes it."""
     document = acceptance.model_dump(mode="json", exclude={"session", "manifest"})
     return {

@@ -2,11 +2,11 @@
 
 import json
 from datetime import datetime
-from typing import Any
 
 import asyncpg
 from pydantic import BaseModel
 
+from domain.json_object import JsonObject
 from store.database import Pool
 
 
@@ -16,7 +16,7 @@ class FeedNotice(BaseModel):
     session_id: str | None
     conversation_id: str | None
     at: datetime
-    data: dict[str, Any]
+    data: JsonObject
 
 
 def _read(row: asyncpg.Record) -> FeedNotice:

@@ -13,6 +13,7 @@ from pydantic_core import to_jsonable_python
 
 from domain.conversations.handoff import Successor
 from domain.events import CancelRequested, EventRow, ModelRetry
+from domain.json_object import JsonObject
 from domain.plan import Plan
 from domain.sessions.new_session import PlacedSession
 from domain.sessions.session import Reason, SessionRef, Status, Usage
@@ -99,7 +100,7 @@ _FIRST_STATE = {
 }
 
 
-def to_columns(session: PlacedSession) -> dict[str, Any]:
+def to_columns(session: PlacedSession) -> JsonObject:
     """A new row as jsonb_populate_record takes it; the function that inserts it adds `live` and `updated_at`."""
     values = to_jsonable_python({**_FIRST_STATE, **dict(session)})
     return {name: json.dumps(value) if name in _JSON and value is not None else value for name, value in values.items()}

@@ -16,7 +16,6 @@ from temporalio.client import (
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
-from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.envconfig import ClientConfig
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
@@ -48,7 +47,7 @@ from workflows.client_errors import is_away, is_not_yet, is_over, refusal
 from workflows.codec import data_converter
 from workflows.schedules import SWEEPER
 from workflows.telemetry import plugins
-from workflows.ui import SEARCH_ATTRIBUTES, conversation_attributes, start_options
+from workflows.ui import SEARCH_ATTRIBUTES, ConversationOptions, conversation_options, start_options
 
 ANSWER_WITHIN = timedelta(seconds=2)
 DECIDE_WITHIN = timedelta(seconds=15)  # for updates, which a worker must handle before the caller gets an answer
@@ -125,8 +124,13 @@ class WorkflowClient:
     async def reopen(self, tenant: str, conversation_id: str, *, reload: bool = False) -> None:
         """Start a conversation with what the store knows. A running one is left alone, unless it has to reload."""
         start = ConversationInput(tenant=tenant, conversation_id=conversation_id)
-        options = {**self._conversation(start), "start_signal": wire.RELOAD if reload else None}
-        await self._client.start_workflow(wire.CONVERSATION, start, **options, rpc_timeout=ANSWER_WITHIN)
+        await self._client.start_workflow(
+            wire.CONVERSATION,
+            start,
+            **self._conversation(start),
+            start_signal=wire.RELOAD if reload else None,
+            rpc_timeout=ANSWER_WITHIN,
+        )
 
     async def stop(self, session_id: str, request: StopRequest) -> bool:
         """Ask a session to stop. False: Temporal did not take it, or has no such workflow (yet).
@@ -230,14 +234,8 @@ class WorkflowClient:
             found.append(f"schedule {SWEEPER}")
         return found
 
-    def _conversation(self, start: ConversationInput) -> dict[str, Any]:
-        return {
-            "id": conversation_workflow_id(start.conversation_id),
-            "task_queue": self._queue,
-            "id_conflict_policy": WorkflowIDConflictPolicy.USE_EXISTING,
-            "static_summary": f"conversation · {start.conversation_id}",
-            "search_attributes": conversation_attributes(start.tenant, start.conversation_id),
-        }
+    def _conversation(self, start: ConversationInput) -> ConversationOptions:
+        return conversation_options(start.tenant, start.conversation_id, self._queue)
 
     async def _ask(
         self,

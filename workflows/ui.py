@@ -2,7 +2,7 @@
 
 import re
 from itertools import islice
-from typing import Any
+from typing import TypedDict
 from urllib.parse import quote
 
 from temporalio.common import (
@@ -10,6 +10,7 @@ from temporalio.common import (
     SearchAttributeKey,
     SearchAttributePair,
     TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
     WorkflowIDReusePolicy,
 )
 
@@ -39,7 +40,17 @@ def link(label: str, namespace: str, workflow_id: str) -> str:
     return f"[{text}](/namespaces/{quote(namespace, safe='')}/workflows/{quote(workflow_id, safe='')})"
 
 
-def start_options(session: SessionInput, namespace: str) -> dict[str, Any]:
+class StartOptions(TypedDict):
+    """Arguments of the SDK's calls that start a workflow."""
+
+    id_reuse_policy: WorkflowIDReusePolicy
+    static_summary: str
+    static_details: str
+    search_attributes: TypedSearchAttributes
+    priority: Priority
+
+
+def start_options(session: SessionInput, namespace: str) -> StartOptions:
     """How a session's workflow appears, whether the API or its conversation starts it."""
     ref = session.ref
     attributes = [
@@ -60,14 +71,29 @@ def start_options(session: SessionInput, namespace: str) -> dict[str, Any]:
     }
 
 
-def conversation_attributes(tenant: str, conversation_id: str) -> TypedSearchAttributes:
-    return TypedSearchAttributes(
-        [
-            SearchAttributePair(TENANT, tenant),
-            SearchAttributePair(CONVERSATION, conversation_id),
-            SearchAttributePair(TRIGGER, "api"),
-        ]
-    )
+class ConversationOptions(TypedDict):
+    """Arguments of the SDK's calls that start a conversation's workflow."""
+
+    id: str
+    task_queue: str
+    id_conflict_policy: WorkflowIDConflictPolicy
+    static_summary: str
+    search_attributes: TypedSearchAttributes
+
+
+def conversation_options(tenant: str, conversation_id: str, task_queue: str) -> ConversationOptions:
+    attributes = [
+        SearchAttributePair(TENANT, tenant),
+        SearchAttributePair(CONVERSATION, conversation_id),
+        SearchAttributePair(TRIGGER, "api"),
+    ]
+    return {
+        "id": conversation_workflow_id(conversation_id),
+        "task_queue": task_queue,
+        "id_conflict_policy": WorkflowIDConflictPolicy.USE_EXISTING,
+        "static_summary": f"conversation · {conversation_id}",
+        "search_attributes": TypedSearchAttributes(attributes),
+    }
 
 
 def static_details(start: SessionInput, namespace: str) -> str:

@@ -15,6 +15,7 @@ from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.subagent import DEFAULT_SCHEMA, SubagentTerms
 from domain.conversations.subagent_texts import name_taken, no_address, too_many_instances, unknown_subagent
 from domain.ids import derive_id
+from domain.json_object import JsonObject
 from domain.json_schema import errors
 from domain.policy.rules import Action, verdict
 from domain.sessions.new_session import NewSession
@@ -54,7 +55,7 @@ class SubagentPlanner:
         elif kind is DelegationTool.SUBAGENT_CREATE:
             wanted = arguments.agent
         config, ref, child = await self._configured(call, parent, agents, kind, wanted)
-        given: dict[str, Any] = arguments.model_dump(exclude_none=True)
+        given: JsonObject = arguments.model_dump(exclude_none=True)
         if kind is DelegationTool.SUBAGENT_CREATE:
             instance = await self._instance_to_use(call, config, arguments.name, pending)
             given = arguments.arguments or {config.init_user_message_property or "message": arguments.message}
@@ -98,7 +99,7 @@ class SubagentPlanner:
         )
 
     @staticmethod
-    def _name(config: SubagentTool, given: dict[str, Any]) -> str | None:
+    def _name(config: SubagentTool, given: JsonObject) -> str | None:
         value = given.get(config.init_agent_name_property or "name")
         return value.strip()[:63] if isinstance(value, str) and value.strip() else None
 

@@ -1,17 +1,16 @@
 """What people are shown of an approval: the call, the rule, what it would change or run, and possible changes."""
 
-from typing import Any
-
 from pydantic import ValidationError
 
 from activities.requests.approved_files import command_of, files_to_approve
 from activities.requests.file_diff import diff_of
 from activities.tools.rules import Rulebook, verdict_on
 from activities.tools.tool import Tool
+from domain.json_object import JsonObject
 from domain.policy.approval_rules import ApprovalRules
 from domain.policy.rules import about, literal
 from domain.sessions.input_request import ALWAYS_SCHEMA, OpenRequest, approval_schema
-from domain.sessions.request_writes import ShownRequest
+from domain.sessions.request_writes import ShownRequest, SpentSoFar
 from store.database import Pool
 from store.sessions import SessionRow
 
@@ -22,9 +21,9 @@ class ApprovalQuestions:
         self._rulebook = rulebook
 
     async def of(
-        self, request: OpenRequest, session: SessionRow, tool: Tool, arguments: dict[str, Any], spent: dict[str, Any]
+        self, request: OpenRequest, session: SessionRow, tool: Tool, arguments: JsonObject, spent: SpentSoFar
     ) -> ShownRequest:
-        details: dict[str, Any] = {"tool": tool.name, "arguments": arguments, "so_far": spent}
+        details: JsonObject = {"tool": tool.name, "arguments": arguments, "so_far": spent.model_dump()}
         gate = None
         if request.agents:
             layers = about(await self._rulebook.layers(request.ref, request.agents), tool)
@@ -40,14 +39,14 @@ class ApprovalQuestions:
             gate=gate,
         )
 
-    async def _files(self, session: SessionRow, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+    async def _files(self, session: SessionRow, tool: Tool, arguments: JsonObject) -> JsonObject:
         """What a command would run: the approval holds for these files as they are now."""
         if (command := command_of(tool, arguments)) is None:
             return {}
         found = await files_to_approve(self._pool, session.tenant, session.workspace_id, command)
         return {"files": [one.model_dump() for one in found]} if found else {}
 
-    async def _change(self, session: SessionRow, tool: Tool, arguments: dict[str, Any]) -> dict[str, str]:
+    async def _change(self, session: SessionRow, tool: Tool, arguments: JsonObject) -> dict[str, str]:
         if tool.change is None:
             return {}
         try:
@@ -57,7 +56,7 @@ class ApprovalQuestions:
         return await diff_of(self._pool, session.tenant, session.workspace_id, change)
 
 
-def _changeable(tool: Tool) -> dict[str, Any]:
+def _changeable(tool: Tool) -> JsonObject:
     """What a person may answer; whom work is delegated to, and with which prompt, is not theirs to change."""
     if tool.delegates:
         return approval_schema(always=ALWAYS_SCHEMA)

@@ -3,17 +3,17 @@
 import json
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from activities.tools.tool import ASK_PEOPLE, Tool
 from domain.external_tool import RESULT_SCHEMA, ExternalTool
+from domain.json_object import JsonObject
 from domain.json_schema import fits
 from domain.model_exchange import ToolDefinition
 from domain.sessions.effects import would_have
 from domain.sessions.input_request import InputRequest, RequestStatus
-from domain.sessions.request_writes import ShownRequest
+from domain.sessions.request_writes import ShownRequest, SpentSoFar
 from domain.sessions.step import CallState, Effect, preview
 
 
@@ -41,7 +41,7 @@ class Arguments(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class CallersTool(Tool):
-    schema: dict[str, Any] = field(default_factory=dict)
+    schema: JsonObject = field(default_factory=dict)
 
     @cached_property
     def definition(self) -> ToolDefinition:
@@ -61,12 +61,12 @@ def callers_tool(given: ExternalTool) -> Tool:
     )
 
 
-def question(tool: Tool, arguments: dict[str, Any], spent: dict[str, Any]) -> ShownRequest:
+def question(tool: Tool, arguments: JsonObject, spent: SpentSoFar) -> ShownRequest:
     if not fits(tool.definition.input_schema, arguments):
         raise Unaskable(tool.name, f"the arguments do not fit the input schema of {tool.name}")
     return ShownRequest(
         question=f"What does {tool.name} return for {tool.call_summary(arguments)}?",
-        details={"tool": tool.name, "arguments": arguments, "so_far": spent},
+        details={"tool": tool.name, "arguments": arguments, "so_far": spent.model_dump()},
         answer_schema=RESULT_SCHEMA,
     )
 

@@ -1,14 +1,12 @@
 """Missing variables: one request asks for all values that a session cannot begin without."""
 
-from typing import Any
-
 from domain.sessions.input_request import InputRequest, RequestStatus, SettledRequest
-from domain.sessions.request_writes import ShownRequest
+from domain.sessions.request_writes import ShownRequest, SpentSoFar
 
 LONGEST = 10_000  # characters of a value
 
 
-def question(missing: dict[str, str], spent: dict[str, Any]) -> ShownRequest:
+def question(missing: dict[str, str], spent: SpentSoFar) -> ShownRequest:
     named = "; ".join(f"{name} ({description})" for name, description in missing.items())
     schema = {
         "type": "object",
@@ -21,7 +19,7 @@ def question(missing: dict[str, str], spent: dict[str, Any]) -> ShownRequest:
     }
     return ShownRequest(
         question=f"Before it can begin, this task needs: {named}",
-        details={"variables": missing, "so_far": spent},
+        details={"variables": missing, "so_far": spent.model_dump()},
         answer_schema=schema,
     )
 

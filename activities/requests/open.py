@@ -2,7 +2,6 @@
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from temporalio import activity
 
@@ -17,6 +16,7 @@ from activities.tools.rules import Rulebook, verdict_on
 from activities.tools.tool import Tool
 from domain import events as ev
 from domain.events import EventRow, InputExpired, InputRequired
+from domain.json_object import JsonObject
 from domain.notification import escalates_to
 from domain.plan import Plan, PlanStep
 from domain.policy.rules import Action
@@ -166,7 +166,7 @@ class InputRequests:
         await self._result(settle, tool.name, CallState.FAILED, f"{why} It was not run.", summary)
         return SettledRequest(status=request.status, cancel=_cancels(request), preview=preview(why, 160))
 
-    async def _forbidden(self, settle: SettleRequest, tool: Tool, answer: dict[str, Any]) -> str | None:
+    async def _forbidden(self, settle: SettleRequest, tool: Tool, answer: JsonObject) -> str | None:
         """An approver may change a call, but not to what is denied to everybody. The API says so when it is
         answered; what decides is here."""
         if "arguments" not in answer:

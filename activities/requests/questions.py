@@ -1,7 +1,5 @@
 """An input request: what people are shown, and what their answer must look like."""
 
-from typing import Any
-
 from pydantic import ValidationError
 
 from activities.delegation.record import DelegationRecord
@@ -12,10 +10,11 @@ from activities.tools.builtin import ask_user, wait_for_event
 from activities.tools.rules import Rulebook
 from activities.tools.tool import Tool
 from domain.ids import derive_id
+from domain.json_object import JsonObject
 from domain.messages import calls_of
 from domain.sessions.effects import EffectKind
 from domain.sessions.input_request import PLAN_SCHEMA, OpenRequest, RequestKind, approval_schema
-from domain.sessions.request_writes import ShownRequest
+from domain.sessions.request_writes import ShownRequest, SpentSoFar
 from domain.sessions.step import preview
 from store import input_requests, messages
 from store.database import Pool
@@ -34,7 +33,7 @@ class Questions:
             return self._tools[name]
         return next(callers_tool(given) for given in session.external_tools if given.name == name)
 
-    async def awaited_event(self, request: OpenRequest, session: SessionRow) -> dict[str, Any] | None:
+    async def awaited_event(self, request: OpenRequest, session: SessionRow) -> JsonObject | None:
         """The arguments of a call that waits for an event; None: people are asked."""
         if request.kind is not RequestKind.EXTERNAL_RESULT:
             return None
@@ -51,14 +50,15 @@ class Questions:
 
     async def of(self, request: OpenRequest, session: SessionRow) -> ShownRequest:
         """What people are shown; Unaskable if nobody could answer it."""
-        spent = {"cost_usd": session.usage.cost_usd, "tokens": session.usage.tokens, "steps": session.step}
+        usage = session.usage
+        spent = SpentSoFar(cost_usd=usage.cost_usd, tokens=usage.tokens, steps=session.step)
         if request.kind is RequestKind.MISSING_VARIABLES:
             return missing_variables.question(session.missing, spent)
         if request.kind is RequestKind.PLAN_APPROVAL:
             steps = [step.title for step in session.plan.steps] if session.plan else []
             return ShownRequest(
                 question="May this plan be carried out?",
-                details={"plan": steps, "so_far": spent},
+                details={"plan": steps, "so_far": spent.model_dump()},
                 answer_schema=approval_schema(plan=PLAN_SCHEMA),
             )
         [node] = await messages.path(self._pool, request.ref.tenant, request.node, limit=1)
@@ -82,15 +82,15 @@ class Questions:
         if known is not None and known.spent:
             raise Unaskable(tool, "no more calls are allowed")
 
-    async def _approved(self, request: OpenRequest, arguments: dict[str, Any]) -> dict[str, Any]:
+    async def _approved(self, request: OpenRequest, arguments: JsonObject) -> JsonObject:
         """The arguments as they were approved, if a rule wanted that."""
         approval_id = derive_id(request.node, RequestKind.TOOL_APPROVAL, request.index)
         approval = await input_requests.get(self._pool, request.ref.tenant, approval_id)
-        changed: dict[str, Any] | None = (approval.answer or {}).get("arguments") if approval else None
+        changed: JsonObject | None = (approval.answer or {}).get("arguments") if approval else None
         return arguments if changed is None else changed
 
 
-def _question(arguments: dict[str, Any], spent: dict[str, Any]) -> ShownRequest:
+def _question(arguments: JsonObject, spent: SpentSoFar) -> ShownRequest:
     try:
         asked = ask_user.Input.model_validate(arguments)
     except ValidationError as error:
@@ -98,7 +98,7 @@ def _question(arguments: dict[str, Any], spent: dict[str, Any]) -> ShownRequest:
         raise Unaskable(ask_user.TOOL.name, "; ".join(lines[:20])) from None
     return ShownRequest(
         question=asked.question,
-        details={"options": asked.options, "so_far": spent},
+        details={"options": asked.options, "so_far": spent.model_dump()},
         answer_schema=asked.answer_schema or None,
         default_answer=asked.default,
     )

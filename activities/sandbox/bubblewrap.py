@@ -149,12 +149,11 @@ def _top_level() -> list[str]:
 def _plan(program: Path, argv: list[str], workspace: Path, uid: int | None, limits: SandboxLimits) -> bytes:
     bundled = program.parent.name == "_bin"  # needs its libraries, which lie beside its package
     home = program.parent.parent
-    plan = {
+    plan: launcher.LaunchPlan = {
         "argv": argv,
         "program": str(program),
         "workspace": os.path.abspath(workspace),
         "uid": uid,
-        "gid": uid,
         "show": {home.name: str(home), f"{home.name}.libs": f"{home}.libs"} if bundled else {},
         "shown_program": f"{home.name}/_bin/{program.name}" if bundled else None,
         "limits": rlimits(limits),

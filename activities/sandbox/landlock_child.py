@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from types import FrameType
-from typing import Any
+from typing import TypedDict
 
 from sandlock import Sandbox, StdioMode  # type: ignore[import-untyped]
 
@@ -38,9 +38,24 @@ class _Stopped(Exception):
     """The worker wants the command to end."""
 
 
+class ChildPlan(TypedDict):
+    """What the worker writes to the file whose descriptor is the one argument."""
+
+    command: str
+    shell: str
+    workspace: str
+    uid: int | None  # also the group
+    path: str
+    cpu_s: int
+    file_bytes: int
+    memory_bytes: int
+    processes: int
+    open_files: int
+
+
 def main() -> None:
     with open(int(sys.argv[1]), "rb") as given:
-        plan: dict[str, Any] = json.load(given)
+        plan: ChildPlan = json.load(given)
     libc = ctypes.CDLL(None, use_errno=True)
     if plan["uid"] is not None:
         os.setgroups([])
@@ -64,14 +79,14 @@ def main() -> None:
     os._exit(_exit_code[0] if _exit_code else 125)
 
 
-def _run(plan: dict[str, Any], scratch: str) -> None:
+def _run(plan: ChildPlan, scratch: str) -> None:
     process = _sandbox(plan, scratch).popen([plan["shell"], "-c", plan["command"]], stdin=StdioMode.NULL)
     result = process.wait()
     signalled = 128 + (result.signal if result.signal > 0 else signal.SIGKILL)
     _exit_code.append(result.exit_code if result.exit_code >= 0 else signalled)
 
 
-def _sandbox(plan: dict[str, Any], scratch: str) -> Sandbox:
+def _sandbox(plan: ChildPlan, scratch: str) -> Sandbox:
     return Sandbox(
         fs_readable=[path for path in _READABLE if os.path.exists(path)],
         fs_writable=[plan["workspace"], scratch, "/dev/null"],

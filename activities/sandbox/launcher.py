@@ -10,7 +10,7 @@ import json
 import os
 import resource
 import sys
-from typing import Any
+from typing import TypedDict
 
 WORKSPACE, PROGRAM = "{workspace}", "{program}"  # in the arguments: where the launcher made these reachable
 
@@ -20,9 +20,21 @@ _MS_RECURSIVE_BIND = 0x1000 | 0x4000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+class LaunchPlan(TypedDict):
+    """What the worker writes to the file whose descriptor is the one argument."""
+
+    argv: list[str]
+    program: str
+    workspace: str
+    uid: int | None  # also the group
+    show: dict[str, str]  # further folders, by the name that they get
+    shown_program: str | None
+    limits: dict[str, int]
+
+
 def main() -> None:
     with open(int(sys.argv[1]), "rb") as given:
-        plan: dict[str, Any] = json.load(given)
+        plan: LaunchPlan = json.load(given)
     places = {WORKSPACE: plan["workspace"], PROGRAM: plan["program"]}
     if plan["uid"] is not None:
         places = _stage(plan) or places
@@ -33,7 +45,7 @@ def main() -> None:
         _limit(getattr(resource, name), value)
     if plan["uid"] is not None:
         os.setgroups([])
-        os.setresgid(plan["gid"], plan["gid"], plan["gid"])
+        os.setresgid(plan["uid"], plan["uid"], plan["uid"])
         os.setresuid(plan["uid"], plan["uid"], plan["uid"])
     argv = [places.get(word, word) for word in plan["argv"]]
     os.chdir("/")
@@ -49,7 +61,7 @@ def _limit(which: int, value: int) -> None:
     resource.setrlimit(which, (value, value))
 
 
-def _stage(plan: dict[str, Any]) -> dict[str, str] | None:
+def _stage(plan: LaunchPlan) -> dict[str, str] | None:
     """Root gives its rights away but the unused user must still reach paths that may lie below /root:
     they are bound into a private /tmp. None where the kernel refuses; then the plain paths must do."""
     try:

@@ -126,9 +126,7 @@ class AcceptanceChecks:
             failure = classify(error)
             raise ApplicationError(failure.message, type=failure.type, non_retryable=not failure.retryable) from error
         said = turn.calls[0].arguments.get("verdicts") if turn.calls else None
-        return [
-            CriterionVerdict(kind="text", criterion=text, **_said(said, place)) for place, text in enumerate(criteria)
-        ], turn.usage
+        return [_verdict(text, said, place) for place, text in enumerate(criteria)], turn.usage
 
     async def _record(
         self, check: CheckAcceptance, verdicts: list[CriterionVerdict], usage: Usage
@@ -187,12 +185,13 @@ def _ended(entry: CheckBegin, passed: bool, why: str) -> CheckEnd:
     return CheckEnd(**key, state=CallState.OK if passed else CallState.FAILED, result=why)
 
 
-def _said(verdicts: Any, place: int) -> dict[str, Any]:
-    """What the judge said of one criterion; what it left out or garbled is not met."""
+def _verdict(criterion: str, verdicts: Any, place: int) -> CriterionVerdict:
+    """The judge's verdict on one criterion; what it left out or garbled is not met."""
     one = verdicts[place] if isinstance(verdicts, list) and place < len(verdicts) else None
     if not isinstance(one, dict):
-        return {"passed": False, "why": "The judge gave no verdict on this."}
-    return {"passed": one.get("met") is True, "why": clean(str(one.get("why", "")))[:WHY]}
+        one = {"why": "The judge gave no verdict on this."}
+    why = clean(str(one.get("why", "")))[:WHY]
+    return CriterionVerdict(kind="text", criterion=criterion, passed=one.get("met") is True, why=why)
 
 
 def _case(check: CheckAcceptance, nodes: list[Node], criteria: list[str]) -> str:

@@ -1,7 +1,6 @@
 """Declared tools: they have no code. A call of one does what a binding or a stop rule of its side makes of it."""
 
 import json
-from typing import Any
 
 from activities.requests.external_tools import Arguments, CallersTool
 from activities.tools.builtin import save_artifact
@@ -11,6 +10,7 @@ from domain.agents.definition import AgentDefinition
 from domain.agents.prompt import DeclaredTool
 from domain.agents.side import Binding, Side
 from domain.events import Progress
+from domain.json_object import JsonObject
 from domain.json_schema import fits
 from domain.sessions.step import Effect, ToolRequest, preview
 
@@ -49,7 +49,7 @@ def find_declared(agent: AgentDefinition, request: ToolRequest) -> Tool | None:
 
 
 async def with_binding(
-    side: Side, tool: str, arguments: dict[str, Any], context: ToolContext, result: ToolResult
+    side: Side, tool: str, arguments: JsonObject, context: ToolContext, result: ToolResult
 ) -> ToolResult:
     """Add to a call's result what a binding of its side makes of it: a status, or the files that it hands over. A file
     that cannot be handed over fails the call, so that the session does not end without it."""
@@ -62,7 +62,7 @@ async def with_binding(
     return result
 
 
-def _with_status(binding: Binding, arguments: dict[str, Any], result: ToolResult) -> ToolResult:
+def _with_status(binding: Binding, arguments: JsonObject, result: ToolResult) -> ToolResult:
     message = " ".join(clean(binding.message(arguments)).split())[:MOST_STATUS]
     if not message:
         return ToolResult("The status has no visible text.", failed=True)
@@ -71,7 +71,7 @@ def _with_status(binding: Binding, arguments: dict[str, Any], result: ToolResult
 
 
 async def _with_attachments(
-    binding: Binding, arguments: dict[str, Any], context: ToolContext, result: ToolResult
+    binding: Binding, arguments: JsonObject, context: ToolContext, result: ToolResult
 ) -> ToolResult:
     given = arguments.get(binding.attachments_property) if binding.attachments_property else None
     paths = [given] if isinstance(given, str) else given or []

@@ -8,6 +8,7 @@ from activities.runtime.definitions import Definitions
 from activities.tools.offered import Offered
 from activities.tools.tool import Tool
 from domain.content import ToolCallBlock
+from domain.json_object import JsonObject
 from domain.policy.rules import Action, Rule, RuleVerdict, barring, still_asks, verdict
 from domain.policy.traits import ToolTraits
 from domain.sessions.session import AgentRef, SessionRef
@@ -68,7 +69,7 @@ def _still_asks(offered: Offered, block: ToolCallBlock, layers: list[list[Rule]]
     return subjects is None or still_asks(layers, standing, tool, subjects)
 
 
-def _call(index: int, tool: Tool, arguments: dict[str, Any], layers: list[list[Rule]], may_ask: bool) -> ToolCall:
+def _call(index: int, tool: Tool, arguments: JsonObject, layers: list[list[Rule]], may_ask: bool) -> ToolCall:
     summary = tool.call_summary(arguments)
     found = verdict_on(tool, arguments, layers)
     if found.action is Action.DENY and not tool.starts:  # a denied subagent is refused where children are planned
@@ -90,7 +91,7 @@ def _call(index: int, tool: Tool, arguments: dict[str, Any], layers: list[list[R
 
 
 def _not_offered(
-    index: int, tool: ToolTraits, arguments: dict[str, Any], offered: list[str], layers: list[list[Rule]]
+    index: int, tool: ToolTraits, arguments: JsonObject, offered: list[str], layers: list[list[Rule]]
 ) -> ToolCall:
     """A model may remember a tool that it no longer has, or guess one."""
     if not tool.asks and (found := barring(layers, tool)):

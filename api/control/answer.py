@@ -10,6 +10,7 @@ from api.submission import rules as submission_rules
 from domain.agents.secret_variables import seal_secrets
 from domain.errors import Conflict, Invalid, NotAllowed
 from domain.events import EventRow, InputReceived
+from domain.json_object import JsonObject
 from domain.policy.approval_rules import ApprovalRules
 from domain.policy.rules import Action
 from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind, RequestStatus
@@ -32,7 +33,7 @@ def check(caller: Caller, request: InputRequest, value: Any) -> None:
         _check_change(ApprovalRules.model_validate(request.gate), value["arguments"])
 
 
-def _check_change(approval_rules: ApprovalRules, arguments: dict[str, Any]) -> None:
+def _check_change(approval_rules: ApprovalRules, arguments: JsonObject) -> None:
     """An approver may change a call, but not to what a rule denies to everybody; the request stays open."""
     found = approval_rules.verdict(arguments)
     if found.action is not Action.DENY or found.rule is None:

@@ -13,6 +13,7 @@ from api.schemas.conversations import Handle, MessageBody, handle
 from api.submission import accept as submit
 from api.submission.accept import SessionPlace
 from domain.errors import Conflict, Refusal
+from domain.json_object import JsonObject
 from domain.sessions.input_request import (
     DEFERRED,
     DeferredCall,
@@ -25,7 +26,7 @@ from store import conversations, input_requests, sessions
 from store.sessions import SessionRow
 
 # the answers to requests that the message leaves out
-LEFT_OUT: dict[RequestKind, dict[str, Any]] = {
+LEFT_OUT: dict[RequestKind, JsonObject] = {
     RequestKind.TOOL_APPROVAL: {"approved": False, "notes": "not answered when the conversation continued"},
     RequestKind.EXTERNAL_RESULT: {"error": "No result was given when the conversation continued."},
 }
@@ -39,13 +40,14 @@ async def shown(call: Call, listed: Sequence[SessionRow]) -> dict[str, DeferredT
         if request.kind not in DEFERRED:
             continue
         tools = found.setdefault(request.session_id, DeferredTools(calls=[], approvals=[]))
-        named = DeferredCall(request_id=request.id, deadline=request.deadline, **_call(request))
+        named = DeferredCall(
+            request_id=request.id,
+            deadline=request.deadline,
+            tool=request.details["tool"],
+            arguments=request.details["arguments"],
+        )
         (tools.calls if request.kind is RequestKind.EXTERNAL_RESULT else tools.approvals).append(named)
     return found
-
-
-def _call(request: InputRequest) -> dict[str, Any]:
-    return {name: request.details[name] for name in ("tool", "arguments")}
 
 
 async def answer(call: Call, conversation_id: str, body: MessageBody, key: IdempotencyKey) -> NewTurn:

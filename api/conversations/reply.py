@@ -1,13 +1,11 @@
 """The response to a turn: a handle, or the event stream of its session."""
 
-from typing import Any
-
 from fastapi import Request, Response
 
 from api.auth import Call
 from api.conversations.run import NewTurn
 from api.http.accept_header import chosen
-from api.openapi import problems
+from api.openapi import Responses, problems
 from api.schemas.conversations import Handle
 from api.streams.feeds import Feed
 from api.streams.sse import streaming
@@ -15,7 +13,7 @@ from api.streams.sse import streaming
 EXAMPLE = 'event: task_submitted\ndata: {"type": "task_submitted", "seq": 1, "agent": "assistant"}\nid: 1\n\n'
 
 
-def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def answers(*statuses: int) -> Responses:
     """The `responses` of a route that runs a turn."""
     stream = {"text/event-stream": {"schema": {"type": "string"}, "example": EXAMPLE}}
     return {

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from api.http import strict_json
 from api.http.problems import Unreadable, choices, finding
+from api.schemas.problems import Finding
 from api.services import services_of
 from domain.errors import Invalid
 from settings import Settings
@@ -102,17 +103,17 @@ def validated(model: type[M], value: Any, raw: bytes) -> M:
     except ValidationError as error:
         entries = error.errors(include_url=False, include_input=False)
         found = [_of_entry(model, value, entry) for entry in entries]
-        unique = {(entry["pointer"], entry["code"]): entry for entry in found}
+        unique = {(entry.pointer, entry.code): entry for entry in found}
         raise Invalid(errors=_nearest(list(unique.values()))[:50]) from None
 
 
-def _nearest(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _nearest(found: list[Finding]) -> list[Finding]:
     """Where a string or an object is allowed and the object has an error inside, drop the finding "not a string"."""
-    deeper = [entry["pointer"] for entry in found]
+    deeper = [entry.pointer for entry in found]
     return [
         entry
         for entry in found
-        if not entry["code"].endswith("_type") or not any(one.startswith(f"{entry['pointer']}/") for one in deeper)
+        if not entry.code.endswith("_type") or not any(one.startswith(f"{entry.pointer}/") for one in deeper)
     ]
 
 
@@ -120,7 +121,7 @@ def _too_large(limit: int) -> Unreadable:
     return Unreadable(413, "body-too-large", f"At most {limit} bytes are allowed here.", limit=limit)
 
 
-def _of_entry(model: type[BaseModel], value: Any, entry: Mapping[str, Any]) -> dict[str, Any]:
+def _of_entry(model: type[BaseModel], value: Any, entry: Mapping[str, Any]) -> Finding:
     path = _path(value, entry)
     pointer = ""
     for part in path:

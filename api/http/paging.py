@@ -3,17 +3,17 @@
 import base64
 import hashlib
 import json
-from typing import Any
+from collections.abc import Mapping
 
 from api.http.problems import Unreadable
 from domain.ids import is_id
 
 
-def cursor(query: dict[str, Any], last_id: str) -> str:
+def cursor(query: Mapping[str, object], last_id: str) -> str:
     return base64.urlsafe_b64encode(f"{last_id}{_digest(query, last_id)}".encode()).decode().rstrip("=")
 
 
-def position(query: dict[str, Any], given: str | None) -> str | None:
+def position(query: Mapping[str, object], given: str | None) -> str | None:
     """The id that a cursor contains."""
     if given is None:
         return None
@@ -27,6 +27,6 @@ def position(query: dict[str, Any], given: str | None) -> str | None:
     return last_id
 
 
-def _digest(query: dict[str, Any], last_id: str) -> str:
+def _digest(query: Mapping[str, object], last_id: str) -> str:
     text = json.dumps([query, last_id], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -10,9 +10,11 @@ from typing import Any
 
 import asyncpg
 from fastapi.exceptions import RequestValidationError
+from pydantic_core import to_jsonable_python
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
+from api.schemas.problems import Finding
 from domain.errors import ErrandError, Invalid, Refusal, Unavailable
 from store.database import TRANSIENT_ERRORS
 
@@ -113,10 +115,14 @@ class Unauthenticated(Refusal):
     type = "unauthenticated"
 
 
-def finding(pointer: str, code: str, message: str, allowed: Iterable[object] | None = None) -> dict[str, Any]:
-    """One entry of a problem's `errors`."""
-    entry: dict[str, Any] = {"pointer": pointer, "code": code, "message": message}
-    return entry if allowed is None else {**entry, "allowed": list(allowed)}
+def finding(
+    pointer: str, code: str, message: str, allowed: Iterable[object] | None = None, place: str | None = None
+) -> Finding:
+    """One entry of a problem's `errors`; `place` says where a parameter was given."""
+    listed = None if allowed is None else list(allowed)
+    return Finding.model_validate(
+        {"pointer": pointer, "code": code, "message": message, "allowed": listed, "in": place}
+    )
 
 
 def problem(
@@ -128,7 +134,7 @@ def problem(
         "status": status,
         "detail": detail,
         "instance": request_id,
-        **extra,
+        **to_jsonable_python(extra),
     }
     all_headers = {"Cache-Control": "no-store", **(headers or {})}
     if type in _CLOSING:
@@ -178,10 +184,9 @@ def _of_ours(error: ErrandError, request_id: str) -> Response:
     return problem(error.status, error.type, error.detail, request_id, headers, **extra)
 
 
-def _of_parameter(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _of_parameter(entry: Mapping[str, Any]) -> Finding:
     place, *path = entry["loc"]
-    found = finding(_pointer(path), entry["type"], entry["msg"], choices(entry))
-    return {key: value for key, value in {**found, "in": place}.items() if value is not None}
+    return finding(_pointer(path), entry["type"], entry["msg"], choices(entry), place)
 
 
 def choices(entry: Mapping[str, Any]) -> list[str] | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from api.http.problems import Unreadable, finding
 from domain.errors import Invalid
+from domain.json_object import JsonObject
 
 MAX_DEPTH = 64
 MAX_MEMBERS = 10_000
@@ -54,7 +55,7 @@ def _too_complex() -> Unreadable:
     return Unreadable(400, "json-too-complex", detail)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, Any]]) -> JsonObject:
     value = dict(pairs)
     if len(value) < len(pairs):
         raise Unreadable(400, "json-duplicate-key", "An object contains the same key twice.")
@@ -101,7 +102,7 @@ def _walk(root: Any) -> None:
             todo += [(child, place, depth + 1) for place, child in _children(value, pointer)]
 
 
-def _children(value: dict[str, Any] | list[Any], pointer: str) -> list[tuple[str, Any]]:
+def _children(value: JsonObject | list[Any], pointer: str) -> list[tuple[str, Any]]:
     if isinstance(value, list):
         return [(f"{pointer}/{index}", child) for index, child in enumerate(value)]
     for key in value:

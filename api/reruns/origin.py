@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
 
 from api.http.problems import finding
 from api.schemas.reruns import ChangedResult, RerunBody
@@ -11,6 +10,7 @@ from api.views.messages import own_nodes
 from domain.content import TextBlock
 from domain.errors import Invalid
 from domain.ids import derive_id
+from domain.json_object import JsonObject
 from domain.messages import SUMMARY, Body, Node, ReplyBody, ResultsBody, UserBody, answer_calls, calls_of
 from domain.task import opening
 from store import conversations, tool_calls
@@ -118,5 +118,5 @@ def _with_results(messages: list[Message], changes: list[ChangedResult]) -> list
     return [*messages[:place], (messages[place][0], ResultsBody(results=results)), *messages[place + 1 :]]
 
 
-def _as_text(value: str | dict[str, Any]) -> str:
+def _as_text(value: str | JsonObject) -> str:
     return value if isinstance(value, str) else "```json\n" + json.dumps(value, indent=2) + "\n```"

@@ -1,7 +1,7 @@
 """/tasks/{id}/budget: the limits of a task, of its subagents and of the whole conversation, and what is left."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
@@ -68,8 +68,8 @@ async def show_budget(call: Reader, task_id: str) -> TaskBudget:
     tree = await budgets.get(call.pool, call.tenant, session.conversation_id)
     held = await budgets.held(call.pool, call.tenant, session.conversation_id) if tree else Reserved()
     return TaskBudget(
-        **_own(session),
-        children=[SessionBudget(**_own(child)) for child in below if child is not None],
+        **dict(_own(session)),
+        children=[_own(child) for child in below if child is not None],
         tree=TreeBudgetRecord(
             conversation_id=session.conversation_id,
             deadline=tree.deadline,
@@ -81,14 +81,14 @@ async def show_budget(call: Reader, task_id: str) -> TaskBudget:
     )
 
 
-def _own(session: SessionRow) -> dict[str, Any]:
+def _own(session: SessionRow) -> SessionBudget:
     time = time_of(session.limits, session.created_at, session.deadline, session.ended_at or datetime.now(UTC))
-    return {
-        "task_id": session.id,
-        "name": session.subagent_name or session.agent,
-        "status": session.status,
-        "budgets": _lines(shares(session.limits, session.step, session.usage, time)),
-    }
+    return SessionBudget(
+        task_id=session.id,
+        name=session.subagent_name or session.agent,
+        status=session.status,
+        budgets=_lines(shares(session.limits, session.step, session.usage, time)),
+    )
 
 
 def _lines(found: list[Share]) -> list[BudgetLine]:

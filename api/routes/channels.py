@@ -1,7 +1,7 @@
 """/channels: messages of people elsewhere, by their address; /hooks: the signed requests of services."""
 
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import ValidationError
@@ -25,6 +25,7 @@ from domain.channels import ChannelMessage, ChannelRef
 from domain.conversations.address import Address
 from domain.errors import Invalid, NotFound
 from domain.ids import is_id
+from domain.json_object import JsonObject
 from settings import Settings
 from store import addresses, connectors
 from store.connectors import Hook
@@ -36,7 +37,7 @@ _json = [Depends(accepts_json)]
 _EXAMPLE = {"text": "What is in the workspace?", "message_id": "m-4711"}
 
 
-_CHALLENGE: dict[str, Any] = {
+_CHALLENGE: JsonObject = {
     "description": "What the service asked to be sent back",
     "content": {"text/plain": {"schema": {"type": "string"}}},
 }
@@ -52,9 +53,7 @@ def channel_ref(connector: str, channel_id: str, user_id: str) -> ChannelRef:
         return ChannelRef(connector=connector, channel_id=channel_id, user_id=user_id)
     except ValidationError as error:
         names = [str(one["loc"][0]) for one in error.errors()]
-        found = [
-            {**finding(f"/{name}", "invalid_name", "1 to 255 characters, not blank"), "in": "path"} for name in names
-        ]
+        found = [finding(f"/{name}", "invalid_name", "1 to 255 characters, not blank", place="path") for name in names]
         raise Invalid("A message needs the channel and the user that it comes from.", errors=found) from None
 
 

@@ -1,7 +1,6 @@
 """/codec: a codec server for Temporal's Web UI and command line, which shows them what our payloads contain."""
 
 import json
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
@@ -12,17 +11,18 @@ from api.http import body
 from api.openapi import BODY, problems, request_body
 from api.services import services_of
 from domain.errors import Conflict, Invalid
+from domain.json_object import JsonObject
 from domain.sealing import SealingError
 from workflows.codec import EncryptingCodec
 
 router = APIRouter(prefix="/codec", tags=["operations"])
 
-_SCHEMA: dict[str, Any] = {
+_SCHEMA: JsonObject = {
     "type": "object",
     "properties": {"payloads": {"type": "array", "items": {"type": "object"}}},
     "example": {"payloads": [{"metadata": {"encoding": "anNvbi9wbGFpbg=="}, "data": "ImhpIg=="}]},
 }
-_ROUTE: dict[str, Any] = {
+_ROUTE: JsonObject = {
     "response_class": Response,
     "responses": {**problems(409, *BODY), 200: {"content": {"application/json": {"schema": _SCHEMA}}}},
     "openapi_extra": request_body({"application/json": {"schema": _SCHEMA}}),

@@ -37,6 +37,7 @@ from api.schemas.conversations import (
 from api.views.conversation import whole
 from api.views.messages import display_messages
 from domain.errors import Invalid, Refusal
+from domain.json_object import JsonObject
 from domain.sessions.session import Reason
 from store import conversation_reads, conversations
 from store.conversations import ConversationRow
@@ -158,12 +159,12 @@ def _summary(found: ConversationRow, **more: Any) -> ConversationSummary:
 
 def _text(given: str | None) -> str | None:
     if given is not None and "\x00" in given:
-        problem = {**finding("/q", "nul", "a NUL cannot be searched for"), "in": "query"}
+        problem = finding("/q", "nul", "a NUL cannot be searched for", place="query")
         raise Invalid("The search contains a NUL.", type="invalid-text", errors=[problem])
     return given
 
 
-def _metadata(given: str | None) -> dict[str, Any] | None:
+def _metadata(given: str | None) -> JsonObject | None:
     if given is None:
         return None
     try:
@@ -171,7 +172,7 @@ def _metadata(given: str | None) -> dict[str, Any] | None:
     except Refusal:
         value = None
     if not isinstance(value, dict):
-        problem = {**finding("/metadata", "json_object", "must be a JSON object"), "in": "query"}
+        problem = finding("/metadata", "json_object", "must be a JSON object", place="query")
         raise Invalid("The metadata filter is not a JSON object.", errors=[problem])
     return value
 

@@ -50,7 +50,7 @@ async def upload(request: Request, call: Submitter, query: Annotated[FileQuery, 
     content = await body.read(request, call.settings.max_file_bytes, UPLOAD_SECONDS)
     digest = files.digest_of(content)
     if query.sha256 not in (None, digest):
-        problem = {**finding("/sha256", "digest_mismatch", "the bytes that arrived have another digest"), "in": "query"}
+        problem = finding("/sha256", "digest_mismatch", "the bytes that arrived have another digest", place="query")
         raise Invalid("The content does not match its digest.", type="digest-mismatch", errors=[problem])
     quota = call.settings.tenant_upload_bytes
     kept = await files.put(call.pool, call.tenant, name, kind, content, call.caller.created_by, quota)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response, WebSocket
@@ -14,8 +13,8 @@ from api.auth import Call, Reader
 from api.http.accept_header import chosen
 from api.openapi import problems, ref
 from api.routes.events import LastEventId
-from api.schemas.events import EventPage
-from api.streams.feeds import LOOK_SECONDS, TenantFeed, public_notice, tenant_position
+from api.schemas.events import NoticePage
+from api.streams.feeds import LOOK_SECONDS, TenantFeed, shown_notice, tenant_position
 from api.streams.sse import still_allowed, streaming
 from domain.errors import NotAllowed
 from store.database import TRANSIENT_ERRORS
@@ -30,7 +29,7 @@ _ANSWER = {
             "schema": {"type": "string"},
             "example": 'event: mailbox_updated\ndata: {"type": "mailbox_updated", "pending_count": 2}\nid: 7\n\n',
         },
-        "application/json": {"schema": ref(EventPage)},
+        "application/json": {"schema": ref(NoticePage)},
     },
 }
 
@@ -66,11 +65,8 @@ async def notifications(
     feed = _feed(call, query.mine)
     if chosen(request, "text/event-stream", "application/json") == "application/json":
         found = await feed.read(call.pool, after, query.limit)
-        page = EventPage(
-            items=[public_notice(notice) for notice in found],
-            next_after=found[-1].number if found else after,
-            closed=False,
-        )
+        next_after = found[-1].number if found else after
+        page = NoticePage(items=[shown_notice(notice) for notice in found], next_after=next_after)
         return JSONResponse(page.model_dump(mode="json"))
     return streaming(call, feed, after)
 
@@ -112,7 +108,7 @@ async def _send(websocket: WebSocket, call: Call, feed: TenantFeed, after: int) 
             with contextlib.suppress(*TRANSIENT_ERRORS):
                 while found := await feed.read(call.pool, after):
                     for notice in found:
-                        await websocket.send_text(json.dumps(public_notice(notice)))
+                        await websocket.send_text(shown_notice(notice).model_dump_json())
                         after = notice.number
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(news.wait(), LOOK_SECONDS)

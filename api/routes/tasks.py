@@ -17,7 +17,7 @@ from api.http.paging import cursor, position
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
 from api.schemas.tasks import TaskAccepted, TaskPage, TaskRecord, task_record
-from api.streams.feeds import public
+from api.streams.feeds import shown
 from api.submission import accept as submit
 from api.views.results import BasedOn, TaskResult, task_result
 from domain.agents.definition import AgentName
@@ -118,7 +118,7 @@ async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> Task
 
 def _moment(value: datetime | None, name: str) -> datetime | None:
     if value is not None and not 1970 <= value.year <= 9000:
-        problem = {**finding(f"/{name}", "time_range", "must be a year from 1970 to 9000"), "in": "query"}
+        problem = finding(f"/{name}", "time_range", "must be a year from 1970 to 9000", place="query")
         raise Invalid("A time is out of range.", type="invalid-time", errors=[problem])
     return value
 
@@ -149,7 +149,7 @@ async def show_result(call: Reader, task_id: str) -> TaskResult:
         sources=await effects.sources(call.pool, session),
     )
     audit = await events.audit(call.pool, call.tenant, task_id, AUDIT_LIMIT + 1)
-    log_lines = [public(event) for event in audit[:AUDIT_LIMIT]]
+    log_lines = [shown(event) for event in audit[:AUDIT_LIMIT]]
     result = task_result(session, artifacts, done, based_on, log_lines, complete=len(audit) <= AUDIT_LIMIT)
     checked = await acceptance.get(call.pool, call.tenant, task_id)
     return result.model_copy(update={"acceptance": checked.verdicts if checked else None})

@@ -180,5 +180,5 @@ async def _session(call: Call, name: str, body: NewTrigger) -> tuple[NewSession 
 
 
 def _invalid(pointer: str, code: str, message: str, *, path: bool = False) -> Invalid:
-    problem = finding(pointer, code, message)
-    return Invalid("The trigger is not valid.", errors=[{**problem, "in": "path"} if path else problem])
+    problem = finding(pointer, code, message, place="path" if path else None)
+    return Invalid("The trigger is not valid.", errors=[problem])

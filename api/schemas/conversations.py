@@ -13,6 +13,7 @@ from domain.conversations.display_messages import DisplayMessage
 from domain.conversations.mailbox import DeliveryMode, MailboxMessage
 from domain.conversations.subagent import RegistryEntry
 from domain.errors import Invalid
+from domain.json_object import JsonObject
 from domain.policy.rules import Rule
 from domain.sessions.acceptance import Criterion
 from domain.sessions.input_request import InputRequest
@@ -25,7 +26,7 @@ TRANSPORTS = ("sse", "stream")
 Transport = Literal["sse", "stream"]
 AgentName = Annotated[str, StringConstraints(min_length=1, max_length=63)]
 Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
-Metadata = Annotated[dict[str, Any], Field(max_length=100, description="your own keys; lists can be filtered by them")]
+Metadata = Annotated[JsonObject, Field(max_length=100, description="your own keys; lists can be filtered by them")]
 HowDelivered = Annotated[
     DeliveryMode | None,
     Field(
@@ -38,7 +39,7 @@ class MessageBody(Strict):
     """The body of POST /conversations/{id}/messages: a further turn."""
 
     agent: AgentName | None = Field(default=None, description="default: the agent of the latest turn")
-    input: Text | dict[str, Any] | None = Field(default=None, description="required unless there are `answers`")
+    input: Text | JsonObject | None = Field(default=None, description="required unless there are `answers`")
     answers: dict[Id, Any] | None = Field(
         default=None,
         max_length=200,
@@ -80,7 +81,7 @@ class RunBody(MessageBody):
 class FireBody(Strict):
     """The body of POST /conversations/{id}/fire."""
 
-    input: Text | dict[str, Any] | None = Field(default=None, description="a message of yours, after the outcomes")
+    input: Text | JsonObject | None = Field(default=None, description="a message of yours, after the outcomes")
     agent: AgentName | None = None
     transport: Transport = "stream"
     if_busy: Literal["reject", "queue"] = "reject"
@@ -92,7 +93,7 @@ class ForkBody(Strict):
     from_session: Id | None = Field(default=None, description="default: the latest session with a committed step")
     execute: bool = Field(default=False, description="false: only copy the state; a later message continues from it")
     agent: AgentName | None = None
-    input: Text | dict[str, Any] | None = Field(default=None, description="required to execute")
+    input: Text | JsonObject | None = Field(default=None, description="required to execute")
     title: Title | None = None
     transport: Transport = "stream"
     metadata: Metadata | None = None
@@ -152,7 +153,7 @@ class ConversationSummary(BaseModel):
     title: str
     status: str = Field(description="open or terminated")
     delivery: DeliveryMode | None
-    metadata: dict[str, Any]
+    metadata: JsonObject
     created_at: datetime
     updated_at: datetime
     pending_count: int = Field(description="outcomes that wait for a fire")
@@ -205,7 +206,7 @@ class ConversationRecord(BaseModel):
     title: str
     status: str
     delivery: DeliveryMode | None
-    metadata: dict[str, Any]
+    metadata: JsonObject
     created_at: datetime
     updated_at: datetime
     latest_session: str | None = Field(description="newest session of the root thread")

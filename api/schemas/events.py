@@ -1,11 +1,41 @@
-"""A page of events."""
+"""Events and notices as callers see them."""
 
-from typing import Any
+from pydantic import BaseModel, ConfigDict, Field
 
-from pydantic import BaseModel, Field
+
+class ShownEvent(BaseModel):
+    """An event as callers see it, with the fields of its own type."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    seq: int = Field(description="its number in its session")
+    session_id: str
+    at: str
+    conv_seq: int | None = Field(
+        default=None, exclude_if=lambda value: value is None, description="its number in the conversation"
+    )
+
+
+class ShownNotice(BaseModel):
+    """A notice of the tenant's feed as callers see it, with the fields of its own type."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    number: int
+    session_id: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    conversation_id: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    at: str
+
+
+class NoticePage(BaseModel):
+    items: list[ShownNotice]
+    next_after: int = Field(description="pass it as `after` to get the next page")
+    closed: bool = Field(default=False, description="false: the feed of a tenant has no end")
 
 
 class EventPage(BaseModel):
-    items: list[dict[str, Any]]
+    items: list[ShownEvent]
     next_after: int = Field(description="pass it as `after` to get the next page")
     closed: bool = Field(description="true: the terminal event was written, nothing follows")

@@ -1,9 +1,10 @@
 """The body of a rerun."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from domain.json_object import JsonObject
 from domain.policy.rules import Rule
 from domain.task import Strict, Text
 
@@ -28,7 +29,7 @@ class RerunBody(Strict):
     """The body of POST /tasks/{id}/rerun; without any field, the whole task runs again."""
 
     from_step: int = Field(default=1, ge=1, description="everything before this step is kept")
-    input: Text | dict[str, Any] | None = Field(
+    input: Text | JsonObject | None = Field(
         default=None, description="with step 1: replaces the task's input; with a later step: a further user message"
     )
     prompt: Annotated[str, StringConstraints(min_length=1, max_length=100_000)] | None = Field(

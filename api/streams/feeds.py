@@ -4,14 +4,14 @@ Each reader reads the log at its own pace, so a slow one holds nothing up.
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
 from api.http.problems import Unreadable
+from api.schemas.events import ShownEvent, ShownNotice
 from api.streams.listener import EventListener
 from domain.errors import Conflict
 from domain.events import ENDED, Recorded
@@ -32,15 +32,10 @@ _NOTICE_TYPES = {
 }
 
 
-def public(event: Recorded) -> dict[str, Any]:
-    """An event as callers see it."""
-    at = event.at.isoformat()
-    return {"type": event.type, "seq": event.seq, "session_id": event.session_id, "at": at, **event.data}
-
-
-def public_in_conversation(event: Recorded) -> dict[str, Any]:
-    """The same with its number in the conversation; `session_id` names the session."""
-    return {**public(event), "conv_seq": event.conv_seq}
+def shown(event: Recorded, *, in_conversation: bool = False) -> ShownEvent:
+    known = {"type": event.type, "seq": event.seq, "session_id": event.session_id, "at": event.at.isoformat()}
+    numbered = {"conv_seq": event.conv_seq} if in_conversation else {}
+    return ShownEvent.model_validate({**known, **event.data, **numbered})
 
 
 @dataclass(frozen=True)
@@ -58,11 +53,13 @@ class Feed:
     def number(self, event: Recorded) -> int:
         return event.conv_seq if self.conversation else event.seq
 
-    def show(self, event: Recorded) -> dict[str, Any]:
-        return public_in_conversation(event) if self.conversation else public(event)
+    def show(self, event: Recorded) -> ShownEvent:
+        return shown(event, in_conversation=self.conversation)
 
     def frame(self, event: Recorded) -> bytes:
-        return format_sse_event(data_str=json.dumps(self.show(event)), event=event.type, id=str(self.number(event)))
+        return format_sse_event(
+            data_str=self.show(event).model_dump_json(), event=event.type, id=str(self.number(event))
+        )
 
     def opening(self, after: int) -> bytes:
         return RETRY
@@ -107,21 +104,20 @@ class TenantFeed:
         return Page(b"".join(map(_notice_frame, found)), last, full=len(found) == PAGE, ended=False)
 
 
-def public_notice(notice: FeedNotice) -> dict[str, Any]:
-    """A notice as callers see it."""
-    known = {"session_id": notice.session_id, "conversation_id": notice.conversation_id}
-    return {
+def shown_notice(notice: FeedNotice) -> ShownNotice:
+    known = {
         "type": _NOTICE_TYPES.get(notice.type, notice.type),
         "number": notice.number,
-        **{name: value for name, value in known.items() if value is not None},
+        "session_id": notice.session_id,
+        "conversation_id": notice.conversation_id,
         "at": notice.at.isoformat(),
-        **notice.data,
     }
+    return ShownNotice.model_validate({**known, **notice.data})
 
 
 def _notice_frame(notice: FeedNotice) -> bytes:
-    shown = public_notice(notice)
-    return format_sse_event(data_str=json.dumps(shown), event=shown["type"], id=str(notice.number))
+    one = shown_notice(notice)
+    return format_sse_event(data_str=one.model_dump_json(), event=one.type, id=str(notice.number))
 
 
 async def tenant_position(pool: Pool, tenant: str, given: str | None) -> int:

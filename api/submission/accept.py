@@ -4,7 +4,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from api.auth import Call
 from api.http.idempotency import IdempotencyKey, reused
@@ -20,6 +19,7 @@ from domain.conversations.mailbox import DeliveryMode
 from domain.errors import Conflict, TooMany
 from domain.events import EventRow, TaskSubmitted
 from domain.ids import derive_id, new_id
+from domain.json_object import JsonObject
 from domain.sessions.new_session import NewSession, Supervision, Trigger
 from domain.sessions.session import AgentRef, Limits, SessionRef, Status
 from domain.sessions.session_writes import Acceptance, NewMessage
@@ -52,7 +52,7 @@ class SessionPlace:
     await_children: bool = True
     trigger: Trigger = Trigger.API
     delivery: DeliveryMode | None = None  # a new conversation's
-    metadata: dict[str, Any] = field(default_factory=dict)  # a new conversation's
+    metadata: JsonObject = field(default_factory=dict)  # a new conversation's
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,13 @@ from api.http.lookup import check_file, check_reading
 from api.http.problems import finding
 from api.http.strict_json import join
 from api.schemas.files import check_file_name
+from api.schemas.problems import Finding
 from api.submission import budgets as tree_rules
 from api.submission.archives import unpack_into
 from domain.agents.definition import AgentDefinition, Mode
 from domain.agents.prices import PriceTable
 from domain.errors import Invalid
+from domain.json_object import JsonObject
 from domain.json_schema import COMPLEXITY, MAX_ERRORS, errors
 from domain.notification import SubscriptionStatus
 from domain.policy.rules import Action, names_a_tool
@@ -63,18 +65,18 @@ def check_input(definition: AgentDefinition, value: object) -> None:
         raise Invalid("The input does not fit the agent's input schema.", errors=found)
 
 
-def check_answer(schema: dict[str, Any], value: object) -> None:
+def check_answer(schema: JsonObject, value: object) -> None:
     if found := _misfits(schema, value):
         raise Invalid("The answer does not fit the request's answer schema.", errors=found)
 
 
-def _misfits(schema: dict[str, Any], value: object) -> list[dict[str, Any]]:
+def _misfits(schema: JsonObject, value: object) -> list[Finding]:
     decisive = [best_match([error]) or error for error in errors(schema, value)]  # of alternatives, the nearest one
-    found = {(entry["pointer"], entry["code"]): entry for error in decisive for entry in _of_schema(error)}
+    found = {(entry.pointer, entry.code): entry for error in decisive for entry in _of_schema(error)}
     return list(found.values())[:MAX_ERRORS]
 
 
-def _of_schema(error: ValidationError) -> list[dict[str, Any]]:
+def _of_schema(error: ValidationError) -> list[Finding]:
     pointer = "/input"
     for part in error.absolute_path:
         pointer = join(pointer, str(part))

@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from api.schemas.events import ShownEvent
 from api.schemas.tasks import TaskError, task_error
 from domain.sessions.acceptance import CriterionVerdict
 from domain.sessions.effects import EffectRecord, Source
@@ -58,7 +59,7 @@ class TaskResult(BaseModel):
     effects: list[EffectRecord] = Field(description="what the task did; in a dry run, what it would have done")
     effects_complete: bool = Field(description="false: there are more effects")
     based_on: BasedOn
-    audit_log: list[dict[str, Any]]
+    audit_log: list[ShownEvent]
     audit_log_complete: bool = Field(description="false: the log is longer; GET …/events returns all of it")
     usage: ResultUsage
 
@@ -68,7 +69,7 @@ def task_result(
     files: list[File],
     ledger: Ledger,
     based_on: BasedOn,
-    audit: list[dict[str, Any]],
+    audit: list[ShownEvent],
     complete: bool,
 ) -> TaskResult:
     usage, began = session.usage, session.started_at or session.created_at

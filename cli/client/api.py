@@ -13,6 +13,7 @@ from cli.client.models import ConversationInfo, TaskInfo
 from cli.client.response import parse
 from cli.errors import Refused, Unreachable, refusal
 from cli.render.output import PROGRAM
+from domain.json_object import JsonObject
 from domain.policy.addresses import is_loopback
 from domain.sessions.trace import Trace
 from settings import Settings
@@ -83,7 +84,7 @@ class Api:
             raise
         return 0
 
-    def post(self, path: str, body: dict[str, Any], key: str | None = None) -> Any:
+    def post(self, path: str, body: JsonObject, key: str | None = None) -> Any:
         """Send a POST that may be repeated: its idempotency key makes the server act on it once."""
         headers = {"Idempotency-Key": key or secrets.token_hex(16)}
         return self.send("POST", path, json=body, headers=headers).json()

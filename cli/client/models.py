@@ -7,8 +7,9 @@ from pydantic import BaseModel
 
 from cli.client.request_models import RequestInfo
 from cli.client.response import ResponseModel
+from domain.json_object import JsonObject
 
-EventData = dict[str, Any]  # an event as it came: one of another version of the server is passed on and shown too
+EventData = JsonObject  # an event as it came: one of another version of the server is passed on and shown too
 Item = TypeVar("Item", bound=BaseModel)
 
 
@@ -85,7 +86,7 @@ class TaskInfo(ResponseModel):
     error: ErrorInfo | None = None
     progress: ProgressInfo = ProgressInfo()
     retry: RetryInfo | None = None
-    cancel_requested: dict[str, Any] | None = None
+    cancel_requested: JsonObject | None = None  # shown as given, or not at all
     created_at: str | None = None
     started_at: str | None = None
     updated_at: str | None = None

@@ -1,7 +1,6 @@
 """`errand agents`: list the agents, show one, check the files of a folder, draw who works with whom."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -15,6 +14,7 @@ from cli.errors import CliError, Exit, NotFoundError
 from cli.options import json_option, remote, settings
 from cli.render.output import clean, emit, facts, one_line, table
 from domain.agents.definition import AgentDefinition
+from domain.json_object import JsonObject
 
 _LISTS = ("fallback_models", "tools", "handoffs")
 
@@ -117,7 +117,7 @@ def graph(api: Api, name: str | None, as_json: bool) -> None:
         click.echo(text, nl=False)
 
 
-def _definition(item: dict[str, Any]) -> AgentDefinition:
+def _definition(item: JsonObject) -> AgentDefinition:
     fields = {field: value for field, value in item.items() if field in AgentDefinition.model_fields}
     return AgentDefinition.model_validate(fields)
 
@@ -126,7 +126,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _show(agent: dict[str, Any]) -> None:
+def _show(agent: JsonObject) -> None:
     """Print a definition, whose fields may be those of another version."""
     plain = [
         (field, one_line(str(agent[field]), 1_000))

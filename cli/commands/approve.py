@@ -1,7 +1,5 @@
 """`errand approve`: approve a call or a plan, changed or unchanged, or deny it."""
 
-from typing import Any
-
 import click
 
 from cli.answering import find_request
@@ -11,6 +9,7 @@ from cli.ids import TaskId
 from cli.options import remote
 from cli.render.input_requests import show_request
 from cli.render.output import note, one_line
+from domain.json_object import JsonObject
 
 
 @click.command()
@@ -45,7 +44,7 @@ def approve(
     """
     if deny and (arguments or plan or always):
         raise click.UsageError("a denied call or plan cannot be changed: leave out --arguments, --plan and --always")
-    value: dict[str, Any] = {"approved": not deny}
+    value: JsonObject = {"approved": not deny}
     value |= {"notes": notes} if notes else {}
     value |= {"arguments": parse_json("--arguments", arguments)} if arguments else {}
     value |= {"plan": list(plan)} if plan else {}

@@ -1,17 +1,28 @@
 """`errand audit`: show the audit log, or verify that nothing in it was changed or removed."""
 
-from typing import Any
-
 import click
 
 from cli import audit_anchors as anchors
 from cli.client.api import Api, segment
+from cli.client.models import PageOf
+from cli.client.response import ResponseModel, parse
 from cli.errors import Exit
 from cli.ids import resolve
 from cli.options import remote
 from cli.render.output import emit, note, one_line, table
 
 VERIFY = "verify"
+
+
+class AuditInfo(ResponseModel):
+    """One entry of the audit log."""
+
+    at: str
+    actor: str
+    action: str
+    session_id: str = ""
+    subject: str = ""
+    digest: str = ""
 
 
 @click.command()
@@ -46,21 +57,22 @@ def audit(api: Api, task_id: str | None, limit: int, head: str | None, anchor: s
     if as_json:
         emit(found)
         return
-    rows = [[entry["at"][:19], entry["actor"], entry["action"], _subject(entry)] for entry in reversed(found["items"])]
+    entries = parse(PageOf[AuditInfo], found).items[::-1]
+    rows = [[one.at[:19], one.actor, one.action, _subject(one)] for one in entries]
     table(["AT", "ACTOR", "ACTION", "SUBJECT"], [[one_line(cell) for cell in row] for row in rows])
     if found["next_before"]:
         note(f"there are older entries; --limit shows more (at most 1000), GET {path}?before=N all of them")
 
 
-def _subject(entry: dict[str, Any]) -> str:
-    parts = [entry["session_id"], entry["subject"].replace("\n", ", "), entry["digest"][:12]]
+def _subject(entry: AuditInfo) -> str:
+    parts = [entry.session_id, entry.subject.replace("\n", ", "), entry.digest[:12]]
     return " ".join(part for part in parts if part)
 
 
 def _verify(api: Api, head: str | None, anchor: str | None, as_json: bool) -> None:
     found = api.get("/audit/verify", head=head)
     if anchor is not None and found["intact"]:
-        anchors.keep(anchor, {name: found[name] for name in ("head", "entries", "chains")})
+        anchors.keep(anchor, found["head"], found["entries"], found["chains"])
     if as_json:
         emit(found)
     elif found["intact"]:

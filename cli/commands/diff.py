@@ -1,7 +1,6 @@
 """`errand diff`: the first difference of two tasks, and what each cost."""
 
 from dataclasses import asdict
-from typing import Any
 
 import click
 
@@ -11,7 +10,7 @@ from cli.errors import Exit
 from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import dim, duration, emit, one_line, styled_status
-from cli.render.trace_diff import TraceDifference, figures, first_difference
+from cli.render.trace_diff import TraceDifference, TraceFigures, figures, first_difference
 from cli.render.trace_steps import spent
 from domain.sessions.trace import Trace
 
@@ -43,7 +42,8 @@ def diff(api: Api, a: str, b: str, as_json: bool) -> None:
     found = first_difference(trace_a, trace_b)
     if as_json:
         difference = asdict(found) if found else None
-        emit({"same": found is None, "parted": difference, "a": figures(trace_a), "b": figures(trace_b)})
+        known = {name: figures(trace).model_dump(mode="json") for name, trace in (("a", trace_a), ("b", trace_b))}
+        emit({"same": found is None, "parted": difference, **known})
     else:
         for name, trace in (("A", trace_a), ("B", trace_b)):
             _show_figures(name, figures(trace), spent(trace.usage))
@@ -53,12 +53,11 @@ def diff(api: Api, a: str, b: str, as_json: bool) -> None:
     raise SystemExit(int(Exit.FAILED if found else Exit.OK))
 
 
-def _show_figures(name: str, known: dict[str, Any], cost: str) -> None:
-    took = "" if known["duration_ms"] is None else f", {duration(known['duration_ms'] / 1_000)}"
-    reason = f" ({known['reason']})" if known["reason"] else ""
+def _show_figures(name: str, known: TraceFigures, cost: str) -> None:
+    took = "" if known.duration_ms is None else f", {duration(known.duration_ms / 1_000)}"
+    reason = f" ({known.reason})" if known.reason else ""
     click.echo(
-        f"{name}  {known['task_id']}  {styled_status(known['status'])}{reason}  "
-        + dim(f"{known['steps']} steps, {cost}{took}")
+        f"{name}  {known.task_id}  {styled_status(known.status)}{reason}  " + dim(f"{known.steps} steps, {cost}{took}")
     )
 
 

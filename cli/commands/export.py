@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -16,6 +15,7 @@ from cli.options import remote
 from cli.render.history_files import write_files
 from cli.render.output import emit, note
 from cli.render.output_file import write_output
+from domain.json_object import JsonObject
 from workflows import replay as replaying
 
 
@@ -77,7 +77,7 @@ def _export_state(api: Api, conversation_id: str, folder: Path, as_json: bool) -
     return 0
 
 
-def _turns(api: Api, conversation_id: str) -> Iterator[dict[str, Any]]:
+def _turns(api: Api, conversation_id: str) -> Iterator[JsonObject]:
     cursor = None
     while True:
         page = api.get(f"/conversations/{segment(conversation_id)}/turns", full=True, cursor=cursor, limit=100)
@@ -91,8 +91,8 @@ async def _histories(task_id: str) -> list[dict[str, object]]:
     return [replaying.to_document(history) for history in found]
 
 
-def _events(api: Api, task_id: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+def _events(api: Api, task_id: str) -> list[JsonObject]:
+    found: list[JsonObject] = []
     while True:
         after = found[-1]["seq"] if found else 0
         query = {"after": after, "limit": 1000}
@@ -103,9 +103,9 @@ def _events(api: Api, task_id: str) -> list[dict[str, Any]]:
             return found
 
 
-def _audit(api: Api, task_id: str) -> list[dict[str, Any]]:
+def _audit(api: Api, task_id: str) -> list[JsonObject]:
     """The audit entries of a task, oldest first."""
-    found: list[dict[str, Any]] = []
+    found: list[JsonObject] = []
     before = None
     while True:
         page = api.get(f"/tasks/{segment(task_id)}/audit", before=before, limit=1000)

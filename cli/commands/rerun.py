@@ -19,6 +19,7 @@ from cli.render.output import dim, emit, note, one_line, styled_status
 from cli.render.trace_diff import StoppedCall, stopped_calls
 from cli.render.trace_steps import session_ids_below
 from cli.watch import show_detached, watch
+from domain.json_object import JsonObject
 from domain.sessions.session import TERMINAL
 
 LIMITS = ("max_steps", "max_tokens", "max_cost_usd", "max_tool_calls")
@@ -26,12 +27,12 @@ CONCURRENT_RERUNS = 10
 PAUSE_SECONDS = 0.2
 
 
-class ResultChange(click.ParamType[dict[str, Any], Any]):
+class ResultChange(click.ParamType[JsonObject, Any]):
     """A changed tool result such as `0=No such file`; the value is the change as the API takes it."""
 
     name = "result"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, Any]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> JsonObject:
         if isinstance(value, dict):
             return value
         index, found, text = str(value).partition("=")
@@ -45,7 +46,7 @@ class RerunRequest:
     """A task to run again, and the body of the request."""
 
     task_id: str
-    body: dict[str, Any]
+    body: JsonObject
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ def rerun(
         show_detached(handle["task_id"], 0, "Started again")
 
 
-def _body(changes: dict[str, Any]) -> dict[str, Any]:
+def _body(changes: JsonObject) -> JsonObject:
     limits = {name: changes.pop(name) for name in LIMITS}
     given = {name: value for name, value in changes.items() if value not in (None, ())}
     body = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
@@ -146,7 +147,7 @@ def _body(changes: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _with_subagents(api: Api, task_id: str, body: dict[str, Any]) -> list[RerunRequest]:
+def _with_subagents(api: Api, task_id: str, body: JsonObject) -> list[RerunRequest]:
     """The task and its subagents: rules apply to them all; limits, a version and a step to the task alone."""
     rules = {"recorded": True, "permissions": body.get("permissions")}
     rules_only = rules["permissions"] and "from_step" not in body

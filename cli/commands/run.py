@@ -17,6 +17,7 @@ from cli.options import Duration, PermissionRule, no_input_option, patience_opti
 from cli.render.output import emit, note
 from cli.trees import pack_folder
 from cli.watch import show_detached, watch
+from domain.json_object import JsonObject
 from domain.sessions.session import SandboxMode
 
 
@@ -105,7 +106,7 @@ def run(
       ./errand run assistant "Fix the failing test" --dir . && ./errand pull last
       ./errand run assistant "Tidy up" --detach --json | jq -r .task_id
     """
-    spec: dict[str, Any] = {"agent": agent, "input": _input(text, input_json)}
+    spec: JsonObject = {"agent": agent, "input": _input(text, input_json)}
     limits = ("ttl", "max_steps", "max_tokens", "max_cost_usd", "max_tool_calls", "retention")
     config = {name: options.pop(name) for name in (*limits, "model", "sandbox")}
     config |= {name: options.pop(name) or None for name in ("approval_required", "dry_run", "notify")}
@@ -129,7 +130,7 @@ def run(
         show_detached(handle["task_id"], 0, "Submitted")
 
 
-def _submit(api: Api, spec: dict[str, Any], key: str) -> Any:
+def _submit(api: Api, spec: JsonObject, key: str) -> Any:
     try:
         return api.post("/tasks", spec, key)
     except Unreachable as error:
@@ -139,7 +140,7 @@ def _submit(api: Api, spec: dict[str, Any], key: str) -> Any:
         raise SystemExit(int(Exit.DETACHED)) from None
 
 
-def _input(text: str | None, file: BinaryIO | None) -> str | dict[str, Any]:
+def _input(text: str | None, file: BinaryIO | None) -> str | JsonObject:
     if (text is None) == (file is None):
         raise click.UsageError("give the task either as INPUT (- for stdin) or with --input-json FILE")
     try:

@@ -15,6 +15,7 @@ from cli.errors import NotFoundError
 from cli.ids import AgentNameType
 from cli.options import Duration, remote
 from cli.render.output import emit, facts, note, one_line, table
+from domain.json_object import JsonObject
 from domain.schedules.schedule import ContextMode, Overlap
 
 
@@ -67,7 +68,7 @@ def add(
     **options: Any,
 ) -> None:
     """Add a schedule: NAME sends INPUT to AGENT. Give one of --cron, --every and --at."""
-    task: dict[str, Any] = {"agent": agent, "input": text}
+    task: JsonObject = {"agent": agent, "input": text}
     if files:
         task["context"] = {"files": [upload(api, path) for path in files]}
     body = {"name": name, "task": task} | {key: value for key, value in options.items() if value is not None}

@@ -3,11 +3,11 @@
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from cli.render.output_file import write_output
+from domain.json_object import JsonObject
 
-Record = dict[str, Any]
+Record = JsonObject
 
 
 def write_files(folder: Path, conversation: Record, turns: Iterable[Record]) -> int:

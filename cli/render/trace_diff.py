@@ -3,9 +3,26 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
 
+from pydantic import computed_field
+
+from domain.sessions.session import Reason, Status, Usage
 from domain.sessions.trace import StepTrace, ToolSpan, Trace
+
+
+class TraceFigures(Usage):
+    """What a task used and how it ended."""
+
+    task_id: str
+    status: Status
+    reason: Reason | None
+    steps: int
+    duration_ms: int | None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def tokens(self) -> int:
+        return super().tokens
 
 
 @dataclass(frozen=True)
@@ -107,15 +124,14 @@ def _stopped_in(before: StepTrace | None, now: StepTrace | None) -> Iterator[Sto
             yield StoppedCall(before.step, call.tool, call.arguments, again.result)
 
 
-def figures(trace: Trace) -> dict[str, Any]:
+def figures(trace: Trace) -> TraceFigures:
     """What a task used and how it ended, for people and for `--json`."""
     started, ended = trace.started_at or trace.created_at, trace.ended_at
-    return {
-        "task_id": trace.session_id,
-        "status": trace.status,
-        "reason": trace.reason,
-        "steps": len(trace.steps),
-        "duration_ms": round((ended - started).total_seconds() * 1_000) if ended else None,
+    return TraceFigures(
+        task_id=trace.session_id,
+        status=trace.status,
+        reason=trace.reason,
+        steps=len(trace.steps),
+        duration_ms=round((ended - started).total_seconds() * 1_000) if ended else None,
         **trace.usage.model_dump(),
-        "tokens": trace.usage.tokens,
-    }
+    )

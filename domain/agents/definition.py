@@ -5,7 +5,7 @@ An agent has two sides. Most agents are the short form: a model with the file's 
 
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -14,6 +14,7 @@ from domain.agents.prompt import Equipment, PromptDefinition, SubagentRef, Varia
 from domain.agents.side import SIDES, Side, SideKind, SideName, side_from_word
 from domain.agents.spelling import AgentPart
 from domain.external_tool import MAX_TOOLS, ExternalTool
+from domain.json_object import JsonObject
 from domain.policy.rules import Rule
 
 __all__ = [
@@ -80,16 +81,16 @@ class AgentDefinition(Equipment):
     permissions: list[Rule] = Field(default_factory=list, max_length=200)
     may_ask: bool = False  # may it ask people and wait for an answer; if not, it has no ask_user
     limits: AgentLimits = AgentLimits()
-    input_schema: dict[str, Any] | None = None
+    input_schema: JsonObject | None = None
     external_tools: list[ExternalTool] = Field(default_factory=list, max_length=MAX_TOOLS)  # answered by the caller
-    output_schema: dict[str, Any] | None = None  # JSON schema of its final answer
+    output_schema: JsonObject | None = None  # JSON schema of its final answer
     max_tokens: int = Field(default=8_192, ge=1, le=128_000)  # of one reply
     network: bool = False  # may commands reach the network, where the operator allows it
     network_hosts: list[HostPattern] | None = Field(default=None, max_length=100)  # which hosts; None: any public one
     prompt: str = Field(default="", max_length=100_000)  # the short form's text
 
     @classmethod
-    def normalised(cls, fields: dict[str, Any]) -> dict[str, Any]:
+    def normalised(cls, fields: JsonObject) -> JsonObject:
         """Map version 0.1.0 of the standard: an agent `type`, packaging at the top, subagents among the tools."""
         # a record of the API has a version of its own, which is no packaging
         packaging = {name: fields.pop(name) for name in _PACKAGING if name in fields and name not in cls.model_fields}

@@ -11,6 +11,7 @@ from domain.agents.spelling import AgentPart
 from domain.agents.subagent_tool import SubagentTool
 from domain.conversations.mailbox import DeliveryMode
 from domain.external_tool import ExternalTool
+from domain.json_object import JsonObject
 
 
 class SubagentRef(AgentPart):
@@ -54,7 +55,7 @@ Variables = Annotated[
 ]
 
 
-def tools_by_kind(fields: dict[str, Any]) -> dict[str, Any]:
+def tools_by_kind(fields: JsonObject) -> JsonObject:
     """Move the objects in `tools` to `subagent_tools`: the standard configures subagents among the tools."""
     listed = fields.get("tools")
     configured = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
@@ -88,5 +89,5 @@ class PromptDefinition(Equipment):
     text: str = Field(min_length=1, max_length=100_000)
 
     @classmethod
-    def normalised(cls, fields: dict[str, Any]) -> dict[str, Any]:
+    def normalised(cls, fields: JsonObject) -> JsonObject:
         return tools_by_kind(fields)

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from domain.agents.spelling import AgentPart
 from domain.content import ToolCallBlock
+from domain.json_object import JsonObject
 
 SideName = Literal["a", "b"]
 SIDES: tuple[SideName, SideName] = ("a", "b")
@@ -32,7 +33,7 @@ class Binding(AgentPart):
     message_property: PropertyName | None = None  # the argument that becomes the message
     attachments_property: PropertyName | None = None  # the argument with paths of files to hand over
 
-    def message(self, arguments: dict[str, Any], text: str = "") -> str:
+    def message(self, arguments: JsonObject, text: str = "") -> str:
         """The message of a call: the mapped argument; without a mapping the response's text, else all arguments."""
         if self.message_property is None:
             return text.strip() or (json.dumps(arguments, ensure_ascii=False) if arguments else "")
@@ -72,7 +73,7 @@ class Side(AgentPart):
         """The turn's outcome as the stop tool's call says it; None: there is no such call, or no mapped argument."""
         if self.stop_tool is None or self.stop_tool_response_property is None:
             return None
-        called: dict[str, Any] = next((call.arguments for call in calls if call.name == self.stop_tool), {})
+        called: JsonObject = next((call.arguments for call in calls if call.name == self.stop_tool), {})
         value = called.get(self.stop_tool_response_property)
         return value if isinstance(value, str) or value is None else json.dumps(value, ensure_ascii=False)
 

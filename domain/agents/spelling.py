@@ -5,6 +5,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from domain.json_object import JsonObject
+
 _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 
@@ -23,12 +25,12 @@ class AgentPart(BaseModel):
         return cls.normalised(_in_snake_case(cls, value)) if isinstance(value, dict) else value
 
     @classmethod
-    def normalised(cls, fields: dict[str, Any]) -> dict[str, Any]:
+    def normalised(cls, fields: JsonObject) -> JsonObject:
         """Map further short or earlier forms onto the fields; parts that know some override it."""
         return fields
 
 
-def _in_snake_case(part: type[BaseModel], value: dict[str, Any]) -> dict[str, Any]:
+def _in_snake_case(part: type[BaseModel], value: JsonObject) -> JsonObject:
     fields = dict(value)
     for name in value:
         plain = snake_case(name) if isinstance(name, str) else name

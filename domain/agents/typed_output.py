@@ -6,6 +6,7 @@ from typing import Any
 
 from jsonschema.exceptions import best_match
 
+from domain.json_object import JsonObject
 from domain.json_schema import errors
 from domain.sessions.step import preview
 
@@ -17,14 +18,14 @@ class Misfit(ValueError):
     """An answer that does not fit the schema; the message is for the model."""
 
 
-def instruction(schema: dict[str, Any]) -> str:
+def instruction(schema: JsonObject) -> str:
     return (
         "Your final answer must be one JSON value and nothing else. It must fit this JSON schema:\n"
         f"```json\n{json.dumps(schema, ensure_ascii=False)}\n```"
     )
 
 
-def typed(schema: dict[str, Any], text: str) -> Any:
+def typed(schema: JsonObject, text: str) -> Any:
     """The JSON value of an answer: the whole text, or its last code block."""
     value = _parsed(text)
     error = best_match(errors(schema, value))

@@ -2,14 +2,14 @@
 
 import json
 from datetime import datetime
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from domain.agents.subagent_tool import ParentCommunication, ReceivingSide, SubagentTool
+from domain.json_object import JsonObject
 
 ENABLED = frozenset({"true", "1", "yes"})
-DEFAULT_SCHEMA: dict[str, Any] = {
+DEFAULT_SCHEMA: JsonObject = {
     "type": "object",
     "properties": {
         "message": {"type": "string", "minLength": 1, "description": "The whole task: it sees nothing of your own."},
@@ -70,7 +70,7 @@ def is_enabled(tool: SubagentTool, variables: dict[str, str]) -> bool:
     return tool.optional is None or variables.get(tool.optional, "").strip().lower() in ENABLED
 
 
-def first_message(arguments: dict[str, Any], field: str | None) -> str:
+def first_message(arguments: JsonObject, field: str | None) -> str:
     """The child's first message: the argument that is mapped to it, else `message`, else all arguments."""
     value = arguments.get(field or "message", "")
     if not value and field is None:

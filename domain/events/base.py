@@ -1,10 +1,11 @@
 """What every event has in common, and an event as it is written to the log and read from it."""
 
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from domain.json_object import JsonObject
 from domain.sessions.session import SessionRef
 
 
@@ -16,7 +17,7 @@ class Event(BaseModel):
     type: ClassVar[str]
     terminal: ClassVar[bool] = False
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonObject:
         return self.model_dump(mode="json")
 
 
@@ -54,4 +55,4 @@ class Recorded(BaseModel):
     conv_seq: int
     type: str
     at: datetime
-    data: dict[str, Any] = Field(default_factory=dict)
+    data: JsonObject = Field(default_factory=dict)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
+from domain.json_object import JsonObject
 from domain.sealed_text import masked
 from domain.sessions.session import AgentRef, SessionRef
 
@@ -57,8 +58,8 @@ class InputRequest(BaseModel):
     session_id: str
     kind: RequestKind
     question: str
-    details: dict[str, Any] = Field(default_factory=dict)
-    answer_schema: dict[str, Any] | None = None
+    details: JsonObject = Field(default_factory=dict)
+    answer_schema: JsonObject | None = None
     status: RequestStatus = RequestStatus.OPEN
     answer: Annotated[Any, PlainSerializer(masked)] = None
     answered_by: str | None = None
@@ -67,10 +68,10 @@ class InputRequest(BaseModel):
     on_expiry: OnExpiry
     default_answer: Any = None
     created_at: datetime
-    gate: dict[str, Any] | None = Field(default=None, exclude=True)  # of a call: the rules that bind changes to it
+    gate: JsonObject | None = Field(default=None, exclude=True)  # of a call: the rules that bind changes to it
 
 
-PLAN_SCHEMA: dict[str, Any] = {
+PLAN_SCHEMA: JsonObject = {
     "type": "array",
     "minItems": 1,
     "maxItems": 50,
@@ -79,7 +80,7 @@ PLAN_SCHEMA: dict[str, Any] = {
 }
 
 
-ALWAYS_SCHEMA: dict[str, Any] = {
+ALWAYS_SCHEMA: JsonObject = {
     "type": "array",
     "minItems": 1,
     "maxItems": 50,
@@ -88,7 +89,7 @@ ALWAYS_SCHEMA: dict[str, Any] = {
 }
 
 
-def approval_schema(**changes: dict[str, Any]) -> dict[str, Any]:
+def approval_schema(**changes: JsonObject) -> JsonObject:
     """Yes or no, with notes. `changes` are fields that may replace what was asked for, only together with a yes."""
     return {
         "type": "object",
@@ -156,7 +157,7 @@ class SettledRequest(BaseModel):
 class DeferredCall(BaseModel):
     request_id: str = Field(description="what to name as `response_to`")
     tool: str
-    arguments: dict[str, Any]
+    arguments: JsonObject
     deadline: datetime
 
 

@@ -6,7 +6,7 @@ field."""
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Annotated, Self, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
@@ -17,6 +17,7 @@ from domain.conversations.handoff import Successor
 from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.subagent import SubagentTerms
 from domain.external_tool import ExternalTool
+from domain.json_object import JsonObject
 from domain.policy.rules import Action, Rule
 from domain.sessions.rerun import Rerun
 from domain.sessions.session import AgentRef, Limits, SessionRef
@@ -75,7 +76,7 @@ class NewSession(Supervision):
     models: list[str]  # the model, then its fallbacks in order
     sides: Sides | None = None  # None: a plain agent, with a model on one side and people on the other
     title: str = ""
-    spec: dict[str, Any] = Field(default_factory=dict)  # the task as submitted
+    spec: JsonObject = Field(default_factory=dict)  # the task as submitted
     limits: Limits = Limits()
     session_type: SessionType = SessionType.AGENT
     trigger: Trigger = Trigger.API
@@ -147,7 +148,7 @@ class NewSession(Supervision):
         tools: list[str],
         limits: Limits,
         terms: SubagentTerms | None = None,
-        arguments: dict[str, Any] | None = None,
+        arguments: JsonObject | None = None,
         workspace_id: str | None = None,
     ) -> Self:
         """A subagent. It works in its parent's workspace, or, on terms of its own, in the given one or a new one."""
@@ -246,5 +247,11 @@ class PlacedSession(NewSession):
         return SessionRef(tenant=self.tenant, session_id=self.id, conversation_id=self.conversation_id)
 
 
-def _agent(agent: AgentRef) -> dict[str, Any]:
+class AgentColumns(TypedDict):
+    agent_owner: str
+    agent: str
+    agent_version: int
+
+
+def _agent(agent: AgentRef) -> AgentColumns:
     return {"agent_owner": agent.owner, "agent": agent.name, "agent_version": agent.version}

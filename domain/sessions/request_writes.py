@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from domain.events.base import EventRow
+from domain.json_object import JsonObject
 from domain.policy.approval_rules import ApprovalRules
 from domain.sessions.acceptance import AcceptanceRound
 from domain.sessions.input_request import OnExpiry, RequestKind
@@ -15,12 +16,20 @@ from domain.sessions.session_writes import NewMessage, Write
 from domain.sessions.step_writes import BudgetUse
 
 
+class SpentSoFar(Write):
+    """What the session has used, for the person who is asked."""
+
+    cost_usd: float | None
+    tokens: int
+    steps: int
+
+
 class ShownRequest(Write):
     """What people are shown, and what their answer must look like."""
 
     question: str
-    details: dict[str, Any] = Field(default_factory=dict)
-    answer_schema: dict[str, Any] | None = None
+    details: JsonObject = Field(default_factory=dict)
+    answer_schema: JsonObject | None = None
     default_answer: Any = None
     gate: ApprovalRules | None = None  # the rules that bind changes to the call
 

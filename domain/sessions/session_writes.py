@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field
 from domain.conversations.mailbox import DeliveryMode
 from domain.events.base import EventRow
 from domain.ids import derive_id
+from domain.json_object import JsonObject
 from domain.messages import Node
 from domain.sessions.new_session import PlacedSession
 from domain.sessions.session import Reason, SessionRef, Status, Usage
@@ -79,7 +80,7 @@ class Acceptance(Write):
     spawns: bool = False  # its spawner must be live, and no tree above it cancelled
     budget: NewBudget | None = None  # of the whole conversation, if the task brings one
     delivery: DeliveryMode | None = None  # the new conversation's
-    metadata: dict[str, Any] = Field(default_factory=dict)  # the new conversation's
+    metadata: JsonObject = Field(default_factory=dict)  # the new conversation's
     manifest: Mapping[str, Any] = Field(default_factory=dict)  # what a new workspace starts with, by path
     parent_thread_id: str | None = None
     thread_name: str | None = None

@@ -5,6 +5,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from activities.tools.tool import ASK_PEOPLE, Tool
+from domain.json_object import JsonObject
 from domain.json_schema import fits, schema_problems
 from domain.sessions.step import Effect, preview
 
@@ -14,7 +15,7 @@ class Input(BaseModel):
 
     question: str = Field(min_length=1, max_length=5_000, description="What you need to know, with what depends on it.")
     options: list[str] = Field(default_factory=list, max_length=20, description="Answers to choose from, if any.")
-    answer_schema: dict[str, Any] | None = Field(None, description="A JSON schema that the answer must satisfy.")
+    answer_schema: JsonObject | None = Field(None, description="A JSON schema that the answer must satisfy.")
     default: Any = Field(None, description="What to assume if nobody answers in time.")
 
     @model_validator(mode="after")

@@ -8,7 +8,6 @@ import struct
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -23,6 +22,14 @@ _MATCHER = Path(__file__).parents[1] / "support" / "match_lines.py"
 _TIME_S = 20.0
 _MOST_FILES, _LARGEST, _MOST_BYTES = 20_000, 2_000_000, 100_000_000
 _MOST_HITS = 200
+
+
+class Hits(BaseModel):
+    """What the matcher prints."""
+
+    error: str | None = None
+    hits: list[str] = []
+    more: bool = False
 
 
 class Input(BaseModel):
@@ -45,24 +52,24 @@ async def run(input: Input, context: ToolContext) -> ToolResult:
             "repetitions) or search a smaller folder.",
             failed=True,
         )
-    if "error" in answer:
-        return ToolResult(f"The pattern is not a valid regular expression: {answer['error']}.", failed=True)
-    lines: list[str] = answer["hits"]
+    if answer.error is not None:
+        return ToolResult(f"The pattern is not a valid regular expression: {answer.error}.", failed=True)
+    lines = answer.hits
     if not lines:
         return ToolResult("Nothing matches.")
-    if answer["more"]:
+    if answer.more:
         lines.append(f"… more than {_MOST_HITS} lines match. Narrow the pattern, the path or the glob.")
     return ToolResult(clean("\n".join(lines)))
 
 
-async def _search(input: Input, workspace: Workspace) -> dict[str, Any]:
+async def _search(input: Input, workspace: Workspace) -> Hits:
     """We read, a child matches: a regular expression can run for ever, and only a process can be stopped."""
     async with child(_MATCHER, json.dumps(input.pattern), str(_MOST_HITS)) as matcher:
         assert matcher.stdout is not None
         answer = asyncio.create_task(matcher.stdout.read())
         try:
             await _feed(matcher, input, workspace)
-            return cast(dict[str, Any], json.loads(await answer))
+            return Hits.model_validate_json(await answer)
         finally:
             answer.cancel()
 

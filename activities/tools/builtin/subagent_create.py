@@ -1,10 +1,9 @@
 """The tool subagent_create: an instance of a subagent that stays, and can be sent further messages."""
 
-from typing import Any
-
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool
+from domain.json_object import JsonObject
 from domain.policy.subjects import Subject
 from domain.sessions.effects import EffectKind
 from domain.sessions.step import Effect
@@ -16,7 +15,7 @@ class Input(BaseModel):
     agent: str = Field(min_length=1, max_length=63, description="Which agent it is.")
     name: str = Field(min_length=1, max_length=63, description="What you call this instance.")
     message: str | None = Field(None, min_length=1, max_length=100_000, description="Its first task.")
-    arguments: dict[str, Any] | None = Field(None, description="Instead of a message, for an agent that lists some.")
+    arguments: JsonObject | None = Field(None, description="Instead of a message, for an agent that lists some.")
 
     @model_validator(mode="after")
     def _has_a_task(self) -> "Input":

@@ -93,7 +93,7 @@ def test_rerun_is_compared_from_the_step_it_starts_at() -> None:
     assert found is not None and (found.what, found.step_a, found.step_b) == ("tool_result", 4, 1)
     [stop] = stopped_calls(original, rerun)
     assert (stop.step, stop.tool, stop.why) == (4, "look", "denied")
-    assert figures(original)["duration_ms"] == 9_000 and figures(original)["cost_usd"] == 0.5
+    assert (figures(original).duration_ms, figures(original).cost_usd) == (9_000, 0.5)
 
 
 def test_trace_of_a_task_that_has_not_started_can_be_shown() -> None:
