@@ -47,7 +47,7 @@ from workflows.client_errors import is_away, is_not_yet, is_over, refusal
 from workflows.codec import data_converter
 from workflows.schedules import SWEEPER
 from workflows.telemetry import plugins
-from workflows.ui import SEARCH_ATTRIBUTES, ConversationOptions, conversation_options, start_options
+from workflows.ui import SEARCH_ATTRIBUTES, conversation_options, start_options
 
 ANSWER_WITHIN = timedelta(seconds=2)
 DECIDE_WITHIN = timedelta(seconds=15)  # for updates, which a worker must handle before the caller gets an answer
@@ -127,7 +127,9 @@ class WorkflowClient:
         await self._client.start_workflow(
             wire.CONVERSATION,
             start,
-            **self._conversation(start),
+            id=conversation_workflow_id(conversation_id),
+            task_queue=self._queue,
+            **conversation_options(tenant, conversation_id),
             start_signal=wire.RELOAD if reload else None,
             rpc_timeout=ANSWER_WITHIN,
         )
@@ -234,9 +236,6 @@ class WorkflowClient:
             found.append(f"schedule {SWEEPER}")
         return found
 
-    def _conversation(self, start: ConversationInput) -> ConversationOptions:
-        return conversation_options(start.tenant, start.conversation_id, self._queue)
-
     async def _ask(
         self,
         tenant: str,
@@ -271,7 +270,13 @@ class WorkflowClient:
         self, tenant: str, conversation_id: str, update: str, argument: Any, result: type[Any] | None, within: timedelta
     ) -> Any:
         start = ConversationInput(tenant=tenant, conversation_id=conversation_id)
-        operation: Any = WithStartWorkflowOperation(wire.CONVERSATION, start, **self._conversation(start))
+        operation: Any = WithStartWorkflowOperation(
+            wire.CONVERSATION,
+            start,
+            id=conversation_workflow_id(conversation_id),
+            task_queue=self._queue,
+            **conversation_options(tenant, conversation_id),
+        )
         try:
             return await self._client.execute_update_with_start_workflow(
                 update,

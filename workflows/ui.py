@@ -74,22 +74,18 @@ def start_options(session: SessionInput, namespace: str) -> StartOptions:
 class ConversationOptions(TypedDict):
     """Arguments of the SDK's calls that start a conversation's workflow."""
 
-    id: str
-    task_queue: str
     id_conflict_policy: WorkflowIDConflictPolicy
     static_summary: str
     search_attributes: TypedSearchAttributes
 
 
-def conversation_options(tenant: str, conversation_id: str, task_queue: str) -> ConversationOptions:
+def conversation_options(tenant: str, conversation_id: str) -> ConversationOptions:
     attributes = [
         SearchAttributePair(TENANT, tenant),
         SearchAttributePair(CONVERSATION, conversation_id),
         SearchAttributePair(TRIGGER, "api"),
     ]
     return {
-        "id": conversation_workflow_id(conversation_id),
-        "task_queue": task_queue,
         "id_conflict_policy": WorkflowIDConflictPolicy.USE_EXISTING,
         "static_summary": f"conversation · {conversation_id}",
         "search_attributes": TypedSearchAttributes(attributes),
