@@ -23,6 +23,7 @@ from activities.notifications.channels import channels, ports
 from activities.notifications.channels.email import MailServer
 from activities.notifications.dispatcher import Dispatcher
 from activities.runtime.event_writer import EventWriter
+from activities.runtime.log_redaction import RedactingFormatter
 from activities.runtime.session_run import RunFence
 from activities.runtime.workspace_scan import WorkspaceCaps
 from activities.runtime.workspaces import Workspaces
@@ -201,7 +202,9 @@ async def _beat(pool: Pool, name: str, sandbox: str, known: Catalogue) -> None:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log every URL, and some hold a token
     try:
         asyncio.run(run(Settings.from_env()))

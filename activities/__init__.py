@@ -26,6 +26,7 @@ from activities.requests.open import InputRequests
 from activities.requests.remind import Reminders
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
+from activities.runtime.thread_state import ThreadStates
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands
 from activities.schedules.check import Checks
@@ -109,6 +110,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         subagents,
         rulebook,
         services.events,
+        ThreadStates(pool, services.keys, definitions, subagents, services.workspaces),
     )
     planner = ChildPlanner(pool, tools, definitions, services.model_check, subagents, services.subagent_depth)
     subagent_planner = SubagentPlanner(pool, tools, definitions, planner, subagents)

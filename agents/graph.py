@@ -5,15 +5,13 @@ from typing import TypeVar
 
 from agents.catalogue import Catalogue
 from agents.problems import FieldProblem
+from agents.variable_problems import variable_problems
 from domain.agents.definition import AgentDefinition, Mode
 from domain.agents.prompt import Equipment, Variable, VariableKind
 from domain.agents.side import SIDES
 from domain.agents.subagent_tool import SubagentTool
 
 Listing = TypeVar("Listing", bound=Equipment)
-
-# settings of the standard that nothing carries out yet: refused at load rather than ignored at run time
-NOT_SUPPORTED = ("scoped_env", "init_attachments_property")
 
 # the arguments of an exposed agent that declares no input_schema of its own
 DEFAULT_ARGUMENTS = ("message", "attachments", "name")
@@ -53,6 +51,7 @@ def graph_problems(
         found += _subagent_tool_problems(listing, where, agents, definition)
         found += _handoff_problems(listing, where, agents, definition.dual)
         found += _delegation_problems(listing, agents, where)
+    found += variable_problems(definition, agents)
     if cycle := immediate_cycle(definition.name, agents):
         found.append(FieldProblem("subagent_tools", f"immediate subagents start each other: {' → '.join(cycle)}"))
     return found
@@ -102,9 +101,6 @@ def _subagent_tool_problems(
             yield FieldProblem(f"{field}.name", f"{tool.name!r} has a human side, so it cannot be a subagent", usable)
         elif not agent.expose_as_tool:
             yield FieldProblem(f"{field}.name", f"{tool.name!r} does not set expose_as_tool", usable)
-        for part in NOT_SUPPORTED:
-            if getattr(tool, part):
-                yield FieldProblem(f"{field}.{part}", "is not supported yet")
         if tool.hidden and tool.immediate is None:
             yield FieldProblem(f"{field}.hidden", "a hidden subagent that is not immediate would never start")
         yield from _immediate_problems(tool, field, agent, {**definition.variables, **listing.variables})

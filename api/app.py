@@ -46,6 +46,7 @@ from api.routes import (
     tasks,
     traces,
     triggers,
+    variables,
     workspaces,
 )
 from api.services import Services
@@ -64,7 +65,7 @@ log = logging.getLogger("errand.api")
 CLOSING_SECONDS = 2.0
 ROUTERS = (
     *(tasks.router, record.router, input_requests.router, steering.router, sessions.router, events.router),
-    *(budgets.router,),
+    *(budgets.router, variables.router),
     *(conversations.router, mailbox.router, forks.router, notifications.router),
     *(subscriptions.router, deliveries.router, traces.router, workspaces.router, reruns.router),
     *(schedules.router, triggers.router, connectors.router, channels.router),

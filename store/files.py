@@ -160,6 +160,17 @@ async def of_session(pool: Pool, tenant: str, session_id: str) -> list[File]:
     return [File(**row) for row in rows]
 
 
+async def returned_by(pool: Pool, tenant: str, session_id: str) -> list[File]:
+    """The files that a session leaves for the one that started it, oldest first; addresses are none."""
+    rows = await pool.fetch(
+        f"""SELECT {_COLUMNS} FROM files WHERE tenant = $1 AND session_id = $2 AND url IS NULL
+             ORDER BY created_at, id LIMIT 100""",
+        tenant,
+        session_id,
+    )
+    return [File(**row) for row in rows]
+
+
 async def content(pool: Pool, tenant: str, file_id: str) -> tuple[str, str, bytes] | None:
     """Name, media type and bytes of a file."""
     row = await pool.fetchrow(

@@ -1,8 +1,10 @@
 """Outcomes: how the sessions of subagents ended, and what they said, read at the moment they are rendered."""
 
+from domain.conversations.attachments import returned_paths
 from domain.conversations.display_messages import said_before_the_end
 from domain.conversations.mailbox import Outcome
 from domain.messages import Node
+from store import files
 from store.database import Pool
 
 MAX_NODES = 500  # of one session: older messages would not fit into a prompt anyway
@@ -21,9 +23,19 @@ async def of_sessions(pool: Pool, tenant: str, session_ids: list[str]) -> list[O
     )
     nodes = await _own_nodes(pool, tenant, session_ids)
     found = {
-        row["session_id"]: Outcome(**row, earlier=said_before_the_end(nodes.get(row["session_id"], []))) for row in rows
+        row["session_id"]: Outcome(
+            **row,
+            earlier=said_before_the_end(nodes.get(row["session_id"], [])),
+            attachments=await _returned(pool, tenant, row["session_id"]) if row["reference"] else [],
+        )
+        for row in rows
     }
     return [found[session_id] for session_id in session_ids if session_id in found]
+
+
+async def _returned(pool: Pool, tenant: str, session_id: str) -> list[str]:
+    """The files of a subagent that is a tool, as its parent finds them: its end has copied them there."""
+    return returned_paths(session_id, [file.name for file in await files.returned_by(pool, tenant, session_id)])
 
 
 async def _own_nodes(pool: Pool, tenant: str, session_ids: list[str]) -> dict[str, list[Node]]:

@@ -3,7 +3,7 @@
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -239,6 +239,19 @@ async def request_cancel(pool: Pool, ref: SessionRef, stop: RecordedStop) -> boo
                 ref.session_id,
             )
         return row is not None
+
+
+async def set_status_text(pool: Pool, ref: SessionRef, text: str, key: str, events: Sequence[EventRow]) -> None:
+    """Publish a status with its event. `key` names the act: a repeat emits nothing."""
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute(
+            """UPDATE sessions SET status_text = $3, progress = $3, updated_at = now()
+                WHERE tenant = $1 AND id = $2 AND status NOT IN ('completed', 'failed', 'cancelled')""",
+            ref.tenant,
+            ref.session_id,
+            text,
+        )
+        await connection.execute("SELECT append_events($1, true, $2::jsonb)", f"status/{key}", to_json(events))
 
 
 async def set_variables(pool: Pool, ref: SessionRef, values: dict[str, str]) -> None:

@@ -11,11 +11,13 @@ from activities.model.call_model import CallModel
 from activities.tools.offered import Offered
 from domain.agents.definition import AgentDefinition
 from domain.agents.subagent_tool import Immediate, SubagentTool
+from domain.agents.variable_scope import resolved
 from domain.content import ToolCallBlock
 from domain.conversations.subagent import RegistryEntry
 from domain.messages import USER, Node, text_of
 from domain.model_exchange import ModelResponse
 from domain.policy.rules import Rule
+from domain.sealed_text import is_sealed
 from domain.sessions.step import ModelCall, ModelReply, StopReason
 from store.messages import StepFacts
 
@@ -45,7 +47,7 @@ class Activate(CallModel):
         facts: StepFacts,
         turn: ModelResponse,
     ) -> None:
-        variables = {**agent.env, **facts.variables}
+        variables = {name: value for name, value in resolved(agent, facts.variables).items() if not is_sealed(value)}
         task = _task(nodes)
         turn.immediate, turn.stop_reason = True, StopReason.TOOL_CALLS
         for one in enabled(agent, facts.variables):

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
 from temporalio import activity
 
 from activities.delegation.child_plan import ChildPlanner, ChildRefused, Planned
+from activities.delegation.deferred import DeferredCalls
 from activities.delegation.record import DelegationRecord
 from activities.delegation.subagent_plan import SubagentPlanner
 from activities.delegation.subagents import Subagents
@@ -17,6 +18,7 @@ from activities.runtime.heartbeat import heartbeating
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool
 from domain import events as ev
 from domain.agents.subagent_tool import ReceivingSide
+from domain.conversations.attachments import listed, rewritten
 from domain.conversations.delegation import (
     STARTS_SESSION,
     SUBAGENT_TOOLS,
@@ -44,6 +46,7 @@ from domain.sessions.step import CallState, Effect, preview
 from store import children, messages, runs
 from store.children import Child
 from store.database import Pool
+from store.sessions import SessionRow
 from workflows.client import WorkflowClient
 
 DEAD_ON_ARRIVAL_SECONDS = 2.0  # so long a child's first words are waited for, lest its id be that of a dead session
@@ -89,6 +92,7 @@ class BeginDelegations:
         self._subagent_planner = subagent_planner
         self._subagents = subagents
         self._max_children = max_children
+        self._deferred = DeferredCalls(pool)
 
     @activity.defn(name="begin_delegations")
     async def begin_delegations(self, call: DelegationCall) -> BegunBatch:
@@ -134,6 +138,9 @@ class BeginDelegations:
                     record, one.index, one.kind, str(refusal), refusal.rule, name=one.tool
                 )
                 continue
+            if any(need.missing for need in one.planned.needs):
+                begun[one.index] = await self._defer(call, record, one, one.planned)
+                continue
             if one.planned.running is not None and (sent := await self._send(call, record, one, one.planned.running)):
                 begun[one.index] = sent
                 continue
@@ -147,14 +154,15 @@ class BeginDelegations:
                     resume=await runs.resume_point(self._pool, call.ref, line) if call.resumed else None,
                 )
 
-    async def _spawn(
-        self, call: DelegationCall, record: DelegationRecord, wanted: list[Wanted], begun: dict[int, Begun]
-    ) -> None:
-        starting = [one for one in wanted if one.kind in STARTS_SESSION and one.planned is not None]
-        if not starting:
-            return
-        parent = await self._planner.parent(call.ref)
-        spawn = Spawn(
+    async def _defer(self, call: DelegationCall, record: DelegationRecord, one: Wanted, planned: Planned) -> Begun:
+        assert planned.session is not None
+        one.planned = replace(planned, session=planned.session.model_copy(update={"blocking": False}))
+        spawn = await self._asked_for(call, parent := await self._planner.parent(call.ref), [one])
+        settled = await self._deferred.keep(call, record, one.index, one.tool, planned, parent, spawn)
+        return Begun(index=one.index, kind=one.kind, settled=settled)
+
+    async def _asked_for(self, call: DelegationCall, parent: SessionRow, starting: list[Wanted]) -> Spawn:
+        return Spawn(
             request_id=f"{call.node}/{','.join(str(one.index) for one in starting)}",
             spawned_by=call.ref.session_id,
             thread=parent.thread_id,
@@ -162,6 +170,15 @@ class BeginDelegations:
             max_depth=await self._planner.max_depth(call),
             max_children=self._max_children,
         )
+
+    async def _spawn(
+        self, call: DelegationCall, record: DelegationRecord, wanted: list[Wanted], begun: dict[int, Begun]
+    ) -> None:
+        starting = [one for one in wanted if one.kind in STARTS_SESSION and one.planned is not None]
+        if not starting:
+            return
+        parent = await self._planner.parent(call.ref)
+        spawn = await self._asked_for(call, parent, starting)
         answer = await self._conversations.spawn(call.ref.tenant, call.ref.conversation_id, spawn)
         dead = await self._dead_on_arrival(call, [said.session_id for said in answer.answers if said.error is None])
         for one, said in zip(starting, answer.answers, strict=True):
@@ -201,15 +218,17 @@ class BeginDelegations:
     async def _send(self, call: DelegationCall, record: DelegationRecord, one: Wanted, running: Child) -> Begun | None:
         """A message to an instance that is working; None: it has ended meanwhile, and begins anew."""
         assert one.planned is not None and one.planned.terms is not None
-        text = first_message(one.arguments.model_dump(exclude_none=True), None)
-        if not await self._subagents.send(call.ref, running, text, f"{call.node}:{one.index}"):
+        files = one.planned.attachments
+        text = first_message(rewritten(one.arguments.model_dump(exclude_none=True), files), None)
+        text = listed(text, [file.path for file in files])
+        space = one.planned.session.workspace_id if one.planned.session else None
+        if not await self._subagents.send(call.ref, running, text, f"{call.node}:{one.index}", space, files):
             return None
         if one.planned.terms.blocking:
             return Begun(index=one.index, kind=one.kind, child=running.session_id, waits=True)
         text = message_delivered(running.name, running.thread_id)
-        return Begun(
-            index=one.index, kind=one.kind, settled=await record.settle(one.index, one.tool, CallState.OK, text, [])
-        )
+        settled = await record.settle(one.index, one.tool, CallState.OK, text, [])
+        return Begun(index=one.index, kind=one.kind, settled=settled)
 
     async def _dead_on_arrival(self, call: DelegationCall, ids: list[str]) -> dict[str, str]:
         """Children whose very first call was refused for its credentials; a child that has spoken is alive."""
@@ -247,9 +266,8 @@ class BeginDelegations:
         rule: Rule | None = None,
         name: str | None = None,
     ) -> Begun:
-        return Begun(
-            index=index, kind=kind, settled=await record.settle(index, name or kind, CallState.FAILED, text, [], rule)
-        )
+        settled = await record.settle(index, name or kind, CallState.FAILED, text, [], rule)
+        return Begun(index=index, kind=kind, settled=settled)
 
 
 def _child(call: DelegationCall, one: Wanted) -> SpawnChild:
@@ -265,6 +283,7 @@ def _child(call: DelegationCall, one: Wanted) -> SpawnChild:
             field=one.planned.field,
             within=one.planned.within,
             kind=_kind(one.planned.terms),
+            attachments=one.planned.attachments,
         ),
         session=one.planned.session,
         delivery=one.planned.delivery,

@@ -1,5 +1,6 @@
 """Plan a child: which agent, model, tools and limits it gets, or why it may not be started."""
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,7 +13,10 @@ from activities.tools.offered import line_tools
 from activities.tools.tool import Tool
 from domain.agents.definition import AgentDefinition, Mode, SubagentRef
 from domain.agents.sides import Sides, session_sides
-from domain.conversations.delegation import DelegationCall, DelegationTool
+from domain.agents.subagent_tool import SubagentTool
+from domain.agents.variable_scope import Graph, NeededVariable, inherited, resolved
+from domain.conversations.attachments import Attachment
+from domain.conversations.delegation import SUBAGENT_TOOLS, DelegationCall, DelegationTool
 from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.subagent import SubagentTerms
 from domain.conversations.subagent_texts import (
@@ -23,7 +27,7 @@ from domain.conversations.subagent_texts import (
 from domain.policy.rules import Action, Rule, RuleVerdict, tools_of, verdict
 from domain.sessions.new_session import NewSession, Supervision
 from domain.sessions.session import AgentRef, Limits, SessionRef
-from store import agents, budgets, children, conversations, sessions
+from store import agent_graph, agents, budgets, children, conversations, sessions
 from store.children import Child
 from store.database import Pool
 
@@ -48,6 +52,8 @@ class Planned:
     field: str | None = "prompt"  # the argument with its first message
     within: str | None = None  # the argument that holds the others
     running: Child | None = None  # the message is for a session that is running
+    attachments: list[Attachment] = dataclasses.field(default_factory=list)  # files that come with its message
+    needs: list[NeededVariable] = dataclasses.field(default_factory=list)  # of its whole graph
 
     @property
     def terms(self) -> SubagentTerms | None:
@@ -109,7 +115,8 @@ class ChildPlanner:
         delivery = DeliveryMode.REPORT if kind is DelegationTool.START_BACKGROUND else delivery
         description = getattr(arguments, "description", "")
         tools = self.granted(child, agents, parent)
-        supervised, limits = supervision(parent, child, reference, kind, layers), limits_of(parent, child)
+        values, _ = await self.values(call, parent, agents, child)
+        supervised, limits = supervision(parent, child, values, reference, kind, layers), limits_of(parent, child)
         session = None
         if kind is not DelegationTool.DELEGATE:
             session = NewSession.for_child(
@@ -133,6 +140,18 @@ class ChildPlanner:
             delivery=delivery,
             session=session,
         )
+
+    async def values(
+        self,
+        call: DelegationCall,
+        parent: sessions.SessionRow,
+        above: list[AgentDefinition],
+        child: AgentDefinition,
+        tool: SubagentTool | None = None,
+    ) -> tuple[dict[str, str], Graph]:
+        """The child's variables as its thread inherits them, and the graph that they were looked up in."""
+        graph = await agent_graph.reachable(self._pool, call.ref.tenant, child)
+        return inherited(parent.variables, above, child, graph, tool), graph
 
     async def chosen_models(self, call: DelegationCall, child: AgentDefinition) -> tuple[Sides | None, list[str]]:
         sides = session_sides(child, lambda view: [view.model or call.model, *view.fallback_models])
@@ -227,17 +246,18 @@ def limits_of(parent: sessions.SessionRow, child: AgentDefinition) -> Limits:
 def supervision(
     parent: sessions.SessionRow,
     child: AgentDefinition,
+    values: dict[str, str],
     reference: SubagentRef | None,
     kind: DelegationTool,
     layers: list[list[Rule]],
 ) -> Supervision:
     """The parent's rules bind the child too. It asks people and waits for outside answers only where the parent's
-    definition says so; an inline child waits for nobody."""
+    definition says so; an inline child waits for nobody. A tool of a prompt has looked for missing variables itself."""
     may_ask = reference is not None and reference.may_ask
     waits = may_ask and kind is not DelegationTool.DELEGATE
-    known = child.all_variables
-    values = {name: value for name, value in parent.variables.items() if name in known}
-    missing = {name: one.description for name, one in known.items() if one.required and name not in values}
+    known = resolved(child, values)
+    missing = {name: one.description for name, one in child.all_variables.items() if one.required and name not in known}
+    missing = missing if kind not in SUBAGENT_TOOLS else {}
     if missing and not (waits and child.may_ask):
         names = ", ".join(f"{name} ({description})" for name, description in missing.items())
         raise ChildRefused(

@@ -10,6 +10,7 @@ from activities.runtime.heartbeat import beating
 from activities.tools.tool import Tool
 from domain import events as ev
 from domain.agents.sides import session_sides
+from domain.agents.variable_scope import resolved
 from domain.conversations.handoff import ALREADY_HANDED_OVER, HandOver, HandOverOutcome, Successor, handed_over
 from domain.messages import calls_of
 from domain.policy.rules import tools_of
@@ -67,7 +68,8 @@ class HandOverThread:
         sides = session_sides(agent, lambda view: [view.model or call.model, *view.fallback_models])
         ref = ref.model_copy(update={"side": agent.first_side})
         agent = agent.for_side(agent.first_side)
-        if missing := [name for name, one in agent.variables.items() if one.required and name not in session.variables]:
+        values = resolved(agent, session.variables)
+        if missing := [name for name, one in agent.variables.items() if one.required and name not in values]:
             raise HandOverRefused(f"{agent.name} needs variables that this task does not have: {', '.join(missing)}.")
         models = [agent.model or call.model, *agent.fallback_models]
         if problem := await self._models.problem(models[0]):

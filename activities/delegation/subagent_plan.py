@@ -10,6 +10,8 @@ from activities.runtime.definitions import Definitions
 from activities.tools.tool import Tool
 from domain.agents.definition import AgentDefinition
 from domain.agents.subagent_tool import SubagentTool, WorkspaceSharing
+from domain.agents.variable_scope import needed
+from domain.conversations.attachments import Attachment, AttachmentRefused, attached, paths_of, rewritten
 from domain.conversations.delegation import DelegationCall, DelegationTool
 from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.subagent import DEFAULT_SCHEMA, SubagentTerms
@@ -17,11 +19,12 @@ from domain.conversations.subagent_texts import name_taken, no_address, too_many
 from domain.ids import derive_id
 from domain.json_object import JsonObject
 from domain.json_schema import errors
-from domain.policy.rules import Action, verdict
+from domain.policy.rules import Action, Rule, verdict
+from domain.policy.subjects import parts
 from domain.sessions.new_session import NewSession
 from domain.sessions.session import AgentRef
 from store import agents as agent_versions
-from store import children, sessions
+from store import children, sessions, variable_requests, workspaces
 from store.children import Child
 from store.database import Pool
 
@@ -45,6 +48,14 @@ class SubagentPlanner:
         self, call: DelegationCall, kind: DelegationTool, tool: str, arguments: Any, pending: Sequence[Planned]
     ) -> Planned:
         """`tool`: its name, which may be that of an agent; `pending`: what the same response starts beside it."""
+        try:
+            return await self._plan(call, kind, tool, arguments, pending)
+        except AttachmentRefused as error:
+            raise ChildRefused(str(error)) from None
+
+    async def _plan(
+        self, call: DelegationCall, kind: DelegationTool, tool: str, arguments: Any, pending: Sequence[Planned]
+    ) -> Planned:
         parent = await self._children.parent(call.ref)
         agents = [await self._definitions.load(agent) for agent in (*call.above, call.agent)]
         instance = None
@@ -68,10 +79,15 @@ class SubagentPlanner:
         await self._children.check_budget(call)
         terms = SubagentTerms.of(config, description_of(child), call.node)
         layers = [*(agent.permissions for agent in agents), *parent.rules]
+        before = await sessions.get(self._pool, call.ref.tenant, instance.session_id) if instance else None
+        values, graph = await self._children.values(call, parent, agents, child, config)
+        values = {**(before.variables if before else {}), **values}
+        own_space = before.workspace_id if before else _workspace(parent, config, None)
+        files = await self._attachments(call, parent, layers, config, kind, arguments, given, own_space)
         session = NewSession.for_child(
             parent,
             ref,
-            supervision(parent, child, None, kind, layers),
+            supervision(parent, child, values, None, kind, layers),
             tool=kind,
             name=name,
             label=name,
@@ -80,8 +96,8 @@ class SubagentPlanner:
             tools=self._children.granted(child, agents, parent),
             limits=limits_of(parent, child),
             terms=terms,
-            arguments=given,
-            workspace_id=await self._workspace(call, parent, config, instance),
+            arguments=rewritten(given, files),
+            workspace_id=own_space,
         )
         nested = kind is DelegationTool.SUBAGENT_CREATE and arguments.arguments is not None
         mapped = config.init_user_message_property if nested or kind is DelegationTool.SUBAGENT else "message"
@@ -96,7 +112,38 @@ class SubagentPlanner:
             field=mapped,
             within="arguments" if nested else None,
             running=instance if instance is not None and instance.live else None,
+            attachments=files,
+            needs=needed(child, values, graph),
         )
+
+    async def _attachments(
+        self,
+        call: DelegationCall,
+        parent: sessions.SessionRow,
+        layers: list[list[Rule]],
+        config: SubagentTool,
+        kind: DelegationTool,
+        arguments: Any,
+        given: dict[str, Any],
+        workspace_id: str | None,
+    ) -> list[Attachment]:
+        """The files that the call hands over, as the child will find them. What its parent may not read, stays."""
+        named = given.get(config.init_attachments_property or "attachments")
+        if kind is not DelegationTool.SUBAGENT:
+            named = [*arguments.attachments, *(paths_of(named) if kind is DelegationTool.SUBAGENT_CREATE else [])]
+        paths = paths_of(named)
+        if not paths:
+            return []
+        _, manifest = await workspaces.get(self._pool, call.ref.tenant, parent.workspace_id)
+        tag = None if workspace_id == parent.workspace_id else derive_id(call.node, *call.indexes, *paths)[-8:]
+        found = attached(paths, manifest, tag)
+        for one in found:
+            judged = verdict(layers, self._tools["read_file"], ["/".join(parts(one.given))])
+            if judged.action is not Action.ALLOW:
+                raise ChildRefused(
+                    f"A rule keeps {one.given!r} from you: {judged.because}. Nothing was sent.", judged.rule
+                )
+        return found
 
     @staticmethod
     def _name(config: SubagentTool, given: JsonObject) -> str | None:
@@ -147,6 +194,10 @@ class SubagentPlanner:
         most = config.resumable.max_instances
         same = [one for one in alive if one.agent == config.name]
         names = [one.name for one in same]
+        waiting = await variable_requests.waiting_names(self._pool, call.ref.tenant, parent.thread_id, config.name)
+        if name in waiting:  # the same one is asked for again: it gets the answer that it got
+            return None
+        names += waiting
         names += [one.name for one in pending if one.agent.name == config.name and one.thread is None]
         if most is not None and len(names) >= most:
             if most == 1 and same:
@@ -157,11 +208,9 @@ class SubagentPlanner:
             raise ChildRefused(name_taken(name, taken.reference))
         return None
 
-    async def _workspace(
-        self, call: DelegationCall, parent: sessions.SessionRow, config: SubagentTool, instance: Child | None
-    ) -> str | None:
-        """An instance keeps the one it has; None: a new one of its own."""
-        if instance is not None:
-            row = await sessions.get(self._pool, call.ref.tenant, instance.session_id)
-            return row.workspace_id if row else None
-        return parent.workspace_id if config.environment is WorkspaceSharing.INHERIT else None
+
+def _workspace(parent: sessions.SessionRow, config: SubagentTool, before: sessions.SessionRow | None) -> str | None:
+    """An instance keeps the one it has; None: a new one of its own."""
+    if before is not None:
+        return before.workspace_id
+    return parent.workspace_id if config.environment is WorkspaceSharing.INHERIT else None

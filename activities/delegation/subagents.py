@@ -1,8 +1,19 @@
 """Subagents: what a session may ask about, and do with, the children of its thread."""
 
+from collections.abc import Sequence
+
 from activities.delegation.agent_events import AgentEvents
 from activities.delegation.agent_messages import AgentMessages
 from domain.agents.subagent_tool import ReceivingSide
+from domain.conversations.attachments import (
+    Attachment,
+    AttachmentRefused,
+    attached,
+    listed,
+    manifest_of,
+    paths_of,
+    rewritten,
+)
 from domain.conversations.mailbox import page
 from domain.conversations.quoting import quoted
 from domain.conversations.requests import ClaimOutcomes, Steer
@@ -13,9 +24,10 @@ from domain.messages import ASSISTANT, SILENT, USER
 from domain.sessions.session import Reason, SessionRef, Status
 from domain.sessions.session_writes import ThreadMessage
 from domain.sessions.step import StopRequest
-from store import children, conversations, mailbox, outcomes, sessions
+from store import children, conversations, mailbox, outcomes, sessions, workspaces
 from store.children import Child
 from store.database import Pool
+from store.workspaces import Manifest
 from workflows.client import WorkflowClient
 
 
@@ -87,14 +99,27 @@ class Subagents:
             return found
         return await children.by_name(self._pool, ref.tenant, own.thread_id, target)
 
-    async def send(self, ref: SessionRef, child: Child, text: str, key: str) -> bool:
-        """A message for the running session of an instance; False: none is running."""
+    async def send(
+        self,
+        ref: SessionRef,
+        child: Child,
+        text: str,
+        key: str,
+        workspace_id: str | None = None,
+        files: Sequence[Attachment] = (),
+    ) -> bool:
+        """A message for the running session of an instance, with the files that it names; False: none is running."""
         terms = child.terms
         kind = ASSISTANT if terms and terms.receives_messages is ReceivingSide.SIDE_B else USER
-        return await self._queue(ref, child.thread_id, derive_id(ref.session_id, "message", key), text, kind=kind)
+        message_id = derive_id(ref.session_id, "message", key)
+        gained = (workspace_id, manifest_of(files)) if workspace_id else None
+        return await self._queue(ref, child.thread_id, message_id, text, kind=kind, files=gained)
 
-    async def notify_parent(self, ref: SessionRef, content: str, needs_answer: bool, key: str) -> tuple[str, bool]:
-        """A silent message for the thread that started this one; it begins a turn there if none is running."""
+    async def notify_parent(
+        self, ref: SessionRef, content: str, needs_answer: bool, key: str, attachments: Sequence[str] = ()
+    ) -> tuple[str, bool]:
+        """A silent message for the thread that started this one; it begins a turn there if none is running. Files are
+        copied to the parent's workspace first, where the message finds them."""
         own = await sessions.get(self._pool, ref.tenant, ref.session_id)
         spawner = await sessions.get(self._pool, ref.tenant, own.spawned_by) if own and own.spawned_by else None
         if own is None or spawner is None:
@@ -102,9 +127,17 @@ class Subagents:
         conversation = await conversations.get(self._pool, ref.tenant, ref.conversation_id)
         if conversation is None or conversation.status == "terminated":
             return "The conversation was terminated; nothing was sent.", True
-        text = from_subagent(own.thread_id, quoted(content), needs_answer=needs_answer)
         message_id = derive_id(ref.session_id, "notify", key)
-        await self._queue(ref, spawner.thread_id, message_id, text, kind=SILENT, wake=True)
+        try:
+            _, manifest = await workspaces.get(self._pool, ref.tenant, own.workspace_id)
+            shared = own.workspace_id == spawner.workspace_id
+            files = attached(paths_of(list(attachments)), manifest, None if shared else message_id[-8:])
+        except AttachmentRefused as error:
+            return str(error), True
+        content = listed(quoted(rewritten(content, files)), [file.path for file in files])
+        text = from_subagent(own.thread_id, content, needs_answer=needs_answer)
+        gained = (spawner.workspace_id, manifest_of(files))
+        await self._queue(ref, spawner.thread_id, message_id, text, kind=SILENT, wake=True, files=gained)
         return "Sent to your parent.", False
 
     async def _queue(
@@ -116,6 +149,7 @@ class Subagents:
         *,
         kind: str = USER,
         wake: bool = False,
+        files: tuple[str, Manifest] | None = None,
     ) -> bool:
         message = ThreadMessage(
             id=message_id,
@@ -125,7 +159,7 @@ class Subagents:
             author=ref.session_id,
             kind=kind,
         )
-        await conversations.add_message(self._pool, ref.tenant, message)
+        await conversations.add_message(self._pool, ref.tenant, message, files)
         steer = Steer(request_id=message_id, thread=thread_id, message=message_id, wake=wake)
         try:
             await self._conversations.steer(ref.tenant, ref.conversation_id, steer)

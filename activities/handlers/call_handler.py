@@ -14,6 +14,7 @@ from activities.tools.support.output import clean
 from domain import wire
 from domain.agents.definition import AgentDefinition
 from domain.agents.handler import Handler, HandlerReply, HandlerTurn, as_handler_sees
+from domain.agents.variable_scope import resolved, shown_to_model
 from domain.content import TextBlock, ToolCallBlock
 from domain.conversations.subagent import is_enabled
 from domain.ids import derive_id
@@ -83,7 +84,7 @@ class CallHandler(CallModel):
 
 
 def _turn(call: ModelCall, agent: AgentDefinition, nodes: list[Node], tools: Offered, facts: StepFacts) -> HandlerTurn:
-    variables = {**agent.env, **facts.variables}
+    variables = resolved(agent, facts.variables)
     side = agent.side(call.agent.side)
     return HandlerTurn(
         key=derive_id(call.ref.session_id, "turn", call.head or "", call.step),
@@ -93,7 +94,7 @@ def _turn(call: ModelCall, agent: AgentDefinition, nodes: list[Node], tools: Off
         label=side.label,
         step=call.step,
         messages=as_handler_sees(nodes, call.agent.side),
-        variables=variables,
+        variables=shown_to_model(agent, facts.variables),
         tools=list(tools),
         subagents=[
             one.name for one in agent.subagent_tools if one.resumable and not one.hidden and is_enabled(one, variables)

@@ -16,6 +16,7 @@ from activities.tools.support.output import clean
 from domain import events as ev
 from domain import wire
 from domain.agents.typed_output import Misfit, typed
+from domain.conversations.attachments import returned_paths
 from domain.conversations.requests import EndedSession
 from domain.events import EventRow, SubagentBudgetExceeded
 from domain.ids import derive_id
@@ -23,9 +24,10 @@ from domain.messages import ASSISTANT, TOOL_RESULTS, Node, answered, calls_of, t
 from domain.sessions.session import BUDGET_REASONS, Reason
 from domain.sessions.session_writes import SessionEnding
 from domain.sessions.step import Finish, Finished, StopRequest, preview
-from store import endings, mailbox, tool_calls
+from store import endings, files, mailbox, sessions, tool_calls, workspaces
 from store.database import Pool
 from store.endings import WrittenEnding
+from store.workspaces import Manifest
 from workflows.client import WorkflowClient
 
 MOST_ERROR = 2_000  # characters
@@ -51,6 +53,7 @@ class FinishSession:
         finish, output = await self._payload(finish, nodes)
         value = await self._value(finish, output)
         output = value or output
+        await self._copy_to_parent(finish)
         late = await self._events.take(ref) + await self._open_calls(finish)
         replied = any(node.session_id == ref.session_id and node.kind == ASSISTANT for node in nodes)
         ending = _ending(finish, output, tail, late, replied, typed=value is not None)
@@ -68,6 +71,25 @@ class FinishSession:
             head=written.head,
             preview=preview(written.output or ""),
         )
+
+    async def _copy_to_parent(self, finish: Finish) -> None:
+        """The files of a subagent that is a tool are in its parent's workspace before its end is queued."""
+        ref = finish.ref
+        own = await sessions.get(self._pool, ref.tenant, ref.session_id) if finish.spawned_by else None
+        if own is None or own.spawned_by is None or own.subagent is None or own.subagent.explicit:
+            return
+        found = await files.returned_by(self._pool, ref.tenant, ref.session_id)
+        parent = await sessions.get(self._pool, ref.tenant, own.spawned_by) if found else None
+        if parent is None:
+            return
+        paths = returned_paths(ref.session_id, [file.name for file in found])
+        gained: Manifest = {
+            path: {"sha256": file.sha256, "size": file.size, "mode": 0o644}
+            for path, file in zip(paths, found, strict=True)
+        }
+        _, known = await workspaces.get(self._pool, ref.tenant, parent.workspace_id)
+        if gained.keys() - known.keys():  # a retry has copied them
+            await workspaces.update(self._pool, ref.tenant, parent.workspace_id, lambda known: {**known, **gained})
 
     async def _post(self, finish: Finish, message_id: str | None, returned: list[str], held: bool) -> None:
         """Post the end to the conversation, if it has begun. A failure lets the whole activity be retried."""

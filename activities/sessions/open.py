@@ -6,6 +6,7 @@ from activities.runtime.heartbeat import beating
 from domain import events as ev
 from domain import wire
 from domain.content import parts_of
+from domain.conversations.attachments import listed, manifest_of, rewritten
 from domain.conversations.mailbox import DeliveryMode, caller_block, render
 from domain.conversations.requests import OpenBatch, Opened, OpenedBatch, OpenSession
 from domain.conversations.subagent import first_message
@@ -16,7 +17,7 @@ from domain.sessions.new_session import NewSession
 from domain.sessions.session import SessionRef
 from domain.sessions.session_writes import Acceptance, NewMessage
 from domain.sessions.step import preview
-from store import conversations, mailbox, messages, new_sessions, outcomes, sessions
+from store import conversations, mailbox, messages, new_sessions, outcomes, sessions, workspaces
 from store.database import Pool
 from store.sessions import SessionRow
 
@@ -69,6 +70,9 @@ class OpenSessions:
         fired = opening.session is not None and opening.prompt is None and opening.mail
         texts = [await conversations.message_text(self._pool, batch.tenant, one) for one in opening.take if fired]
         session = await self._session(batch, opening, texts)
+        files = manifest_of(opening.prompt.attachments) if opening.prompt else {}
+        if files and session.workspace_id is not None:  # it exists; copying comes before the message
+            await workspaces.update(self._pool, batch.tenant, session.workspace_id, lambda known: {**known, **files})
         ref = SessionRef(tenant=batch.tenant, session_id=opening.session_id, conversation_id=batch.conversation_id)
         emitted: list[ev.Event] = [
             ev.TaskSubmitted(agent=session.agent, agent_version=session.agent_version, title=session.title)
@@ -86,6 +90,8 @@ class OpenSessions:
             mail=opening.mail or [],
             queue=opening.queued,
             spawns=opening.prompt is not None,
+            deferred=opening.deferred,
+            manifest=files if session.workspace_id is None else {},
         )
 
     async def _accept(self, batch: OpenBatch, new: list[tuple[OpenSession, Acceptance]]) -> dict[str, Opened]:
@@ -134,7 +140,9 @@ class OpenSessions:
             arguments = calls_of(node)[opening.prompt.index].arguments
             if opening.prompt.within is not None:
                 arguments = arguments[opening.prompt.within]
-            text = first_message(arguments, opening.prompt.field)
+            files = opening.prompt.attachments
+            text = first_message(rewritten(arguments, files), opening.prompt.field)
+            text = listed(text, [file.path for file in files])
             return [_message(opening, [text], author=node.author, kind=opening.prompt.kind)]
         if opening.mail and opening.session is not None:  # a fire
             sources = await mailbox.sources(self._pool, batch.tenant, opening.mail)

@@ -11,6 +11,7 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.delegation.deferred import start_deferred
 from activities.notifications.dispatcher import Dispatcher
 from activities.runtime.heartbeat import beating
 from activities.runtime.workspaces import Workspaces
@@ -32,6 +33,7 @@ from store import (
     notices,
     retention,
     sessions,
+    variable_requests,
     workers,
 )
 from store.database import Pool
@@ -92,6 +94,8 @@ class Sweep:
         for tenant, conversation_id, message_id in await conversations.unsignalled(self._pool):
             await self._conversations.reopen(tenant, conversation_id, reload=True)
             await conversations.mark_signalled(self._pool, tenant, message_id)
+        for request in await variable_requests.unstarted(self._pool, STARTING_SECONDS):
+            await start_deferred(self._pool, self._conversations, request)
         for tenant, conversation_id in await conversation_state.stranded(self._pool, SILENT_SECONDS):
             await self._conversations.reopen(tenant, conversation_id)
         if failed and len(failed) == len(found):
@@ -185,6 +189,7 @@ class Sweep:
                 usage=session.usage,
                 error_type="lost",
                 error="The session's workflow ended without an ending of its own; it was stopped from outside.",
+                spawned_by=session.spawned_by,
                 taken=await conversations.taken_by(self._pool, session.tenant, session.id),
             )
         )

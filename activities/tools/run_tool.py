@@ -20,10 +20,12 @@ from activities.runtime.event_writer import EventWriter
 from activities.runtime.heartbeat import cancel_requested, heartbeating
 from activities.runtime.session_run import run_of
 from activities.runtime.spans import tool_called
+from activities.runtime.thread_state import ThreadStates
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands, NetworkPolicy
 from activities.tools.approved_call import approval_of, call_turn
 from activities.tools.declared_tools import DECLARED, find_declared, with_binding
+from activities.tools.guarded_run import guarded
 from activities.tools.rules import Rulebook
 from activities.tools.support.egress import Fetcher
 from activities.tools.support.output import bounded, clean
@@ -38,6 +40,7 @@ from domain.limits.loops import call_digest
 from domain.messages import ReplyBody
 from domain.plan import Plan
 from domain.policy.rules import Action, Rule, verdict
+from domain.sealing import SealingError
 from domain.sessions.effects import would_have
 from domain.sessions.step import CallState, Effect, ToolOutcome, ToolRequest, preview
 from domain.sessions.tool_writes import NewFile, ToolAttempt, ToolClaim, ToolCommit
@@ -60,6 +63,7 @@ class RunTool:
         subagents: Subagents,
         rulebook: Rulebook,
         events: EventWriter,
+        states: ThreadStates,
     ) -> None:
         self._pool = pool
         self._tools = tools
@@ -70,6 +74,7 @@ class RunTool:
         self._subagents = subagents
         self._rulebook = rulebook
         self._events = events
+        self._states = states
 
     def activities(self) -> list[Callable[..., Any]]:
         """One registered activity per tool, so that the timeline and the metrics name it."""
@@ -150,30 +155,26 @@ class RunTool:
         if claim.dry:
             return ToolResult(would_have(tool.summary(arguments) or tool.name))
         folder = await self._workspaces.ready(request.ref.tenant, request.workspace_id, claim.workspace_version or 0)
+        key, agents = f"{request.node}:{request.index}", [*request.above, request.agent]
+        try:
+            state = await self._states.load(request.ref, agents, request.workspace_id, folder, key)
+        except SealingError as error:
+            return ToolResult(f"The secrets of this session cannot be read: {error}.", failed=True)
         context = ToolContext(
             ref=request.ref,
             workspace=folder,
-            key=f"{request.node}:{request.index}",
+            key=key,
             attempt=attempt,
             plan=Plan.model_validate_json(claim.plan) if claim.plan else None,
             sandbox=self._commands.sandbox,
             limits=self._commands.limits,
             fetcher=self._fetcher,
             subagents=self._subagents,
+            state=state,
             permits=partial(self._permits, request, tool),
             network=await self._network(request, agent),
         )
-        try:
-            async with call_turn(self._pool, request, tool, folder) as refusal:
-                if refusal is not None:
-                    return refusal
-                result = await asyncio.wait_for(tool.run(arguments, context), tool.timeout_s)
-        except TimeoutError:
-            result = ToolResult(f"{tool.name} did not finish within {tool.timeout_s:g} seconds.", failed=True)
-        except Exception:
-            # an unexpected error may hold a secret: it is logged, and the model learns only that the tool failed
-            activity.logger.exception("tool %s failed unexpectedly", tool.name)
-            result = ToolResult(f"{tool.name} failed unexpectedly; the operator's log has the details.", failed=True)
+        result = await guarded(tool, arguments, context, call_turn(self._pool, request, tool, folder))
         if not request.above:
             result = await with_binding(agent.side(request.agent.side), request.name, given, context, result)
         result = await self._spill(request, folder, result)

@@ -15,12 +15,14 @@ from domain.model_exchange import ToolDefinition
 from domain.plan import Plan
 from domain.policy.subjects import subjects_of
 from domain.policy.traits import ToolTraits
+from domain.redactor import Redactor
 from domain.sessions.effects import EffectKind, Source
 from domain.sessions.session import SessionRef
 from domain.sessions.step import Effect, preview
 
 if TYPE_CHECKING:
     from activities.delegation.subagents import Subagents
+    from activities.runtime.thread_state import ThreadState
     from activities.tools.support.egress import Fetcher
 
 
@@ -57,6 +59,24 @@ class ToolResult:
     def replaced(self, **changes: Any) -> "ToolResult":
         return replace(self, **changes)
 
+    def redacted(self, redactor: Redactor) -> "ToolResult":
+        """Without the values that must not be shown; the contents of artifacts are the tool's own affair."""
+        if not redactor:
+            return self
+        return replace(
+            self,
+            text=redactor.text(self.text),
+            events=[redactor.model(event) for event in self.events],
+            progress=redactor.json(self.progress),
+            status_text=redactor.json(self.status_text),
+            plan=redactor.model(self.plan) if self.plan else None,
+            sources=[redactor.model(source) for source in self.sources],
+            artifacts=[
+                replace(one, name=redactor.text(one.name), description=redactor.text(one.description))
+                for one in self.artifacts
+            ],
+        )
+
 
 async def _allowed(subject: str) -> bool:
     return True
@@ -75,6 +95,7 @@ class ToolContext:
     fetcher: "Fetcher"
     network: NetworkPolicy | None  # which hosts a command may reach; None: no network
     subagents: "Subagents"
+    state: "ThreadState"  # the variables, secrets too, and the files of its thread, its status, and its parent
     limits: SandboxLimits = SandboxLimits()  # of a command
     permits: Callable[[str], Awaitable[bool]] = _allowed  # whether the rules allow the tool this subject without asking
 

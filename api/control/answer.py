@@ -47,7 +47,7 @@ async def sealed(call: Call, session: SessionRow, request: InputRequest, value: 
     """The answer as it is stored: values of secret variables are encrypted."""
     if request.kind is not RequestKind.MISSING_VARIABLES:
         return value
-    known = (await agents.load(call.pool, session.agent_ref)).variables
+    known = (await agents.load(call.pool, session.agent_ref)).all_variables
     return seal_secrets(call.services.keys, call.tenant, value, known)
 
 

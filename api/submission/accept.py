@@ -96,7 +96,7 @@ async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: d
     agent, definition = await rules.agent(pool, tenant, spec.agent)
     if schema:
         rules.check_input(definition, spec.input)
-    spec = tools_and_variables.sealed(call, spec, definition)
+    spec = await tools_and_variables.sealed(call, spec, definition)
     models = rules.models(spec, definition.for_side(definition.first_side), settings)
     sides = session_sides(definition, lambda view: rules.models(spec, view, settings))
     limits = rules.limits(spec, definition, settings)
@@ -110,7 +110,7 @@ async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: d
     retention = spec.config.retention or settings.retention_ms
     files = await rules.manifest(call, spec)
     await quotas.check_workspaces(call, files)
-    supervision = await tools_and_variables.supervision(pool, spec, definition, variables or {})
+    supervision = await tools_and_variables.supervision(pool, tenant, spec, definition, variables or {})
     return Checked(spec, agent, definition, models, limits, files, retention, supervision, sides)
 
 

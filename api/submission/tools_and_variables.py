@@ -5,25 +5,33 @@ from api.http.problems import finding
 from api.submission import rules as submission_rules
 from domain.agents.definition import AgentDefinition
 from domain.agents.secret_variables import seal_secrets
+from domain.agents.variable_scope import Graph, graph_variables, kept, resolved
 from domain.errors import Invalid
 from domain.external_tool import ExternalTool, tool_problems
 from domain.sessions.new_session import Supervision
 from domain.task import TaskSpec
-from store import agents
+from store import agent_graph, agents
 from store.database import Pool
 
 
-async def supervision(pool: Pool, spec: TaskSpec, definition: AgentDefinition, before: dict[str, str]) -> Supervision:
+async def supervision(
+    pool: Pool, tenant: str, spec: TaskSpec, definition: AgentDefinition, before: dict[str, str]
+) -> Supervision:
     """A task's rules, tools and variables; `before` are the variables that the thread knows already."""
     rules = submission_rules.supervision(spec, definition)
-    values, missing = variables(spec, definition, before, rules.may_ask)
+    given = bool(before or spec.context.variables)
+    graph = await agent_graph.reachable(pool, tenant, definition) if given else {definition.name: definition}
+    values, missing = variables(spec, definition, graph, before, rules.may_ask)
     tools = await _tools(pool, spec, definition)
     return rules.model_copy(update={"external_tools": tools, "variables": values, "missing": missing})
 
 
-def sealed(call: Call, spec: TaskSpec, definition: AgentDefinition) -> TaskSpec:
+async def sealed(call: Call, spec: TaskSpec, definition: AgentDefinition) -> TaskSpec:
     """The task with its secret variables encrypted, before any of it is stored."""
-    values = seal_secrets(call.services.keys, call.tenant, spec.context.variables, definition.variables)
+    if not spec.context.variables:
+        return spec
+    known = graph_variables(await agent_graph.reachable(call.pool, call.tenant, definition))
+    values = seal_secrets(call.services.keys, call.tenant, spec.context.variables, known)
     return spec.model_copy(update={"context": spec.context.model_copy(update={"variables": values})})
 
 
@@ -37,18 +45,20 @@ async def _tools(pool: Pool, spec: TaskSpec, definition: AgentDefinition) -> lis
 
 
 def variables(
-    spec: TaskSpec, definition: AgentDefinition, before: dict[str, str], may_ask: bool
+    spec: TaskSpec, definition: AgentDefinition, graph: Graph, before: dict[str, str], may_ask: bool
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The values there are, and the descriptions of those to be asked for; nobody to ask is a refusal."""
-    given, known = spec.context.variables, definition.all_variables
+    """The values there are, and the descriptions of those to be asked for; nobody to ask is a refusal. A value may be
+    for any agent of the graph: subagents inherit it."""
+    given, known = spec.context.variables, graph_variables(graph)
     if unknown := [name for name in given if name not in known]:
         problems = [
             finding(f"/context/variables/{name}", "unknown_variable", "there is none", sorted(known))
             for name in unknown
         ]
         raise Invalid("The agent has no such variables.", errors=problems)
-    values = {name: value for name, value in (before | given).items() if name in known}
-    missing = {name: one.description for name, one in known.items() if one.required and name not in values}
+    values = kept(before | given, graph)
+    own, there = definition.all_variables, resolved(definition, values)
+    missing = {name: one.description for name, one in own.items() if one.required and name not in there}
     if missing and not may_ask:
         problems = [finding(f"/context/variables/{name}", "missing", text) for name, text in missing.items()]
         raise Invalid("The agent needs variables, and may not ask for them.", type="missing-variables", errors=problems)

@@ -153,6 +153,24 @@ class AgentDefinition(Equipment):
         """The variables of all its sides."""
         return {name: variable for view in self.views for name, variable in view.variables.items()}
 
+    @property
+    def settable_variables(self) -> dict[VariableName, Variable]:
+        """Its variables, and those that only the settings of its subagents name."""
+        tools = [tool for view in self.views for tool in view.subagent_tools]
+        named = [name for tool in tools for name in (tool.optional, *tool.handed_over, *tool.hints) if name]
+        used = {name: Variable(description="named by a subagent tool", required=False) for name in named}
+        return {**used, **self.all_variables}
+
+    @property
+    def references(self) -> list[AgentName]:
+        """The agents that it can start or hand its thread to."""
+        views = self.views
+        return [
+            *(tool.name for view in views for tool in view.subagent_tools),
+            *(ref.agent for view in views for ref in view.subagents),
+            *(name for view in views for name in view.handoffs),
+        ]
+
     def speaker(self, name: SideName) -> str:
         """The name that messages of a side are shown with."""
         return self.side(name).label or self.name

@@ -3,24 +3,33 @@
 from collections.abc import Mapping
 
 from domain.agents.prompt import Variable, VariableKind
+from domain.agents.variable_scope import NeededVariable
+from domain.errors import Invalid
 from domain.sealed_text import is_sealed
 from domain.sealing import KeyRing
 
+SHORTEST = 4  # characters of a secret: replacing shorter ones would make every text unreadable
+
 
 def seal_secrets(
-    keys: KeyRing, tenant: str, values: Mapping[str, str], variables: Mapping[str, Variable]
+    keys: KeyRing, tenant: str, values: Mapping[str, str], variables: Mapping[str, Variable | NeededVariable]
 ) -> dict[str, str]:
     """The values as they are stored. The context is the tenant's, because threads inherit values from each other."""
-    return {
-        name: keys.seal(value, tenant, "variable", name) if _secret(variables.get(name)) else value
-        for name, value in values.items()
-    }
+    sealed = dict(values)
+    for name, value in values.items():
+        if (variable := variables.get(name)) is None or variable.kind is not VariableKind.SECRET:
+            continue
+        if len(value) < SHORTEST:
+            detail = f"{name} is a secret, so it needs at least {SHORTEST} characters: it is hidden wherever it occurs."
+            raise Invalid(detail, type="secret-too-short", variable=name)
+        sealed[name] = keys.seal(value, tenant, "variable", name)
+    return sealed
 
 
 def open_secrets(keys: KeyRing, tenant: str, values: Mapping[str, str]) -> dict[str, str]:
     """The secret values among a session's variables, in plain text: for tools, and for what redacts their output."""
-    return {name: keys.unseal(value, tenant, "variable", name) for name, value in values.items() if is_sealed(value)}
-
-
-def _secret(variable: Variable | None) -> bool:
-    return variable is not None and variable.kind is VariableKind.SECRET
+    return {
+        name: keys.unseal(value, tenant, "variable", name.rpartition(":")[2])  # see variable_scope.held_for
+        for name, value in values.items()
+        if is_sealed(value)
+    }

@@ -62,3 +62,14 @@ class SubagentTool(AgentPart):
     init_agent_name_property: PropertyName | None = None  # the argument that names the instance
     environment: WorkspaceSharing = WorkspaceSharing.ISOLATED
     scoped_env: list[VariableName] = Field(default_factory=list, max_length=50)  # handed over; not inherited otherwise
+
+    @property
+    def handed_over(self) -> list[str]:
+        """The variables whose values the child's thread is given, and no model."""
+        return [*self.scoped_env, *(self.immediate.scoped_env if self.immediate else [])]
+
+    @property
+    def hints(self) -> list[str]:
+        """The variables that the model may see because they name or describe the child."""
+        named = [self.immediate.name_env, self.immediate.description_env] if self.immediate else []
+        return [name for name in named if name is not None]

@@ -1,10 +1,10 @@
 """The system prompt: the agent's own prompt, its variables, then the platform's few rules. Stable, so it caches."""
 
 from domain.agents.definition import AgentDefinition
-from domain.agents.prompt import VariableKind
 from domain.agents.side import SideName
 from domain.agents.sides import other_side
 from domain.agents.typed_output import instruction
+from domain.agents.variable_scope import shown_to_model
 
 RULES = """\
 How you work here:
@@ -26,8 +26,7 @@ Critical context (exact names, paths, ids, figures and quotations that are still
 
 
 def system_prompt(agent: AgentDefinition, variables: dict[str, str] | None = None, side: SideName = "a") -> str:
-    shown = {name for name, one in agent.variables.items() if one.kind is not VariableKind.SECRET}
-    given = {name: value for name, value in (variables or {}).items() if name in shown}
+    given = shown_to_model(agent, variables or {})
     listed = "".join(f"- {name}: {value}\n" for name, value in sorted(given.items()))
     section = f"Variables of this task:\n{listed}\n" if listed else ""
     rules = _side_rules(agent, side) if agent.dual else ANSWER

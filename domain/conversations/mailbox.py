@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from domain.conversations.attachments import listed
 from domain.conversations.quoting import quoted
 from domain.sessions.session import Reason, Status
 
@@ -58,6 +59,7 @@ class Outcome(BaseModel):
     error: str | None = None
     reference: str | None = None  # of a subagent that is a tool: how its parent addresses it
     earlier: list[str] = Field(default_factory=list)  # what it said before its last reply, oldest first
+    attachments: list[str] = Field(default_factory=list)  # paths of its files in the parent's workspace
 
     @property
     def failed(self) -> bool:
@@ -131,9 +133,11 @@ def render(outcomes: list[Outcome]) -> str:
 def subagent_message(outcome: Outcome, reference: str) -> str:
     """The end of a subagent that is a tool, as its parent is sent it."""
     if outcome.failed:
-        return f"Subagent (reference: {reference}) has reported a failure:\n\n{outcome.failure}"
-    result = outcome.last_reply() or "(no output)"
-    return f"Subagent (reference: {reference}) has returned the following result:\n\n{result}"
+        text = f"Subagent (reference: {reference}) has reported a failure:\n\n{outcome.failure}"
+    else:
+        result = outcome.last_reply() or "(no output)"
+        text = f"Subagent (reference: {reference}) has returned the following result:\n\n{result}"
+    return listed(text, outcome.attachments)
 
 
 def caller_block(text: str) -> str:

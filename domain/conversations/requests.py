@@ -2,6 +2,7 @@
 
 from pydantic import BaseModel, Field
 
+from domain.conversations.attachments import Attachment
 from domain.conversations.delegation import DelegationTool
 from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.state import ConversationState, PendingOutcome
@@ -17,6 +18,7 @@ class CallRef(BaseModel):
     field: str | None = Field(default="prompt", exclude_if=lambda field: field == "prompt")  # None: see first_message
     within: str | None = Field(default=None, exclude_if=lambda within: within is None)  # the argument that holds them
     kind: str = Field(default="user", exclude_if=lambda kind: kind == "user")  # as what the message arrives
+    attachments: list[Attachment] = Field(default_factory=list, exclude_if=lambda value: not value)
 
 
 class StartSession(BaseModel):
@@ -56,6 +58,14 @@ class SpawnChild(BaseModel):
     delivery: DeliveryMode = DeliveryMode.HOLD
 
 
+class SpawnerThread(BaseModel):
+    """Where the thread of a spawner is, for a conversation that has not loaded it."""
+
+    parent: str | None = None
+    name: str = ""
+    depth: int = 0
+
+
 class Spawn(BaseModel):
     request_id: str
     spawned_by: str
@@ -63,6 +73,8 @@ class Spawn(BaseModel):
     children: list[SpawnChild]
     max_depth: int
     max_children: int
+    # the call was made earlier: the session that made it may have ended
+    deferred: SpawnerThread | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 class SpawnAnswer(BaseModel):
@@ -148,6 +160,7 @@ class OpenSession(BaseModel):
     mail: list[str] | None = None
     delivery: DeliveryMode | None = None
     queued: bool = False  # only write the row: another session of the thread is running
+    deferred: bool = Field(default=False, exclude_if=lambda value: not value)  # its spawner may have ended
     live_quota: int | None = None
 
 

@@ -13,6 +13,11 @@ DEFAULT_SCHEMA: JsonObject = {
     "type": "object",
     "properties": {
         "message": {"type": "string", "minLength": 1, "description": "The whole task: it sees nothing of your own."},
+        "attachments": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Paths of files of yours that it gets a copy of.",
+        },
         "name": {"type": "string", "description": "What to call it."},
     },
     "required": ["message"],

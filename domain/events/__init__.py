@@ -3,7 +3,14 @@
 from domain.events.base import Event
 from domain.events.base import EventRow as EventRow
 from domain.events.base import Recorded as Recorded
-from domain.events.conversation import HandedOver, MailboxUpdated, MessageReceived, SubagentEnded, SubagentStarted
+from domain.events.conversation import (
+    HandedOver,
+    MailboxUpdated,
+    MessageReceived,
+    SubagentEnded,
+    SubagentStarted,
+    VariablesRequired,
+)
 from domain.events.input_requests import InputEscalated, InputExpired, InputReceived, InputReminder, InputRequired
 from domain.events.limits import AcceptanceChecked, Anomaly, BudgetLow, SubagentBudgetExceeded
 from domain.events.model import (
@@ -61,6 +68,7 @@ EVENTS: tuple[type[Event], ...] = (
     MailboxUpdated,
     MessageReceived,
     HandedOver,
+    VariablesRequired,
     InputRequired,
     InputReceived,
     InputExpired,

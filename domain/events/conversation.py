@@ -35,6 +35,17 @@ class MessageReceived(Event):
     preview: str
 
 
+class VariablesRequired(Event):
+    """A subagent waits for values of its variables: it begins when they are given."""
+
+    type = "variables_required"
+    request_id: str
+    thread_id: str
+    agent: str
+    name: str
+    missing: list[str]
+
+
 class HandedOver(Event):
     """Another agent has taken over the thread and continues with its history."""
 

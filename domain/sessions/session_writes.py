@@ -78,6 +78,7 @@ class Acceptance(Write):
     queue: bool = False  # it waits until its thread has no live session
     in_order: bool = False  # it does not overtake a session that waits in the queue
     spawns: bool = False  # its spawner must be live, and no tree above it cancelled
+    deferred: bool = False  # its spawner may have ended
     budget: NewBudget | None = None  # of the whole conversation, if the task brings one
     delivery: DeliveryMode | None = None  # the new conversation's
     metadata: JsonObject = Field(default_factory=dict)  # the new conversation's

@@ -51,7 +51,7 @@ BEGIN
         WHILE up IS NOT NULL LOOP
             SELECT * INTO above FROM sessions WHERE tenant = s.tenant AND id = up FOR SHARE;
             IF above.cancel_requested::jsonb ->> 'scope' = 'tree'
-               OR (up = s.spawned_by AND above.status IN ('completed', 'failed', 'cancelled')) THEN
+               OR (up = s.spawned_by AND NOT (p ->> 'deferred')::boolean AND above.status IN ('completed', 'failed', 'cancelled')) THEN
                 refused := '{"cancelled": true}';
                 RAISE EXCEPTION 'refused';
             END IF;

@@ -16,6 +16,7 @@ BEGIN
     DELETE FROM events WHERE tenant = p_tenant AND session_id = ANY(ids) AND type <> 'usage_updated';
     DELETE FROM inbox WHERE tenant = p_tenant AND conversation_id = p_conversation;
     DELETE FROM mailbox WHERE tenant = p_tenant AND conversation_id = p_conversation;
+    DELETE FROM variable_requests WHERE tenant = p_tenant AND conversation_id = p_conversation;
     UPDATE notices SET data = '{}' WHERE tenant = p_tenant AND session_id = ANY(ids);   -- the feed's numbers have no gaps
     DELETE FROM deliveries WHERE tenant = p_tenant AND session_id = ANY(ids) AND status <> 'pending';
     UPDATE deliveries SET status = 'failed', last_error = 'Its content was removed before it got through.', body = '',

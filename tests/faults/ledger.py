@@ -9,6 +9,7 @@ from activities.tools.tool import Tool, ToolContext, ToolResult
 from domain.agents.handler import HandlerCall, HandlerReply, HandlerTurn, Speaker
 from domain.policy.subjects import Subject, SubjectKind
 from domain.sessions.step import Effect
+from tests.support import user_tools
 
 
 class Input(BaseModel):
@@ -95,6 +96,7 @@ TOOLS = [
     ),
     Tool(name="add", description="Adds numbers.", input=Add, run=add, effect=Effect.READ, touches=()),
     Tool(name="explode", description="Fails.", input=Input, run=explode, effect=Effect.READ),
+    *user_tools.TOOLS,
 ]
 
 

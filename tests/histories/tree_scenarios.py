@@ -12,7 +12,7 @@ from tests.behaviour.conversations.talk import Gate, Talk, agent, async_task, ch
 from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.schedules.clock import create, until
-from tests.support.stack import Stack, calls, eventually, steps
+from tests.support.stack import Stack, calls, eventually, of_type, steps
 
 DOWN = "503 Service Unavailable"
 FAN = 12
@@ -90,6 +90,24 @@ async def _handed_over(stack: Stack) -> str:
     return f"session/{talk.id}"
 
 
+async def _deferred(stack: Stack) -> str:
+    """A subagent begins after its parent has ended, when somebody gives its variables."""
+    variables = {"KEY": {"description": "a key", "kind": "secret", "scoped": True}}
+    sides = {"side_a": {"label": "Worker"}, "side_b": {"handler": "hand_in"}, "expose_as_tool": True}
+    for definition in (
+        agent("keyed", variables=variables, **sides),
+        agent("keyed_lead", subagent_tools=[{"name": "keyed"}]),
+    ):
+        (await stack.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
+    talk = await Talk.done(stack, chain([("keyed", {"message": say("Fine.")})], last="Off."), "keyed_lead")
+    [event] = of_type(await stack.events(talk.id), "variables_required")
+    path = f"/threads/{talk.id}/variables/{event['request_id']}"
+    (await stack.http.post(path, json={"variables": {"KEY": "a-secret"}})).raise_for_status()
+    await eventually(lambda: _sessions(talk, 3), what="the parent was woken")
+    await talk.rest()
+    return await _closed(talk)
+
+
 async def _rerun(stack: Stack) -> str:
     """A rerun with recorded answers, under a rule that stops one of its calls."""
     script = steps([("bash", {"command": "rm x"})], [("list_files", {"path": "."})])
@@ -147,6 +165,7 @@ TREE_SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "fan_out": _fan_out,
     "woken": _woken,
     "handed_over": _handed_over,
+    "deferred": _deferred,
     "rerun": _rerun,
     "notification_delivery": _delivered,
     "sweeper": _swept,

@@ -25,6 +25,8 @@ class SpawnPlan:
 
 def plan_spawn(state: ConversationState, spawn: Spawn) -> SpawnPlan:
     """Decide which children may start and reserve their threads; a refused one leaves nothing behind."""
+    if spawn.deferred is not None and spawn.thread not in state.threads:
+        state.threads[spawn.thread] = Thread(**spawn.deferred.model_dump())
     parent = state.threads.get(spawn.thread, Thread())  # an unknown one is refused below: its session cannot be live
     own = {child.session_id for child in spawn.children}  # live already if this is a repeat that we do not remember
     active = sum(1 for child, live in state.live.items() if live.spawned_by is not None and child not in own)
@@ -53,6 +55,7 @@ def plan_spawn(state: ConversationState, spawn: Spawn) -> SpawnPlan:
                 session=child.session,
                 prompt=child.prompt,
                 delivery=delivery,
+                deferred=spawn.deferred is not None,
             )
         )
         plan.answers[child.session_id] = SpawnAnswer(session_id=child.session_id, delivery=delivery)
@@ -99,7 +102,7 @@ def _thread_name(child: SpawnChild) -> str:
 
 
 def _refusal(state: ConversationState, spawn: Spawn, parent: Thread, active: int) -> str | None:
-    if spawn.spawned_by not in state.live:
+    if spawn.spawned_by not in state.live and spawn.deferred is None:
         return "The session that asked for it has ended."
     if parent.depth + 1 > spawn.max_depth:
         return f"Subagents may not be nested deeper than {spawn.max_depth}. Do this part yourself."

@@ -12,10 +12,15 @@ class Input(BaseModel):
 
     content: str = Field(min_length=1, max_length=100_000, description="What your parent should know.")
     needs_answer: bool = Field(description="Whether you need an answer in order to continue.")
+    attachments: list[str] = Field(
+        default_factory=list, max_length=20, description="Paths of files of yours that it gets a copy of."
+    )
 
 
 async def run(input: Input, context: ToolContext) -> ToolResult:
-    text, failed = await context.subagents.notify_parent(context.ref, input.content, input.needs_answer, context.key)
+    text, failed = await context.subagents.notify_parent(
+        context.ref, input.content, input.needs_answer, context.key, input.attachments
+    )
     return ToolResult(text, failed=failed)
 
 

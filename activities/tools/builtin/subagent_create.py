@@ -16,6 +16,9 @@ class Input(BaseModel):
     name: str = Field(min_length=1, max_length=63, description="What you call this instance.")
     message: str | None = Field(None, min_length=1, max_length=100_000, description="Its first task.")
     arguments: JsonObject | None = Field(None, description="Instead of a message, for an agent that lists some.")
+    attachments: list[str] = Field(
+        default_factory=list, max_length=20, description="Paths of files of yours that it gets a copy of."
+    )
 
     @model_validator(mode="after")
     def _has_a_task(self) -> "Input":

@@ -12,6 +12,9 @@ class Input(BaseModel):
 
     target: str = Field(min_length=1, max_length=64, description="The instance: its reference or its name.")
     message: str = Field(min_length=1, max_length=100_000, description="What it should know or do.")
+    attachments: list[str] = Field(
+        default_factory=list, max_length=20, description="Paths of files of yours that it gets a copy of."
+    )
 
 
 TOOL = Tool(

@@ -7,8 +7,12 @@ import httpx2
 import pytest
 
 from api.app import create_app
+from domain.agents.prompt import VariableKind
+from domain.agents.variable_scope import NeededVariable
+from domain.conversations.requests import Spawn
+from domain.conversations.variable_request import VariableRequest
 from domain.ids import new_id
-from store import keys
+from store import keys, variable_requests
 from store.database import Pool
 from store.keys import Right
 from tests.behaviour.api.conftest import end, problem, run, submitted
@@ -32,6 +36,7 @@ OPTIONS: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/tasks/{task_id}/rerun"): {"json": {"prompt": "Say the opposite."}},
     ("POST", "/tasks/{task_id}/steer"): {"json": {"message": "x"}},
     ("POST", "/tasks/{task_id}/input"): {"json": {"response_to": "x", "input": "x"}},
+    ("POST", "/threads/{thread_id}/variables/{request_id}"): {"json": {"variables": {"unknown": "x"}}},
     ("POST", "/files"): {"params": {"name": "x"}, "content": b"x"},
     ("PUT", "/agents/{name}"): {"json": {"name": "assistant", "description": "x", "prompt": "x"}},
     ("PUT", "/connectors/{connector}"): {"json": {"kind": "webhook", "agent": "assistant"}},
@@ -49,6 +54,24 @@ OPTIONS: dict[tuple[str, str], dict[str, Any]] = {
     **{("POST", f"/codec/{verb}"): {"json": {"payloads": []}} for verb in ("decode", "encode")},
     ("POST", "/subscriptions"): {"json": {"name": "x", **WEBHOOK}},
 }
+
+
+async def waiting_subagent(pool: Pool, tenant: str, task_id: str) -> str:
+    """A subagent of the task that waits for a variable; answers the id of the request."""
+    need = NeededVariable(name="TOKEN", agent="x", description="x", kind=VariableKind.TEXT, missing=True)
+    spawn = Spawn(request_id="x", spawned_by=task_id, thread=task_id, children=[], max_depth=1, max_children=1)
+    request = VariableRequest(
+        id=new_id(),
+        tenant=tenant,
+        conversation_id=task_id,
+        thread_id=task_id,
+        session_id=task_id,
+        agent="x",
+        name="x",
+        needs=[need],
+        spawn=spawn,
+    )
+    return (await variable_requests.open_request(pool, request)).id
 
 
 class Holder:
@@ -72,6 +95,9 @@ class Holder:
         if any(name in path for name in ("{task_id}", "{session_id}", "{conversation_id}")):
             task_id = await submitted(self._client, self.headers)
             made |= {"task_id": task_id, "session_id": task_id, "conversation_id": task_id}
+        if "{request_id}" in path:
+            task_id = await submitted(self._client, self.headers)
+            made |= {"thread_id": task_id, "request_id": await waiting_subagent(self._pool, self._tenant, task_id)}
         if "{connector}" in path:
             made |= {"connector": f"c-{new_id()}", "channel_id": "room", "user_id": "ann"}
             body = {"kind": "webhook", "agent": "assistant"}

@@ -181,6 +181,7 @@ async def test_sample_tool_loads_and_works(tmp_path: Path, monkeypatch: pytest.M
         fetcher=Fetcher(()),
         network=None,
         subagents=cast(Any, None),
+        state=cast(Any, None),
     )
     result = await tool.run(tool.input.model_validate({"order": "123456"}), context)
     assert not result.failed and (tmp_path / "123456.txt").read_text() == "on its way"

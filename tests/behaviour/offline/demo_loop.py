@@ -160,6 +160,7 @@ async def _call(
         fetcher=cast(Any, NoNetwork()),
         network=None,
         subagents=cast(Any, None),
+        state=cast(Any, None),
     )
     arguments: BaseModel = tool.input.model_validate(given)
     result = await tool.run(arguments, context)

@@ -34,6 +34,7 @@ def make_context(workspace: Path) -> MakeContext:
             "fetcher": Fetcher(),
             "network": None,
             "subagents": None,
+            "state": None,
         }
         return ToolContext(**(given | changes))
 

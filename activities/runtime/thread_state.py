@@ -1,0 +1,133 @@
+"""The state object of tools and hooks: the variables and files of their thread, its status, and its parent."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from activities.delegation.subagents import Subagents
+from activities.runtime.definitions import Definitions
+from activities.runtime.workspaces import Workspaces
+from activities.tools.support.output import clean
+from activities.tools.support.paths import Workspace
+from domain.agents.secret_variables import open_secrets
+from domain.agents.variable_scope import hidden_from_model, of_agent, resolved
+from domain.events import EventRow, Progress
+from domain.redactor import Redactor
+from domain.sealing import KeyRing
+from domain.sessions.session import AgentRef, SessionRef
+from store import sessions
+from store.database import Pool
+
+MOST_STATUS = 500  # characters
+
+
+class Variables(Mapping[str, str]):
+    """Values by name, secrets in plain text. Its repr shows only the names."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Variables({', '.join(sorted(self._values))})"
+
+
+class ThreadFiles:
+    """The files of the thread's workspace. Paths are relative to it, and no link is followed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._workspace = Workspace(folder)
+
+    async def read(self, path: str, limit: int = 20_971_520) -> bytes:
+        return await asyncio.to_thread(self._workspace.read, path, limit)
+
+    async def write(self, path: str, content: bytes) -> None:
+        await asyncio.to_thread(self._workspace.write, path, content)
+
+
+class ThreadState:
+    """What a user's tool or hook knows of its thread and may do there. Everything is safe to repeat: the n-th message
+    of a repeated call is the same message."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        subagents: Subagents,
+        ref: SessionRef,
+        key: str,
+        folder: Path,
+        variables: Mapping[str, str],
+        redactor: Redactor,
+        keep: Callable[[], Awaitable[object]],
+    ) -> None:
+        self._pool = pool
+        self._subagents = subagents
+        self._ref = ref
+        self._key = key  # of the call or the hook, the same in every attempt
+        self._acts = 0
+        self._keep = keep  # puts what changed in the workspace into the store
+        self.variables = Variables(variables)
+        self.files = ThreadFiles(folder)
+        self.redactor = redactor  # of what must not reach a model, an event or a log
+
+    async def notify_parent(self, content: str, *, needs_answer: bool = False, attachments: Sequence[str] = ()) -> bool:
+        """Send a message to the thread that started this one, which begins a turn there, with copies of these files of
+        the workspace. False: it could not be sent, for there is no parent, or no such file."""
+        text = clean(self.redactor.text(content)).strip()
+        if not text:
+            raise ValueError("a message needs a text")
+        if attachments:
+            await self._keep()  # they may have been written just now
+        _, failed = await self._subagents.notify_parent(self._ref, text, needs_answer, self._next(), attachments)
+        return not failed
+
+    async def set_status(self, status: str) -> None:
+        """Publish how things are: in the session's progress, and in the registry of the thread that started it."""
+        text = " ".join(clean(self.redactor.text(status)).split())[:MOST_STATUS]
+        if not text:
+            raise ValueError("a status needs a text")
+        event = EventRow.of(self._ref, Progress(message=text))
+        await sessions.set_status_text(self._pool, self._ref, text, self._next(), [event])
+
+    def _next(self) -> str:
+        self._acts += 1
+        return f"{self._key}#{self._acts}"
+
+
+class ThreadStates:
+    def __init__(
+        self, pool: Pool, keys: KeyRing, definitions: Definitions, subagents: Subagents, workspaces: Workspaces
+    ) -> None:
+        self._pool = pool
+        self._workspaces = workspaces
+        self._keys = keys
+        self._definitions = definitions
+        self._subagents = subagents
+
+    async def load(
+        self, ref: SessionRef, agents: Sequence[AgentRef], workspace_id: str, folder: Path, key: str
+    ) -> ThreadState:
+        """`agents`: from the session's own to the one whose tool or hook runs, which is given its own variables."""
+        variables, redactor = await self._values(ref, agents)
+        keep = partial(self._workspaces.keep, ref.tenant, workspace_id)
+        return ThreadState(self._pool, self._subagents, ref, key, folder, variables, redactor, keep)
+
+    async def _values(self, ref: SessionRef, agents: Sequence[AgentRef]) -> tuple[dict[str, str], Redactor]:
+        definitions = [await self._definitions.load(agent) for agent in agents]
+        if not any(one.settable_variables for one in definitions):
+            return {}, Redactor()
+        session = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        stored = session.variables if session else {}
+        plain = {**stored, **open_secrets(self._keys, ref.tenant, stored)}
+        hidden = hidden_from_model(definitions, stored)
+        known = [value for one in definitions for name, value in resolved(one, plain).items() if name in hidden]
+        return of_agent(definitions[-1], plain), Redactor(known)

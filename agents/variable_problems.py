@@ -1,0 +1,22 @@
+"""What is wrong with the variables of a definition: defaults that show a secret, values handed to the wrong agent."""
+
+from collections.abc import Iterator, Mapping
+
+from agents.problems import FieldProblem
+from domain.agents.definition import AgentDefinition
+from domain.agents.prompt import Equipment, VariableKind
+
+
+def variable_problems(definition: AgentDefinition, agents: Mapping[str, AgentDefinition]) -> Iterator[FieldProblem]:
+    for name, one in definition.all_variables.items():
+        if one.kind is VariableKind.SECRET and name in definition.env:
+            yield FieldProblem(f"env.{name}", "is a secret: a definition is stored in plain text")
+    listings: dict[str, Equipment] = {f"prompts.{name}.": prompt for name, prompt in definition.prompts.items()}
+    for where, listing in ({"": definition} | listings).items():
+        for index, tool in enumerate(listing.subagent_tools):
+            child = agents.get(tool.name)
+            scoped = {name for name, one in child.all_variables.items() if one.scoped} if child else set()
+            for name in tool.handed_over if child else ():
+                if name not in scoped:
+                    reason = f"{tool.name!r} has no scoped variable {name!r}"
+                    yield FieldProblem(f"{where}subagent_tools.{index}.scoped_env", reason, tuple(sorted(scoped)))

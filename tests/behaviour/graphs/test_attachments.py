@@ -1,0 +1,161 @@
+"""Attachments: files that cross threads are copied, and each side sees paths of its own workspace only."""
+
+import re
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from store import workspaces
+from store.sessions import SessionRow
+from tests.behaviour.conversations.talk import Talk, agent, chain
+from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
+from tests.support.stack import Stack
+
+STOP = {"name": "approve", "message_property": "summary", "attachments_property": "files"}
+FAIL = {"name": "give_up", "message_property": "reason", "attachments_property": "files"}
+SCHEMA = {
+    "type": "object",
+    "properties": {"brief": {"type": "string"}, "papers": {"type": "array", "items": {"type": "string"}}},
+    "required": ["brief"],
+}
+WRITES = ("write_file", {"path": "drafts/oak.txt", "content": "acorn"})
+LOOKS = ("bash", {"command": "cat attachments/*/*"})
+PATH = r"attachments/[0-9a-z]{8}/"
+
+
+@pytest_asyncio.fixture(scope="module", autouse=True)
+async def family(stack: Stack) -> None:
+    works = {"calls": [call("bash", command="cat attachments/*/oak*.txt drafts/oak.txt; printf grown > out.txt")]}
+    worked: list[Any] = [works, "A draft."]
+    worker = prompt("at_worker", *worked * 3, tools=("bash",))
+    approves = {"calls": [call("approve", summary="See out.txt.", files=["out.txt"])]}
+    approver = prompt("at_approver", *[approves] * 3, tools=(declared_tool("approve", "summary", "files"),))
+    sides: dict[str, Any] = {"side_b": {"session_stop": STOP}, "expose_as_tool": True, "max_session_turns": 6}
+    await define(stack, "at_pair", worker, approver, **sides)
+    await define(stack, "at_typed", worker, approver, **sides, input_schema=SCHEMA)
+    quits = {"calls": [call("give_up", reason="No rain.", files=["out.txt"])]}
+    loser = prompt("at_loser", works, quits, tools=("bash", declared_tool("give_up", "reason", "files")))
+    await define(stack, "at_failing", loser, approver, **{**sides, "side_a": {"session_fail": FAIL}})
+    sends = {"calls": [call("notify_parent", content="See out.txt.", needs_answer=False, attachments=["out.txt"])]}
+    reporter = prompt("at_reports", works, sends, "Done.", tools=("bash",))
+    await define(stack, "at_reporter", reporter, approver, **sides)
+    configured: dict[str, Any] = {
+        "at_lead": {"name": "at_pair"},
+        "at_later": {"name": "at_pair", "blocking": False},
+        "at_unlucky": {"name": "at_failing"},
+        "at_mapped": {"name": "at_typed", "init_user_message_property": "brief", "init_attachments_property": "papers"},
+        "at_keeper": {"name": "at_pair", "resumable": True},
+        "at_sharing": {"name": "at_pair", "environment": "inherit"},
+        "at_quiet": {"name": "at_reporter", "resumable": {"parent_communication": "explicit"}},
+    }
+    secret = {"permission": "read_file", "pattern": "secret/*", "action": "deny"}
+    for name, config in configured.items():
+        definition = agent(name, subagent_tools=[config], permissions=[secret])
+        answer = await stack.http.put(f"/agents/{name}", json=definition)
+        assert answer.is_success, answer.text
+
+
+async def files(stack: Stack, row: SessionRow) -> list[str]:
+    _, manifest = await workspaces.get(stack.pool, row.tenant, row.workspace_id)
+    found = [path for path, entry in manifest.items() if "kind" not in entry]
+    return sorted(re.sub(PATH, "attachments/*/", path) for path in found)
+
+
+async def outputs(stack: Stack, session_id: str, tool: str = "bash") -> list[str]:
+    rows = await stack.pool.fetch(
+        "SELECT result FROM tool_calls WHERE session_id = $1 AND tool = $2 ORDER BY started_at", session_id, tool
+    )
+    return [row["result"] for row in rows]
+
+
+@pytest.mark.proves("S4-23", "S4-26", "S4-31")
+@pytest.mark.parametrize("way", ["at_lead", "at_mapped", "at_keeper"])
+async def test_files_are_copied_in_both_directions_under_paths_of_the_receiver(stack: Stack, way: str) -> None:
+    text, paths = "Look at drafts/oak.txt first.", ["drafts/oak.txt"]
+    calls = {
+        "at_lead": ("at_pair", {"message": text, "attachments": paths}),
+        "at_mapped": ("at_typed", {"brief": text, "papers": paths}),
+        "at_keeper": ("subagent_create", {"agent": "at_pair", "name": "ann", "message": text, "attachments": paths}),
+    }
+    talk = await Talk.done(stack, chain([WRITES], [calls[way]], [LOOKS]), way)
+    [child] = await talk.children()
+    assert child.workspace_id != talk.id
+    [sent] = await talk.prompts(child.id)
+    assert re.fullmatch(rf"Look at ({PATH}oak\.txt) first\.\n\nAttachments:\n- \1", sent), sent
+    assert (await outputs(stack, child.id))[0].startswith("acorn")
+    assert await files(stack, child) == ["attachments/*/oak.txt", "out.txt"]
+    _, returned, looked = await talk.results()
+    head = f"Subagent (reference: {child.thread_id}) has returned the following result:\n\nSee out.txt."
+    assert re.fullmatch(rf"{re.escape(head)}\n\nAttachments:\n- {PATH}out\.txt", returned), returned
+    assert "grown" in looked
+    assert await files(stack, await talk.session(talk.id)) == ["attachments/*/out.txt", "drafts/oak.txt"]
+
+
+async def test_failure_brings_its_files_too(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([("at_failing", {"message": "Grow."})], [LOOKS]), "at_unlucky")
+    failure, looked = await talk.results()
+    assert "has reported a failure:\n\nNo rain.\n\nAttachments:\n- attachments/" in failure and "grown" in looked
+
+
+async def test_files_are_there_before_the_message_that_names_them(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([("at_pair", {"message": "Grow."})], last="Off."), "at_later")
+    await talk.rest()
+    row = await stack.pool.fetchrow(
+        """SELECT w.updated_at <= m.created_at AS before FROM mailbox m
+             JOIN workspaces w ON w.tenant = m.tenant AND w.id = m.conversation_id WHERE m.conversation_id = $1""",
+        talk.id,
+    )
+    assert row is not None and row["before"]
+    assert await files(stack, await talk.session(talk.id)) == ["attachments/*/out.txt"]
+
+
+async def test_further_messages_bring_files_without_overwriting_any(stack: Stack) -> None:
+    oak = {"attachments": ["drafts/oak.txt"]}
+    first = ("subagent_create", {"agent": "at_pair", "name": "ann", "message": "Grow.", **oak})
+    again = ("subagent_message", {"target": "ann", "message": "More.", **oak})
+    changed = ("write_file", {"path": "drafts/oak.txt", "content": "sapling"})
+    talk = await Talk.done(stack, chain([WRITES], [first], [changed], [again]), "at_keeper")
+    _, second = await talk.children()
+    assert "acorn" in (await outputs(stack, second.id))[0] and "sapling" in (await outputs(stack, second.id))[0]
+    assert await files(stack, second) == ["attachments/*/oak.txt", "attachments/*/oak.txt", "out.txt"]
+
+
+async def test_message_of_an_explicit_child_brings_files(stack: Stack) -> None:
+    create = ("subagent_create", {"agent": "at_reporter", "name": "rep", "message": "Grow."})
+    talk = await Talk.done(stack, chain([create], last="Off."), "at_quiet")
+    await talk.rest()
+    sent = [one for row in await talk.sessions() for one in await talk.prompts(row.id) if "has sent a message" in one]
+    assert len(sent) == 1 and re.search(rf"See {PATH}out\.txt\.\n\nAttachments:\n- {PATH}out\.txt$", sent[0]), sent
+    assert await files(stack, await talk.session(talk.id)) == ["attachments/*/out.txt"]
+
+
+async def test_shared_workspace_keeps_the_paths(stack: Stack) -> None:
+    pair = ("at_pair", {"message": "Look at drafts/oak.txt.", "attachments": ["drafts/oak.txt"]})
+    talk = await Talk.done(stack, chain([WRITES], [pair]), "at_sharing")
+    [child] = await talk.children()
+    assert child.workspace_id == talk.id and "acorn" in (await outputs(stack, child.id))[0]
+    assert await talk.prompts(child.id) == ["Look at drafts/oak.txt.\n\nAttachments:\n- drafts/oak.txt"]
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("../oak.txt", "contains '..'"),
+        ("/etc/passwd", "is absolute"),
+        ("drafts/none.txt", "There is no file"),
+        ("drafts", "only files can be attached"),
+        ("drafts/link.txt", "only files can be attached"),
+        ("drafts/outside.txt", "There is no file"),
+        ("linked/oak.txt", "There is no file"),
+        ("secret/key.txt", "A rule keeps"),
+    ],
+)
+async def test_file_that_cannot_be_attached_starts_no_subagent(stack: Stack, path: str, why: str) -> None:
+    secret = "mkdir secret; echo x > secret/key.txt"
+    links = "ln -s oak.txt drafts/link.txt; ln -s /etc/passwd drafts/outside.txt; ln -s drafts linked"
+    makes = ("bash", {"command": f"{secret}; {links}"})
+    pair = ("at_pair", {"message": "Grow.", "attachments": [path]})
+    talk = await Talk.done(stack, chain([WRITES], [makes], [pair]), "at_lead")
+    refusal = (await talk.results())[2]
+    assert why in refusal and "Nothing was sent." in refusal and not await talk.children()

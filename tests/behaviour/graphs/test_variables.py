@@ -1,0 +1,270 @@
+"""Variables of a graph: who inherits which, what a subagent waits for, and secrets that only tools are given."""
+
+import asyncio
+import json
+import signal
+from typing import Any
+
+import httpx2
+import pytest
+import pytest_asyncio
+
+from domain.ids import new_id
+from store import keys
+from store.keys import Right
+from tests.behaviour.conversations.talk import Talk, agent, asked, chain, say
+from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
+from tests.support.secrets import secrets_found
+from tests.support.stack import Stack, eventually, of_type
+
+STOP = {"name": "approve", "message_property": "summary"}
+SCOPED = {"description": "a key of its own", "kind": "secret", "scoped": True}
+CREATE = ("subagent_create", {"agent": "vt_pair", "name": "ann", "message": "Draft it."})
+
+
+def needs(**variables: Any) -> dict[str, Any]:
+    return {"variables": variables}
+
+
+@pytest_asyncio.fixture(scope="module", autouse=True)
+async def family(stack: Stack) -> None:
+    approve = declared_tool("approve", "summary")
+    approver = prompt("vt_approver", *[{"calls": [call("approve", summary="Fine.")]}] * 4, tools=(approve,))
+    sides: dict[str, Any] = {"side_b": {"session_stop": STOP}, "expose_as_tool": True, "max_session_turns": 8}
+
+    async def pair(name: str, *names: str, how: str = "text", below: tuple[str, ...] = (), **more: Any) -> None:
+        shows: list[Any] = [{"calls": [call("reveal", names=list(names), how=how)]}, "A draft."]
+        subagents = [{"name": one} for one in below]
+        worker = prompt(f"{name}_worker", *shows * 3, tools=("reveal",), subagent_tools=subagents)
+        await define(stack, name, worker, approver, **sides, **more)
+
+    region = {"description": "where", "required": False}
+    await pair("vt_deep", "DEEP_KEY", **needs(DEEP_KEY=SCOPED))
+    await pair(
+        "vt_pair",
+        "TOKEN",
+        "REGION",
+        **needs(TOKEN=SCOPED, REGION=region),
+        below=("vt_deep",),
+        env={"REGION": "north"},
+    )
+    await pair("vt_handed", "TOKEN", "NOTE", **needs(TOKEN=SCOPED, NOTE={"description": "a note", "scoped": True}))
+    for how in ("raise", "status", "parent", "long"):
+        await pair(f"vt_{how}", "TOKEN", how=how, **needs(TOKEN={"description": "a key", "kind": "secret"}))
+    plain = needs(TOKEN={"description": "a key", "kind": "secret", "required": False}, REGION=region)
+    agents = [
+        agent("vt_lead", subagent_tools=[{"name": "vt_pair", "resumable": {"max_instances": 1}}], **plain),
+        agent("vt_once", subagent_tools=[{"name": "vt_pair"}]),
+        agent("vt_hands", subagent_tools=[{"name": "vt_handed", "scoped_env": ["TOKEN", "NOTE"]}]),
+        agent("vt_careless", subagent_tools=[{"name": f"vt_{how}"} for how in ("raise", "status", "parent", "long")]),
+        agent("vt_top", "vt_inherits", "vt_own"),
+        agent("vt_inherits", **plain),
+        agent("vt_own", **needs(TOKEN={**SCOPED, "required": False})),
+    ]
+    for one in reversed(agents):
+        one["tools"] = [*one["tools"], "reveal"]  # a child has no tool that its parent lacks
+        answer = await stack.http.put(f"/agents/{one['name']}", json=one)
+        assert answer.is_success, answer.text
+
+
+async def waiting(stack: Stack, talk: Talk) -> dict[str, Any]:
+    """The structured error of the one call that could not start its subagent."""
+    [error, *more] = await refusals(stack, talk)
+    assert error["error"] == "subagent_env_required" and not more
+    return error
+
+
+async def refusals(stack: Stack, talk: Talk) -> list[dict[str, Any]]:
+    rows = await stack.pool.fetch(
+        "SELECT result FROM tool_calls WHERE session_id = $1 AND result LIKE '{%' ORDER BY started_at", talk.id
+    )
+    return [json.loads(row["result"]) for row in rows]
+
+
+async def give(stack: Stack, error: dict[str, Any], **values: str) -> httpx2.Response:
+    return await stack.http.post(error["endpoint"], json={"variables": values})
+
+
+async def revealed(stack: Stack, session_id: str) -> list[str]:
+    rows = await stack.pool.fetch("SELECT result FROM tool_calls WHERE session_id = $1 AND tool = 'reveal'", session_id)
+    return [row["result"] for row in rows]
+
+
+@pytest.mark.proves("S4-22")
+async def test_values_boot_the_deferred_subagent_with_the_original_call_exactly_once(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([CREATE], last="Off."), "vt_lead")
+    error = await waiting(stack, talk)
+    assert [one["name"] for one in error["missing"]] == ["TOKEN", "DEEP_KEY"] and not await talk.children()
+    [event] = of_type(await stack.events(talk.id), "variables_required")
+    assert event["request_id"] == error["request_id"] and event["missing"] == ["TOKEN", "DEEP_KEY"]
+
+    shown = (await stack.http.get(error["endpoint"])).json()
+    assert (shown["status"], shown["missing"], shown["reference"]) == ("open", ["TOKEN", "DEEP_KEY"], None)
+    assert {(one["agent"], one["name"], one["missing"]) for one in shown["required"]} == {
+        ("vt_pair", "TOKEN", True),
+        ("vt_deep", "DEEP_KEY", True),
+    }
+    token, deep = f"canary-token-{new_id()}", f"canary-deep-{new_id()}"
+    answers = await asyncio.gather(*(give(stack, error, TOKEN=token, DEEP_KEY=deep) for _ in range(4)))
+    assert [answer.status_code for answer in answers] == [200] * 4
+    [child] = await talk.children()
+    await talk.ended(child.id)
+    await talk.rest()
+    assert await talk.prompts(child.id) == ["Draft it."] and child.subagent_name == "ann"
+    assert {answer.json()["reference"] for answer in answers} == {child.thread_id}
+    assert await revealed(stack, child.id) == [f"Values: [redacted] north; lengths: {len(token)} 5"]
+    # what waits for the subagent's own subagent is its own
+    assert sorted(child.variables) == ["TOKEN", "vt_deep:DEEP_KEY"]
+    # its parent had ended, and gets the result like that of any other
+
+    async def results() -> list[str]:
+        sent = [one for row in await talk.sessions() for one in await talk.prompts(row.id)]
+        return [one for one in sent if one.startswith("Subagent (")]
+
+    [result] = await eventually(results, what="the result reached the parent")
+    assert result.startswith(f"Subagent (reference: {child.thread_id}) has returned the following result:\n\nFine.")
+
+    again = await give(stack, error, TOKEN=token, DEEP_KEY=deep)
+    assert (again.status_code, again.json()["status"]) == (200, "started")
+    other = await give(stack, error, TOKEN="another-value", DEEP_KEY=deep)
+    assert (other.status_code, other.json()["type"]) == (409, "urn:errand:problem:request-settled")
+    assert [row.id for row in await talk.children()] == [child.id]
+    assert await secrets_found(stack, [token.encode(), deep.encode()]) == []
+
+
+async def test_further_message_of_an_instance_keeps_its_values_and_a_second_one_waits_with_the_first(
+    stack: Stack,
+) -> None:
+    talk = await Talk.done(stack, chain([CREATE], [CREATE], last="Off."), "vt_lead")
+    first, second = await refusals(stack, talk)
+    assert first["request_id"] == second["request_id"]
+    assert (await give(stack, first, TOKEN="value-of-ann", DEEP_KEY="value-below")).is_success
+    [child] = await talk.children()
+    await talk.ended(child.id)
+    await talk.rest()
+    message = ("subagent_message", {"target": "ann", "message": "Again."})
+    further = await talk.say(chain([message], last="Off."), if_busy="queue")
+    await talk.ended(further)
+    await talk.rest()
+    sessions = await talk.children()
+    assert len(sessions) == 2 and len({row.thread_id for row in sessions}) == 1
+    assert await revealed(stack, sessions[1].id) == ["Values: [redacted] north; lengths: 12 5"]
+
+
+async def test_subagent_starts_although_every_process_died_when_its_values_were_given(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([("vt_pair", {"message": "Draft it."})], last="Off."), "vt_once")
+    error = await waiting(stack, talk)
+    stack.signal("worker", signal.SIGSTOP)  # nobody answers for the conversation
+    answering = asyncio.create_task(give(stack, error, TOKEN="value-1", DEEP_KEY="value-2"))
+
+    async def stored() -> bool:
+        row = await stack.pool.fetchrow("SELECT status FROM variable_requests WHERE id = $1", error["request_id"])
+        return bool(row and row["status"] == "answered")
+
+    await eventually(stored, what="the values are stored")
+    api, worker = await stack.kill("api"), await stack.kill("worker")
+    await asyncio.gather(answering, return_exceptions=True)
+    await stack.back("api", api)
+    await stack.back("worker", worker)
+
+    async def started() -> bool:
+        return len(await talk.children()) == 1
+
+    await eventually(started, what="the subagent was started")
+    [child] = await talk.children()
+    await talk.ended(child.id)
+    assert await talk.prompts(child.id) == ["Draft it."]
+
+    again = await give(stack, error, TOKEN="value-1", DEEP_KEY="value-2")
+    assert again.json()["status"] == "started" and len(await talk.children()) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "pointers"),
+    [
+        ({}, ["/variables"]),
+        ({"TOKEN": "value"}, ["/variables/DEEP_KEY"]),
+        ({"TOKEN": "value", "DEEP_KEY": "value", "OTHER": "x"}, ["/variables/OTHER"]),
+        ({"TOKEN": "", "DEEP_KEY": "value"}, ["/variables/TOKEN"]),
+        ({"TOKEN": 5, "DEEP_KEY": "value"}, ["/variables/TOKEN"]),
+        ({"TOKEN": None, "DEEP_KEY": "value"}, ["/variables/TOKEN"]),
+    ],
+)
+async def test_values_that_do_not_fit_are_refused_and_change_nothing(
+    stack: Stack, values: dict[str, Any], pointers: list[str]
+) -> None:
+    talk = await Talk.done(stack, chain([("vt_pair", {"message": "Draft it."})], last="Off."), "vt_once")
+    error = await waiting(stack, talk)
+    answer = await stack.http.post(error["endpoint"], json={"variables": values})
+    assert answer.status_code == 422, answer.text
+    assert [one["pointer"] for one in answer.json()["errors"]] == pointers
+    short = await give(stack, error, TOKEN="abc", DEEP_KEY="value")
+    assert (short.status_code, short.json()["type"]) == (422, "urn:errand:problem:secret-too-short")
+    assert (await stack.http.get(error["endpoint"])).json()["status"] == "open" and not await talk.children()
+
+
+async def test_only_the_tenant_and_an_open_conversation_can_use_a_request(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([("vt_pair", {"message": "Draft it."})], last="Off."), "vt_once")
+    error = await waiting(stack, talk)
+    _, foreign = await keys.create(stack.pool, f"other-{new_id()}", "other", list(Right))
+    headers = {"Authorization": f"Bearer {foreign}"}
+    values = {"variables": {"TOKEN": "value-1", "DEEP_KEY": "value-2"}}
+    for path in (error["endpoint"], f"/threads/{new_id()}/variables/{error['request_id']}", "/threads/x/variables/x"):
+        if path == error["endpoint"]:
+            got = await stack.http.get(path, headers=headers)
+            sent = await stack.http.post(path, json=values, headers=headers)
+        else:
+            got, sent = await stack.http.get(path), await stack.http.post(path, json=values)
+        assert (got.status_code, sent.status_code) == (404, 404)
+    assert (await stack.http.post(f"/conversations/{talk.id}/terminate")).is_success
+    late = await stack.http.post(error["endpoint"], json=values)
+    assert (late.status_code, late.json()["type"]) == (409, "urn:errand:problem:conversation-terminated")
+
+
+async def test_scoped_values_are_handed_over_by_name_and_reach_no_model(stack: Stack) -> None:
+    token, note = f"canary-handed-{new_id()}", f"canary-note-{new_id()}"
+    given = {"TOKEN": token, "NOTE": note}
+    script = chain([("vt_handed", {"message": "Draft it."})])
+    task_id = await stack.submit(script, "vt_hands", context={"variables": given})
+    record = await stack.wait(task_id)
+    assert record["status"] == "completed", record
+    [child] = await Talk(stack, task_id).children()
+    assert child.variables["NOTE"] == note
+    assert await revealed(stack, child.id) == [f"Values: [redacted] [redacted]; lengths: {len(token)} {len(note)}"]
+    assert await asked(stack, note) == [] and await asked(stack, token) == []
+    assert len(await asked(stack, "Draft it.")) > 2  # the model server would have shown them
+    assert await secrets_found(stack, [token.encode()]) == []
+
+
+async def test_careless_tool_cannot_leak_a_secret(stack: Stack) -> None:
+    token = f"canary/careless+{new_id()}=="
+    names = ("vt_raise", "vt_status", "vt_parent", "vt_long")
+    script = chain(*[[(name, {"message": "Draft it."})] for name in names], last="Off.")
+    task_id = await stack.submit(script, "vt_careless", context={"variables": {"TOKEN": token}})
+    assert (await stack.wait(task_id))["status"] == "completed"
+    talk = Talk(stack, task_id)
+    await talk.rest()
+    children = await talk.children()
+    texts = {child.agent: (await revealed(stack, child.id))[0] for child in children}
+    assert "failed unexpectedly" in texts["vt_raise"] and "Values: [redacted]" in texts["vt_long"]
+    sent = [one for row in await talk.sessions() for one in await talk.prompts(row.id) if "has sent a message" in one]
+    assert len(sent) == 1 and f"Values: [redacted]; lengths: {len(token)}" in sent[0]
+    assert await asked(stack, token) == [] and await secrets_found(stack, [token.encode()]) == []
+
+
+async def test_children_inherit_a_conversations_values_but_not_scoped_ones(stack: Stack) -> None:
+    """The agent at the top names neither: values are given for the whole graph."""
+    shows = chain([("reveal", {"names": ["TOKEN", "REGION"]})])
+    given = {"TOKEN": "value-of-a-conversation", "REGION": "south"}
+    script = chain(
+        [("task", {"agent": name, "prompt": shows, "description": "x"}) for name in ("vt_inherits", "vt_own")]
+    )
+    task_id = await stack.submit(script, "vt_top", context={"variables": given})
+    await stack.wait(task_id)
+    inherits, own = sorted(await Talk(stack, task_id).children(), key=lambda child: child.agent)
+    assert await revealed(stack, inherits.id) == ["Values: [redacted] south; lengths: 23 5"]
+    assert await revealed(stack, own.id) == ["Values: (none) (none); lengths: 6 6"] and "TOKEN" not in own.variables
+    more = {"conversation_id": task_id, "input": say("Off."), "transport": "stream"}
+    further = (await stack.http.post("/conversations/run", json=more)).json()["session_id"]
+    await stack.wait(further)
+    assert (await Talk(stack, task_id).session(further)).variables["REGION"] == "south"

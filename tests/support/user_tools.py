@@ -1,0 +1,37 @@
+"""Tools of a user's module that use the state object: the tests' eyes on variables, files, status and the parent."""
+
+import logging
+
+from pydantic import BaseModel
+
+from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult
+from domain.events import Progress
+from domain.sessions.step import Effect
+
+log = logging.getLogger("errand.user")
+
+
+class Reveal(BaseModel):
+    names: list[str]
+    how: str = "text"
+
+
+async def reveal(input: Reveal, context: ToolContext) -> ToolResult:
+    """Repeat the values in every way in which a careless tool could."""
+    values = [context.state.variables.get(name, "(none)") for name in input.names]
+    text = f"Values: {' '.join(values)}; lengths: {' '.join(str(len(value)) for value in values)}"
+    if input.how == "raise":
+        raise RuntimeError(text)
+    log.warning("a careless line: %s", text)
+    if input.how == "status":
+        await context.state.set_status(text)
+    if input.how == "parent":
+        await context.state.notify_parent(text)
+    artifact = ArtifactFile("values.txt", b"none", "text/plain", description=text)
+    long = "\n".join([text] * 2_000) if input.how == "long" else text
+    return ToolResult(long, events=[Progress(message=text)], progress=text, artifacts=[artifact])
+
+
+TOOLS = [
+    Tool(name="reveal", description="Uses variables.", input=Reveal, run=reveal, effect=Effect.IDEMPOTENT),
+]

@@ -1,0 +1,80 @@
+"""Which values a thread has, who inherits them, and what a graph still needs."""
+
+from typing import Any
+
+from domain.agents.definition import AgentDefinition
+from domain.agents.variable_scope import (
+    given_for,
+    hidden_from_model,
+    inherited,
+    kept,
+    needed,
+    of_agent,
+    shown_to_model,
+)
+
+KEY = {"description": "a key", "kind": "secret", "scoped": True}
+NOTE = {"description": "a note", "scoped": True}
+TOWN = {"description": "a town"}
+
+
+def agent(name: str, *below: Any, **more: Any) -> AgentDefinition:
+    tools = [one if isinstance(one, dict) else {"name": one} for one in below]
+    return AgentDefinition.model_validate({"name": name, "prompt": "x", "subagent_tools": tools, **more})
+
+
+DEEP = agent("deep", variables={"KEY": KEY, "TOWN": TOWN})
+MIDDLE = agent("middle", {"name": "deep", "scoped_env": ["KEY"]}, variables={"NOTE": NOTE}, env={"TOWN": "Oslo"})
+TOP = agent("top", "middle", variables={"NOTE": {**NOTE, "required": False}, "TOWN": {**TOWN, "required": False}})
+GRAPH = {one.name: one for one in (TOP, MIDDLE, DEEP)}
+
+
+def missing(*given: Any) -> list[tuple[str, str]]:
+    return [(one.agent, one.name) for one in needed(*given) if one.missing]
+
+
+def test_scoped_value_is_not_inherited_and_others_are() -> None:
+    values = {"NOTE": "mine", "TOWN": "Rome", "KEY": "sealed:k", "OTHER": "x"}
+    assert inherited(values, [TOP], MIDDLE, GRAPH) == {"TOWN": "Rome", "KEY": "sealed:k"}
+    assert inherited(values, [MIDDLE], DEEP, GRAPH) == {"TOWN": "Rome"}
+
+
+def test_value_is_handed_over_where_the_tool_says_so() -> None:
+    [tool] = MIDDLE.subagent_tools
+    assert inherited({"KEY": "sealed:k"}, [MIDDLE], DEEP, GRAPH, tool) == {"KEY": "sealed:k"}
+    assert inherited({}, [MIDDLE], DEEP, GRAPH, tool) == {}
+
+
+def test_needs_are_those_of_the_whole_graph() -> None:
+    assert missing(MIDDLE, {}, GRAPH) == [("middle", "NOTE"), ("deep", "KEY"), ("deep", "TOWN")]
+    assert missing(MIDDLE, {"NOTE": "n", "TOWN": "Rome", "KEY": "k"}, GRAPH) == []
+
+
+def test_given_values_wait_for_the_agent_that_needs_them() -> None:
+    needs = needed(MIDDLE, {}, GRAPH)
+    held = given_for("middle", needs, {"NOTE": "n", "KEY": "k", "TOWN": "Rome"})
+    assert held == {"NOTE": "n", "deep:KEY": "k", "deep:TOWN": "Rome"}
+    assert missing(MIDDLE, held, GRAPH) == []
+    assert inherited(held, [MIDDLE], DEEP, GRAPH) == {"KEY": "k", "TOWN": "Rome"}
+    assert of_agent(MIDDLE, held) == {"NOTE": "n"}
+
+
+def test_disabled_branch_and_a_circle_need_nothing_more() -> None:
+    optional = agent("top", {"name": "deep", "optional": "WITH_DEEP"})
+    assert missing(optional, {}, {**GRAPH, "top": optional}) == []
+    assert missing(optional, {"WITH_DEEP": "Yes"}, {**GRAPH, "top": optional}) == [("deep", "KEY"), ("deep", "TOWN")]
+    circle = agent("circle", "circle", variables={"TOWN": TOWN})
+    assert missing(circle, {}, {"circle": circle}) == [("circle", "TOWN")]
+
+
+def test_model_sees_neither_secrets_nor_what_is_for_a_thread_alone() -> None:
+    values = {"NOTE": "n", "TOWN": "Rome", "KEY": "sealed:k"}
+    assert shown_to_model(TOP, values) == {"TOWN": "Rome"}
+    assert shown_to_model(DEEP, {"TOWN": "sealed:x"}) == {}
+    assert hidden_from_model([DEEP], values) == {"KEY"} and hidden_from_model([TOP], values) == {"NOTE", "KEY"}
+    hands = agent("hands", {"name": "deep", "scoped_env": ["TOWN"]}, variables={"TOWN": TOWN})
+    assert shown_to_model(hands, values) == {} and hidden_from_model([hands], {"TOWN": "Rome"}) == {"TOWN"}
+
+
+def test_only_what_the_graph_names_is_kept() -> None:
+    assert kept({"TOWN": "x", "OTHER": "y", "deep:KEY": "z", "gone:KEY": "z"}, GRAPH) == {"TOWN": "x", "deep:KEY": "z"}

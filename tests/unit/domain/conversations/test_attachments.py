@@ -1,0 +1,66 @@
+"""Files that cross threads: which may, under which paths, and how a message names them."""
+
+from typing import Any
+
+import pytest
+
+from domain.conversations.attachments import (
+    Attachment,
+    AttachmentRefused,
+    attached,
+    listed,
+    paths_of,
+    returned_paths,
+    rewritten,
+)
+
+FILE: dict[str, Any] = {"sha256": "x", "size": 3, "mode": 0o644}
+MANIFEST: dict[str, Any] = {
+    "a/oak.txt": FILE,
+    "b/oak.txt": FILE,
+    "link": {"kind": "link", "target": "/etc/passwd"},
+    "a": {"kind": "folder"},
+    "huge": {**FILE, "size": 30_000_000},
+}
+
+
+def test_files_get_names_of_their_own_in_the_receivers_folder() -> None:
+    found = attached(["a/oak.txt", "./b//oak.txt"], MANIFEST, "tag")
+    assert [one.path for one in found] == ["attachments/tag/oak.txt", "attachments/tag/oak-2.txt"]
+    assert [one.path for one in attached(["a/oak.txt"], MANIFEST, None)] == ["a/oak.txt"]
+
+
+@pytest.mark.parametrize("path", ["../a/oak.txt", "/a/oak.txt", "none", "link", "a", "huge", "a/oak.txt\0", "."])
+def test_other_paths_are_refused(path: str) -> None:
+    with pytest.raises(AttachmentRefused, match="Nothing was sent"):
+        attached([path], MANIFEST, "tag")
+
+
+@pytest.mark.parametrize("value", [5, [1], [""], {"a": 1}, ["x"] * 21])
+def test_argument_must_be_paths(value: Any) -> None:
+    with pytest.raises(AttachmentRefused):
+        paths_of(value)
+
+
+def test_argument_may_be_one_path_or_none() -> None:
+    assert paths_of("a") == ["a"] and paths_of(["a", "a"]) == ["a"] and paths_of(None) == []
+
+
+def test_texts_name_the_receivers_paths() -> None:
+    files = [
+        Attachment(given="oak.txt", path="attachments/t/oak.txt", entry={}),
+        Attachment(given="a/oak.txt", path="attachments/t/oak-2.txt", entry={}),
+    ]
+    text = "See oak.txt, a/oak.txt. Not b/oak.txt, oak.txt.bak or soak.txt."
+    expected = "See attachments/t/oak.txt, attachments/t/oak-2.txt. Not b/oak.txt, oak.txt.bak or soak.txt."
+    assert rewritten(text, files) == expected
+    assert rewritten({"files": ["oak.txt"], "n": 1}, files) == {"files": ["attachments/t/oak.txt"], "n": 1}
+    assert rewritten("oak.txt", []) == "oak.txt"
+
+
+def test_message_lists_its_files() -> None:
+    assert listed("Look.", ["a", "b"]) == "Look.\n\nAttachments:\n- a\n- b" and listed("Look.", []) == "Look."
+    assert returned_paths("01m7m0pk97hns11g4wkzdqve5e", ["x.png", "x.png"]) == [
+        "attachments/kzdqve5e/x.png",
+        "attachments/kzdqve5e/x-2.png",
+    ]
