@@ -205,8 +205,7 @@ async def manifest(call: Call, spec: TaskSpec, *, checked: bool = False) -> Mani
     found = await files.find(call.pool, call.tenant, ids) if ids else {}
     result: Manifest = {}
     for pointer, file_id in (*wanted, *archives):
-        file = found.get(file_id)
-        if file is None:
+        if (file := found.get(file_id)) is None:
             raise Invalid("A file does not exist.", errors=[finding(pointer, "not_found", "there is no such file")])
         if not checked:
             await check_file(call, file)

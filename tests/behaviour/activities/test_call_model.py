@@ -85,7 +85,7 @@ async def test_arguments_that_are_not_json_are_asked_for_again(stack: Stack) -> 
     assert retry["reason"] == "The model's reply could not be read."
 
 
-@pytest.mark.proves("S1-06")
+@pytest.mark.proves("S1-06", "S3-17")
 async def test_a_backing_off_call_is_visible(stack: Stack) -> None:
     task_id = await stack.submit(f"{SAY} [[fault:529 retry_after=5]]")
 
@@ -97,7 +97,14 @@ async def test_a_backing_off_call_is_visible(stack: Stack) -> None:
     assert (retry["attempt"], retry["reason"]) == (1, "Overloaded")
     assert 0 < (_time(retry["next_at"]) - datetime.now(UTC)).total_seconds() < 5
     assert (await stack.record(task_id))["status"] == "working"
+    assert await activity_of(stack, task_id) == "running"  # a retry is running, and no third state
     assert (await stack.wait(task_id))["retry"] is None
+    assert await activity_of(stack, task_id) == "idle"
+
+
+async def activity_of(stack: Stack, conversation_id: str) -> str:
+    [thread] = (await stack.http.get(f"/conversations/{conversation_id}")).json()["threads"]
+    return str(thread["state"])
 
 
 @pytest_asyncio.fixture(scope="module")

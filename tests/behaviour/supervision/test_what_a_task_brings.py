@@ -1,0 +1,46 @@
+"""What a task brings with it, and what a tool of it acts for."""
+
+import asyncio
+import json
+
+import pytest
+
+from tests.support.stack import Stack, calls, of_type, steps
+
+MODEL = "claude-haiku-4-5"
+
+
+@pytest.mark.proves("S3-19")
+async def test_task_brings_files_notes_model_tools_and_rules_and_its_tools_act_for_it(people: Stack) -> None:
+    stack = people
+    sent = await stack.http.post("/files", params={"name": "notes.md"}, content=b"the port is 8080\n")
+    bash = [("bash", {"command": f"echo {name} > {name}"}) for name in ("kept", "secret", "secret-but-allowed")]
+    wanted = calls(("read_file", {"path": "notes.md"}), *bash, ("save_artifact", {"path": "kept", "name": "kept"}))
+    task_id = await stack.submit(
+        wanted,
+        context={"files": [sent.json()["file_id"]], "notes": ["Mind the gap."]},
+        config={"model": MODEL},
+        boundary={"tools": ["read_file", "bash"]},
+        permissions=[  # in order: the last one that fits decides
+            {"permission": "bash", "pattern": "*secret*", "action": "deny"},
+            {"permission": "bash", "pattern": "*secret-but-allowed*", "action": "allow"},
+        ],
+    )
+    assert (await stack.wait(task_id))["status"] == "completed"
+    first, second = (one["body"] for one in (await stack.asked(task_id))[:2])
+    assert first["model"] == MODEL and "Mind the gap." in json.dumps(first["messages"])
+    offered = {tool["name"] for tool in first["tools"]}
+    assert offered == {"read_file", "bash", "update_plan", "report_progress"}  # talking is never withheld
+    results = [block for block in second["messages"][-1]["content"] if block["type"] == "tool_result"]
+    assert [block.get("is_error", False) for block in results] == [False, False, True, False, True]
+    assert "the port is 8080" in json.dumps(results[0])
+    folder = stack.workspace(task_id)  # its own directory, and no other's
+    files = await asyncio.to_thread(lambda: {path.name for path in folder.iterdir() if path.is_file()})
+    assert files == {"notes.md", "kept", "secret-but-allowed"}
+    stopped = await stack.submit(steps([("bash", {"command": "sleep 60; touch late"})]))
+    await stack.seen(stopped, "tool_called")
+    await stack.cancel(stopped)
+    assert (await stack.wait(stopped))["status"] == "cancelled"
+    [returned] = of_type(await stack.events(stopped), "tool_returned")
+    assert returned["state"] == "cancelled"
+    assert not await asyncio.to_thread((stack.workspace(stopped) / "late").exists)
