@@ -28,6 +28,7 @@ from api.routes import (
     channels,
     codec,
     connectors,
+    console,
     conversations,
     deliveries,
     events,
@@ -38,6 +39,7 @@ from api.routes import (
     notifications,
     operations,
     record,
+    replays,
     reruns,
     schedules,
     sessions,
@@ -67,9 +69,9 @@ ROUTERS = (
     *(tasks.router, record.router, input_requests.router, steering.router, sessions.router, events.router),
     *(budgets.router, variables.router),
     *(conversations.router, mailbox.router, forks.router, notifications.router),
-    *(subscriptions.router, deliveries.router, traces.router, workspaces.router, reruns.router),
+    *(subscriptions.router, deliveries.router, traces.router, workspaces.router, reruns.router, replays.router),
     *(schedules.router, triggers.router, connectors.router, channels.router),
-    *(agents.router, files.router, operations.router, codec.router),
+    *(agents.router, files.router, operations.router, codec.router, console.router),
 )
 
 

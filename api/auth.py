@@ -3,11 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hmac import compare_digest
 from typing import Annotated, Any
 
 from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from api.http import console_cookie
+from api.http.console_cookie import ConsoleCookie
 from api.http.failed_keys import FailedKeys
 from api.http.local_access import check_local, is_local, is_local_token
 from api.http.problems import Unauthenticated
@@ -16,7 +19,7 @@ from domain.errors import NotAllowed, TooMany
 from settings import Settings
 from store import keys
 from store.database import Pool
-from store.keys import Right
+from store.keys import Right, Used
 
 DEFAULT_TENANT = "default"
 
@@ -66,6 +69,11 @@ async def identify(
     settings, sent = services.settings, headers.get("authorization", [])
     local = is_local(scope, settings)
     if not sent:
+        if (cookie := console_cookie.read(services.keys, headers)) is not None:
+            caller = await _by_cookie(cookie, services, local)
+            if caller is not None:
+                console_cookie.check_same_site(scope.get("method", "GET"), headers)
+                return caller
         if not local:
             raise Unauthenticated()
         check_local(scope, headers, token=False)
@@ -84,6 +92,20 @@ async def identify(
         failed.failed(address)
         raise Unauthenticated()
     failed.succeeded(presented)
+    return _caller(used, settings)
+
+
+async def _by_cookie(cookie: ConsoleCookie, services: Services, local: bool) -> Caller | None:
+    """The caller that signed in at the console; None if the cookie no longer stands for a valid key."""
+    settings = services.settings
+    if cookie.key_id == console_cookie.LOCAL:
+        token = settings.local_token
+        return ANONYMOUS if local and token and compare_digest(cookie.digest, keys.digest_of(token)) else None
+    used = await keys.use_digest(services.pool, cookie.key_id, cookie.digest, settings.requests_per_minute)
+    return _caller(used, settings) if used else None
+
+
+def _caller(used: Used, settings: Settings) -> Caller:
     if used.wait > 0:
         detail = f"This key may send {settings.requests_per_minute} requests per minute."
         raise TooMany(detail, retry_after=math.ceil(used.wait))

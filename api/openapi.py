@@ -56,6 +56,7 @@ TAGS = [
     {"name": "channels", "description": "Messages of people elsewhere, and the connectors that carry them."},
     {"name": "agents", "description": "Agent definitions. Each change is a new version; running tasks keep theirs."},
     {"name": "files", "description": "Files for a task's workspace, and artifacts that tasks saved."},
+    {"name": "console", "description": "Who is signed in at the page at `/`."},
     {"name": "operations", "description": "Health, readiness and metrics."},
 ]
 

@@ -37,7 +37,8 @@ def make_plan(settings: Settings, ports: Ports) -> StackPlan:
         temporal_address = f"127.0.0.1:{temporal_port}"
     if settings.database_url is None:
         postgres_port = ports.choose("PostgreSQL", POSTGRES_PORT)
-    filled = replace(settings, port=port, temporal_address=temporal_address)
+    ui_url = f"http://127.0.0.1:{ui_port}" if ui_port else settings.temporal_ui_url
+    filled = replace(settings, port=port, temporal_address=temporal_address, temporal_ui_url=ui_url)
     if settings.anthropic_api_key is None and settings.anthropic_base_url is None:
         offline_port = ports.choose("the offline model", OFFLINE_PORT)
         model = f"http://127.0.0.1:{offline_port}"

@@ -56,6 +56,12 @@ OPERATOR = "operator"  # keys are made where the database can be reached
 _COLUMNS = "tenant, id, name, rights, created_at, expires_at, revoked_at"
 
 
+def digest_of(presented: str) -> str:
+    """What is stored of a key's secret; of any other text, a digest that no key has."""
+    match = _SECRET.fullmatch(presented)
+    return _hash(match[2] if match else presented)
+
+
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
@@ -91,8 +97,12 @@ async def use(pool: Pool, presented: str, per_minute: int) -> Used | None:
     match = _SECRET.fullmatch(presented)
     if match is None:
         return None
-    digest = _hash(match[2])
-    text = await pool.fetchval("SELECT use_key($1, $2, $3)", match[1], digest, float(max(per_minute, 1)))
+    return await use_digest(pool, match[1], _hash(match[2]), per_minute)
+
+
+async def use_digest(pool: Pool, key_id: str, digest: str, per_minute: int) -> Used | None:
+    """The same for one who was given the digest by this server, in the console's cookie."""
+    text = await pool.fetchval("SELECT use_key($1, $2, $3)", key_id, digest, float(max(per_minute, 1)))
     if text is None:
         return None
     used = Used.model_validate_json(text)

@@ -1,7 +1,9 @@
 """Fixtures of all tests: one real stack for the whole run, started when the first test asks for it."""
 
+import shutil
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 from hypothesis import settings
 
@@ -21,3 +23,8 @@ settings.load_profile("errand")
 async def stack() -> AsyncIterator[Stack]:
     async with embedded() as running:
         yield running
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if shutil.which("chromium") is None:
+        terminalreporter.write_line("no chromium: the console was not tested; `apt-get install chromium` adds it")

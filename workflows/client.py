@@ -88,6 +88,7 @@ class WorkflowClient:
     def __init__(self, client: Client, task_queue: str) -> None:
         self._client = client
         self._queue = task_queue
+        self.namespace = client.namespace
 
     # Sessions whose row exists. False: Temporal or its workers are unreachable, and the sweeper repeats it later.
 

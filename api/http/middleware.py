@@ -76,7 +76,7 @@ class RequestMiddleware:
 
     async def _admit(self, scope: Scope, headers: Headers) -> None:
         path: str = scope["path"]
-        if path in OPEN_PATHS or path.startswith(SIGNED_PATHS):
+        if path in OPEN_PATHS or path.startswith(SIGNED_PATHS) or _is_console_file(path):
             return
         if path.startswith("/triggers/") and path.count("/") == 2 and scope.get("method") == "POST":
             return  # an event, which the secret of its trigger signs
@@ -86,6 +86,11 @@ class RequestMiddleware:
         caller = await auth.identify(scope, headers, services, self._failed_keys)
         current_tenant.set(caller.tenant)  # of the rows that this request can see; every request has its own context
         scope.setdefault("state", {})["caller"] = caller
+
+
+def _is_console_file(path: str) -> bool:
+    """The console's page and modules contain no data; it signs in afterwards."""
+    return path == "/" or (path.startswith("/console/") and path != "/console/session")
 
 
 def check_head(scope: Scope, headers: Headers) -> None:

@@ -2,8 +2,8 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
-from pydantic import ValidationError
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.catalogue import Catalogue
 from agents.loader import AgentFileError, complete, parse_agent, to_markdown
@@ -13,7 +13,7 @@ from api.http import body, strict_json
 from api.http.accept_header import accepts_json, chosen
 from api.http.problems import Unreadable, finding
 from api.openapi import BODY, problems, ref, request_body
-from api.schemas.agents import AgentPage, AgentRecord
+from api.schemas.agents import AgentPage, AgentRecord, AgentVersions
 from api.services import ServicesDep
 from domain.agents.definition import AgentDefinition
 from domain.errors import Invalid, NotFound
@@ -36,15 +36,41 @@ async def list_agents(call: Viewer) -> AgentPage:
 
 
 @router.get(
+    "/agents/{name}/versions",
+    responses=problems(404),
+    dependencies=[Depends(accepts_json)],
+    summary="List the versions of an agent",
+)
+async def list_versions(call: Viewer, name: str) -> AgentVersions:
+    found = await agents.versions(call.pool, call.tenant, name) if _nameable(name) else []
+    if not found:
+        raise NotFound()
+    return AgentVersions(items=found)
+
+
+class VersionQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    version: int | None = Field(default=None, ge=1, le=2**31 - 1, description="default: the current one")
+
+
+@router.get(
     "/agents/{name}",
     response_model=AgentRecord,
-    responses={**problems(404), 200: {"content": {_MARKDOWN: {"schema": {"type": "string"}}}}},
+    responses={**problems(404, 422), 200: {"content": {_MARKDOWN: {"schema": {"type": "string"}}}}},
     summary="Show an agent",
 )
-async def show_agent(request: Request, call: Viewer, name: str) -> AgentRecord | Response:
-    """With `Accept: text/markdown`, the response is the file that PUT takes."""
+async def show_agent(
+    request: Request, call: Viewer, name: str, query: Annotated[VersionQuery, Query()]
+) -> AgentRecord | Response:
+    """The current version, or an earlier one. With `Accept: text/markdown`, the response is the file that PUT takes."""
     form = chosen(request, "application/json", _MARKDOWN)
-    found = await agents.current(call.pool, call.tenant, name) if _nameable(name) else None
+    if not _nameable(name):
+        raise NotFound()
+    if query.version is None:
+        found = await agents.current(call.pool, call.tenant, name)
+    else:
+        found = await agents.at_version(call.pool, call.tenant, name, query.version)
     if found is None:
         raise NotFound()
     if form == _MARKDOWN:

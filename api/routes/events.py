@@ -35,7 +35,9 @@ LastEventId = Annotated[str | None, Header(description="id of the last event tha
 class EventQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    after: str | None = Field(default=None, description="only events with a higher seq", max_length=100)
+    after: str | None = Field(
+        default=None, description="only events with a higher seq; `latest`: only new ones", max_length=100
+    )
     limit: int = Field(default=200, ge=1, le=1_000, description="of a page; a stream has no limit")
 
 
@@ -108,6 +110,8 @@ def _position(given: str | None, last: int) -> int:
     text = (given or "").strip()
     if not text:
         return 0
+    if text == "latest":
+        return last
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
         raise Unreadable(400, "cursor-invalid", "A cursor is the number of an event: 0 or more.")
     if int(text) > last:

@@ -10,6 +10,7 @@ from api.auth import Reader
 from api.openapi import problems
 from api.services import Services, ServicesDep
 from store import figures, workers
+from store.figures import TenantFigures
 
 router = APIRouter(tags=["operations"])
 
@@ -64,6 +65,12 @@ async def _missing(services: Services) -> list[str] | None:
         return await services.workflows.missing()
     except Exception:  # any error means: not ready
         return None
+
+
+@router.get("/summary", responses=problems(), summary="Count what runs, what waits for people and today's spending")
+async def summary(call: Reader) -> TenantFigures:
+    """Of this tenant; a day begins at midnight UTC."""
+    return await figures.of_tenant(call.pool, call.tenant)
 
 
 @router.get(

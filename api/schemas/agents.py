@@ -18,3 +18,7 @@ class AgentRecord(AgentDefinition):
 
 class AgentPage(BaseModel):
     items: list[AgentRecord]
+
+
+class AgentVersions(BaseModel):
+    items: list[int] = Field(description="oldest first")

@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("domain", "agents", "connectors", "store", "settings"),
         *("workflows.client", "workflows.codec", "workflows.schedule_client", "workflows.telemetry"),
     ),
+    "api.replay_program": ("domain", "settings", "workflows"),  # runs as a program of its own
     # `errand agents check` must know the tools and handlers that a worker would have
     "cli": (
         *("domain", "agents", "store", "workflows.client", "workflows.codec", "workflows.replay", "settings", "deploy"),

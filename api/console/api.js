@@ -1,0 +1,150 @@
+// The public HTTP API: requests, problems, and event streams that resume by themselves.
+
+const BASE = new URL("..", import.meta.url); // the console works behind any prefix
+const RETRY_MS = [500, 1000, 2000, 5000];
+
+export class Problem extends Error {
+  constructor(status, body) {
+    const found = (body.errors ?? []).map((one) => `${one.pointer || one.code}: ${one.message ?? one.code}`);
+    super([body.detail || body.title || `The server answered ${status}.`, ...found].join(" "));
+    this.status = status;
+    this.body = body;
+    this.type = (body.type ?? "").replace("urn:errand:problem:", "");
+  }
+}
+
+export class Away extends Error {
+  constructor() {
+    super("The server does not answer. The console tries again by itself.");
+  }
+}
+
+export function address(path) {
+  return new URL(path.replace(/^\//, ""), BASE);
+}
+
+async function send(method, path, { body, key, signal, accept = "application/json", headers = {} } = {}) {
+  const all = { Accept: accept, ...headers };
+  if (body !== undefined) all["Content-Type"] = "application/json";
+  if (key) all["Idempotency-Key"] = key;
+  let response;
+  try {
+    response = await fetch(address(path), {
+      method,
+      headers: all,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      credentials: "same-origin",
+      signal,
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Away();
+  }
+  if (response.status === 401) window.dispatchEvent(new Event("signed-out"));
+  if (!response.ok) {
+    let problem = {};
+    try {
+      problem = await response.json();
+    } catch {
+      // a proxy's page and not a problem of ours
+    }
+    throw new Problem(response.status, problem);
+  }
+  return response;
+}
+
+async function content(response) {
+  if (response.status === 204) return null;
+  return response.headers.get("content-type")?.includes("json") ? response.json() : response.text();
+}
+
+export async function get(path, query = {}, signal) {
+  const parameters = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    for (const one of [value].flat()) if (one !== null && one !== undefined && one !== "") parameters.append(name, one);
+  }
+  const text = parameters.toString();
+  return content(await send("GET", text ? `${path}?${text}` : path, { signal }));
+}
+
+export async function getText(path, accept) {
+  return (await send("GET", path, { accept })).text();
+}
+
+// A key of its own for each press of a button: a request that is repeated after a lost answer happens once.
+export async function post(path, body, { once = false } = {}) {
+  const options = { body, key: once ? crypto.randomUUID() : undefined };
+  try {
+    return await content(await send("POST", path, options));
+  } catch (error) {
+    if (!(error instanceof Away) || !once) throw error;
+    return content(await send("POST", path, options));
+  }
+}
+
+export async function remove(path) {
+  return content(await send("DELETE", path));
+}
+
+export async function signIn(key) {
+  return content(await send("POST", "/console/session", { headers: { Authorization: `Bearer ${key}` } }));
+}
+
+export async function upload(file) {
+  const path = `/files?name=${encodeURIComponent(file.name)}`;
+  const response = await fetch(address(path), { method: "POST", body: file, credentials: "same-origin" });
+  const body = await response.json();
+  if (!response.ok) throw new Problem(response.status, body);
+  return body;
+}
+
+// Follows a feed until the returned function is called. `on(event)` gets each event, `state(connected)` changes.
+export function follow(path, on, { after = "latest", state = () => {}, lost = () => {} } = {}) {
+  const stop = new AbortController();
+  let position = after;
+  let failures = 0;
+
+  async function read() {
+    const query = position === null ? "" : `?after=${encodeURIComponent(position)}`;
+    const response = await send("GET", path + query, { accept: "text/event-stream", signal: stop.signal });
+    if (response.status === 204) return false;
+    failures = 0;
+    state(true);
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return true;
+      const frames = (rest + value).split("\n\n");
+      rest = frames.pop();
+      for (const frame of frames) take(frame);
+    }
+  }
+
+  function take(frame) {
+    let data = "";
+    for (const line of frame.split("\n")) {
+      if (line.startsWith("id:")) position = line.slice(3).trim();
+      else if (line.startsWith("data:")) data += line.slice(5);
+    }
+    if (data) on(JSON.parse(data));
+  }
+
+  (async () => {
+    while (!stop.signal.aborted) {
+      try {
+        if (!(await read())) return;
+      } catch (error) {
+        if (stop.signal.aborted) return;
+        if (error instanceof Problem && [401, 403, 404].includes(error.status)) return state(false, error);
+        if (error instanceof Problem && [409, 410].includes(error.status)) {
+          position = after;
+          lost(); // events are missing: whoever shows them reads everything again
+        }
+      }
+      state(false);
+      await new Promise((wake) => setTimeout(wake, RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)]));
+    }
+  })();
+  return () => stop.abort();
+}

@@ -1,0 +1,130 @@
+// The frame of the console: who is signed in, the navigation, and the view that the address names.
+
+import { get, remove, signIn } from "./api.js";
+import { h, fill } from "./dom.js";
+import * as live from "./live.js";
+import { home } from "./home.js";
+import { inbox } from "./inbox.js";
+import { conversation } from "./conversation.js";
+import { task } from "./task.js";
+import { compare } from "./compare.js";
+import { operations } from "./operations.js";
+import { startTask } from "./start_task.js";
+
+const ROUTES = [
+  [/^#\/?$/, home],
+  [/^#\/inbox$/, inbox],
+  [/^#\/start(?:\/([a-z0-9_-]+))?$/, startTask],
+  [/^#\/conversations\/([0-9a-z]{26})$/, conversation],
+  [/^#\/tasks\/([0-9a-z]{26})$/, task],
+  [/^#\/compare\/([0-9a-z]{26})\/([0-9a-z]{26})$/, compare],
+  [/^#\/operations$/, operations],
+];
+
+const main = h("main", { id: "main", tabindex: "-1" });
+const connection = h("span", { class: "connection", role: "status" });
+let leave = null;
+let session = null;
+
+function frame() {
+  const item = (hash, label, extra) =>
+    h("a", { href: hash, "data-nav": hash }, label, extra);
+  fill(
+    document.body,
+    h("a", { class: "skip", href: "#main", onclick: (event) => { event.preventDefault(); main.focus(); } }, "Skip to the content"),
+    h(
+      "header",
+      {},
+      h("a", { class: "brand", href: "#/" }, "Errand"),
+      h(
+        "nav",
+        { "aria-label": "Main" },
+        item("#/", "Tasks"),
+        item("#/inbox", "Inbox ", h("span", { class: "badge", "data-waiting": "" })),
+        item("#/start", "Start"),
+        item("#/operations", "Operations"),
+      ),
+      connection,
+      h("span", { class: "who" }, session.key_id ? `${session.name} · ${session.tenant}` : "this machine"),
+      session.key_id && h("button", { type: "button", onclick: signOut }, "Sign out"),
+    ),
+    main,
+  );
+  live.start((connected) => {
+    fill(connection, connected ? "live" : "reconnecting…");
+    connection.classList.toggle("lost", !connected);
+  });
+}
+
+function show() {
+  if (!session) return;
+  leave?.();
+  leave = null;
+  const hash = location.hash || "#/";
+  for (const item of document.querySelectorAll("[data-nav]")) {
+    if (item.dataset.nav === hash) item.setAttribute("aria-current", "page");
+    else item.removeAttribute("aria-current");
+  }
+  for (const [pattern, view] of ROUTES) {
+    const match = pattern.exec(hash);
+    if (match) {
+      fill(main);
+      leave = view(main, { session, parameters: match.slice(1) });
+      return;
+    }
+  }
+  fill(main, h("h1", {}, "There is no such page"), h("p", {}, h("a", { href: "#/" }, "Back to the tasks")));
+}
+
+function signInForm() {
+  leave?.();
+  leave = null;
+  session = null;
+  const problem = h("p", { class: "problem", role: "alert" });
+  const key = h("input", { type: "password", id: "key", autocomplete: "current-password", required: true });
+  const form = h(
+    "form",
+    {
+      class: "sign-in",
+      onsubmit: async (event) => {
+        event.preventDefault();
+        try {
+          await signIn(key.value.trim());
+          await begin();
+        } catch (error) {
+          fill(problem, error.message);
+        }
+      },
+    },
+    h("h1", {}, "Errand"),
+    h("label", { for: "key" }, "Key"),
+    key,
+    h("p", {}, "A key made with ", h("code", {}, "errand keys create"), ", or on this machine what ", h("code", {}, "errand token"), " prints."),
+    problem,
+    h("button", { type: "submit" }, "Sign in"),
+  );
+  fill(document.body, h("main", {}, form));
+  key.focus();
+}
+
+async function signOut() {
+  await remove("/console/session");
+  signInForm();
+}
+
+async function begin() {
+  try {
+    session = await get("/console/session");
+  } catch (error) {
+    if (error.status === 401) return signInForm();
+    fill(document.body, h("main", {}, h("h1", {}, "Errand"), h("p", { role: "alert" }, error.message)));
+    setTimeout(begin, 2000);
+    return;
+  }
+  frame();
+  show();
+}
+
+window.addEventListener("hashchange", show);
+window.addEventListener("signed-out", () => session && signInForm());
+begin();

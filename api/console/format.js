@@ -1,0 +1,62 @@
+// Texts for people: times, sizes, costs, and strings of strangers without control characters.
+
+// controls, escape sequences' first character, and marks that change the direction of what follows
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
+
+export function plain(text) {
+  return text.replace(HIDDEN, (found) => (found === "\r" ? "" : `⟨${found.codePointAt(0).toString(16)}⟩`));
+}
+
+export function duration(ms) {
+  if (ms === null || ms === undefined || Number.isNaN(ms)) return "";
+  const seconds = Math.max(0, ms) / 1000;
+  if (seconds < 1) return `${Math.round(ms)} ms`;
+  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.round((seconds % 3600) / 60)} min`;
+  return `${Math.floor(seconds / 86400)} d ${Math.round((seconds % 86400) / 3600)} h`;
+}
+
+export function ago(moment) {
+  if (!moment) return "";
+  const passed = Date.now() - new Date(moment).getTime();
+  return passed < 5000 ? "now" : `${duration(passed)} ago`;
+}
+
+export function clock(moment) {
+  return moment ? new Date(moment).toLocaleString() : "";
+}
+
+export function cost(usd) {
+  if (usd === null || usd === undefined) return "unknown cost";
+  return usd < 0.01 && usd > 0 ? `$${usd.toFixed(4)}` : `$${usd.toFixed(2)}`;
+}
+
+export function count(number, noun, many = `${noun}s`) {
+  return `${number.toLocaleString()} ${number === 1 ? noun : many}`;
+}
+
+export function bytes(size) {
+  if (size < 1024) return `${size} B`;
+  if (size < 1024 ** 2) return `${(size / 1024).toFixed(1)} KiB`;
+  return `${(size / 1024 ** 2).toFixed(1)} MiB`;
+}
+
+export function tokens(usage) {
+  const names = ["input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"];
+  return names.reduce((sum, name) => sum + (usage?.[name] ?? 0), 0);
+}
+
+export function short(text, length = 160) {
+  const line = String(text ?? "").replace(/\s+/g, " ").trim();
+  return line.length > length ? `${line.slice(0, length - 1)}…` : line;
+}
+
+export function json(value) {
+  if (typeof value !== "string") return JSON.stringify(value, null, 2);
+  try {
+    return JSON.stringify(JSON.parse(value), null, 2);
+  } catch {
+    return value;
+  }
+}

@@ -1,0 +1,65 @@
+// One stream of the tenant's notices, shared by all views, and the number of open requests in the page's title.
+
+import { follow, get } from "./api.js";
+
+const listeners = new Set();
+let stop = null;
+let waiting = 0;
+
+export function start(state) {
+  stop?.();
+  stop = follow("/notifications", (notice) => listeners.forEach((listener) => listener(notice)), {
+    after: null,
+    state,
+    lost: () => listeners.forEach((listener) => listener({ type: "lost" })),
+  });
+  badge();
+}
+
+export function listen(listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+export async function badge() {
+  try {
+    waiting = (await get("/summary")).open_requests;
+  } catch {
+    return; // the next notice asks again
+  }
+  const label = document.querySelector("[data-waiting]");
+  if (label) label.textContent = waiting ? String(waiting) : "";
+  document.title = `${waiting ? `(${waiting}) ` : ""}Errand`;
+}
+
+listen((notice) => {
+  if (/^(input_|session_|lost)/.test(notice.type)) badge();
+});
+
+// Calls `run` soon, once for many calls, and again if it was called meanwhile.
+export function soon(run, ms = 150) {
+  let timer = null;
+  let running = false;
+  let again = false;
+  return function trigger() {
+    if (running) {
+      again = true;
+      return;
+    }
+    timer ??= setTimeout(async () => {
+      timer = null;
+      running = true;
+      try {
+        await run();
+      } catch {
+        // the server is away for a moment: the next notice, or the view's own clock, asks again
+      } finally {
+        running = false;
+        if (again) {
+          again = false;
+          trigger();
+        }
+      }
+    }, ms);
+  };
+}

@@ -1,0 +1,86 @@
+// Operations: health, workers and queues, deliveries that fail, agents and what changed between their versions.
+
+import { get, getText, post } from "./api.js";
+import { action, empty, fill, h, status } from "./dom.js";
+import { ago, count, short } from "./format.js";
+import { diffView } from "./diff_view.js";
+
+export function operations(main) {
+  const place = { health: h("div"), deliveries: h("div"), agents: h("div"), difference: h("div") };
+
+  async function health() {
+    let ready;
+    try {
+      ready = await get("/readyz");
+    } catch (error) {
+      if (!error.body) throw error;
+      ready = error.body; // 503 says what is missing
+    }
+    const workers = Object.entries(ready.workers ?? {});
+    const summary = await get("/summary").catch(() => null);
+    fill(
+      place.health,
+      h("p", { class: `banner ${ready.ready ? "" : "failed"}` }, ready.ready ? "Everything needed for tasks to run is there." : `Not ready. ${(ready.missing ?? []).join("; ")}`),
+      h("ul", {}, ...["postgres", "temporal", "worker"].map((name) => h("li", {}, `${name}: `, status(ready[name] ? "ok" : "failed")))),
+      h("h2", {}, count(workers.length, "worker")),
+      h("ul", {}, ...workers.map(([name, sandbox]) => h("li", {}, h("code", {}, name), ` sandbox ${sandbox}`))),
+      summary ? h("p", {}, `${summary.running} running, ${summary.queued} accepted and not started`) : null,
+    );
+  }
+
+  async function deliveries() {
+    const page = await get("/deliveries", { status: "failed", limit: 50 });
+    fill(
+      place.deliveries,
+      h("h2", {}, "Deliveries that failed"),
+      page.items.length
+        ? h("ul", { class: "plain" }, ...page.items.map((one) => h("li", {}, `${one.event} · ${count(one.attempts, "attempt")} · ${short(one.last_error, 120)} `, h("small", {}, ago(one.created_at)), action("Send again", async () => { await post(`/deliveries/${one.id}/resend`); await deliveries(); }))))
+        : empty("None."),
+    );
+  }
+
+  async function agents() {
+    const page = await get("/agents");
+    fill(
+      place.agents,
+      h("h2", {}, "Agents"),
+      h("ul", { class: "plain" }, ...page.items.map((one) => h("li", {}, h("b", {}, one.name), ` v${one.version} `, h("small", {}, short(one.description, 120)), one.version > 1 ? action("What changed", () => difference(one)) : null))),
+      place.difference,
+    );
+  }
+
+  async function difference(agent) {
+    const [before, now] = (await get(`/agents/${agent.name}/versions`)).items.slice(-2);
+    const files = await Promise.all([before, now].map((version) => getText(`/agents/${agent.name}?version=${version}`, "text/markdown")));
+    fill(place.difference, h("h3", {}, `${agent.name}: version ${before} and ${now}`), diffView(lineDiff(...files)));
+  }
+
+  const show = () => Promise.all([health(), deliveries()]).catch((error) => fill(place.health, h("p", { role: "alert" }, error.message)));
+  fill(main, h("h1", {}, "Operations"), place.health, place.deliveries, place.agents);
+  show();
+  agents().catch((error) => fill(place.agents, error.message));
+  const clockwork = setInterval(show, 5000);
+  return () => clearInterval(clockwork);
+}
+
+// Lines that only one of two texts has, by their longest common part; definitions are short.
+export function lineDiff(before, after) {
+  const a = before.split("\n").slice(0, 1000);
+  const b = after.split("\n").slice(0, 1000);
+  const length = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
+  for (let i = a.length - 1; i >= 0; i--) {
+    for (let j = b.length - 1; j >= 0; j--) {
+      length[i][j] = a[i] === b[j] ? length[i + 1][j + 1] + 1 : Math.max(length[i + 1][j], length[i][j + 1]);
+    }
+  }
+  const lines = [];
+  let [i, j] = [0, 0];
+  while (i < a.length || j < b.length) {
+    if (i < a.length && j < b.length && a[i] === b[j]) {
+      lines.push(`  ${a[i++]}`);
+      j++;
+    } else if (j < b.length && (i === a.length || length[i][j + 1] > length[i + 1][j])) lines.push(`+ ${b[j++]}`);
+    else lines.push(`- ${a[i++]}`);
+  }
+  return lines.join("\n");
+}

@@ -1,0 +1,65 @@
+// A list of any length of which only the visible rows are in the page. All rows have one height.
+
+import { h } from "./dom.js";
+
+const MARGIN = 8; // rows above and below what is visible
+
+export function virtualList({ label, height, row, more = null, key = (item) => item.id }) {
+  const spacer = h("div", { class: "spacer" });
+  const box = h("div", { class: "virtual", role: "list", tabindex: "0", "aria-label": label }, spacer);
+  const shown = new Map(); // key -> { item, element }
+  let items = [];
+  let loading = false;
+
+  function draw() {
+    spacer.style.height = `${items.length * height}px`;
+    const first = Math.max(0, Math.floor(box.scrollTop / height) - MARGIN);
+    const last = Math.min(items.length, Math.ceil((box.scrollTop + box.clientHeight) / height) + MARGIN);
+    const wanted = new Set();
+    for (let index = first; index < last; index++) {
+      const item = items[index];
+      const id = key(item);
+      wanted.add(id);
+      let known = shown.get(id);
+      if (!known || known.item !== item) {
+        const element = row(item, index);
+        element.setAttribute("role", "listitem");
+        element.classList.add("virtual-row");
+        element.style.height = `${height}px`;
+        if (known) known.element.replaceWith(element);
+        else spacer.append(element);
+        known = { item, element };
+        shown.set(id, known);
+      }
+      known.element.style.top = `${index * height}px`;
+    }
+    for (const [id, known] of shown) {
+      if (wanted.has(id)) continue;
+      known.element.remove();
+      shown.delete(id);
+    }
+    if (more && !loading && last >= items.length - MARGIN) {
+      loading = true;
+      more().finally(() => {
+        loading = false;
+      });
+    }
+  }
+
+  box.addEventListener("scroll", draw, { passive: true });
+  const observer = new ResizeObserver(draw);
+  observer.observe(box);
+  return {
+    element: box,
+    set(next) {
+      items = next;
+      draw();
+    },
+    reveal(index) {
+      const top = index * height;
+      if (top < box.scrollTop) box.scrollTop = top;
+      else if (top + height > box.scrollTop + box.clientHeight) box.scrollTop = top + height - box.clientHeight;
+    },
+    close: () => observer.disconnect(),
+  };
+}

@@ -1,0 +1,61 @@
+"""The cookie with which the console signs in: an encrypted reference to a key, which ends after a while.
+
+It holds the digest by which the database finds the key, and not its secret; no process keeps state, and a key that is
+revoked takes its cookies with it.
+"""
+
+import base64
+import binascii
+import time
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ValidationError
+
+from domain.errors import NotAllowed
+from domain.sealed_text import is_sealed
+from domain.sealing import KeyRing, SealingError
+
+NAME = "errand_console"
+LOCAL = "local"  # in place of a key's id: the token of the account that runs the server
+SECONDS = 12 * 3_600
+_CONTEXT = "console cookie"
+_LONGEST = 1_000
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class ConsoleCookie(BaseModel):
+    key_id: str
+    digest: str  # of the key's secret, or of the token
+    expires: int
+
+
+def issue(ring: KeyRing, key_id: str, digest: str) -> str:
+    """The value of a new cookie; Conflict if the server has no key to encrypt it with."""
+    cookie = ConsoleCookie(key_id=key_id, digest=digest, expires=int(time.time()) + SECONDS)
+    return base64.urlsafe_b64encode(ring.seal(cookie.model_dump_json(), _CONTEXT).encode()).decode()
+
+
+def read(ring: KeyRing, headers: Mapping[str, list[str]]) -> ConsoleCookie | None:
+    """The cookie of a request; None if there is none, or one that this server did not make, or an expired one."""
+    try:
+        found = SimpleCookie("; ".join(headers.get("cookie", []))).get(NAME)
+        if found is None or len(found.value) > _LONGEST:
+            return None
+        sealed = base64.b64decode(found.value, altchars=b"-_", validate=True).decode()
+        if not is_sealed(sealed):
+            return None
+        cookie = ConsoleCookie.model_validate_json(ring.unseal(sealed, _CONTEXT))
+    except (CookieError, binascii.Error, UnicodeError, SealingError, ValidationError):
+        return None
+    return cookie if cookie.expires > time.time() else None
+
+
+def check_same_site(method: str, headers: Mapping[str, list[str]]) -> None:
+    """Refuse a change that a page of another site asks for: a browser adds the cookie by itself."""
+    if method in _SAFE or headers.get("sec-fetch-site") == ["same-origin"]:
+        return
+    origins = headers.get("origin", [])
+    if len(origins) != 1 or urlsplit(origins[0]).netloc != headers["host"][0]:
+        raise NotAllowed("With the console's cookie, only pages of this address may change anything.")

@@ -1,0 +1,107 @@
+"""The console: its page and modules, and the cookie that stands for a key in a browser."""
+
+import hashlib
+from functools import cache
+from importlib.resources import files
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Request, Response
+from pydantic import BaseModel, Field
+
+from api.auth import Anyone
+from api.http import console_cookie
+from api.openapi import problems
+from domain.errors import Invalid, NotFound
+from store import keys
+from store.keys import Right
+
+router = APIRouter(tags=["console"])
+
+POLICY = (
+    "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "img-src 'self' data:"
+)
+_KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+
+
+class ConsoleSession(BaseModel):
+    name: str = Field(description="of the key")
+    tenant: str
+    rights: list[Right]
+    key_id: str | None = Field(description="null: the account that runs the server")
+    temporal_ui: str | None = Field(description="where the Temporal Web UI shows workflows; null: it is not known")
+
+
+@cache
+def _asset(name: str) -> tuple[bytes, str, str] | None:
+    """Content, media type and ETag of a file of the console."""
+    suffix = name[name.rfind(".") :]
+    folder = files("api").joinpath("console")
+    if suffix not in _KINDS or name not in {file.name for file in folder.iterdir()}:
+        return None
+    content = folder.joinpath(name).read_bytes()
+    return content, f"{_KINDS[suffix]}; charset=utf-8", f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+
+
+@router.get("/", include_in_schema=False)
+async def page(request: Request) -> Response:
+    return _respond(request, "index.html")
+
+
+def _respond(request: Request, name: str) -> Response:
+    found = _asset(name)
+    if found is None:
+        raise NotFound()
+    content, kind, etag = found
+    # asked for again each time, which costs a 304: a new version of the server must not meet old modules
+    headers = {"Content-Security-Policy": POLICY, "ETag": etag, "Cache-Control": "no-cache"}
+    if etag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(content, media_type=kind, headers=headers)
+
+
+@router.get("/console/session", responses=problems(), summary="Show who is signed in")
+async def show_console_session(call: Anyone) -> ConsoleSession:
+    caller, ui = call.caller, call.settings.temporal_ui_url
+    return ConsoleSession(
+        name=caller.name,
+        tenant=caller.tenant,
+        rights=sorted(caller.rights),
+        key_id=caller.key_id,
+        temporal_ui=f"{ui}/namespaces/{call.services.workflows.namespace}/workflows" if ui else None,
+    )
+
+
+@router.post("/console/session", responses=problems(409, 422), summary="Swap a key for a cookie")
+async def sign_in(
+    call: Anyone, response: Response, request: Request, authorization: Annotated[str | None, Header()] = None
+) -> ConsoleSession:
+    """Send the key in the Authorization header. The cookie has the rights of the key, ends after 12 hours, is not
+    readable by scripts and is not sent with requests of other sites."""
+    if authorization is None:
+        raise Invalid("Send the key in the Authorization header.")
+    presented = authorization.partition(" ")[2].strip()
+    value = console_cookie.issue(
+        call.services.keys, call.caller.key_id or console_cookie.LOCAL, keys.digest_of(presented)
+    )
+    response.set_cookie(
+        console_cookie.NAME,
+        value,
+        max_age=console_cookie.SECONDS,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return await show_console_session(call)
+
+
+@router.delete("/console/session", status_code=204, responses=problems(), summary="Sign out")
+async def sign_out(call: Anyone) -> Response:
+    response = Response(status_code=204)
+    response.delete_cookie(console_cookie.NAME, httponly=True, samesite="strict")
+    return response
+
+
+@router.get("/console/{name}", include_in_schema=False)
+async def asset(request: Request, name: str) -> Response:
+    return _respond(request, name)

@@ -1,0 +1,101 @@
+"""The console's files and its sign-in: a cookie that has the rights of a key, for pages of this address alone."""
+
+import base64
+import contextlib
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+
+from api.http import console_cookie
+from api.http.console_cookie import ConsoleCookie
+from domain.sealing import KeyRing
+from store import keys
+from store.database import Pool
+from store.keys import Right
+from tests.behaviour.api.conftest import key_for, problem
+from tests.support.launch import SECRET_KEYS
+
+
+@contextlib.asynccontextmanager
+async def signed_in(url: str, pool: Pool, *rights: Right) -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(base_url=url, timeout=20) as client:
+        answer = await client.post("/console/session", headers=await key_for(pool, "console", *rights))
+        assert answer.status_code == 200, answer.text
+        cookie = answer.headers["set-cookie"].lower()
+        assert "httponly" in cookie and "samesite=strict" in cookie
+        yield client
+
+
+async def test_page_and_modules_need_no_key_and_may_run_only_themselves(keyed_url: str) -> None:
+    async with httpx2.AsyncClient(base_url=keyed_url) as client:
+        page = await client.get("/")
+        assert page.status_code == 200 and "console/app.js" in page.text
+        assert "default-src 'self'" in page.headers["content-security-policy"]
+        assert "unsafe-inline" not in page.headers["content-security-policy"]
+        module = await client.get("/console/app.js")
+        assert module.headers["content-type"].startswith("text/javascript")
+        again = await client.get("/console/app.js", headers={"If-None-Match": module.headers["etag"]})
+        assert again.status_code == 304
+        problem(await client.get("/console/..%2Fapp.py"), 404, "not-found")
+        problem(await client.get("/console/nothing.js"), 404, "not-found")
+        problem(await client.get("/console/session"), 401, "unauthenticated")
+
+
+async def test_cookie_has_the_rights_of_its_key_and_no_more(keyed_url: str, pool: Pool) -> None:
+    async with signed_in(keyed_url, pool, Right.READ) as client:
+        assert (await client.get("/console/session")).json()["rights"] == ["read"]
+        assert (await client.get("/tasks")).status_code == 200
+        body, headers = {"agent": "assistant", "input": "hi"}, {"Origin": keyed_url}
+        problem(await client.post("/tasks", json=body, headers=headers), 403, "insufficient-scope")
+
+
+async def test_changes_by_cookie_must_come_from_this_address(keyed_url: str, pool: Pool) -> None:
+    body = {"agent": "assistant", "input": "hi"}
+    async with signed_in(keyed_url, pool, Right.SUBMIT) as client:
+        problem(await client.post("/tasks", json=body), 403, "insufficient-scope")
+        foreign = {"Origin": "https://elsewhere.example"}
+        problem(await client.post("/tasks", json=body, headers=foreign), 403, "insufficient-scope")
+        assert (await client.post("/tasks", json=body, headers={"Origin": keyed_url})).status_code == 202
+
+
+async def test_cookie_ends_with_its_key(keyed_url: str, pool: Pool) -> None:
+    key, secret = await keys.create(pool, "ending", "person", [Right.READ])
+    async with httpx2.AsyncClient(base_url=keyed_url) as client:
+        await client.post("/console/session", headers={"Authorization": f"Bearer {secret}"})
+        assert (await client.get("/tasks")).status_code == 200
+        await keys.revoke(pool, "ending", key.id)
+        problem(await client.get("/tasks"), 401, "unauthenticated")
+
+
+async def test_forged_expired_and_foreign_cookies_open_nothing(
+    keyed_url: str, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, secret = await keys.create(pool, "forged", "person", [Right.READ])
+    ring = KeyRing.parse(SECRET_KEYS)
+    good = console_cookie.issue(ring, key.id, keys.digest_of(secret))
+    other = KeyRing({"k1": b"x" * 32})
+    plain = base64.urlsafe_b64encode(ConsoleCookie(key_id=key.id, digest="0", expires=2**40).model_dump_json().encode())
+    bad = [
+        console_cookie.issue(other, key.id, keys.digest_of(secret)),
+        console_cookie.issue(ring, key.id, keys.digest_of("a guess")),
+        plain.decode(),
+        good[:-8] + "AAAAAAA=",
+        "",
+        "…",
+        "x" * 4_000,
+    ]
+    monkeypatch.setattr(console_cookie, "SECONDS", -1)
+    bad.append(console_cookie.issue(ring, key.id, keys.digest_of(secret)))
+    async with httpx2.AsyncClient(base_url=keyed_url) as client:
+        for value in bad:
+            cookie = f"{console_cookie.NAME}={value}".encode()
+            problem(await client.get("/tasks", headers=[(b"cookie", cookie)]), 401, "unauthenticated")
+        found = await client.get("/tasks", headers={"Cookie": f"{console_cookie.NAME}={good}"})
+        assert found.status_code == 200
+
+
+async def test_signing_out_removes_the_cookie(keyed_url: str, pool: Pool) -> None:
+    async with signed_in(keyed_url, pool, Right.READ) as client:
+        assert (await client.delete("/console/session", headers={"Origin": keyed_url})).status_code == 204
+        problem(await client.get("/tasks"), 401, "unauthenticated")

@@ -1,0 +1,50 @@
+"""A real browser, the system's chromium, and pages of the console in it."""
+
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
+
+CHROMIUM = shutil.which("chromium") or ""
+needs_browser = pytest.mark.skipif(
+    not CHROMIUM, reason="there is no chromium here; as root `apt-get install chromium` adds it"
+)
+Opener = Callable[[str], Awaitable[Page]]
+
+
+@pytest_asyncio.fixture(scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as tool:
+        running = await tool.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield running
+        await running.close()
+
+
+@pytest_asyncio.fixture
+async def opened(browser: Browser) -> AsyncIterator[Opener]:
+    """Opens an address in a context of its own; at the end, no page may have written an error to its console."""
+    problems: list[str] = []
+    contexts = []
+
+    async def open_page(address: str) -> Page:
+        context = await browser.new_context(viewport={"width": 1200, "height": 900})
+        contexts.append(context)
+        page = await context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("console", lambda message: _note(message, problems))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        await page.goto(address)
+        return page
+
+    yield open_page
+    for context in contexts:
+        await context.close()
+    assert problems == []
+
+
+def _note(message: ConsoleMessage, problems: list[str]) -> None:
+    # a refused or lost connection is logged by the browser itself, whatever the page does about it
+    if message.type == "error" and "Failed to load resource" not in message.text:
+        problems.append(message.text)
