@@ -1,9 +1,11 @@
 """Content of messages, in blocks that no model vendor spelled: activities/model/anthropic.py alone translates them."""
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from domain.json_object import JsonObject
 
 
 class ContentBlock(BaseModel):
@@ -28,7 +30,7 @@ class ToolCallBlock(ContentBlock):
     type: Literal["tool_call"] = "tool_call"
     id: str
     name: str
-    arguments: dict[str, Any]
+    arguments: JsonObject
 
 
 class ToolResultBlock(ContentBlock):

@@ -1,9 +1,10 @@
 """What a model is asked and what it answers, in no vendor's spelling."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from domain.content import AnyBlock, ReplyBlock, TextBlock, ToolCallBlock
+from domain.json_object import JsonObject
 from domain.sessions.session import Usage
 from domain.sessions.step import StopReason
 
@@ -20,7 +21,7 @@ class ToolDefinition:
 
     name: str
     description: str
-    input_schema: dict[str, Any]
+    input_schema: JsonObject
 
 
 @dataclass(frozen=True)

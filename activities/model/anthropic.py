@@ -12,6 +12,7 @@ from activities.model.errors import IncompleteStream
 from activities.tools.support.output import clean
 from domain.agents.prices import PriceTable
 from domain.content import AnyBlock, ReplyBlock, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock
+from domain.json_object import JsonObject
 from domain.limits.budget import CallEstimate
 from domain.model_exchange import ModelRequest, ModelResponse
 from domain.sessions.session import Usage
@@ -44,7 +45,7 @@ class Model:
 
         The SDK's raw events are put together here: its own accumulating helper costs as much time as all the rest.
         """
-        blocks: dict[int, dict[str, Any]] = {}
+        blocks: dict[int, JsonObject] = {}
         tokens: dict[str, int] = {}
         stream = await self._client.messages.create(**self._spelled(request), stream=True)
         async with stream:
@@ -78,7 +79,7 @@ class Model:
         window = self._prices.context_window(model)
         return window is not None and usage.tokens > 0.8 * window
 
-    def _spelled(self, request: ModelRequest) -> dict[str, Any]:
+    def _spelled(self, request: ModelRequest) -> JsonObject:
         return spelled(request, budgeted=self._prices.thinks_by_budget(request.model))
 
     def _usage(self, model: str, tokens: dict[str, int]) -> Usage:
@@ -110,7 +111,7 @@ def _tokens(so_far: dict[str, int], usage: Any) -> dict[str, int]:
 
 
 def _grow(
-    block: dict[str, Any],
+    block: JsonObject,
     delta: Any,
     turn: ModelResponse,
     on_text: Callable[[str], None],
@@ -130,10 +131,10 @@ def _grow(
         block["signature"] = delta.signature
 
 
-def spelled(request: ModelRequest, *, budgeted: bool = False) -> dict[str, Any]:
+def spelled(request: ModelRequest, *, budgeted: bool = False) -> JsonObject:
     """The request as the API wants it. `budgeted`: the model wants a budget to think with."""
     mark = {"cache_control": {"type": "ephemeral"}} if request.cached else {}
-    messages: list[dict[str, Any]] = [
+    messages: list[JsonObject] = [
         {"role": message.role, "content": [_spelled_block(block) for block in message.content]}
         for message in request.messages
     ]
@@ -145,7 +146,7 @@ def spelled(request: ModelRequest, *, budgeted: bool = False) -> dict[str, Any]:
         messages[-1]["content"] += notes
     elif notes:
         messages.append({"role": "user", "content": notes})
-    sent: dict[str, Any] = {
+    sent: JsonObject = {
         "model": request.model,
         "max_tokens": request.output_tokens,  # here thoughts count as output
         "system": [{"type": "text", "text": request.system, **mark}],
@@ -165,7 +166,7 @@ def spelled(request: ModelRequest, *, budgeted: bool = False) -> dict[str, Any]:
     return sent
 
 
-def _spelled_block(block: AnyBlock) -> dict[str, Any]:
+def _spelled_block(block: AnyBlock) -> JsonObject:
     match block:
         case TextBlock():
             return {"type": "text", "text": block.text}
@@ -180,7 +181,7 @@ def _spelled_block(block: AnyBlock) -> dict[str, Any]:
             return {"type": "thinking", "thinking": block.text, "signature": block.proof}
 
 
-def read_block(received: dict[str, Any]) -> ReplyBlock | None:
+def read_block(received: JsonObject) -> ReplyBlock | None:
     """The block that a finished one of the stream is; None: there is nothing to keep. What could be neither stored nor
     sent back raises ValueError: arguments that are no object in JSON, lone surrogates."""
     match received["type"]:

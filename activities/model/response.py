@@ -1,7 +1,6 @@
 """The records of a model call: the nodes it adds to the tree, and the events for watchers."""
 
 import time
-from typing import Any
 
 from activities.runtime.session_run import run_of
 from activities.tools.support.output import clean
@@ -194,10 +193,6 @@ def commit(
     )
 
 
-def _spoken(call: ModelCall) -> dict[str, Any]:
-    return {"side": call.agent.side, "speaker": call.speaker} if call.speaker else {}
-
-
 def _events(call: ModelCall, turn: ModelResponse, total: Usage) -> list[ev.Event]:
     events: list[ev.Event] = []
     text = turn.answer()
@@ -207,8 +202,15 @@ def _events(call: ModelCall, turn: ModelResponse, total: Usage) -> list[ev.Event
         if thinking := turn.thinking.strip():
             events.append(ev.Thinking(step=call.step, text=clean(thinking)))
         if text:
-            interrupted = turn.stop_reason is StopReason.INTERRUPTED
-            events.append(ev.Message(step=call.step, text=text, interrupted=interrupted, **_spoken(call)))
+            events.append(
+                ev.Message(
+                    step=call.step,
+                    text=text,
+                    interrupted=turn.stop_reason is StopReason.INTERRUPTED,
+                    side=call.agent.side if call.speaker else "a",
+                    speaker=call.speaker,
+                )
+            )
         if turn.status:
             events.append(ev.Progress(message=turn.status))
     events.append(ev.UsageUpdated(model=call.model, step=call.step, call=turn.usage, total=total))

@@ -36,6 +36,7 @@ from domain import wire
 from domain.agents.definition import AgentDefinition
 from domain.events import EventRow
 from domain.ids import derive_id
+from domain.json_object import JsonObject
 from domain.limits.loops import call_digest
 from domain.messages import ReplyBody
 from domain.plan import Plan
@@ -183,14 +184,14 @@ class RunTool:
             result = report.added_to(result)
         return result
 
-    async def _arguments(self, request: ToolRequest, given: dict[str, Any]) -> Any:
+    async def _arguments(self, request: ToolRequest, given: JsonObject) -> Any:
         """As the model gave them, or as the person who approved the call changed them."""
         approval = await approval_of(self._pool, request)
         if approval is not None and "arguments" in approval.answer:
             return approval.answer["arguments"]
         return given
 
-    async def _done(self, request: ToolRequest, tool: Tool | None, given: dict[str, Any]) -> str | None:
+    async def _done(self, request: ToolRequest, tool: Tool | None, given: JsonObject) -> str | None:
         """What is really done, in a line, where that may differ from what was asked for."""
         if tool is None or request.approval is None:
             return None
@@ -270,9 +271,7 @@ def _saved(file: NewFile) -> ev.ArtifactSaved:
     return ev.ArtifactSaved(name=file.name, artifact_type=file.type, file_id=file.id, size=file.size, url=file.url)
 
 
-def repetition_digest(
-    request: ToolRequest, tool: Tool | None, given: dict[str, Any], state: str, text: str
-) -> str | None:
+def repetition_digest(request: ToolRequest, tool: Tool | None, given: JsonObject, state: str, text: str) -> str | None:
     """The digest by which a repetition is known; a recorded result has none, as it comes sooner than the original's."""
     if (tool is None and request.refusal is None) or (tool is not None and tool.polls):
         return None

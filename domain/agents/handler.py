@@ -2,13 +2,14 @@
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import from_json, to_json
 
 from domain.agents.side import SideName, ToolName
 from domain.content import ToolResultBlock
+from domain.json_object import JsonObject
 from domain.messages import ASSISTANT, NOTE, SUMMARY, USER, Node, ResultsBody, calls_of, text_of, turn_text_of
 
 MOST_CALLS = 32
@@ -21,9 +22,9 @@ class Speaker(StrEnum):
     PLATFORM = "platform"  # a note for this side alone
 
 
-def _as_json(arguments: dict[str, Any]) -> dict[str, Any]:
+def _as_json(arguments: JsonObject) -> JsonObject:
     """As they are stored. What is not JSON is refused here, where it is the handler's mistake."""
-    plain: dict[str, Any] = from_json(to_json(arguments))
+    plain: JsonObject = from_json(to_json(arguments))
     return plain
 
 
@@ -33,7 +34,7 @@ class HandlerCall(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: ToolName
-    input: Annotated[dict[str, Any], AfterValidator(_as_json)] = Field(default_factory=dict)
+    input: Annotated[JsonObject, AfterValidator(_as_json)] = Field(default_factory=dict)
 
 
 class AnsweredCall(HandlerCall):
