@@ -62,7 +62,7 @@ class Settings:
     attempts_before_fallback: int = 3
     max_ttl_ms: int = 30 * 24 * 3_600_000
     max_steps: int = 2_000
-    max_tokens: int = 100_000_000
+    max_tokens: int = 1_000_000_000  # 2,000 steps with a full context of half a million fit
     max_cost_usd: float = 10_000.0
     default_cost_usd: float = 5.0  # of a task whose models cost money, unless it or its agent has a limit; 0: none
     # limits of a whole conversation, all its sessions together; None: no limit

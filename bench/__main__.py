@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import click
 
 from bench import (
+    crowd,
     fanout,
     fire,
     handle,
     history,
+    long,
     memory,
     message_history,
     reattach,
@@ -41,6 +43,8 @@ class Sizes:
     pending: tuple[int, ...] = (1, 100, 1_000)
     messages: int = 20
     waiting: int = 80
+    crowd: int = 500
+    long: tuple[int, ...] = (100, 500, 1_000, 2_000)
 
 
 QUICK = Sizes(
@@ -55,6 +59,8 @@ QUICK = Sizes(
     pending=(1, 5),
     messages=3,
     waiting=3,
+    crowd=4,
+    long=(3, 6),
 )
 
 
@@ -77,6 +83,10 @@ async def measure(lab: Lab, rounds: int, sizes: Sizes, say: Callable[[str], None
     rows += await fire.measure(lab, rounds, sizes.pending)
     say("history of a conversation")
     rows += await message_history.measure(lab, sizes.messages)
+    say("many waiting sessions at once")
+    rows += await crowd.measure(lab, sizes.crowd)
+    say("a long session")
+    rows += await long.measure(lab, sizes.long)
     say("reattaching")
     rows += await reattach.measure(lab, rounds, sizes.steps)
     say("recovery")

@@ -19,17 +19,20 @@ SMALL = Sizes(
     pending=(1, 2),
     messages=2,
     waiting=2,
+    crowd=2,
+    long=(2, 4),
 )
 
 
 async def test_bench_measures_every_figure(lab: Lab) -> None:
     rows = await measure(lab, 1, SMALL, lambda _: None)
-    assert len(rows) == 22
+    assert len(rows) == 28
     assert all(value > 0 for row in rows for value in row.ours)
     *steps, rate = rows[:7]
     *histories, flat, handle, half, worst = rows[7:13]
     fan_out, alone, _, *messages = rows[13:18]
-    _, recovery, *_ = rows[18:]
+    cancelling, answering, first, last, ratio, _ = rows[18:24]
+    _, recovery, *_ = rows[24:]
     assert ["bookkeeping" in row.name for row in steps] == [False, False, True] * 2  # queued activities come first
     for row in (*steps, rate):
         assert row.to_bare is not None and row.to_calling is not None
@@ -39,6 +42,8 @@ async def test_bench_measures_every_figure(lab: Lab) -> None:
     assert half.ours <= worst.ours
     assert fan_out.to_bare is not None and fan_out.ours[0] > fanout.DELAY
     assert alone.to_bare == Spread(1, 1, 1)
+    assert cancelling.to_bare is not None and answering.to_bare is not None
+    assert ratio.ours[0] == max(first.ours + last.ours) / min(first.ours + last.ours)
     assert recovery.to_bare is not None and recovery.to_bare.median > 1
     assert [row.ours for row in messages] == [[1], [1]]  # the second to the second
 

@@ -3,7 +3,8 @@
 import pytest
 
 from api.http.failed_keys import ADDRESSES, KEYS, MOST, FailedKeys
-from api.http.local_access import is_local
+from api.http.local_access import check_local, is_local
+from api.http.problems import Unauthenticated
 from domain.errors import TooMany
 from settings import Settings
 
@@ -30,6 +31,15 @@ def test_both_ends_of_the_connection_decide(
     server: tuple[str, int] | None, client: tuple[str, int] | None, settings: Settings, local: bool
 ) -> None:
     assert is_local({"server": server, "client": client}, settings) is local
+
+
+def test_connection_whose_owner_is_unknown_needs_a_key() -> None:
+    """No process has this connection, so nobody knows whose it is: it may have been closed by its sender."""
+    scope = {"server": LOCAL, "client": ("127.0.0.1", 1)}
+    headers = {"host": ["127.0.0.1:8700"]}
+    with pytest.raises(Unauthenticated):
+        check_local(scope, headers, token=False)
+    check_local(scope, headers, token=True)
 
 
 def test_invalid_keys_are_limited_per_address_and_known_keys_pass() -> None:

@@ -1,0 +1,204 @@
+"""Bugs in what keeps sessions, effects and messages from being lost or doubled."""
+
+from tests.planted.bug import Bug
+
+_TREES = "tests/faults/test_other_runs_of_trees.py"
+_STORE = "tests/behaviour/store"
+_RUNS = (f"{_STORE}/test_runs.py", "tests/faults/test_other_runs.py")
+_RENEWAL = ("tests/behaviour/workflows/test_continue_as_new.py",)
+_CONVERSATION = ("tests/behaviour/conversations/test_renewal.py",)
+
+BUGS = [
+    Bug(
+        "a run that lost its session writes on",
+        "store/functions/check_run.sql",
+        "IF mine <> run THEN",
+        "IF mine IS NULL AND run IS NULL THEN",
+        _RUNS,
+    ),
+    Bug(
+        "a call begins in a session that has ended",
+        "store/functions/check_run.sql",
+        "IF active AND how IN ('completed', 'failed', 'cancelled') THEN",
+        "IF active AND how IS NULL THEN",
+        _RUNS,
+    ),
+    Bug(
+        "an interrupted `once` call is repeated",
+        "store/functions/claim_tool.sql",
+        "IF c.effect = 'once' THEN",
+        "IF c.effect = 'twice' THEN",
+        (f"{_STORE}/test_tool_calls.py",),
+    ),
+    Bug(
+        "a superseded attempt writes its result",
+        "store/functions/commit_tool.sql",
+        "AND holder = n.holder AND attempt = n.attempt AND state = 'started'",
+        "AND state = 'started'",
+        (f"{_STORE}/test_tool_calls.py",),
+    ),
+    Bug(
+        "another run begins an inline delegate anew",
+        "activities/delegation/begin.py",
+        "if call.resumed else None",
+        "if call.resumed and not line else None",
+        (f"{_TREES}::test_nothing_is_repeated[inline-delete]",),
+    ),
+    Bug(
+        "another run does not know which subagents have ended",
+        "store/runs.py",
+        'ended=[row["id"] for row in reversed(children) if not row["live"]],',
+        "ended=[],",
+        (f"{_TREES}::test_nothing_is_repeated_after_temporal_lost_all_of_it",),
+    ),
+    Bug(
+        "another run forgets that the session was handed over",
+        "store/runs.py",
+        "if (to := session.handed_to) is not None:",
+        "if (to := session.handed_to) is not None and to.agent is None:",
+        (f"{_TREES}::test_nothing_is_repeated[handed_over-delete]",),
+    ),
+    Bug(
+        "another run gives the turn to the wrong side",
+        "store/runs.py",
+        "if state.waiting_line is not None and sides and sides[-1] != state.line.agent.side:",
+        "if state.waiting_line is not None and not sides:",
+        (f"{_TREES}::test_nothing_is_repeated[two_sides-delete]",),
+    ),
+    Bug(
+        "another run makes the calls of a reply a second time",
+        "store/runs.py",
+        "    return None if reply.interrupted else reply",
+        "    return None",
+        ("tests/faults/test_other_runs.py::test_a_call_that_runs_is_not_repeated",),
+    ),
+    Bug(
+        "a lost workflow is closed instead of continued",
+        "activities/sessions/sweep.py",
+        "if error.status is RPCStatusCode.NOT_FOUND:\n                return None",
+        "if error.status is RPCStatusCode.NOT_FOUND:\n                return False",
+        ("tests/faults/test_other_runs.py::test_steps_that_were_committed_are_not_repeated",),
+    ),
+    Bug(
+        "an answer given while Temporal was away is not passed on",
+        "activities/sessions/sweep.py",
+        "elif session.status is Status.INPUT_REQUIRED and session.cancel_requested is None:",
+        "elif session.status is Status.SUBMITTED and session.cancel_requested is None:",
+        ("tests/behaviour/activities/test_sweep.py", "tests/faults/test_accepted_meanwhile.py"),
+    ),
+    Bug(
+        "a null signal reaches its handler",
+        "workflows/argument_guard.py",
+        "if not _fit(_definition().signals.get(input.signal), input.args):",
+        "if input.args is None:",
+        ("tests/behaviour/workflows/test_malformed_arguments.py",),
+    ),
+    Bug(
+        "a message that is signalled again is taken again",
+        "workflows/session/context.py",
+        "if message_id not in self.state.seen_messages:",
+        "if message_id not in self.state.inbox:",
+        _RENEWAL,
+    ),
+    Bug(
+        "a renewed session forgets what waits in its inbox",
+        "workflows/session/workflow.py",
+        'workflow.continue_as_new(start.model_copy(update={"carried": self.context.state}))',
+        "self.context.state.inbox = []\n"
+        '                workflow.continue_as_new(start.model_copy(update={"carried": self.context.state}))',
+        _RENEWAL,
+    ),
+    Bug(
+        "a renewed conversation forgets the turns that wait",
+        "workflows/conversation/workflow.py",
+        "carried = self.state.carried(workflow.now())",
+        "carried = self.state.carried(workflow.now())\n"
+        "                    for thread in carried.threads.values():\n"
+        "                        thread.queue = []",
+        _CONVERSATION,
+    ),
+    Bug(
+        "a renewed conversation forgets the outcomes that wait",
+        "workflows/conversation/workflow.py",
+        "carried = self.state.carried(workflow.now())",
+        "carried = self.state.carried(workflow.now())\n                    carried.pending = []",
+        _CONVERSATION,
+    ),
+    Bug(
+        "a cancelled question leaves its call open",
+        "store/functions/finish_session.sql",
+        "AND state = 'started' FOR UPDATE SKIP LOCKED",
+        "AND state = 'never' FOR UPDATE SKIP LOCKED",
+        ("tests/behaviour/supervision/test_questions.py",),
+    ),
+    Bug(
+        "a session that was cancelled may still complete",
+        "store/functions/finish_session.sql",
+        "IF s.cancel_requested IS NOT NULL AND e.status <> 'cancelled' THEN",
+        "IF s.cancel_requested IS NOT NULL AND e.status IS NULL THEN",
+        (f"{_STORE}/test_sessions.py",),
+    ),
+    Bug(
+        "outcomes of a session that committed nothing are lost",
+        "store/functions/finish_session.sql",
+        "UPDATE mailbox m SET delivered_to = NULL, given_back_by = s.id",
+        "UPDATE mailbox m SET given_back_by = s.id",
+        ("tests/behaviour/conversations/test_fire.py", "tests/behaviour/conversations/test_mailbox.py"),
+    ),
+    Bug(
+        "mail is claimed twice",
+        "store/functions/accept_session.sql",
+        "IF n <> cardinality(mail) THEN",
+        "IF n > cardinality(mail) THEN",
+        (f"{_STORE}/test_accept.py",),
+    ),
+    Bug(
+        "a child has more tokens than its parent has left",
+        "activities/delegation/child_plan.py",
+        "tokens = min(tokens or left, left)",
+        "tokens = tokens or left",
+        ("tests/unit/activities/delegation/test_child_limits.py",),
+    ),
+    Bug(
+        "a child makes more calls than its parent has left",
+        "activities/delegation/child_plan.py",
+        "calls = min(calls or unused, unused)",
+        "calls = calls or unused",
+        ("tests/unit/activities/delegation/test_child_limits.py",),
+    ),
+    Bug(
+        "loops of inline delegates are not noticed",
+        "workflows/session/loop.py",
+        "if reply.calls and limits.repeats_itself(",
+        "if line.is_main and reply.calls and limits.repeats_itself(",
+        ("tests/behaviour/limits/test_loops.py",),
+    ),
+    Bug(
+        "pages of a conversation's feed follow the numbers of its sessions",
+        "store/events.py",
+        "AND conv_seq > $3 ORDER BY conv_seq LIMIT $4",
+        "AND seq > $3 ORDER BY conv_seq LIMIT $4",
+        ("tests/behaviour/api/routes/test_conversation_events.py",),
+    ),
+    Bug(
+        "a Temporal that lost its namespace counts as ready",
+        "workflows/client.py",
+        'return [f"namespace {namespace}"]',
+        "return []",
+        ("tests/behaviour/deploy", "tests/behaviour/api/routes/test_operations.py"),
+    ),
+    Bug(
+        "a stop that Temporal did not take is forgotten",
+        "api/control/stop.py",
+        "    if not delivered:\n",
+        "    if delivered is None:\n",
+        ("tests/behaviour/workflows/test_stop.py", "tests/faults/test_accepted_meanwhile.py"),
+    ),
+    Bug(
+        "requests wait as long as PostgreSQL is stopped",
+        "store/database.py",
+        "FOR_REQUESTS = PoolPatience(statement=3.0, connect=3.0, acquire=4.0, release=0.5)",
+        "FOR_REQUESTS = PoolPatience(statement=60.0, connect=60.0, acquire=60.0, release=60.0)",
+        ("tests/faults/test_servers_killed.py",),
+    ),
+]

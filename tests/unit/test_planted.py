@@ -1,0 +1,25 @@
+"""The planted bugs (`python -m tests.planted`) still fit the code; the runs themselves are no part of the suite."""
+
+from collections import Counter
+
+import pytest
+
+from settings import ROOT
+from tests.planted.__main__ import BUGS
+from tests.planted.bug import Bug
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=[bug.name for bug in BUGS])
+def test_planted_text_and_the_tests_that_should_notice_exist(bug: Bug) -> None:
+    assert (ROOT / bug.file).read_text().count(bug.old) == 1, f"{bug.file} changed: plant {bug.name!r} elsewhere"
+    assert bug.old != bug.new
+    for test in bug.tests:
+        path, _, function = test.partition("::")
+        assert (ROOT / path).exists(), path
+        assert not function or f"def {function.partition('[')[0]}(" in (ROOT / path).read_text(), test
+
+
+def test_every_bug_is_another_one() -> None:
+    assert len(BUGS) >= 30
+    assert not [name for name, count in Counter(bug.name for bug in BUGS).items() if count > 1]
+    assert len({(bug.file, bug.old, bug.new) for bug in BUGS}) == len(BUGS)
