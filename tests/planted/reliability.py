@@ -82,8 +82,8 @@ BUGS = [
     Bug(
         "an answer given while Temporal was away is not passed on",
         "activities/sessions/sweep.py",
-        "elif session.status is Status.INPUT_REQUIRED and session.cancel_requested is None:",
-        "elif session.status is Status.SUBMITTED and session.cancel_requested is None:",
+        "await self._conversations.answered(session.id, request_id)",
+        "assert request_id",
         ("tests/behaviour/activities/test_sweep.py", "tests/faults/test_accepted_meanwhile.py"),
     ),
     Bug(

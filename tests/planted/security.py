@@ -161,8 +161,8 @@ BUGS = [
     Bug(
         "input requests of all tenants are listed",
         "store/input_requests.py",
-        "WHERE tenant = $1 AND ($2::text IS NULL OR status = $2) AND",
-        "WHERE $1 <> '' AND ($2::text IS NULL OR status = $2) AND",
+        "WHERE tenant = $1 AND (event_key IS NULL OR $3::text IS NOT NULL",
+        "WHERE $1 <> '' AND (event_key IS NULL OR $3::text IS NOT NULL",
         _READS,
     ),
     Bug(
