@@ -9,7 +9,10 @@ from bench import cpu
 from bench.lab import Lab
 from bench.ours import counting
 from bench.table import Aim, Row
+from domain.events import Recorded
+from store import events
 
+TENANT = "default"
 GROW = 1_024
 OVER = 50  # steps whose mean is taken: the last ones up to each mark
 SECONDS_A_STEP = 3.0  # at the most, before it is given up
@@ -37,8 +40,8 @@ async def measure(lab: Lab, marks: Sequence[int]) -> list[Row]:
 
 async def _millis(lab: Lab, task_id: str) -> list[float]:
     """Of each step, from its beginning to that of the next, or to the end of the session."""
-    rows = await lab.pool.fetch(
-        """SELECT at FROM events WHERE session_id = $1 AND type IN ('step_started', 'task_completed') ORDER BY seq""",
-        task_id,
-    )
-    return [(after["at"] - began["at"]).total_seconds() * 1_000 for began, after in pairwise(rows)]
+    seen: list[Recorded] = []
+    while page := await events.of_session(lab.pool, TENANT, task_id, seen[-1].seq if seen else 0, limit=5_000):
+        seen += page
+    moments = [event.at for event in seen if event.type in ("step_started", "task_completed")]
+    return [(after - began).total_seconds() * 1_000 for began, after in pairwise(moments)]

@@ -1,7 +1,7 @@
-"""`python -m tests.planted [--together] [WORD...]`: plants bugs in a copy of the tree, one at a time, runs the tests
+"""`python -m tests.planted [--together] [TEXT...]`: plants bugs in a copy of the tree, one at a time, runs the tests
 that should notice and prints how many bugs were caught.
 
-With words: only bugs whose name, file or tests contain one of them. With --together several bugs that share neither
+With texts: only bugs whose name, file or tests contain one of them. With --together several bugs that share neither
 file nor tests are planted at once, which is faster; a bug then counts as caught if one of its own tests fails.
 """
 
@@ -66,9 +66,9 @@ def batches(bugs: list[Bug], most: int) -> Iterator[list[Bug]]:
 
 @click.command()
 @click.option("--together", is_flag=True, help="Plant several bugs at once.")
-@click.argument("words", nargs=-1)
-def main(together: bool, words: tuple[str, ...]) -> None:
-    chosen = [bug for bug in BUGS if not words or any(word in f"{bug.name} {bug.file} {bug.tests}" for word in words)]
+@click.argument("texts", metavar="[TEXT]...", nargs=-1)
+def main(together: bool, texts: tuple[str, ...]) -> None:
+    chosen = [bug for bug in BUGS if not texts or any(text in f"{bug.name} {bug.file} {bug.tests}" for text in texts)]
     total = 0
     with tempfile.TemporaryDirectory(prefix="errand-planted-") as folder:
         tree = Path(folder, "tree")
