@@ -22,7 +22,7 @@ from tests.planted.bug import Bug
 
 BUGS = [*security.BUGS, *reliability.BUGS]
 AT_ONCE = 6
-PATIENCE = 1_800.0  # seconds for one run of tests
+PATIENCE, HANGS_AFTER = 1_800.0, 120.0  # seconds for one run of tests
 LEFT_OUT = (".git", ".venv*", ".errand", "__pycache__", ".mypy_cache", ".ruff_cache", ".dmypy.json")
 
 
@@ -36,11 +36,14 @@ def caught(tree: Path, bugs: list[Bug]) -> dict[Bug, str]:
     options = ["-q", "-rfE", "-p", "no:cacheprovider", "--no-header", "--tb=no", *(["-x"] if len(bugs) == 1 else [])]
     env = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", *options, *tests]
+    seconds = HANGS_AFTER if bugs[0].hangs else PATIENCE
     try:
-        run = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, timeout=PATIENCE)
+        run = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, timeout=seconds)
         output = run.stdout.splitlines()
     except subprocess.TimeoutExpired as error:
         output = (error.stdout or b"").decode().splitlines()
+        if bugs[0].hangs:
+            return {bugs[0]: "its tests did not end"}
     finally:
         for file, text in before.items():
             (tree / file).write_text(text)
@@ -57,7 +60,7 @@ def batches(bugs: list[Bug], most: int) -> Iterator[list[Bug]]:
         used: set[str] = set()
         for bug in left:
             parts = {bug.file, *(test.partition("::")[0] for test in bug.tests)}
-            if len(batch) < most and not parts & used:
+            if len(batch) < most and not parts & used and not (batch and (bug.hangs or batch[0].hangs)):
                 batch.append(bug)
                 used |= parts
         left = [bug for bug in left if bug not in batch]

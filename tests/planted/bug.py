@@ -10,3 +10,4 @@ class Bug:
     old: str  # occurs once in the file
     new: str
     tests: tuple[str, ...]  # as pytest takes them
+    hangs: bool = False  # its tests may never end, which is how they notice; it is planted alone

@@ -1,12 +1,15 @@
 """The sweeper: closes what ended without a word, passes on a cancel that got lost, leaves the living alone."""
 
+import json
+
 import pytest
 
 from domain.ids import new_id
+from domain.sessions.request_writes import RequestAnswer
 from domain.sessions.session import Reason, SessionRef
 from domain.sessions.session_writes import ThreadMessage
 from domain.sessions.step import RecordedStop
-from store import conversations, sessions
+from store import conversations, input_requests, sessions
 from tests.support.stack import Stack, calls, eventually, of_type
 from workflows.client import WorkflowClient
 
@@ -123,3 +126,22 @@ async def test_unreadable_session_does_not_hold_up_the_sweep(stack: Stack) -> No
 async def _deferred(stack: Stack, task_id: str) -> dict[str, list[dict[str, str]]] | None:
     found: dict[str, list[dict[str, str]]] | None = (await stack.record(task_id))["deferred_tools"]
     return found
+
+
+async def test_answer_whose_signal_was_lost_reaches_the_session(stack: Stack) -> None:
+    """The API that took it died before it could signal: only the row has the answer."""
+    tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
+    task_id = await stack.submit(calls(("look_up", {})), config={"external_tools": [tool]})
+    request_id = (await stack.seen(task_id, "input_required"))["request_id"]
+    answer = RequestAnswer(
+        tenant="default",
+        id=request_id,
+        session_id=task_id,
+        answer=json.dumps({"result": "the blue one"}),
+        by="somebody",
+        actor="somebody",
+        events=[],
+    )
+    assert await input_requests.answer(stack.pool, answer) is None
+    assert (await sweep_until(stack, task_id))["status"] == "completed"
+    assert "the blue one" in (await stack.result(task_id))["output"]
