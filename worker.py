@@ -17,6 +17,7 @@ from temporalio.worker import Worker
 import activities
 from activities import ActivityServices
 from activities.handlers.registry import load_handlers
+from activities.hooks.registry import load_hooks
 from activities.model.anthropic import Model
 from activities.model.check import ModelCheck
 from activities.notifications.channels import channels, ports
@@ -63,6 +64,7 @@ def build_services(
         events=events,
         tools=load_tools(settings.tools_module),
         handlers=load_handlers(settings.tools_module),
+        hooks=load_hooks(settings.tools_module),
         commands=_commands(settings, sandbox),
         workspaces=Workspaces(pool, settings.workspaces_dir, caps, settings.tenant_workspace_bytes),
         fetcher=Fetcher(settings.allow_private_hosts, ports=_ports(settings)),
@@ -161,7 +163,7 @@ async def run(settings: Settings) -> None:
     async with pool, EventWriter(pool) as events:
         services = build_services(settings, pool, client, events, sandbox)
         # for as long as it takes: the database may be restarting, or its disk full
-        known = Catalogue(tools=services.tools, handlers=services.handlers)
+        known = Catalogue(tools=services.tools, handlers=services.handlers, hooks=services.hooks)
         await patiently(lambda: publish_agents(settings, pool, known), seconds=math.inf)
         await ensure_swept(client, settings.task_queue)
         async with build_worker(settings, services):
@@ -193,7 +195,7 @@ async def _beat(pool: Pool, name: str, sandbox: str, known: Catalogue) -> None:
     while True:
         try:
             with contextlib.suppress(*TRANSIENT_ERRORS):
-                await workers.beat(pool, name, sandbox, known.tools, known.handlers)
+                await workers.beat(pool, name, sandbox, known.tools, known.handlers, known.hooks)
             if buried := await asyncio.to_thread(bury_orphans):
                 log.warning("ended %d sandboxes whose worker was killed", buried)
         except Exception:  # a worker that nobody sees any more is taken for dead

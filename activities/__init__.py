@@ -14,6 +14,8 @@ from activities.delegation.settle import SettleDelegation
 from activities.delegation.subagent_plan import SubagentPlanner
 from activities.delegation.subagents import Subagents
 from activities.handlers.call_handler import CallHandler
+from activities.hooks.hook import SessionHook
+from activities.hooks.run_hooks import RunHooks
 from activities.model.anthropic import Model
 from activities.model.budget import Bounds
 from activities.model.call_model import CallModel
@@ -66,6 +68,7 @@ class ActivityServices:
     events: EventWriter
     tools: dict[str, Tool]
     handlers: dict[str, Handler]  # take the turns of sides
+    hooks: dict[str, SessionHook]  # run at moments of a session
     commands: Commands
     workspaces: Workspaces
     fetcher: Fetcher
@@ -100,6 +103,8 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         Bounds(pool, model, services.budget_low_percent, services.thresholds),
         services.attempts_before_fallback,
     )
+    states = ThreadStates(pool, services.keys, definitions, subagents, services.workspaces)
+    hooks = RunHooks(pool, services.hooks, definitions, states, services.workspaces)
     run_tool = RunTool(
         pool,
         tools,
@@ -110,7 +115,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         subagents,
         rulebook,
         services.events,
-        ThreadStates(pool, services.keys, definitions, subagents, services.workspaces),
+        states,
     )
     planner = ChildPlanner(pool, tools, definitions, services.model_check, subagents, services.subagent_depth)
     subagent_planner = SubagentPlanner(pool, tools, definitions, planner, subagents)
@@ -125,6 +130,8 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         Activate(*replying).activate,
         CallHandler(services.handlers, *replying).call_handler,
         *run_tool.activities(),
+        hooks.list_hooks,
+        hooks.run_hooks,
         begin.begin_delegations,
         SettleDelegation(pool, subagents).settle_delegation,
         HandOverThread(pool, tools, services.model_check).hand_over,

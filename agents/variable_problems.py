@@ -15,8 +15,7 @@ def variable_problems(definition: AgentDefinition, agents: Mapping[str, AgentDef
     for where, listing in ({"": definition} | listings).items():
         for index, tool in enumerate(listing.subagent_tools):
             child = agents.get(tool.name)
-            scoped = {name for name, one in child.all_variables.items() if one.scoped} if child else set()
-            for name in tool.handed_over if child else ():
-                if name not in scoped:
-                    reason = f"{tool.name!r} has no scoped variable {name!r}"
-                    yield FieldProblem(f"{where}subagent_tools.{index}.scoped_env", reason, tuple(sorted(scoped)))
+            known = child.all_variables if child else {}
+            for name in (name for name in tool.handed_over if name in known and not known[name].scoped):
+                reason = f"{name!r} is not scoped in {tool.name!r}: its model would see the value"
+                yield FieldProblem(f"{where}subagent_tools.{index}.scoped_env", reason)

@@ -126,6 +126,12 @@ async def known_tools(pool: Pool) -> set[str]:
     return {row["tool"] for row in rows}
 
 
+async def known_hooks(pool: Pool) -> set[str]:
+    """The hooks that workers said they have."""
+    rows = await pool.fetch("SELECT DISTINCT unnest(hooks) AS hook FROM workers")
+    return {row["hook"] for row in rows}
+
+
 async def known_handlers(pool: Pool) -> set[str]:
     """The handlers that workers said they have, and those of the shipped definitions, which a worker has checked."""
     rows = await pool.fetch(

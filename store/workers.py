@@ -9,16 +9,22 @@ FRESH_SECONDS = 30
 
 
 async def beat(
-    pool: Pool, worker_id: str, sandbox: str, tools: Collection[str] = (), handlers: Collection[str] = ()
+    pool: Pool,
+    worker_id: str,
+    sandbox: str,
+    tools: Collection[str] = (),
+    handlers: Collection[str] = (),
+    hooks: Collection[str] = (),
 ) -> None:
     await pool.execute(
-        """INSERT INTO workers (id, sandbox, tools, handlers) VALUES ($1, $2, $3, $4)
+        """INSERT INTO workers (id, sandbox, tools, handlers, hooks) VALUES ($1, $2, $3, $4, $5)
            ON CONFLICT (id) DO UPDATE SET seen_at = now(), sandbox = excluded.sandbox, tools = excluded.tools,
-                                          handlers = excluded.handlers""",
+                                          handlers = excluded.handlers, hooks = excluded.hooks""",
         worker_id,
         sandbox,
         sorted(tools),
         sorted(handlers),
+        sorted(hooks),
     )
 
 

@@ -1,14 +1,11 @@
 """Each activity call: its name, types, timeouts and retries. The workflows call activities through here only."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from pydantic import BaseModel
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
-from domain import wire
 from domain.conversations.delegation import BegunBatch, DelegationCall, Settle
 from domain.conversations.handoff import HandOver, HandOverOutcome
 from domain.conversations.requests import ConversationRef, Delivered, Nothing, OpenBatch, OpenedBatch
@@ -16,6 +13,7 @@ from domain.conversations.state import ConversationState
 from domain.notification import DeliveryAttempt, DeliveryOutcome
 from domain.schedules.schedule import TickCall, TickOutcome
 from domain.sessions.acceptance import AcceptanceVerdict, CheckAcceptance
+from domain.sessions.hook_call import HookCall, HookList, HookOutcome, HookPoints
 from domain.sessions.input_request import OpenedRequest, OpenRequest, RemindRequest, SettledRequest, SettleRequest
 from domain.sessions.session import SessionRef
 from domain.sessions.session_state import SessionState
@@ -30,58 +28,7 @@ from domain.sessions.step import (
     ToolRequest,
     preview,
 )
-
-In = TypeVar("In", bound=BaseModel)
-Out = TypeVar("Out", bound=BaseModel)
-
-NEVER_RETRIED = [wire.PAYLOADS_TOO_LARGE]  # an oversized result would otherwise be retried for ever
-
-# how soon a retry takes over from a worker that died while it ran an activity
-HEARTBEAT_TIMEOUT = timedelta(seconds=8)
-
-# a workflow task that waits longer for a local activity is kept alive by additional events in the history
-LOCAL_TIMEOUT = timedelta(seconds=2)
-
-# for what must succeed: short pauses, no last attempt
-PERSISTENT = RetryPolicy(
-    initial_interval=timedelta(seconds=1),
-    maximum_interval=timedelta(seconds=10),
-    non_retryable_error_types=NEVER_RETRIED,
-)
-
-
-@dataclass(frozen=True)
-class ActivityCall(Generic[In, Out]):
-    """An activity as the workflows call it."""
-
-    name: str
-    takes: type[In]
-    gives: type[Out]
-
-    def start(self, argument: In, *, name: str | None = None, **options: Any) -> "workflow.ActivityHandle[Out]":
-        options.setdefault("heartbeat_timeout", HEARTBEAT_TIMEOUT)
-        return workflow.start_activity(
-            name or self.name,
-            # defaults are left out, so that history stays small; the activity fills them in again
-            argument.model_dump(mode="json", exclude_defaults=True),
-            result_type=self.gives,
-            # the activity commits its partial work before the workflow continues; the caller checks the stop flag after
-            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            **options,
-        )
-
-    def start_local(self, argument: In, *, name: str | None = None, summary: str) -> "workflow.ActivityHandle[Out]":
-        """Run within the workflow task, without a round trip through the server: one short attempt."""
-        return workflow.start_local_activity(
-            name or self.name,
-            argument.model_dump(mode="json", exclude_defaults=True),
-            result_type=self.gives,
-            start_to_close_timeout=LOCAL_TIMEOUT,
-            retry_policy=RetryPolicy(maximum_attempts=1),
-            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            summary=summary,
-        )
-
+from workflows.activity_call import NEVER_RETRIED, PERSISTENT, ActivityCall
 
 CALL_MODEL = ActivityCall("call_model", ModelCall, ModelReply)
 CALL_HANDLER = ActivityCall("call_handler", ModelCall, ModelReply)
@@ -102,6 +49,8 @@ DELIVER = ActivityCall("deliver", DeliveryAttempt, DeliveryOutcome)
 CHECK_ACCEPTANCE = ActivityCall("check_acceptance", CheckAcceptance, AcceptanceVerdict)
 TICK = ActivityCall("tick", TickCall, TickOutcome)
 RESTORE_SESSION = ActivityCall("restore_session", SessionRef, SessionState)
+LIST_HOOKS = ActivityCall("list_hooks", HookList, HookPoints)
+RUN_HOOKS = ActivityCall("run_hooks", HookCall, HookOutcome)
 
 ALL: list[ActivityCall[Any, Any]] = [
     CALL_MODEL,
@@ -122,6 +71,8 @@ ALL: list[ActivityCall[Any, Any]] = [
     CHECK_ACCEPTANCE,
     TICK,
     RESTORE_SESSION,
+    LIST_HOOKS,
+    RUN_HOOKS,
 ]
 
 SUMMARY_SECONDS = 45
@@ -295,4 +246,25 @@ def tick(call: TickCall) -> "workflow.ActivityHandle[TickOutcome]":
         start_to_close_timeout=timedelta(minutes=12),  # a check may take ten
         retry_policy=PERSISTENT,
         summary=f"tick of {call.at.isoformat()}",
+    )
+
+
+def list_hooks(wanted: HookList) -> "workflow.ActivityHandle[HookPoints]":
+    return LIST_HOOKS.start(
+        wanted,
+        start_to_close_timeout=timedelta(seconds=30),
+        schedule_to_close_timeout=timedelta(minutes=5),
+        retry_policy=PERSISTENT,
+        summary=f"hooks of {wanted.agent.name}",
+    )
+
+
+def run_hooks(call: HookCall) -> "workflow.ActivityHandle[HookOutcome]":
+    """The hooks of one moment. Each has a limit of its own; the session does not wait for ever for all of them."""
+    return RUN_HOOKS.start(
+        call,
+        start_to_close_timeout=timedelta(minutes=5),
+        schedule_to_close_timeout=timedelta(minutes=10),
+        retry_policy=PERSISTENT,
+        summary=f"hooks {call.point}",
     )

@@ -7,6 +7,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 # These modules know neither clock nor chance (a test reads them), so all workflows can share one copy: a waiting
 # session then needs half as much memory.
 PURE = (
+    "activity_call",
     "activity_calls",
     "conversation.router",
     "conversation.spawning",
@@ -15,6 +16,7 @@ PURE = (
     "session.context",
     "session.delegation",
     "session.handoff",
+    "session.hooks",
     "session.input_requests",
     "session.limits",
     "session.loop",

@@ -95,7 +95,10 @@ class Sweep:
             await self._conversations.reopen(tenant, conversation_id, reload=True)
             await conversations.mark_signalled(self._pool, tenant, message_id)
         for request in await variable_requests.unstarted(self._pool, STARTING_SECONDS):
-            await start_deferred(self._pool, self._conversations, request)
+            try:
+                await start_deferred(self._pool, self._conversations, request)
+            except Exception as error:  # the next sweep tries again; the others are not to wait for it
+                log.warning("the subagent of %s could not be started: %r", request.id, error)
         for tenant, conversation_id in await conversation_state.stranded(self._pool, SILENT_SECONDS):
             await self._conversations.reopen(tenant, conversation_id)
         if failed and len(failed) == len(found):

@@ -106,8 +106,9 @@ def users_module(module: str) -> ModuleType:
 
 def _tools_of(module: ModuleType) -> list[Tool]:
     where = f"ERRAND_TOOLS_MODULE: {module.__name__}"
-    # a module may have nothing but handlers
-    listed = getattr(module, "TOOLS", () if hasattr(module, "HANDLERS") else None)
+    # a module may have nothing but handlers or hooks
+    others = hasattr(module, "HANDLERS") or hasattr(module, "HOOKS")
+    listed = getattr(module, "TOOLS", () if others else None)
     if not isinstance(listed, list | tuple):
         raise ToolsError(f"{where} needs an attribute TOOLS, a list of activities.tools.tool.Tool")
     for tool in listed:

@@ -95,7 +95,7 @@ async def _task(call: Call, source: SessionRow, body: RerunBody) -> Checked:
     limits = _limits(call, source, body, definition)
     models = _models(call, source, body, definition.for_side(definition.first_side))
     sides = session_sides(definition, lambda view: _models(call, source, body, view))
-    if source.sides is not None and body.from_step > 1:
+    if source.sides is not None and not source.sides.plain and body.from_step > 1:
         problem = finding("/from_step", "unavailable", "whose turn it was is not part of a rerun", [1])
         raise Invalid("A session with two sides can be rerun from its first step only.", errors=[problem])
     if sides is not None and source.sides is not None and body.model is None and body.agent_version is None:

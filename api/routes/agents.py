@@ -113,7 +113,11 @@ async def _sent(request: Request, services: ServicesDep) -> str:
 async def put_agent(call: Admin, name: str, text: Annotated[str, Depends(_sent)], response: Response) -> AgentRecord:
     """Running tasks keep the version they started with. An unchanged definition creates no new version."""
     known = {ref.name: definition for ref, definition in await agents.all_current(call.pool, call.tenant)}
-    catalogue = Catalogue(await agents.known_tools(call.pool), handlers=await agents.known_handlers(call.pool))
+    catalogue = Catalogue(
+        await agents.known_tools(call.pool),
+        handlers=await agents.known_handlers(call.pool),
+        hooks=await agents.known_hooks(call.pool),
+    )
     file = f"{name}.md"
     try:
         definition = complete(parse_agent(text, file, catalogue), known, catalogue, file)

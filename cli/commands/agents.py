@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from activities.handlers.registry import load_handlers
+from activities.hooks.registry import load_hooks
 from activities.tools.registry import ToolsError, load_tools
 from agents.catalogue import Catalogue
 from agents.diagram import mermaid
@@ -81,7 +82,8 @@ def check(folder: Path | None, as_json: bool) -> None:
     All problems of all files are listed, and the exit code is 1 if there are any.
     """
     try:
-        known = Catalogue(load_tools(settings().tools_module), handlers=load_handlers(settings().tools_module))
+        module = settings().tools_module
+        known = Catalogue(load_tools(module), handlers=load_handlers(module), hooks=load_hooks(module))
     except ToolsError as error:
         raise CliError(str(error)) from None
     loaded = check_agents(folder or settings().agents_dir, known)

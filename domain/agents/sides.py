@@ -23,6 +23,7 @@ class Sides(BaseModel):
     max_session_turns: int | None = None
     # those whose prompt starts subagents before its first model step
     immediate: list[SideName] = Field(default_factory=list, exclude_if=lambda sides: not sides)
+    hooked: list[SideName] = Field(default_factory=list, exclude_if=lambda sides: not sides)  # those with hooks
 
     def of(self, name: SideName) -> Side:
         return self.a if name == "a" else self.b
@@ -65,7 +66,8 @@ def session_sides(definition: "AgentDefinition", models: "Callable[[AgentDefinit
     names: tuple[SideName, SideName] = ("a", "b")
     views = {name: definition.for_side(name) for name in names if not definition.side(name).human}
     immediate = [name for name, view in views.items() if any(tool.immediate for tool in view.subagent_tools)]
-    if definition.side_a is None and definition.side_b is None and not immediate:
+    hooked = [name for name, view in views.items() if view.hooks]
+    if definition.side_a is None and definition.side_b is None and not immediate and not hooked:
         return None
     return Sides(
         a=definition.side("a"),
@@ -73,4 +75,5 @@ def session_sides(definition: "AgentDefinition", models: "Callable[[AgentDefinit
         models={name: models(view) for name, view in views.items()},
         max_session_turns=definition.max_session_turns,
         immediate=immediate,
+        hooked=hooked,
     )

@@ -24,7 +24,7 @@ from domain.events.model import (
     ThinkingDelta,
     UsageUpdated,
 )
-from domain.events.steps import PlanUpdated, Progress, Replanning, StepCompleted, StepStarted
+from domain.events.steps import HookFailed, PlanUpdated, Progress, Replanning, StepCompleted, StepStarted
 from domain.events.task import ENDED as ENDED
 from domain.events.task import (
     CancelRequested,
@@ -48,6 +48,7 @@ EVENTS: tuple[type[Event], ...] = (
     StepStarted,
     StepCompleted,
     Progress,
+    HookFailed,
     PlanUpdated,
     Replanning,
     ThinkingDelta,

@@ -24,6 +24,16 @@ class Progress(Event):
     message: str
 
 
+class HookFailed(Event):
+    """A hook of the agent raised, took too long, or is not there; the session continues."""
+
+    type = "hook_failed"
+    hook: str
+    point: str
+    step: int
+    error: str
+
+
 class PlanUpdated(Event):
     type = "plan_updated"
     steps: list[PlanStep]

@@ -4,6 +4,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, Field
 
+from domain.agents.hook import HookPoint
 from domain.agents.side import SideName
 from domain.agents.sides import Sides, other_side
 from domain.sessions.session import AgentRef, Limits, SandboxMode, SessionRef, Usage
@@ -90,6 +91,8 @@ class SessionState(BaseModel):
     # after a handoff: the sides of the agent that took over, and whether any of it has happened
     sides: Sides | None = Field(default=None, exclude_if=lambda sides: sides is None)
     handed_over: bool = Field(default=False, exclude_if=lambda value: not value)
+    # by agent and side: the moments at which it has hooks
+    hook_points: dict[str, list[HookPoint]] = Field(default_factory=dict, exclude_if=lambda value: not value)
 
     def switch_sides(self) -> None:
         """The other side continues from where this one stopped."""

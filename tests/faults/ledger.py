@@ -9,7 +9,7 @@ from activities.tools.tool import Tool, ToolContext, ToolResult
 from domain.agents.handler import HandlerCall, HandlerReply, HandlerTurn, Speaker
 from domain.policy.subjects import Subject, SubjectKind
 from domain.sessions.step import Effect
-from tests.support import user_tools
+from tests.support import user_hooks, user_tools
 
 
 class Input(BaseModel):
@@ -138,3 +138,5 @@ HANDLERS = {
     "quits": quits,
     "speechless": speechless,
 }
+
+HOOKS = user_hooks.HOOKS

@@ -14,6 +14,7 @@ from typing import Any
 import click
 from temporalio.client import Client, WorkflowHistory
 
+from domain.agents.hook import HookPoint
 from tests.behaviour.conversations.talk import AGENTS as TEAM
 from tests.behaviour.graphs.duet import define, prompt
 from tests.histories.tree_scenarios import TREE_SCENARIOS, renewed
@@ -36,6 +37,14 @@ PLANS = (
 async def _run(stack: Stack, text: str, agent: str = "tester", **config: Any) -> str:
     task_id: str = (await stack.run(text, agent, config=config))["task_id"]
     return task_id
+
+
+async def _hooked(stack: Stack) -> str:
+    """Hooks at every moment; one of them refuses a call."""
+    hooks = [*(f"notes.{point}" for point in HookPoint), "guards", "adds_note"]
+    definition = {**TESTER, "name": "hooked", "hooks": hooks}
+    (await stack.http.put("/agents/hooked", json=definition)).raise_for_status()
+    return await _run(stack, calls(LOOK, ("list_files", {"path": "forbidden"})), "hooked")
 
 
 async def _judged(stack: Stack, criteria: list[Any]) -> str:
@@ -134,6 +143,7 @@ AGENTS: list[dict[str, Any]] = [
 ]
 SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "tool_loop": lambda stack: _run(stack, "[[script:count n=2]]"),
+    "hooked": _hooked,
     "queued_tool": lambda stack: _run(stack, "[[script:count n=2 tool=bash]]"),
     "slow_bookkeeping": _slow,
     "parallel_tools": lambda stack: _run(stack, calls(LOOK, LOOK, ("report_progress", {"message": "x"}))),

@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # `errand agents check` must know the tools and handlers that a worker would have
     "cli": (
         *("domain", "agents", "store", "workflows.client", "workflows.codec", "workflows.replay", "settings", "deploy"),
-        *("activities.tools.registry", "activities.handlers.registry"),
+        *("activities.tools.registry", "activities.handlers.registry", "activities.hooks.registry"),
     ),
     "deploy": ("settings",),
     "worker": ("domain", "agents", "connectors", "store", "workflows", "activities", "settings"),

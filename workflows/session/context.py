@@ -64,6 +64,10 @@ class SessionContext:
         """Of the agent that has the session; None: a plain one."""
         return self.state.sides if self.state.handed_over else self.start.sides
 
+    def hooked(self, line: Line) -> bool:
+        """Whether the agent that has the session has hooks. An inline line is a part of its session's step."""
+        return line.is_main and self.sides is not None and line.agent.side in self.sides.hooked
+
     def handler_of(self, line: Line) -> str | None:
         """The handler that takes the turns of a line; None: a model does."""
         sides = self.sides if line.is_main else None

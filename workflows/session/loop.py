@@ -21,7 +21,7 @@ from domain.sessions.step import (
     ToolRequest,
 )
 from workflows import activity_calls
-from workflows.session import acceptance, delegation, handoff, input_requests, limits
+from workflows.session import acceptance, delegation, handoff, hooks, input_requests, limits
 from workflows.session.context import Ending, SessionContext, all_of, cause
 from workflows.session.replies import think
 from workflows.ui import current_details, step_result
@@ -97,6 +97,8 @@ async def act(
     if blocked := next((call for call in reply.calls if call.asks and call.refusal), None):
         raise Ending(Reason.NEEDS_INPUT, "needs_input", blocked.preview)
     reply = reply.model_copy(update={"calls": limits.within_limit(session, reply.calls)})
+    if session.hooked(line):
+        reply.calls = await hooks.before_tools(session, line, reply.head, reply.calls)
     session.calling += len(reply.calls)
     try:
         outcomes = await (_outcomes(session, line, reply) if last is None else _one_by_one(session, line, reply, last))
@@ -110,6 +112,8 @@ async def act(
         session.state.plan_approved = False  # the approved plan is not the present one
     if session.plan_awaits_approval and any(one.planned and one.state is CallState.OK for one in outcomes):
         await input_requests.approve_plan(session, line, reply.head)
+    if session.hooked(line):
+        await hooks.after_tools(session, line, reply.head, outcomes)
     return sorted(outcomes, key=lambda outcome: outcome.index)
 
 

@@ -6,10 +6,12 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from domain import wire
+from domain.agents.hook import HookPoint
 from domain.sessions.session import Reason, Usage
 from domain.sessions.session_state import Line
 from domain.sessions.step import ModelCall, ModelReply, Purpose, StopRequest
 from workflows import activity_calls
+from workflows.session import hooks
 from workflows.session.context import Ending, SessionContext, Stopped, cause, requested_reason
 
 
@@ -24,6 +26,9 @@ async def think(
     """Ask the model. Compact a context that no longer fits; switch to the fallback of a model that is unavailable."""
     compacted = purpose is not Purpose.TURN
     extra: dict[str, Any] = {}
+    hooked = session.hooked(line) and purpose is Purpose.TURN and not activates
+    if hooked:
+        note = await hooks.before_reply(session, line, take or [], note)
     if purpose is Purpose.TURN:
         extra = {"begins": True, "previous": line.previous, "previous_step": line.previous_step}
         line.previous = None
@@ -55,6 +60,8 @@ async def think(
         session.state.usage = session.state.usage.plus(reply.usage)
         session.state.recorded = session.state.recorded.plus(reply.recorded or Usage())
         session.check()
+        if hooked:
+            await hooks.at(session, line, HookPoint.AFTER_MODEL, node=reply.head)
         return reply
 
 

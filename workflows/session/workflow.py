@@ -15,6 +15,7 @@ from domain.sessions.session import LIMIT_REASONS, Reason, SessionResult
 from domain.sessions.session_state import SessionInput
 from domain.sessions.step import Finish, Finished, Purpose, StopRequest
 from workflows import activity_calls
+from workflows.session import hooks
 from workflows.session.context import Ending, SessionContext, Stopped, cause
 from workflows.session.input_requests import ask_variables
 from workflows.session.loop import run_line
@@ -64,6 +65,7 @@ class Session:
                 raise Stopped
             if ending.reason in LIMIT_REASONS and not self.context.cancelled:
                 await self._summarise(ending.reason)
+            await hooks.at_end(self.context, ending)
             # the activity also posts the end to the conversation, which spares the session a workflow task of its own
             return self._result(await activity_calls.finish_session(self._ending(ending)))
         except (Stopped, ActivityError) as error:

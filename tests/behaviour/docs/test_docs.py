@@ -9,17 +9,20 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from activities.handlers.registry import load_handlers
+from activities.hooks.registry import load_hooks
 from activities.sandbox import Refusing
 from activities.tools.registry import TOOLS, load_tools
 from activities.tools.support.egress import Fetcher
 from activities.tools.tool import ToolContext
 from domain.agents.definition import AgentDefinition
 from domain.agents.handler import HandlerMessage, HandlerTurn, Speaker
+from domain.agents.hook import BeforeTool
 from domain.events import EVENTS
 from domain.ids import new_id
 from domain.sessions.session import SessionRef
@@ -189,7 +192,7 @@ async def test_sample_tool_loads_and_works(tmp_path: Path, monkeypatch: pytest.M
 
 
 async def test_sample_handler_loads_and_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (sample,) = [block for block in blocks("docs/graphs.md") if block.info.startswith("python file=")]
+    (sample,) = [block for block in blocks("docs/graphs.md") if block.info == "python file=my_handlers.py"]
     (tmp_path / sample.info.removeprefix("python file=")).write_text(sample.text)
     monkeypatch.syspath_prepend(tmp_path)
     handler = load_handlers("my_handlers")["accept_short"]
@@ -198,6 +201,20 @@ async def test_sample_handler_loads_and_works(tmp_path: Path, monkeypatch: pytes
         said = [HandlerMessage(speaker=Speaker.OTHER, text=text)]
         turn = HandlerTurn(key="k", session_id=new_id(), agent="x", side="b", step=2, messages=said)
         assert (await handler(turn)).ends == ends
+
+
+async def test_sample_hooks_load_and_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (sample,) = [block for block in blocks("docs/graphs.md") if block.info == "python file=my_hooks.py"]
+    (tmp_path / sample.info.removeprefix("python file=")).write_text(sample.text)
+    monkeypatch.syspath_prepend(tmp_path)
+    hooks = load_hooks("my_hooks")
+    monkeypatch.delitem(sys.modules, "my_hooks")
+    about = {"session_id": "s", "conversation_id": "s", "agent": "x", "step": 1, "key": "k", "arguments": {}}
+    state = cast(Any, SimpleNamespace(variables={"WEEKEND": "yes"}))
+    for tool, refused in (("deploy", True), ("look", False)):
+        reply = await hooks["no_weekend_deploys"].run(BeforeTool.model_validate({**about, "tool": tool}), state)
+        assert bool(reply and reply.refusal) == refused
+    assert set(hooks) == {"no_weekend_deploys", "report"}
 
 
 def test_wrong_sample_is_noticed() -> None:

@@ -1,0 +1,1 @@
+"""Hooks: functions of the user that run at moments of a session."""

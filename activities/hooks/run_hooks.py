@@ -1,0 +1,159 @@
+"""run_hooks: the hooks of one moment, one after the other. One that fails is reported, and the session continues."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from temporalio import activity
+
+from activities.hooks.hook import SessionHook
+from activities.runtime.definitions import Definitions
+from activities.runtime.heartbeat import beating
+from activities.runtime.log_redaction import hidden_in_logs
+from activities.runtime.thread_state import ThreadState, ThreadStates
+from activities.runtime.workspaces import Workspaces
+from activities.tools.support.output import clean
+from domain.agents.hook import (
+    MOST_TEXT,
+    AfterModel,
+    AfterTool,
+    BeforeModel,
+    BeforeTool,
+    HookPoint,
+    HookReply,
+    Moment,
+    OnEnd,
+    OnMessage,
+    RequestedCall,
+)
+from domain.events import EventRow, HookFailed
+from domain.messages import calls_of, text_of
+from domain.sealing import SealingError
+from domain.sessions.hook_call import HookCall, HookList, HookOutcome, HookPoints
+from domain.sessions.session import AgentRef
+from store import conversations, events, messages, sessions, tool_calls, workspaces
+from store.database import Pool
+
+
+class HookError(Exception):
+    """A hook failed; the text says how, and holds nothing that it was given."""
+
+
+class RunHooks:
+    def __init__(
+        self,
+        pool: Pool,
+        hooks: dict[str, SessionHook],
+        definitions: Definitions,
+        states: ThreadStates,
+        space: Workspaces,
+    ) -> None:
+        self._pool = pool
+        self._hooks = hooks
+        self._definitions = definitions
+        self._states = states
+        self._workspaces = space
+
+    @activity.defn(name="list_hooks")
+    @beating
+    async def list_hooks(self, wanted: HookList) -> HookPoints:
+        """The moments at which an agent has hooks. What only describes or repeats has no effects, and so none."""
+        session = await sessions.get(self._pool, wanted.ref.tenant, wanted.ref.session_id)
+        if session is None or session.dry_run or (session.rerun is not None and session.rerun.recorded):
+            return HookPoints(points=[])
+        named = (await self._definitions.load(wanted.agent)).hooks
+        # of a hook that this worker does not have the moment is unknown: its absence is reported with the first one
+        points = [self._hooks[name].point if name in self._hooks else HookPoint.BEFORE_MODEL for name in named]
+        return HookPoints(points=list(dict.fromkeys(points)))
+
+    @activity.defn(name="run_hooks")
+    @beating
+    async def run_hooks(self, call: HookCall) -> HookOutcome:
+        named = (await self._definitions.load(call.agent)).hooks
+        hooks = [hook for name in named if (hook := self._hooks.get(name)) and hook.point is call.point]
+        if call.point is HookPoint.BEFORE_MODEL:
+            for name in (name for name in named if name not in self._hooks):
+                await self._report(call, name, _key(call, 0), f"This worker has no hook {name!r}.")
+        notes: list[str] = []
+        refusals: dict[int, str] = {}
+        version, _ = await workspaces.get(self._pool, call.ref.tenant, call.workspace_id)
+        folder = await self._workspaces.ready(call.ref.tenant, call.workspace_id, version)
+        for place, moment in enumerate(await self._moments(call)):
+            for hook in hooks:
+                try:
+                    agents: Sequence[AgentRef] = [*call.above, call.agent]
+                    key = f"{moment.key}/{hook.name}"
+                    state = await self._states.load(call.ref, agents, call.workspace_id, folder, key)
+                    reply = await _reply(hook, moment, state)
+                except (HookError, SealingError) as error:
+                    await self._report(call, hook.name, moment.key, str(error))
+                    if call.point is HookPoint.BEFORE_TOOL:  # it may be there to guard
+                        refusals[call.indexes[place]] = f"This was not run: the hook {hook.name!r} failed."
+                    continue
+                if reply.note:
+                    notes.append(reply.note)
+                if reply.refusal and call.point is HookPoint.BEFORE_TOOL:
+                    refusals.setdefault(call.indexes[place], reply.refusal)
+        if hooks:
+            await self._workspaces.keep(call.ref.tenant, call.workspace_id)
+        return HookOutcome(note="\n\n".join(notes)[:MOST_TEXT] or None, refusals=refusals)
+
+    async def _moments(self, call: HookCall) -> list[Moment]:
+        """What the hooks are given, read from the store."""
+        common: dict[str, Any] = {
+            "session_id": call.ref.session_id,
+            "conversation_id": call.ref.conversation_id,
+            "agent": call.agent.name,
+            "step": call.step,
+        }
+        tenant = call.ref.tenant
+        if call.point is HookPoint.BEFORE_MODEL:
+            return [BeforeModel(**common, key=_key(call, 0), model=call.model)]
+        if call.point is HookPoint.ON_END:
+            return [OnEnd(**common, key=_key(call, 0), reason=call.reason or "", error=call.error)]
+        if call.point is HookPoint.ON_MESSAGE:
+            texts = [await conversations.message_text(self._pool, tenant, one) for one in call.messages]
+            pairs = zip(call.messages, texts, strict=True)
+            return [OnMessage(**common, key=f"{_key(call, 0)}/{one}", text=text) for one, text in pairs]
+        [node] = await messages.path(self._pool, tenant, call.node, limit=1)
+        calls = [RequestedCall(tool=block.name, arguments=block.arguments) for block in calls_of(node)]
+        if call.point is HookPoint.AFTER_MODEL:
+            return [AfterModel(**common, key=_key(call, 0), text=text_of(node), calls=calls)]
+        if call.point is HookPoint.BEFORE_TOOL:
+            return [BeforeTool(**common, key=_key(call, one), **dict(calls[one])) for one in call.indexes]
+        results = {one.index: one for one in await tool_calls.results(self._pool, tenant, node.id)}
+        return [
+            AfterTool(
+                **common,
+                key=_key(call, one),
+                **dict(calls[one]),
+                state=results[one].state.for_model if one in results else "unknown",
+                result=results[one].text if one in results else "",
+            )
+            for one in call.indexes
+        ]
+
+    async def _report(self, call: HookCall, name: str, key: str, error: str) -> None:
+        event = HookFailed(hook=name, point=call.point, step=call.step, error=error)
+        row = EventRow.of(call.ref, event)
+        await events.append(self._pool, f"hook/{key}/{name}", [row], again=True)
+
+
+def _key(call: HookCall, place: int) -> str:
+    return f"{call.ref.session_id}/{call.line}/{call.step}/{call.point}/{call.node or ''}/{place}"
+
+
+async def _reply(hook: SessionHook, moment: Moment, state: ThreadState) -> HookReply:
+    with hidden_in_logs(state.redactor):
+        try:
+            answered = await asyncio.wait_for(hook.run(moment, state), hook.timeout_s)
+            reply = HookReply.model_validate(answered or {}, from_attributes=True)
+        except TimeoutError:
+            raise HookError(f"It did not finish within {hook.timeout_s:g} seconds.") from None
+        except Exception as error:
+            # its text may show what nobody should see: it is in the operator's log
+            activity.logger.exception("the hook %s failed", hook.name)
+            raise HookError(f"It failed ({type(error).__name__}); the operator's log has the details.") from None
+    texts = {"note": reply.note, "refusal": reply.refusal}
+    shown = {name: clean(state.redactor.text(text)).strip() or None for name, text in texts.items() if text}
+    return HookReply(**shown)

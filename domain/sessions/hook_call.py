@@ -1,0 +1,40 @@
+"""What crosses between a session's loop and the activities that run its hooks: references, and what they answered."""
+
+from pydantic import BaseModel, Field
+
+from domain.agents.hook import HookPoint
+from domain.sessions.session import AgentRef, SessionRef
+
+
+class HookList(BaseModel):
+    """Ask which hooks an agent has."""
+
+    ref: SessionRef
+    agent: AgentRef
+
+
+class HookPoints(BaseModel):
+    points: list[HookPoint]
+
+
+class HookCall(BaseModel):
+    """Run the hooks of one moment; texts are found by the references."""
+
+    ref: SessionRef
+    agent: AgentRef
+    above: list[AgentRef] = Field(default_factory=list)
+    point: HookPoint
+    step: int
+    line: str = "main"
+    workspace_id: str
+    model: str = ""
+    node: str | None = None  # the assistant node of the reply
+    indexes: list[int] = Field(default_factory=list)  # its calls
+    messages: list[str] = Field(default_factory=list)  # in the inbox
+    reason: str | None = None  # of the end
+    error: str | None = None
+
+
+class HookOutcome(BaseModel):
+    note: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    refusals: dict[int, str] = Field(default_factory=dict, exclude_if=lambda value: not value)  # by the call's index

@@ -1,0 +1,128 @@
+"""Hooks: a user's functions at six moments of a session, with a state object, in time, and never at its cost."""
+
+import json
+import re
+from typing import Any
+
+import pytest_asyncio
+
+from domain.agents.hook import HookPoint
+from store import workspaces
+from store.files import get_blobs
+from store.sessions import SessionRow
+from tests.behaviour.conversations.talk import Talk, agent, asked, chain
+from tests.behaviour.graphs.duet import define, prompt
+from tests.support.secrets import secrets_found
+from tests.support.stack import Stack, calls, eventually, of_type, steps
+
+NOTES = [f"notes.{point}" for point in HookPoint]
+FAILS = [f"fails.{point}" for point in HookPoint]
+SECRET = {"variables": {"TOKEN": {"description": "a key", "kind": "secret"}}}
+LOOK = ("list_files", {"path": "."})
+
+
+@pytest_asyncio.fixture(scope="module", autouse=True)
+async def family(stack: Stack) -> None:
+    own = prompt("hk_own", "A draft.")
+    reports = {"side_a": {"label": "Worker"}, "side_b": {"handler": "hand_in"}, "expose_as_tool": True}
+    definitions: list[dict[str, Any]] = [
+        agent("hk_watched", hooks=NOTES),
+        agent("hk_guarded", hooks=["guards", "adds_note", "publishes"]),
+        agent("hk_broken", hooks=[*FAILS, "sleeps"], **SECRET),
+        agent("hk_secret", hooks=["adds_note"], **SECRET),
+        agent("hk_child", hooks=["reports"], prompt="[[script:say text=Done.]]", **reports),
+        agent("hk_lead", subagent_tools=[{"name": "hk_child", "blocking": False}]),
+    ]
+    for one in definitions:
+        answer = await stack.http.put(f"/agents/{one['name']}", json=one)
+        assert answer.is_success, answer.text
+    sides: dict[str, Any] = {"hooks": ["notes.on_end"], "max_session_turns": 2}
+    await define(stack, "hk_both", {**own, "hooks": ["notes.after_model"]}, {**own, "name": "hk_b"}, **sides)
+
+
+async def noted(stack: Stack, row: SessionRow) -> list[dict[str, Any]]:
+    _, manifest = await workspaces.get(stack.pool, row.tenant, row.workspace_id)
+    [content] = (await get_blobs(stack.pool, row.tenant, [manifest["hooks.jsonl"]["sha256"]])).values()
+    return [json.loads(line) for line in content.decode().splitlines()]
+
+
+async def test_hooks_run_at_their_moments_in_order_and_are_given_what_happens(stack: Stack) -> None:
+    talk = await Talk.done(stack, steps([LOOK]), "hk_watched")
+    seen = await noted(stack, await talk.session(talk.id))
+    order = ["OnMessage", "BeforeModel", "AfterModel", "BeforeTool", "AfterTool", "BeforeModel", "AfterModel", "OnEnd"]
+    assert [one["at"] for one in seen] == order
+    assert "script:steps" in seen[0]["text"] and seen[3]["tool"] == "list_files" and seen[3]["arguments"]["path"] == "."
+    assert (seen[4]["state"], seen[7]["reason"]) == ("ok", "goal_reached") and seen[2]["calls"][0][
+        "tool"
+    ] == "list_files"
+    assert len({one["key"] for one in seen}) == len(seen)
+
+
+async def test_hook_refuses_a_call_adds_notes_and_publishes_a_status(stack: Stack) -> None:
+    script = calls(LOOK, ("list_files", {"path": "forbidden"}))
+    record = await stack.run(script, "hk_guarded")
+    events = await stack.events(record["task_id"])
+    refused = [one for one in of_type(events, "tool_returned") if one["preview"] == "Not on my watch."]
+    assert record["status"] == "completed" and len(refused) == 1
+    assert "list_files was ok" in [one["message"] for one in of_type(events, "progress")]
+    first, second = [str(one["body"]["messages"]) for one in await stack.asked(record["task_id"])]
+    assert "Remember the milk." in first and "list_files done." in second
+
+
+async def test_hook_of_a_subagent_reaches_its_parent(stack: Stack) -> None:
+    talk = await Talk.done(stack, chain([("hk_child", {"message": "Go."})], last="Off."), "hk_lead")
+
+    async def messages() -> list[str]:
+        sent = [one for row in await talk.sessions() for one in await talk.prompts(row.id)]
+        return [one for one in sent if "has sent a message" in one]
+
+    [message] = await eventually(messages, what="the hook's message reached the parent")
+    assert re.search(r"See (attachments/\w{8}/out\.txt)\.\n\nAttachments:\n- \1$", message), message
+    _, manifest = await workspaces.get(stack.pool, "default", talk.id)
+    assert [path for path in manifest if path.endswith("/out.txt")]
+
+
+async def test_failing_hooks_are_reported_and_cost_the_session_nothing(stack: Stack) -> None:
+    token = "canary-of-a-failing-hook"
+    record = await stack.run(steps([LOOK]), "hk_broken", context={"variables": {"TOKEN": token}})
+    assert record["status"] == "completed"
+    events = await stack.events(record["task_id"])
+    failed = {(one["hook"], one["point"]) for one in of_type(events, "hook_failed")}
+    assert failed == {*((f"fails.{point}", point) for point in HookPoint), ("sleeps", "on_message")}
+    # what may be there to guard does not let the call pass
+    [returned] = of_type(events, "tool_returned")
+    assert returned["preview"] == "This was not run: the hook 'fails.before_tool' failed."
+    assert await secrets_found(stack, [token.encode()]) == []
+
+
+async def test_hook_cannot_show_a_secret_to_the_model(stack: Stack) -> None:
+    token = "canary-of-a-note-for-the-model"
+    record = await stack.run(steps([LOOK]), "hk_secret", context={"variables": {"TOKEN": token}})
+    assert "Remember [redacted]." in str(await stack.asked(record["task_id"]))
+    assert await asked(stack, token) == [] and await secrets_found(stack, [token.encode()]) == []
+
+
+async def test_hooks_of_a_prompt_take_the_place_of_the_agents(stack: Stack) -> None:
+    talk = await Talk.done(stack, "Go.", "hk_both")
+    seen = await noted(stack, await talk.session(talk.id))
+    # side A has its own, and side B has none of its own: there the agent's run
+    assert {one["at"] for one in seen} <= {"AfterModel", "OnEnd"} and "AfterModel" in {one["at"] for one in seen}
+
+
+async def test_hooks_survive_a_killed_worker_and_act_once(stack: Stack) -> None:
+    script = steps([LOOK], [("bash", {"command": "sleep 4"})], [LOOK])
+    task_id = await stack.submit(script, "hk_watched")
+    await stack.seen(task_id, "tool_called", tool="bash")
+    pid = await stack.kill("worker")
+    await stack.back("worker", pid)
+    assert (await stack.wait(task_id))["status"] == "completed"
+    seen = await noted(stack, await Talk(stack, task_id).session(task_id))
+    assert [one["at"] for one in seen].count("AfterTool") == 3 and [one["at"] for one in seen].count("OnEnd") == 1
+
+
+async def test_unknown_hook_and_one_without_effects_in_a_dry_run(stack: Stack) -> None:
+    refused = await stack.http.put("/agents/hk_none", json=agent("hk_none", hooks=["no_such_hook"]))
+    assert refused.status_code == 422 and "no hook 'no_such_hook'" in refused.text
+    given = {"variables": {"TOKEN": "abcd"}}
+    record = await stack.run(steps([LOOK]), "hk_broken", context=given, config={"dry_run": True})
+    assert of_type(await stack.events(record["task_id"]), "hook_failed") == []

@@ -1,0 +1,59 @@
+"""Hooks of a user's module, as the tests need them: each writes what it was given into a file of the workspace."""
+
+import asyncio
+import json
+
+from activities.hooks.hook import SessionHook
+from activities.runtime.thread_state import ThreadState
+from domain.agents.hook import AfterTool, BeforeTool, HookPoint, HookReply, Moment, OnMessage
+from domain.policy.subjects import PathError
+
+LOG = "hooks.jsonl"
+
+
+async def noting(moment: Moment, state: ThreadState) -> None:
+    """One line for each moment, however often it is tried: a retry finds the line of its key."""
+    try:
+        lines = (await state.files.read(LOG)).decode().splitlines()
+    except PathError:
+        lines = []
+    given = {"at": type(moment).__name__, **moment.model_dump(exclude={"session_id", "conversation_id"})}
+    kept = [line for line in lines if json.loads(line)["key"] != moment.key]
+    await state.files.write(LOG, "\n".join([*kept, json.dumps(given)]).encode())
+
+
+async def guards(moment: BeforeTool, state: ThreadState) -> HookReply | None:
+    return HookReply(refusal="Not on my watch.") if "forbidden" in json.dumps(moment.arguments) else None
+
+
+async def adds_note(moment: Moment, state: ThreadState) -> HookReply:
+    return HookReply(note=f"Remember {state.variables.get('TOKEN', 'the milk')}.")
+
+
+async def publishes(moment: AfterTool, state: ThreadState) -> HookReply:
+    await state.set_status(f"{moment.tool} was {moment.state}")
+    return HookReply(note=f"{moment.tool} done.")
+
+
+async def reports(moment: Moment, state: ThreadState) -> None:
+    await state.files.write("out.txt", b"grown")
+    await state.notify_parent("See out.txt.", attachments=["out.txt"])
+
+
+async def fails(moment: Moment, state: ThreadState) -> None:
+    raise RuntimeError(f"a secret of a hook: {state.variables.get('TOKEN', '')}")
+
+
+async def sleeps(moment: OnMessage, state: ThreadState) -> None:
+    await asyncio.sleep(60)
+
+
+HOOKS = [
+    *(SessionHook(name=f"notes.{point}", point=point, run=noting) for point in HookPoint),
+    SessionHook(name="guards", point=HookPoint.BEFORE_TOOL, run=guards),
+    SessionHook(name="adds_note", point=HookPoint.BEFORE_MODEL, run=adds_note),
+    SessionHook(name="publishes", point=HookPoint.AFTER_TOOL, run=publishes),
+    SessionHook(name="reports", point=HookPoint.ON_END, run=reports),
+    *(SessionHook(name=f"fails.{point}", point=point, run=fails) for point in HookPoint),
+    SessionHook(name="sleeps", point=HookPoint.ON_MESSAGE, run=sleeps, timeout_s=0.3),
+]

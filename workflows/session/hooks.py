@@ -1,0 +1,96 @@
+"""Hooks of a session: only an agent that has some adds anything to the history."""
+
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from domain.agents.hook import HookPoint
+from domain.sessions.hook_call import HookCall, HookList, HookOutcome
+from domain.sessions.session_state import Line
+from domain.sessions.step import ToolCall, ToolOutcome
+from workflows import activity_calls
+from workflows.session import limits
+from workflows.session.context import Ending, SessionContext, cause
+
+NOTHING = HookOutcome()
+
+
+async def at(session: SessionContext, line: Line, point: HookPoint, **given: Any) -> HookOutcome:
+    """Run the hooks that the line's agent has for this moment. The session continues without those that fail."""
+    if not session.hooked(line) or point not in await _points(session, line):
+        return NOTHING
+    call = _call(session, line, point, **given)
+    try:
+        return await session.wait(activity_calls.run_hooks(call))
+    except ActivityError as error:
+        session.check()
+        workflow.logger.warning("the hooks of %s could not run: %s", point, cause(error)[1])
+        return NOTHING
+
+
+async def before_reply(session: SessionContext, line: Line, messages: list[str], note: str | None) -> str | None:
+    """The note for the model, after the hooks of the messages that enter the context and of the call itself."""
+    received = await at(session, line, HookPoint.ON_MESSAGE, messages=messages) if messages else NOTHING
+    before = await at(session, line, HookPoint.BEFORE_MODEL, model=line.model)
+    return noted(note, received.note, before.note)
+
+
+async def after_tools(session: SessionContext, line: Line, node: str, outcomes: list[ToolOutcome]) -> None:
+    """What these hooks note is shown with the next call."""
+    indexes = sorted(outcome.index for outcome in outcomes)
+    if indexes:
+        said = await at(session, line, HookPoint.AFTER_TOOL, node=node, indexes=indexes)
+        line.note = noted(line.note, said.note)
+
+
+async def before_tools(session: SessionContext, line: Line, node: str, calls: list[ToolCall]) -> list[ToolCall]:
+    """The calls of a reply; those that a hook refuses are answered with its refusal."""
+    indexes = [call.index for call in calls if call.refusal is None]
+    said = await at(session, line, HookPoint.BEFORE_TOOL, node=node, indexes=indexes) if indexes else NOTHING
+    return [limits.refused(call, said.refusals[call.index]) if call.index in said.refusals else call for call in calls]
+
+
+async def at_end(session: SessionContext, ending: Ending) -> None:
+    """Before the ending is written, also after a stop: then nothing else can reach these hooks any more."""
+    line = session.state.line
+    if not session.hooked(line):
+        return
+    try:
+        if HookPoint.ON_END in await _points(session, line, ending=True):
+            call = _call(session, line, HookPoint.ON_END, reason=ending.reason, error=ending.error)
+            await activity_calls.run_hooks(call)
+    except ActivityError as error:
+        workflow.logger.warning("the hooks of the end could not run: %s", cause(error)[1])
+
+
+def noted(*notes: str | None) -> str | None:
+    """Several notes for the model as one."""
+    return "\n\n".join(note for note in notes if note) or None
+
+
+def _call(session: SessionContext, line: Line, point: HookPoint, **given: Any) -> HookCall:
+    return HookCall(
+        ref=session.start.ref,
+        agent=line.agent,
+        above=line.above,
+        point=point,
+        step=line.step,
+        line=line.path,
+        workspace_id=session.start.workspace_id,
+        **given,
+    )
+
+
+async def _points(session: SessionContext, line: Line, *, ending: bool = False) -> list[HookPoint]:
+    """Looked up once for each agent and side that takes turns."""
+    known, name = session.state.hook_points, f"{line.agent.owner}/{line.agent.name}/{line.agent.side}"
+    if name not in known:
+        wanted = activity_calls.list_hooks(HookList(ref=session.start.ref, agent=line.agent))
+        try:
+            known[name] = (await (wanted if ending else session.wait(wanted))).points
+        except ActivityError as error:
+            session.check()
+            workflow.logger.warning("the hooks could not be looked up: %s", cause(error)[1])
+            known[name] = []
+    return known[name]
