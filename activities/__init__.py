@@ -32,6 +32,7 @@ from activities.runtime.thread_state import ThreadStates
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands
 from activities.schedules.check import Checks
+from activities.schedules.own import OwnSchedules
 from activities.schedules.sync import ScheduleSync
 from activities.schedules.tick import Ticks
 from activities.sessions.acceptance import AcceptanceChecks
@@ -92,7 +93,9 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
     rulebook = Rulebook(pool, definitions)
     model = services.model
     conversations = WorkflowClient(services.temporal, services.task_queue)
-    subagents = Subagents(pool, conversations)
+    own_schedules = OwnSchedules(pool, ScheduleClient(services.temporal, services.task_queue), definitions)
+    subagents = Subagents(pool, conversations, own_schedules)
+    checks = Checks(pool, definitions, services.workspaces, services.commands, tools, services.fetcher, subagents)
     replying = (
         pool,
         model,
@@ -145,7 +148,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         records.record_delivery,
         records.load_conversation,
         Deliver(pool, services.channels, CONNECTORS, services.ports, services.keys).deliver,
-        Ticks(pool, conversations, Checks(pool, definitions, services.workspaces, services.commands)).tick,
+        Ticks(pool, conversations, checks).tick,
         sweeper(services).sweep,
     ]
 

@@ -36,6 +36,7 @@ from api.routes import (
     forks,
     input_requests,
     mailbox,
+    missions,
     notifications,
     operations,
     record,
@@ -70,7 +71,7 @@ ROUTERS = (
     *(budgets.router, variables.router),
     *(conversations.router, mailbox.router, forks.router, notifications.router),
     *(subscriptions.router, deliveries.router, traces.router, workspaces.router, reruns.router, replays.router),
-    *(schedules.router, triggers.router, connectors.router, channels.router),
+    *(schedules.router, missions.router, triggers.router, connectors.router, channels.router),
     *(agents.router, files.router, operations.router, codec.router, console.router),
 )
 

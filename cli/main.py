@@ -30,7 +30,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Questions and approvals": ("inbox", "answer", "approve"),
     "Conversations": ("conversations", "tree", "mailbox", "fire", "fork", "terminate"),
     "Looking closer": ("trace", "rerun", "diff", "replay", "export", "audit"),
-    "Schedules and notifications": ("schedules", "triggers", "subscriptions", "deliveries"),
+    "Schedules and notifications": ("schedules", "missions", "triggers", "subscriptions", "deliveries"),
     "Setting up": ("agents", "files", "keys", "secrets", "completion"),
 }
 MODULES = dict.fromkeys(("up", "status", "down", "token"), "stack")  # the others have a module of their own name

@@ -54,6 +54,7 @@ class NotificationSubject(StrEnum):
     ANOMALY = "anomaly"
     SUBSCRIPTION_DISABLED = "subscription_disabled"
     SCHEDULE_PAUSED = "schedule_paused"
+    MISSION_ENDED = "mission_ended"
 
 
 class ChannelName(StrEnum):
@@ -236,6 +237,7 @@ _HEADS = {
     "anomaly": "Out of line",
     "subscription_disabled": "Subscription switched off",
     "schedule_paused": "Schedule paused",
+    "mission_ended": "Mission ended",
     TEST: "It works",
 }
 

@@ -147,6 +147,7 @@ def acceptance_of(ref: SessionRef, message: ArrivingMessage, workspace_id: str |
         ],
         events=[EventRow.of(ref, submitted)],
         live_quota=message.live_quota,
+        budget=message.budget,
         in_order=not first,
         manifest=message.files if first else {},
         metadata=dict(message.metadata) if first else {},

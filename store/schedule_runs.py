@@ -10,7 +10,7 @@ from domain.ids import new_id
 from domain.schedules.schedule import ContextMode, Overlap, RunStatus, Schedule, ScheduleRun, TickCall, tick_key
 from domain.sessions.new_session import Trigger
 from domain.sessions.session import SessionRef
-from domain.sessions.session_writes import ThreadMessage
+from domain.sessions.session_writes import NewBudget, ThreadMessage
 from domain.wire import SessionRefusal
 from store import addresses, conversations, new_sessions, schedules, sessions, workspaces
 from store.addresses import Arrival
@@ -52,7 +52,9 @@ async def record(pool: Pool, tick: TickCall, status: RunStatus, reason: str) -> 
         return await _write(connection, schedule, tick, status, reason)
 
 
-async def fire(pool: Pool, tick: TickCall, text: str) -> tuple[ScheduleRun, SessionRow | None] | None:
+async def fire(
+    pool: Pool, tick: TickCall, text: str, budget: NewBudget | None = None
+) -> tuple[ScheduleRun, SessionRow | None] | None:
     """Decide on a tick: a new session, a message to the running one, or nothing because one is running. The same tick
     is decided once. None: the schedule is gone."""
     async with pool.acquire() as connection, connection.transaction():
@@ -69,7 +71,7 @@ async def fire(pool: Pool, tick: TickCall, text: str) -> tuple[ScheduleRun, Sess
                 return await _write(connection, schedule, tick, RunStatus.STEERED, session_id=live.id), live
         if schedule.rules.overlap is Overlap.SKIP and await _unfinished(connection, schedule):
             return await _write(connection, schedule, tick, RunStatus.SKIPPED, "the run before it is not over"), None
-        arrival = await _accept(connection, schedule, tick, text)
+        arrival = await _accept(connection, schedule, tick, text, budget)
         if arrival.session is not None:
             run = await _write(connection, schedule, tick, RunStatus.FIRED, session_id=arrival.session.id)
             return run, arrival.session
@@ -160,7 +162,9 @@ async def counts(pool: Pool, tenant: str, schedule_id: str) -> dict[str, int]:
     return {row["status"]: row["n"] for row in rows}
 
 
-async def _accept(connection: Connection, schedule: Schedule, tick: TickCall, text: str) -> Arrival:
+async def _accept(
+    connection: Connection, schedule: Schedule, tick: TickCall, text: str, budget: NewBudget | None
+) -> Arrival:
     config = {**schedule.session.spec, "schedule": {"id": schedule.id, "silent_reply": schedule.rules.silent_reply}}
     session = schedule.session.model_copy(update={"spec": config, "trigger": Trigger.SCHEDULE})
     busy: Literal["reject", "queue"] = "reject" if schedule.rules.overlap is Overlap.SKIP else "queue"
@@ -170,6 +174,7 @@ async def _accept(connection: Connection, schedule: Schedule, tick: TickCall, te
         author=f"schedule {schedule.rules.name}",
         session=session,
         if_busy=busy,
+        budget=budget,
     )
     context = schedule.rules.context
     source = await _source(connection, schedule) if context is ContextMode.FORK else None

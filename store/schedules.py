@@ -1,7 +1,7 @@
 """Schedules: the rows decide, and Temporal is brought into line with them, at once or by the sweeper."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,9 +26,17 @@ def _read(row: asyncpg.Record) -> Schedule:
 
 
 async def create(
-    pool: Pool, tenant: str, rules: ScheduleRules, session: NewSession, prompt: str, files: Manifest, created_by: str
+    pool: Pool,
+    tenant: str,
+    rules: ScheduleRules,
+    session: NewSession,
+    prompt: str,
+    files: Manifest,
+    created_by: str,
+    also: Callable[[Connection, Schedule], Awaitable[object]] | None = None,
 ) -> Schedule | None:
-    """None if the name is taken. Its address and the workspace of its runs exist from here on."""
+    """None if the name is taken. Its address and the workspace of its runs exist from here on. `also` writes more in
+    the same transaction."""
     schedule_id = new_id()
     async with pool.acquire() as connection, connection.transaction():
         conversation_id = await addresses.locked(
@@ -58,6 +66,8 @@ async def create(
         if files and rules.conversation_id is None:
             await workspaces.change_in(connection, tenant, conversation_id, lambda known: {**known, **files})
         await _audit(connection, tenant, created_by, "create_schedule", rules)
+        if also is not None:
+            await also(connection, _read(row))
         return _read(row)
 
 
@@ -107,14 +117,19 @@ async def set_paused(
 async def delete(pool: Pool, tenant: str, schedule_id: str, by: str) -> Schedule | None:
     """Its runs and its conversation stay."""
     async with pool.acquire() as connection, connection.transaction():
-        row = await connection.fetchrow(
-            f"""UPDATE schedules SET deleted_at = now(), version = version + 1
-                 WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {_COLUMNS}""",
-            tenant,
-            schedule_id,
-        )
-        if row is not None:
-            await _audit(connection, tenant, by, "delete_schedule", _read(row).rules)
+        return await delete_in(connection, tenant, schedule_id, by)
+
+
+async def delete_in(connection: Connection, tenant: str, schedule_id: str, by: str) -> Schedule | None:
+    """The same in a transaction that writes more."""
+    row = await connection.fetchrow(
+        f"""UPDATE schedules SET deleted_at = now(), version = version + 1
+             WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {_COLUMNS}""",
+        tenant,
+        schedule_id,
+    )
+    if row is not None:
+        await _audit(connection, tenant, by, "delete_schedule", _read(row).rules)
     return _read(row) if row else None
 
 
@@ -148,6 +163,16 @@ async def listing(
         conversation_id,
         before_id,
         limit,
+    )
+    return [_read(row) for row in rows]
+
+
+async def created_by(pool: Pool, tenant: str, creator: str) -> list[Schedule]:
+    rows = await pool.fetch(
+        f"""SELECT {_COLUMNS} FROM schedules
+             WHERE tenant = $1 AND created_by = $2 AND deleted_at IS NULL ORDER BY id""",
+        tenant,
+        creator,
     )
     return [_read(row) for row in rows]
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from activities.delegation.agent_events import AgentEvents
 from activities.delegation.agent_messages import AgentMessages
+from activities.schedules.own import OwnSchedules
 from domain.agents.subagent_tool import ReceivingSide
 from domain.conversations.attachments import (
     Attachment,
@@ -32,7 +33,8 @@ from workflows.client import WorkflowClient
 
 
 class Subagents:
-    def __init__(self, pool: Pool, conversations: WorkflowClient) -> None:
+    def __init__(self, pool: Pool, conversations: WorkflowClient, schedules: OwnSchedules) -> None:
+        self.schedules = schedules
         self._pool = pool
         self._conversations = conversations
         self.messages = AgentMessages(pool, conversations)

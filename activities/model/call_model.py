@@ -18,6 +18,7 @@ from activities.runtime.event_writer import EventWriter
 from activities.runtime.heartbeat import cancel_requested, heartbeating
 from activities.runtime.spans import model_called
 from activities.tools.offered import Offered, Toolbox
+from activities.tools.risks import with_risks
 from activities.tools.rules import RULES, tool_calls, without_standing
 from domain import events as ev
 from domain import wire
@@ -112,6 +113,10 @@ class CallModel:
                     seconds=COMMIT_PATIENCE,
                 )
                 calls = without_standing(calls, tools, turn.calls, layers, standing)
+            asked, given = calls, [one.arguments for one in turn.calls]
+            calls = await patiently(
+                lambda: with_risks(self._pool, call.ref.tenant, layers, asked, given), seconds=COMMIT_PATIENCE
+            )
             once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
             misfit = turn_record.misfit(agent, call, turn)
             return await self._commit(call, idem, context, nodes, calls, once, turn, misfit=misfit, ends=turn.ends)

@@ -11,6 +11,7 @@ from activities.requests.external_tools import Described, Unaskable
 from activities.requests.questions import Questions
 from activities.runtime.heartbeat import beating
 from activities.runtime.session_run import run_of
+from activities.tools import risks
 from activities.tools.builtin import ask_user
 from activities.tools.rules import Rulebook, verdict_on
 from activities.tools.tool import Tool
@@ -153,7 +154,8 @@ class InputRequests:
 
     async def _tool(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:
         answer = request.answer or {}
-        tool = self._questions.tool(await self._session(settle), request.details["tool"])
+        session = await self._session(settle)
+        tool = self._questions.tool(session, request.details["tool"])
         if request.status is not RequestStatus.ANSWERED:
             why = NOBODY
         elif not answer["approved"]:
@@ -161,6 +163,7 @@ class InputRequests:
         elif forbidden := await self._forbidden(settle, tool, answer):
             why = f"A person approved this call with other arguments, which the rules of this task forbid: {forbidden}."
         else:
+            await risks.approved(self._pool, settle.ref.tenant, session.rules)
             return SettledRequest(status=request.status, approved=True)
         summary = tool.call_summary(request.details["arguments"])
         await self._result(settle, tool.name, CallState.FAILED, f"{why} It was not run.", summary)

@@ -1,17 +1,34 @@
-"""The check of a schedule: a sandboxed command that decides whether a model is called at all."""
+"""The check of a schedule: a sandboxed command, or a tool, that decides whether a model is called at all."""
 
+import asyncio
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+from pydantic import ValidationError
+
+from activities.delegation.subagents import Subagents
 from activities.runtime.definitions import Definitions
 from activities.runtime.workspaces import Workspaces
-from activities.sandbox import Commands
+from activities.sandbox import Commands, NetworkPolicy
+from activities.tools.rules import verdict_on
+from activities.tools.support.egress import Fetcher
 from activities.tools.support.output import clean
+from activities.tools.tool import Tool, ToolContext
+from domain.agents.definition import AgentDefinition
+from domain.policy.rules import Action, verdict
 from domain.schedules.schedule import Check, RunStatus, Schedule
+from domain.sessions.session import SessionRef
+from domain.sessions.step import Effect
 from store import workspaces
 from store.database import Pool
 
 NOTHING_TO_DO = 3  # the exit code
 OUTPUT_CHARS = 20_000
+NOTHING = "the check found nothing to do"
+
+log = logging.getLogger("errand.worker")
 
 
 @dataclass(frozen=True)
@@ -24,8 +41,20 @@ class CheckResult:
 
 
 class Checks:
-    def __init__(self, pool: Pool, definitions: Definitions, workspaces: Workspaces, commands: Commands) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        definitions: Definitions,
+        workspaces: Workspaces,
+        commands: Commands,
+        tools: Mapping[str, Tool],
+        fetcher: Fetcher,
+        subagents: Subagents,
+    ) -> None:
         self._pool = pool
+        self._tools = tools
+        self._fetcher = fetcher
+        self._subagents = subagents
         self._definitions = definitions
         self._workspaces = workspaces
         self._commands = commands
@@ -37,18 +66,70 @@ class Checks:
         sandbox = session.spec.get("config", {}).get("sandbox")
         version, _ = await workspaces.get(self._pool, schedule.tenant, schedule.conversation_id)
         folder = await self._workspaces.ready(schedule.tenant, schedule.conversation_id, version)
+        network = self._commands.network(agent, sandbox, session.rules)
+        if check.run is None:
+            return await self._tool(schedule, check, agent, folder, network)
         result = await self._commands.sandbox.run(
             check.run,
             workspace=folder,
-            network=self._commands.network(agent, sandbox, session.rules),
+            network=network,
             timeout_s=check.timeout_s,
             limits=self._commands.limits,
         )
         output = clean(result.output).strip()[:OUTPUT_CHARS]
         if result.exit_code == NOTHING_TO_DO or (result.exit_code == 0 and not output):
-            return CheckResult(ends=RunStatus.SKIPPED, reason="the check found nothing to do")
+            return CheckResult(ends=RunStatus.SKIPPED, reason=NOTHING)
         if result.exit_code == 0:
             return CheckResult(output)
         ended = f"exit code {result.exit_code}" if not result.timed_out else f"stopped after {check.timeout_s} s"
         why = result.refusal or result.stopped or f"{ended}: {output[-300:]}"
-        return CheckResult(ends=RunStatus.FAILED, reason=f"the check failed: {why}")
+        return _failed(why)
+
+    async def _tool(
+        self, schedule: Schedule, check: Check, agent: AgentDefinition, folder: Path, network: NetworkPolicy | None
+    ) -> CheckResult:
+        """A tool is the agent's, so its rules bind it; and it only reads, as nothing fences a check."""
+        tool = self._tools.get(check.tool or "")
+        if tool is None or tool.name not in agent.tools or tool.effect is not Effect.READ or tool.activity is not None:
+            return _failed(f"{check.tool} is no tool of the agent that only reads")
+        layers = [agent.permissions, *schedule.session.rules]
+        if (found := verdict_on(tool, check.input, layers)).action is not Action.ALLOW:
+            return _failed(f"the rules do not allow it: {found.because}")
+        ref = SessionRef(
+            tenant=schedule.tenant, session_id=schedule.conversation_id, conversation_id=schedule.conversation_id
+        )
+
+        async def permits(subject: str) -> bool:
+            return verdict(layers, tool, [subject]).action is Action.ALLOW
+
+        context = ToolContext(
+            ref=ref,
+            workspace=folder,
+            key=f"check:{schedule.id}",
+            attempt=1,
+            plan=None,
+            sandbox=self._commands.sandbox,
+            limits=self._commands.limits,
+            fetcher=self._fetcher,
+            subagents=self._subagents,
+            network=network,
+            permits=permits,
+        )
+        try:
+            given = tool.input.model_validate(check.input)
+            result = await asyncio.wait_for(tool.run(given, context), check.timeout_s)
+        except ValidationError as error:
+            return _failed(tool.explain(error))
+        except TimeoutError:
+            return _failed(f"stopped after {check.timeout_s} s")
+        except Exception:
+            log.exception("the tool %s failed in a check", tool.name)
+            return _failed(f"{tool.name} failed unexpectedly; the operator's log has the details")
+        output = clean(result.text).strip()[:OUTPUT_CHARS]
+        if result.failed:
+            return _failed(output[-300:])
+        return CheckResult(output) if output else CheckResult(ends=RunStatus.SKIPPED, reason=NOTHING)
+
+
+def _failed(why: str) -> CheckResult:
+    return CheckResult(ends=RunStatus.FAILED, reason=f"the check failed: {why}")

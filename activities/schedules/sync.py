@@ -4,7 +4,7 @@ import logging
 import time
 
 from domain.errors import Unavailable
-from store import schedule_runs, schedules
+from store import missions, schedule_runs, schedules
 from store.database import Pool
 from workflows.schedule_client import ScheduleClient
 
@@ -21,6 +21,8 @@ class ScheduleSync:
 
     async def repair(self) -> None:
         await schedule_runs.settle(self._pool)
+        for tenant, mission_id in await missions.working(self._pool):
+            await missions.settle(self._pool, tenant, mission_id)
         if self._compared is None or time.monotonic() - self._compared > COMPARE_SECONDS:
             if lost := await schedules.note_missing(self._pool, await self._client.ids()):
                 log.warning("%d schedules are missing in Temporal and are created again", lost)

@@ -12,7 +12,9 @@ from domain import wire
 from domain.conversations.requests import Steer
 from domain.errors import NotFound, Unavailable
 from domain.ids import derive_id
+from domain.missions.mission import MissionStatus, Spent
 from domain.schedules.schedule import (
+    ContextMode,
     Overlap,
     RunStatus,
     Schedule,
@@ -22,8 +24,9 @@ from domain.schedules.schedule import (
     tick_text,
 )
 from domain.sessions.session import Reason
+from domain.sessions.session_writes import NewBudget
 from domain.sessions.step import RecordedStop, StopRequest
-from store import conversations, endings, schedule_runs, schedules, sessions
+from store import conversations, endings, missions, schedule_runs, schedules, sessions
 from store.database import Pool
 from store.sessions import SessionRow
 from workflows.client import WorkflowClient
@@ -47,14 +50,17 @@ class Ticks:
         if schedule is None or schedule.deleted_at is not None:
             return GONE
         known = await schedule_runs.get(self._pool, call)
-        text = schedule.prompt
+        text, budget = schedule.prompt, None
         if known is None:
+            stopped, budget = await self._mission(schedule)
+            if stopped is not None:
+                return _outcome(await schedule_runs.record(self._pool, call, RunStatus.SKIPPED, stopped))
             status, reason, text = await self._before(schedule, call)
             if status is not None:
                 return _outcome(await schedule_runs.record(self._pool, call, status, reason))
             if schedule.rules.overlap is Overlap.CANCEL_PREVIOUS:
                 await self._cancel_previous(schedule)
-        fired = await schedule_runs.fire(self._pool, call, text)
+        fired = await schedule_runs.fire(self._pool, call, text, budget)
         if fired is None:
             return GONE
         run, session = fired
@@ -63,6 +69,24 @@ class Ticks:
         elif run.status is RunStatus.FIRED and session is not None:
             await self._start(session)
         return _outcome(run)
+
+    async def _mission(self, schedule: Schedule) -> tuple[str | None, NewBudget | None]:
+        """Of a schedule that belongs to a mission: why it does not run now, or what the run may use."""
+        mission = await missions.of_schedule(self._pool, schedule.tenant, schedule.id)
+        if mission is None:
+            return None, None
+        mission = await missions.settle(self._pool, schedule.tenant, mission.id) or mission
+        if mission.status is not MissionStatus.WORKING:
+            return f"the mission has ended: {mission.reason}", None
+        if mission.paused:
+            return f"the mission is paused: {mission.pause_reason}", None
+        today = await missions.spent(self._pool, mission, mission.day_start(datetime.now(UTC)))
+        if (kind := today.over(mission.rules.per_day)) is not None:
+            return f"the day's budget of {kind} is used up", None
+        total = await missions.spent(self._pool, mission)
+        shared = schedule.rules.context is ContextMode.CONTINUE
+        conversation = await missions.spent(self._pool, mission, own=True) if shared else Spent()
+        return None, mission.run_budget(today, total, conversation)
 
     async def _before(self, schedule: Schedule, call: TickCall) -> tuple[RunStatus | None, str, str]:
         """What ends the tick before its message is sent, why, and the message."""

@@ -4,6 +4,7 @@ from api.auth import ANONYMOUS, Call, Caller
 from domain.conversations.mailbox import ConversationStatus
 from domain.errors import Conflict, Gone, NotAllowed, NotFound
 from domain.ids import is_id
+from domain.missions.mission import Mission
 from domain.schedules.schedule import Schedule
 from store import conversations, sessions
 from store.conversations import ConversationRow
@@ -43,19 +44,19 @@ async def check_acting(call: Call, session: SessionRow) -> None:
         check_owner(call.caller, await session_of(call, session.conversation_id))
 
 
-def owns(caller: Caller, owned: SessionRow | File | Schedule) -> bool:
+def owns(caller: Caller, owned: SessionRow | File | Schedule | Mission) -> bool:
     """Whether the caller's key started or uploaded it. What was made without a key belongs to everybody."""
     return owned.created_by in (caller.created_by, ANONYMOUS.created_by)
 
 
-def check_owner(caller: Caller, owned: SessionRow | File | Schedule) -> None:
+def check_owner(caller: Caller, owned: SessionRow | File | Schedule | Mission) -> None:
     """Acting on what another key started or uploaded needs the right supervise."""
     if not owns(caller, owned) and not caller.may(Right.SUPERVISE):
         detail = "This belongs to another key: acting on it needs a key with the right supervise."
         raise NotAllowed(detail, needed=[Right.SUPERVISE])
 
 
-def check_reading(caller: Caller, owned: SessionRow | File | Schedule) -> None:
+def check_reading(caller: Caller, owned: SessionRow | File | Schedule | Mission) -> None:
     """A task that uses what another key started or uploaded reads it: that needs the right read or supervise."""
     if not owns(caller, owned) and not caller.may(Right.READ, Right.SUPERVISE):
         detail = "This belongs to another key: using it in a task needs a key with the right read."

@@ -55,21 +55,21 @@ _EXAMPLE = {
 async def create_schedule(call: Submitter, body: Annotated[NewSchedule, json_body(NewSchedule)]) -> ScheduleRecord:
     """Each run is a session of the task, in the schedule's own conversation unless it names one. What is invalid is
     refused now, not when a run is due."""
-    task = await _checked(call, body)
+    task = await checked(call, body)
     if await schedules.count(call.pool, call.tenant) >= MOST:
         raise Conflict(f"There may be at most {MOST} schedules.")
     made = await schedules.create(
         call.pool,
         call.tenant,
         body.rules(),
-        _session(call, body, task),
+        run_session(call, body, task),
         opening(task.spec, sorted(task.files)),
         task.files,
         call.caller.created_by,
     )
     if made is None:
         raise Conflict("There is a schedule with this name.", type="name-taken")
-    return await _shown(call, await _synced(call, made))
+    return await _shown(call, await synced(call, made))
 
 
 @router.get("/schedules", responses=problems(422), summary="List the schedules")
@@ -112,19 +112,19 @@ async def replace_schedule(
             "A schedule keeps its conversation and its files.",
             errors=[finding(pointer, "not_changeable", "make another schedule instead")],
         )
-    task = await _checked(call, body)
+    task = await checked(call, body)
     made = await schedules.replace(
         call.pool,
         call.tenant,
         schedule_id,
         body.rules(),
-        _session(call, body, task),
+        run_session(call, body, task),
         opening(task.spec, []),
         call.caller.created_by,
     )
     if made is None:
         raise Conflict("There is a schedule with this name.", type="name-taken")
-    return await _shown(call, await _synced(call, made))
+    return await _shown(call, await synced(call, made))
 
 
 @router.delete("/schedules/{schedule_id}", status_code=204, responses=problems(403, 404), summary="Delete a schedule")
@@ -133,7 +133,7 @@ async def delete_schedule(call: Stopper, schedule_id: str) -> Response:
     await _own(call, schedule_id)
     gone = await schedules.delete(call.pool, call.tenant, schedule_id, call.caller.created_by)
     if gone is not None:
-        await _synced(call, gone)
+        await synced(call, gone)
     return Response(status_code=204)
 
 
@@ -198,7 +198,7 @@ async def list_runs(
     return RunPage(items=await schedule_runs.listing(call.pool, call.tenant, found.id, before=before, limit=limit))
 
 
-async def _checked(call: Call, body: NewSchedule) -> Checked:
+async def checked(call: Call, body: NewSchedule) -> Checked:
     if body.at is not None and body.at <= datetime.now(UTC):
         raise Invalid(
             "The time is past.", type="invalid-time", errors=[finding("/at", "past", "must be in the future")]
@@ -220,7 +220,7 @@ async def _checked(call: Call, body: NewSchedule) -> Checked:
     return await submit.check(call, body.task)
 
 
-def _session(call: Call, body: NewSchedule, task: Checked) -> NewSession:
+def run_session(call: Call, body: NewSchedule, task: Checked) -> NewSession:
     title = task.spec.title or body.name
     return submit.new_session(task, title, SessionPlace(trigger=Trigger.SCHEDULE), call.caller.created_by)
 
@@ -242,7 +242,7 @@ async def _set_paused(call: Call, schedule_id: str, paused: bool, reason: str | 
     made = await schedules.set_paused(call.pool, call.tenant, schedule_id, paused, call.caller.created_by, reason)
     if made is None:
         raise NotFound()
-    return await _shown(call, await _synced(call, made))
+    return await _shown(call, await synced(call, made))
 
 
 async def _found(call: Call, schedule_id: str) -> Schedule:
@@ -258,7 +258,7 @@ async def _own(call: Call, schedule_id: str) -> Schedule:
     return found
 
 
-async def _synced(call: Call, schedule: Schedule) -> Schedule:
+async def synced(call: Call, schedule: Schedule) -> Schedule:
     """Bring Temporal into line with the row; if it is unreachable, later, at last by the sweeper."""
 
     async def put() -> bool:

@@ -79,6 +79,7 @@ class AgentDefinition(Equipment):
     packaging: Packaging | None = None
     max_depth: int | None = Field(default=None, ge=1, le=10)  # of nested subagents; None: the platform's default
     permissions: list[Rule] = Field(default_factory=list, max_length=200)
+    schedules: int = Field(default=0, ge=0, le=100)  # how many of its own it may have at a time, by manage_schedule
     may_ask: bool = False  # may it ask people and wait for an answer; if not, it has no ask_user
     limits: AgentLimits = AgentLimits()
     input_schema: JsonObject | None = None

@@ -3,7 +3,7 @@
 import functools
 from datetime import UTC, datetime, time
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
@@ -73,10 +73,19 @@ class QuietHours(Strict):
 
 
 class Check(Strict):
-    """A sandboxed command in the workspace. Its output goes to the agent; no output, or exit code 3, skips the run."""
+    """A sandboxed command in the workspace, or one of the agent's tools that only reads. Its output goes to the agent;
+    no output, or exit code 3, skips the run."""
 
-    run: Annotated[str, StringConstraints(min_length=1, max_length=4_000)]
+    run: Annotated[str, StringConstraints(min_length=1, max_length=4_000)] | None = None
+    tool: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
+    input: dict[str, Any] = Field(default_factory=dict, description="the arguments of the tool")
     timeout_s: int = Field(default=60, ge=1, le=600)
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.run is None) == (self.tool is None) or (self.input and self.tool is None):
+            raise PydanticCustomError("needs", "give a command to run, or a tool with its input")
+        return self
 
 
 class Timing(Strict):

@@ -46,6 +46,7 @@ OPTIONS: dict[tuple[str, str], dict[str, Any]] = {
         "content": b"{}",
         "headers": {"x-hub-signature-256": "sha256=f91e3e9f05cc2df64ac1c26f8adccdffda8d1e4a7a8c50a1a08eeadac6ddfec5"},
     },
+    ("POST", "/missions"): {"json": {**SCHEDULE, "total": {"runs": 9}}},
     ("POST", "/schedules"): {"json": SCHEDULE},
     ("PUT", "/schedules/{schedule_id}"): {"json": SCHEDULE},
     ("POST", "/schedules/{schedule_id}/backfill"): {
@@ -108,6 +109,9 @@ class Holder:
         if "{trigger}" in path:
             made["trigger"] = f"t-{new_id()}"
             await self._client.put(f"/triggers/{made['trigger']}", json=TRIGGER, headers=self.headers)
+        if "{mission_id}" in path:
+            mission = {**SCHEDULE, "name": new_id(), "total": {"runs": 9}}
+            made["mission_id"] = (await self._post("/missions", json=mission))["id"]
         if "{schedule_id}" in path:
             made["schedule_id"] = (await self._post("/schedules", json={**SCHEDULE, "name": new_id()}))["id"]
         if "{file_id}" in path:

@@ -53,6 +53,8 @@ class Tenant:
         event = {"signature": "github", "task": {"agent": "assistant", "input": mark}}
         await tenant._made("PUT", f"/triggers/t-{mark}", json=event)
         daily = {"name": mark, "every": 86_400_000, "task": {"agent": "assistant", "input": mark}}
+        mission = {**daily, "name": f"m-{mark}", "total": {"runs": 9}}
+        ids["mission_id"] = (await tenant._made("POST", "/missions", json=mission))["id"]
         ids["schedule_id"] = (await tenant._made("POST", "/schedules", json=daily))["id"]
         root = await submitted(client, tenant._headers, input=mark)
         child, asking = [await spawned(pool, root, tenant=tenant.name, name=name) for name in ("one", "two")]

@@ -46,6 +46,9 @@ FOREIGN: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/subscriptions/{subscription_id}/test", {}),
     ("GET", "/connectors/{connector}", {}),
     ("DELETE", "/connectors/{connector}", {}),
+    ("GET", "/missions/{mission_id}", {}),
+    ("GET", "/missions/{mission_id}/runs", {}),
+    *(("POST", f"/missions/{{mission_id}}/{verb}", {}) for verb in ("run", "pause", "resume", "cancel")),
     ("GET", "/triggers/{trigger}", {}),
     ("GET", "/triggers/{trigger}/events", {}),
     ("DELETE", "/triggers/{trigger}", {}),
@@ -87,6 +90,7 @@ SHARED = {  # routes without an id of a tenant
     ("GET", "/connectors"), ("PUT", "/connectors/{connector}"), ("GET", "/schedules"), ("POST", "/schedules"),
     ("POST", "/codec/decode"), ("POST", "/codec/encode"),  # for admins of the platform
     ("POST", "/hooks/{connector_id}"),  # its signature says whose it is
+    ("GET", "/missions"), ("POST", "/missions"),
     ("GET", "/triggers"), ("PUT", "/triggers/{trigger}"), ("POST", "/triggers/{trigger}"),
 }  # fmt: skip
 
@@ -115,6 +119,9 @@ async def test_foreign_ids_are_404_everywhere(keyed_url: str, pool: Pool) -> Non
         sent = await client.post(f"/subscriptions/{subscribed}/test", headers=mine)
         connector = {"kind": "webhook", "agent": "private"}
         assert (await client.put("/connectors/secret", json=connector, headers=mine)).status_code == 200
+        mission = {"name": "secret", "every": 86_400_000, "total": {"runs": 9}}
+        watched = {**mission, "task": {"agent": "private", "input": "secret"}}
+        missioned = (await client.post("/missions", json=watched, headers=mine)).json()["id"]
         trigger = {"signature": "github", "task": {"agent": "private", "input": "secret"}}
         assert (await client.put("/triggers/secret", json=trigger, headers=mine)).status_code == 200
         said = await client.post("/channels/secret/room/ann/messages", json={"text": "secret"}, headers=mine)
@@ -124,6 +131,7 @@ async def test_foreign_ids_are_404_everywhere(keyed_url: str, pool: Pool) -> Non
             "schedule_id": scheduled.json()["id"],
             "connector": "secret",
             "trigger": "secret",
+            "mission_id": missioned,
             "channel_id": "room",
             "user_id": "ann",
             "subscription_id": subscribed,

@@ -1,0 +1,107 @@
+"""Schedules that an agent makes for itself: in its own conversation, as many as its definition allows, no others'."""
+
+from datetime import UTC, datetime
+
+from activities.runtime.definitions import Definitions
+from domain.errors import Unavailable
+from domain.schedules.schedule import Schedule, ScheduleRules
+from domain.sessions.new_session import NewSession, Trigger
+from domain.sessions.session import SessionRef
+from store import schedules, sessions
+from store.database import Pool
+from store.sessions import SessionRow
+from workflows.schedule_client import ScheduleClient
+
+
+class ScheduleRefused(Exception):
+    """It was not done; the text is for the model."""
+
+
+class OwnSchedules:
+    def __init__(self, pool: Pool, client: ScheduleClient, definitions: Definitions) -> None:
+        self._pool = pool
+        self._client = client
+        self._definitions = definitions
+
+    async def put(self, ref: SessionRef, rules: ScheduleRules, prompt: str) -> str:
+        """Create a schedule, or replace the agent's own one of this name; returns its next times."""
+        session = await self._owner(ref)
+        if rules.at is not None and rules.at <= datetime.now(UTC):
+            raise ScheduleRefused("That time is past.")
+        rules = rules.model_copy(
+            update={"name": _stored_name(session, rules.name), "conversation_id": ref.conversation_id}
+        )
+        run = NewSession.continuing(session).model_copy(update={"trigger": Trigger.SCHEDULE})
+        own = {one.rules.name: one for one in await self._own(session)}
+        if (known := own.get(rules.name)) is not None:
+            made = await schedules.replace(self._pool, ref.tenant, known.id, rules, run, prompt, _creator(session))
+        else:
+            most = (await self._definitions.load(session.agent_ref)).schedules
+            if len(own) >= most:
+                raise ScheduleRefused(f"You may have {most} schedules, and have {len(own)}.")
+            made = await schedules.create(self._pool, ref.tenant, rules, run, prompt, {}, _creator(session))
+        if made is None:
+            raise ScheduleRefused("That name is taken.")
+        await self._synced(made)
+        times = await self._client.next_times(made.id, 3)
+        return ", ".join(time.isoformat() for time in times or []) or "not known yet"
+
+    async def listing(self, ref: SessionRef) -> list[str]:
+        session = await self._owner(ref)
+        return [_line(session, one) for one in await self._own(session)]
+
+    async def set_paused(self, ref: SessionRef, name: str, paused: bool) -> None:
+        found = await self._find(ref, name)
+        made = await schedules.set_paused(
+            self._pool, ref.tenant, found.id, paused, found.created_by, "paused by its agent"
+        )
+        await self._synced(made or found)
+
+    async def delete(self, ref: SessionRef, name: str) -> None:
+        found = await self._find(ref, name)
+        gone = await schedules.delete(self._pool, ref.tenant, found.id, found.created_by)
+        await self._synced(gone or found)
+
+    async def _owner(self, ref: SessionRef) -> SessionRow:
+        session = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        assert session is not None
+        if session.thread_id != session.conversation_id:
+            raise ScheduleRefused("Only the agent of a conversation has schedules, not its subagents.")
+        if not (await self._definitions.load(session.agent_ref)).schedules:
+            raise ScheduleRefused("Your definition allows you no schedules.")
+        return session
+
+    async def _own(self, session: SessionRow) -> list[Schedule]:
+        return await schedules.created_by(self._pool, session.tenant, _creator(session))
+
+    async def _find(self, ref: SessionRef, name: str) -> Schedule:
+        session = await self._owner(ref)
+        for one in await self._own(session):
+            if one.rules.name == _stored_name(session, name):
+                return one
+        raise ScheduleRefused(f"You have no schedule {name!r}.")
+
+    async def _synced(self, schedule: Schedule) -> None:
+        """Bring Temporal into line with the row; if it is unreachable, the sweeper does."""
+        try:
+            await self._client.put(schedule)
+        except Unavailable:
+            return
+        await schedules.synced(self._pool, schedule)
+
+
+def _creator(session: SessionRow) -> str:
+    return f"agent {session.conversation_id}"
+
+
+def _stored_name(session: SessionRow, name: str) -> str:
+    """Names are unique in a tenant, and an agent's own only in its conversation."""
+    return f"{session.conversation_id}.{name}"
+
+
+def _line(session: SessionRow, one: Schedule) -> str:
+    rules = one.rules
+    when = f"{rules.cron} {rules.timezone}" if rules.cron else f"every {(rules.every or 0) // 1000} s"
+    when = f"once at {rules.at.isoformat()}" if rules.at else when
+    state = f" (paused: {one.pause_reason})" if one.paused else ""
+    return f"- {rules.name.removeprefix(_stored_name(session, ''))}: {when}{state}: {one.prompt[:200]}"

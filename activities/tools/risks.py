@@ -1,0 +1,48 @@
+"""Risk triggers of missions: calls that a person has to approve pause the mission until somebody does."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from domain.missions.mission import MissionStatus, RiskTrigger, mission_of
+from domain.policy.commands import matches
+from domain.policy.rules import Rule
+from domain.sessions.step import ToolCall
+from store import missions
+from store.database import Pool
+
+
+async def with_risks(
+    pool: Pool, tenant: str, layers: list[list[Rule]], calls: list[ToolCall], arguments: list[Any]
+) -> list[ToolCall]:
+    """The calls, of which those that a risk trigger concerns need an approval. Only a mission's sessions have any."""
+    mission_id = mission_of(layers)
+    if mission_id is None or not calls:
+        return calls
+    mission = await missions.get(pool, tenant, mission_id)
+    if mission is None or mission.status is not MissionStatus.WORKING or not mission.rules.risks:
+        return calls
+    since = mission.day_start(datetime.now(UTC))
+    called = await missions.calls_today(pool, mission, since)
+    spent = (await missions.spent(pool, mission, since)).cost_usd
+    found: list[ToolCall] = []
+    for call, given in zip(calls, arguments, strict=True):
+        risk = next((one for one in mission.rules.risks if _hits(one, call, given, called, spent)), None)
+        called.append(call.name)
+        if risk is None or call.refusal is not None:
+            found.append(call)
+            continue
+        await missions.set_paused(pool, tenant, mission.id, True, f"{missions.RISK}{call.name}: {call.preview}"[:500])
+        found.append(call.model_copy(update={"ask": True}))
+    return found
+
+
+def _hits(risk: RiskTrigger, call: ToolCall, arguments: Any, called: list[str], spent: float) -> bool:
+    before = sum(matches(name, risk.tool) for name in called)
+    return risk.concerns(call.name, arguments) and before >= risk.after_calls and spent >= risk.after_usd
+
+
+async def approved(pool: Pool, tenant: str, layers: list[list[Rule]]) -> None:
+    """A person has approved a call of a session with these rules: its mission continues."""
+    mission_id = mission_of(layers)
+    if mission_id is not None:
+        await missions.approved(pool, tenant, mission_id)

@@ -1,0 +1,182 @@
+"""/missions: agents that run again and again, within budgets, until they are cancelled, expired or out of budget."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import AwareDatetime
+
+from api.auth import Call, Reader, Stopper, Submitter
+from api.control import stop
+from api.control.stop import Stop
+from api.http import lookup
+from api.http.accept_header import accepts_json
+from api.http.body import json_body
+from api.http.paging import cursor, position
+from api.openapi import BODY, problems, ref, request_body
+from api.routes import schedules as schedule_routes
+from api.schemas.missions import MissionPage, MissionRecord, MissionRunPage, NewMission, mission_record
+from api.schemas.schedules import PauseBody, Triggered
+from domain.errors import Conflict, NotFound
+from domain.ids import is_id, new_id
+from domain.missions.mission import Mission, MissionStatus, mission_mark
+from domain.sessions.session import Reason
+from domain.task import opening
+from store import missions, schedule_runs, schedules
+
+router = APIRouter(tags=["missions"], dependencies=[Depends(accepts_json)])
+_EXAMPLE = {
+    "name": "watch-the-tests",
+    "every": 900_000,
+    "check": {"run": "./run-tests || true"},
+    "task": {"agent": "assistant", "input": "Find out why the tests fail, and mend it."},
+    "per_day": {"cost_usd": 2},
+    "total": {"cost_usd": 20},
+    "risks": [{"tool": "bash", "argument": "git push*"}],
+}
+
+
+@router.post(
+    "/missions",
+    status_code=201,
+    responses=problems(403, 409, *BODY),
+    openapi_extra=request_body({"application/json": {"schema": ref(NewMission), "example": _EXAMPLE}}),
+    summary="Create a mission",
+)
+async def create_mission(call: Submitter, body: Annotated[NewMission, json_body(NewMission)]) -> MissionRecord:
+    """A mission is a schedule with budgets. It needs a total budget or a time at which it expires."""
+    mission_id = new_id()
+    task = await schedule_routes.checked(call, body)
+    session = schedule_routes.run_session(call, body, task)
+    session = session.model_copy(update={"rules": [*session.rules, mission_mark(mission_id)]})
+    by = call.caller.created_by
+    made = await schedules.create(
+        call.pool,
+        call.tenant,
+        body.rules(),
+        session,
+        opening(task.spec, sorted(task.files)),
+        task.files,
+        by,
+        also=lambda connection, schedule: missions.create(connection, schedule, mission_id, body.mission_rules(), by),
+    )
+    if made is None:
+        raise Conflict("There is a schedule with this name.", type="name-taken")
+    await schedule_routes.synced(call, made)
+    return await _shown(call, await _found(call, mission_id))
+
+
+@router.get("/missions", responses=problems(422), summary="List the missions")
+async def list_missions(
+    call: Reader,
+    name: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 50,
+    after: Annotated[str | None, Query(alias="cursor")] = None,
+) -> MissionPage:
+    """Newest first."""
+    query = {"missions": name}
+    found = await missions.listing(call.pool, call.tenant, name=name, before_id=position(query, after), limit=limit + 1)
+    items = [await _shown(call, one) for one in found[:limit]]
+    return MissionPage(items=items, next_cursor=cursor(query, items[-1].id) if len(found) > limit else None)
+
+
+@router.get("/missions/{mission_id}", responses=problems(404), summary="Show a mission and what it has spent")
+async def show_mission(call: Reader, mission_id: str) -> MissionRecord:
+    return await _shown(call, await _found(call, mission_id))
+
+
+@router.get("/missions/{mission_id}/runs", responses=problems(404, 422), summary="List the runs of a mission")
+async def list_mission_runs(
+    call: Reader,
+    mission_id: str,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    before: AwareDatetime | None = None,
+) -> MissionRunPage:
+    """The latest scheduled times first; `before` continues after the last of a page."""
+    mission = await _found(call, mission_id)
+    found = await schedule_runs.listing(call.pool, call.tenant, mission.schedule_id, before=before, limit=limit)
+    return MissionRunPage(items=found)
+
+
+@router.post(
+    "/missions/{mission_id}/run", status_code=202, responses=problems(403, 404, 409, 503), summary="Run a mission now"
+)
+async def run_mission(call: Submitter, mission_id: str) -> Triggered:
+    """Within its budgets, and not while it is paused."""
+    mission = await _own(call, mission_id)
+    _check_working(mission)
+    schedule = await schedules.get(call.pool, call.tenant, mission.schedule_id)
+    assert schedule is not None
+    at = datetime.now(UTC)
+    await call.services.schedules.trigger(schedule, at)
+    return Triggered(scheduled_at=at)
+
+
+@router.post(
+    "/missions/{mission_id}/pause",
+    responses=problems(403, 404, 409, *BODY),
+    summary="Pause a mission",
+    openapi_extra=request_body({"application/json": {"schema": PauseBody.model_json_schema()}}, required=False),
+)
+async def pause_mission(
+    call: Stopper, mission_id: str, body: Annotated[PauseBody, json_body(PauseBody, optional=True)]
+) -> MissionRecord:
+    """The run that has begun continues."""
+    return await _set_paused(call, mission_id, True, body.reason or f"paused by {call.caller.name}")
+
+
+@router.post("/missions/{mission_id}/resume", responses=problems(403, 404, 409), summary="Resume a mission")
+async def resume_mission(call: Stopper, mission_id: str) -> MissionRecord:
+    return await _set_paused(call, mission_id, False)
+
+
+@router.post("/missions/{mission_id}/cancel", responses=problems(403, 404), summary="Cancel a mission")
+async def cancel_mission(call: Stopper, mission_id: str) -> MissionRecord:
+    """Its runs are stopped. The answer has its summary; cancelled again, it stays as it is."""
+    mission = await _own(call, mission_id)
+    ended = await missions.end(
+        call.pool,
+        call.tenant,
+        mission_id,
+        MissionStatus.CANCELLED,
+        f"cancelled by {call.caller.name}",
+        call.caller.created_by,
+    )
+    if ended is not None:
+        how = Stop(Reason.CALLER_CANCEL, note=f"the mission {mission.name} was cancelled", tree=True)
+        for session in await schedule_runs.unfinished(call.pool, call.tenant, mission.schedule_id):
+            await stop.stop(call, session, how)
+        schedule = await schedules.get(call.pool, call.tenant, mission.schedule_id)
+        if schedule is not None:
+            await schedule_routes.synced(call, schedule)
+    return await _shown(call, await _found(call, mission_id))
+
+
+async def _found(call: Call, mission_id: str) -> Mission:
+    found = await missions.settle(call.pool, call.tenant, mission_id) if is_id(mission_id) else None
+    if found is None:
+        raise NotFound("There is no such mission.")
+    return found
+
+
+async def _own(call: Call, mission_id: str) -> Mission:
+    found = await _found(call, mission_id)
+    lookup.check_owner(call.caller, found)
+    return found
+
+
+def _check_working(mission: Mission) -> None:
+    if mission.status is not MissionStatus.WORKING:
+        raise Conflict("The mission has ended.", type="mission-ended", mission_status=mission.status)
+
+
+async def _set_paused(call: Call, mission_id: str, paused: bool, reason: str | None = None) -> MissionRecord:
+    _check_working(await _own(call, mission_id))
+    await missions.set_paused(call.pool, call.tenant, mission_id, paused, reason)
+    return await _shown(call, await _found(call, mission_id))
+
+
+async def _shown(call: Call, mission: Mission) -> MissionRecord:
+    today = await missions.spent(call.pool, mission, mission.day_start(datetime.now(UTC)))
+    total = await missions.spent(call.pool, mission)
+    return mission_record(mission, today, total, await missions.open_requests(call.pool, mission))

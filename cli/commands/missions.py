@@ -1,0 +1,189 @@
+"""`errand missions`: agents that run again and again, within budgets, and have no single result."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.client.api import Api, segment
+from cli.client.mission_models import MissionInfo
+from cli.client.models import PageOf, parse
+from cli.client.schedule_models import ScheduleRunInfo
+from cli.commands.run import upload
+from cli.errors import NotFoundError
+from cli.options import Duration, remote
+from cli.render.output import emit, facts, note, one_line, table
+
+
+@click.group()
+def missions() -> None:
+    """Let an agent watch over something, within budgets, until it is cancelled, expired or out of budget.
+
+    \b
+    Examples:
+      ./errand missions add tests assistant "Mend the tests" --every 15m --check "./run-tests" --total-usd 20
+      ./errand missions show tests
+      ./errand missions cancel tests
+    """
+
+
+@missions.command()
+@click.argument("name")
+@click.argument("agent")
+@click.argument("text", metavar="INPUT")
+@click.option("--cron", help="Five fields: minute, hour, day of month, month, day of week.")
+@click.option("--zone", "timezone", help="IANA time zone of --cron and of its days.  [default: UTC]")
+@click.option("--every", type=Duration(), help="An interval: 30s, 10m, 2h, 1d.")
+@click.option("--check", help="A command in the workspace; no output or exit code 3 skips the run.")
+@click.option("--day-usd", type=float, help="What it may spend in a day.")
+@click.option("--day-runs", type=click.IntRange(min=1), help="How often it may run in a day.")
+@click.option("--total-usd", type=float, help="What it may spend in all.")
+@click.option("--total-runs", type=click.IntRange(min=1), help="How often it may run in all.")
+@click.option("--expires-at", help="When it ends, such as 2027-01-01T09:00:00+01:00.")
+@click.option("--stop-when", "stop_when_answer", help="A regular expression: a run whose answer has it is the last.")
+@click.option("--risk", "risks", multiple=True, metavar="TOOL[=ARGUMENT]", help="Ask before such a call. Repeatable.")
+@click.option(
+    "--file",
+    "files",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Copy this file into the workspace. Repeatable.",
+)
+@remote
+def add(
+    api: Api,
+    name: str,
+    agent: str,
+    text: str,
+    check: str | None,
+    risks: tuple[str, ...],
+    files: tuple[Path, ...],
+    day_usd: float | None,
+    day_runs: int | None,
+    total_usd: float | None,
+    total_runs: int | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Add a mission: AGENT does INPUT whenever it is due and the check finds something."""
+    task: dict[str, Any] = {"agent": agent, "input": text}
+    if files:
+        task["context"] = {"files": [upload(api, path) for path in files]}
+    body = {"name": name, "task": task} | {key: value for key, value in options.items() if value is not None}
+    if check is not None:
+        body["check"] = {"run": check}
+    body["per_day"] = _budget(day_usd, day_runs)
+    body["total"] = _budget(total_usd, total_runs)
+    body["risks"] = [_risk(one) for one in risks]
+    _show(api.send("POST", "/missions", json=body).json(), as_json)
+
+
+@missions.command("list")
+@remote
+def list_missions(api: Api, as_json: bool) -> None:
+    """List the missions."""
+    answer = api.get("/missions")
+    if as_json:
+        emit(answer)
+        return
+    items = parse(PageOf[MissionInfo], answer).items
+    if not items:
+        note("no missions")
+        return
+    table(["NAME", "STATE", "USED", "ID"], [[item.name, item.state, item.used, item.id] for item in items])
+
+
+@missions.command()
+@click.argument("name")
+@remote
+def show(api: Api, name: str, as_json: bool) -> None:
+    """Show a mission, what it has used, and what it waits for."""
+    _show(api.get(f"/missions/{segment(_find(api, name))}"), as_json)
+
+
+@missions.command()
+@click.argument("name")
+@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True)
+@remote
+def runs(api: Api, name: str, limit: int, as_json: bool) -> None:
+    """List the runs of a mission, the latest first."""
+    answer = api.get(f"/missions/{segment(_find(api, name))}/runs?limit={limit}")
+    if as_json:
+        emit(answer)
+        return
+    rows = [
+        [item.scheduled_at, item.status, item.task_status or "", item.session_id or "", one_line(item.reason)]
+        for item in parse(PageOf[ScheduleRunInfo], answer).items
+    ]
+    table(["SCHEDULED", "RUN", "TASK", "ID", "REASON"], rows)
+
+
+@missions.command()
+@click.argument("name")
+@remote
+def run(api: Api, name: str, as_json: bool) -> None:
+    """Run a mission now, within its budgets."""
+    answer = api.send("POST", f"/missions/{segment(_find(api, name))}/run").json()
+    emit(answer) if as_json else click.echo(answer["scheduled_at"])
+
+
+@missions.command()
+@click.argument("name")
+@click.option("--reason", default="", help="Shown with the mission.")
+@remote
+def pause(api: Api, name: str, reason: str, as_json: bool) -> None:
+    """Pause a mission."""
+    _show(api.send("POST", f"/missions/{segment(_find(api, name))}/pause", json={"reason": reason}).json(), as_json)
+
+
+@missions.command()
+@click.argument("name")
+@remote
+def resume(api: Api, name: str, as_json: bool) -> None:
+    """Resume a mission."""
+    _show(api.send("POST", f"/missions/{segment(_find(api, name))}/resume").json(), as_json)
+
+
+@missions.command()
+@click.argument("name")
+@remote
+def cancel(api: Api, name: str, as_json: bool) -> None:
+    """Cancel a mission and stop its runs; the answer has its summary."""
+    _show(api.send("POST", f"/missions/{segment(_find(api, name))}/cancel").json(), as_json)
+
+
+def _find(api: Api, name: str) -> str:
+    """The id of the newest mission with this name, or of this id."""
+    named = parse(PageOf[MissionInfo], api.get(f"/missions?name={segment(name)}")).items
+    if named:
+        return named[0].id
+    try:
+        return parse(MissionInfo, api.get(f"/missions/{segment(name)}")).id
+    except NotFoundError:
+        raise NotFoundError(f"there is no mission {name}") from None
+
+
+def _budget(usd: float | None, runs: int | None) -> dict[str, Any]:
+    return {key: value for key, value in (("cost_usd", usd), ("runs", runs)) if value is not None}
+
+
+def _risk(text: str) -> dict[str, str]:
+    tool, found, argument = text.partition("=")
+    return {"tool": tool, "argument": argument} if found else {"tool": tool}
+
+
+def _show(answer: Any, as_json: bool) -> None:
+    if as_json:
+        emit(answer)
+        return
+    item = parse(MissionInfo, answer)
+    facts(
+        [
+            ("mission", f"{item.name} ({item.id})"),
+            ("state", item.state),
+            ("waits for", ", ".join(item.requests) or None),
+            ("used", item.used),
+            ("summary", item.summary),
+            ("conversation", item.conversation_id),
+        ]
+    )

@@ -1,0 +1,1 @@
+"""Missions: agents that watch over something, run again and again, and have no single result."""

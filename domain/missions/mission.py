@@ -1,0 +1,181 @@
+"""A mission: one schedule and its conversation, with budgets, conditions that end it, and risks that pause it."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Self
+from zoneinfo import ZoneInfo
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from domain.patterns import PatternError, check_pattern, matches
+from domain.policy.commands import matches as matches_pattern
+from domain.policy.rules import Action, Rule
+from domain.sessions.session_writes import NewBudget
+from domain.task import Strict
+
+# A rule of this name says to which mission a session belongs, and so do its subagents, which inherit their parent's
+# rules. No tool has a dot in its name, so it decides about none.
+MARK = "mission.id"
+
+
+def _pattern(text: str) -> str:
+    try:
+        check_pattern(text)
+    except PatternError as error:
+        raise PydanticCustomError("invalid_pattern", "{reason}", {"reason": str(error)}) from None
+    return text
+
+
+class MissionStatus(StrEnum):
+    """A mission that is paused, or waits for an answer, is working still."""
+
+    WORKING = "working"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    OUT_OF_BUDGET = "out_of_budget"
+    STOPPED = "stopped"  # by one of its own conditions
+
+
+class MissionBudget(Strict):
+    """What its runs, with their subagents, may use together. None: no such limit."""
+
+    cost_usd: float | None = Field(default=None, gt=0, strict=False)
+    tokens: int | None = Field(default=None, ge=1)
+    runs: int | None = Field(default=None, ge=1)
+
+
+class RiskTrigger(Strict):
+    """A call that a person has to approve: of a tool, on something, after so many calls or so much money in a day."""
+
+    tool: Annotated[str, StringConstraints(min_length=1, max_length=64)] = Field(
+        default="*", description="its name; * and ? match anything"
+    )
+    argument: Annotated[str, StringConstraints(min_length=1, max_length=1_000)] = Field(
+        default="*", description="one of the texts among its arguments, as a whole; * and ? match anything"
+    )
+    after_calls: int = Field(default=0, ge=0, description="so many such calls a day are no risk")
+    after_usd: float = Field(default=0, ge=0, strict=False, description="only when so much was spent in the day")
+
+    def concerns(self, tool: str, arguments: Any) -> bool:
+        texts = list(_texts(arguments)) or [""]
+        return matches_pattern(tool, self.tool) and any(matches_pattern(text, self.argument) for text in texts)
+
+
+class MissionRules(Strict):
+    """What a caller decides about a mission, besides its schedule."""
+
+    per_day: MissionBudget = MissionBudget()
+    total: MissionBudget = MissionBudget()
+    expires_at: AwareDatetime | None = Field(default=None, strict=False)
+    stop_after_failures: int | None = Field(default=None, ge=1, description="in all")
+    stop_when_answer: Annotated[str, StringConstraints(max_length=1_000), AfterValidator(_pattern)] | None = Field(
+        default=None, description="a regular expression of RE2: a run whose answer has it is the last"
+    )
+    risks: list[RiskTrigger] = Field(default_factory=list, max_length=50)
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        limits = [*self.total.model_dump().values(), self.expires_at]
+        if all(limit is None for limit in limits):
+            raise PydanticCustomError("needs", "a mission needs a total budget or a time at which it expires")
+        return self
+
+    def ends_with(self, answer: str | None) -> bool:
+        return self.stop_when_answer is not None and answer is not None and matches(self.stop_when_answer, answer)
+
+
+class Spent(BaseModel):
+    """What runs and their subagents have used."""
+
+    model_config = ConfigDict(frozen=True)
+
+    cost_usd: float = 0.0
+    tokens: int = 0
+    runs: int = 0
+    failures: int = 0
+
+    def over(self, budget: MissionBudget) -> str | None:
+        """The budget that is used up."""
+        for name, text in (("cost_usd", "money"), ("tokens", "tokens"), ("runs", "runs")):
+            limit = getattr(budget, name)
+            if limit is not None and getattr(self, name) >= limit:
+                return text
+        return None
+
+
+class Mission(BaseModel):
+    """One row."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tenant: str
+    id: str
+    name: str
+    schedule_id: str
+    conversation_id: str
+    rules: MissionRules
+    timezone: str
+    status: MissionStatus = MissionStatus.WORKING
+    paused: bool = False
+    pause_reason: str | None = None
+    reason: str | None = None  # why it ended
+    summary: str | None = None
+    created_by: str
+    created_at: datetime
+    ended_at: datetime | None = None
+
+    def day_start(self, now: datetime) -> datetime:
+        local = now.astimezone(ZoneInfo(self.timezone))
+        return local.replace(hour=0, minute=0, second=0, microsecond=0)
+
+    def end(self, now: datetime, total: Spent, last_answer: str | None) -> tuple[MissionStatus, str] | None:
+        """Whether it is over, and why."""
+        if self.rules.expires_at is not None and self.rules.expires_at <= now:
+            return MissionStatus.EXPIRED, "its time is over"
+        if (kind := total.over(self.rules.total)) is not None:
+            return MissionStatus.OUT_OF_BUDGET, f"its budget of {kind} is used up"
+        limit = self.rules.stop_after_failures
+        if limit is not None and total.failures >= limit:
+            return MissionStatus.STOPPED, f"{total.failures} runs have failed"
+        if self.rules.ends_with(last_answer):
+            return MissionStatus.STOPPED, "a run answered what ends it"
+        return None
+
+    def run_budget(self, today: Spent, total: Spent, conversation: Spent) -> NewBudget:
+        """What the conversation of the next run may have used at its end, subagents included."""
+        budgets = ((self.rules.per_day, today), (self.rules.total, total))
+        money = [budget.cost_usd - spent.cost_usd for budget, spent in budgets if budget.cost_usd is not None]
+        tokens = [budget.tokens - spent.tokens for budget, spent in budgets if budget.tokens is not None]
+        return NewBudget(
+            deadline=self.rules.expires_at,
+            max_cost_usd=conversation.cost_usd + min(money) if money else None,
+            max_tokens=conversation.tokens + min(tokens) if tokens else None,
+        )
+
+
+def mission_mark(mission_id: str) -> list[Rule]:
+    return [Rule(permission=MARK, pattern=mission_id, action=Action.ASK)]
+
+
+def mission_of(layers: list[list[Rule]]) -> str | None:
+    """The mission that a session with these rules belongs to."""
+    return next((rule.pattern for rules in layers for rule in rules if rule.permission == MARK), None)
+
+
+def _texts(value: Any) -> "list[str]":
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return [text for one in value.values() for text in _texts(one)]
+    if isinstance(value, list):
+        return [text for one in value for text in _texts(one)]
+    return [] if value is None else [str(value)]

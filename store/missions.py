@@ -1,0 +1,238 @@
+"""Missions: their rows, what they have spent, and their one end with its summary."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+
+from domain.audit import TENANT
+from domain.missions.mission import Mission, MissionRules, MissionStatus, Spent
+from domain.schedules.schedule import Schedule
+from store import audit, schedules
+from store.database import Connection, Pool
+
+_COLUMNS = ", ".join(Mission.model_fields)
+RISK = "risk: "  # how the reason of a pause by a risk begins; an approval ends it
+
+# the sessions of a mission: those of its conversation, and of the conversations that single runs have of their own
+_SESSIONS = """SELECT s.* FROM sessions s
+                WHERE s.tenant = $1 AND (s.conversation_id = $2 OR s.conversation_id IN (
+                      SELECT r.session_id FROM schedule_runs r WHERE r.tenant = $1 AND r.schedule_id = $3))"""
+
+
+def _read(row: asyncpg.Record) -> Mission:
+    return Mission(**{**row, "rules": MissionRules.model_validate_json(row["rules"])})
+
+
+async def create(
+    connection: Connection, schedule: Schedule, mission_id: str, rules: MissionRules, created_by: str
+) -> Mission:
+    """In the transaction that makes its schedule."""
+    row = await connection.fetchrow(
+        f"""INSERT INTO missions (tenant, id, name, schedule_id, conversation_id, rules, timezone, created_by)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING {_COLUMNS}""",
+        schedule.tenant,
+        mission_id,
+        schedule.rules.name,
+        schedule.id,
+        schedule.conversation_id,
+        rules.model_dump_json(),
+        schedule.rules.timezone,
+        created_by,
+    )
+    assert row is not None
+    await audit.append(connection, schedule.tenant, TENANT, created_by, "create_mission", subject=schedule.rules.name)
+    return _read(row)
+
+
+async def get(pool: "Pool | Connection", tenant: str, mission_id: str, *, lock: bool = False) -> Mission | None:
+    row = await pool.fetchrow(
+        f"SELECT {_COLUMNS} FROM missions WHERE tenant = $1 AND id = $2{' FOR UPDATE' if lock else ''}",
+        tenant,
+        mission_id,
+    )
+    return _read(row) if row else None
+
+
+async def of_schedule(pool: "Pool | Connection", tenant: str, schedule_id: str) -> Mission | None:
+    row = await pool.fetchrow(
+        f"SELECT {_COLUMNS} FROM missions WHERE tenant = $1 AND schedule_id = $2", tenant, schedule_id
+    )
+    return _read(row) if row else None
+
+
+async def listing(
+    pool: Pool, tenant: str, *, name: str | None = None, before_id: str | None = None, limit: int = 50
+) -> list[Mission]:
+    """Newest first."""
+    rows = await pool.fetch(
+        f"""SELECT {_COLUMNS} FROM missions WHERE tenant = $1 AND ($2::text IS NULL OR name = $2)
+               AND ($3::text IS NULL OR id < $3) ORDER BY id DESC LIMIT $4""",
+        tenant,
+        name,
+        before_id,
+        limit,
+    )
+    return [_read(row) for row in rows]
+
+
+async def spent(
+    pool: "Pool | Connection", mission: Mission, since: datetime | None = None, *, own: bool = False
+) -> Spent:
+    """What it has used since then. `own`: only in the conversation that its runs share."""
+    row = await pool.fetchrow(
+        f"""SELECT coalesce(sum((u ->> 'cost_usd')::double precision), 0) AS cost_usd,
+                   coalesce(sum((u ->> 'input_tokens')::bigint + (u ->> 'output_tokens')::bigint
+                                + (u ->> 'cache_read_tokens')::bigint
+                                + (u ->> 'cache_write_tokens')::bigint), 0) AS tokens,
+                   count(*) FILTER (WHERE spawned_by IS NULL) AS runs,
+                   count(*) FILTER (WHERE spawned_by IS NULL AND status = 'failed') AS failures
+              FROM (SELECT *, usage::jsonb AS u FROM ({_SESSIONS}) a) s
+             WHERE ($4::timestamptz IS NULL OR s.created_at >= $4) AND (NOT $5 OR s.conversation_id = $2)""",
+        mission.tenant,
+        mission.conversation_id,
+        mission.schedule_id,
+        since,
+        own,
+    )
+    assert row is not None
+    return Spent(**{**row, "tokens": int(row["tokens"])})
+
+
+async def calls_today(pool: Pool, mission: Mission, since: datetime) -> list[str]:
+    """The names of the tools that it has called since then, one for each call."""
+    rows = await pool.fetch(
+        f"""SELECT t.tool FROM tool_calls t JOIN ({_SESSIONS}) s ON s.tenant = t.tenant AND s.id = t.session_id
+             WHERE t.started_at >= $4""",
+        mission.tenant,
+        mission.conversation_id,
+        mission.schedule_id,
+        since,
+    )
+    return [row["tool"] for row in rows]
+
+
+async def set_paused(
+    pool: "Pool | Connection", tenant: str, mission_id: str, paused: bool, reason: str | None = None
+) -> bool:
+    """A mission that is over stays as it is."""
+    changed = await pool.fetchval(
+        """UPDATE missions SET paused = $3, pause_reason = $4
+            WHERE tenant = $1 AND id = $2 AND status = 'working' RETURNING 1""",
+        tenant,
+        mission_id,
+        paused,
+        reason if paused else None,
+    )
+    return changed is not None
+
+
+async def approved(pool: Pool, tenant: str, mission_id: str) -> None:
+    """A person has approved what a risk paused the mission for."""
+    await pool.execute(
+        """UPDATE missions SET paused = false, pause_reason = NULL
+            WHERE tenant = $1 AND id = $2 AND starts_with(pause_reason, $3)""",
+        tenant,
+        mission_id,
+        RISK,
+    )
+
+
+async def end(
+    pool: Pool, tenant: str, mission_id: str, status: MissionStatus, reason: str, by: str = "errand"
+) -> Mission | None:
+    """End a mission, once, with a summary and a notice. Its schedule is deleted, and its conversation accepts nothing
+    more. None: it was over."""
+    async with pool.acquire() as connection, connection.transaction():
+        mission = await get(connection, tenant, mission_id, lock=True)
+        if mission is None or mission.status is not MissionStatus.WORKING:
+            return None
+        summary = await _summary(connection, mission, status, reason)
+        row = await connection.fetchrow(
+            f"""UPDATE missions SET status = $3, reason = $4, summary = $5, ended_at = now(), paused = false,
+                                    pause_reason = NULL WHERE tenant = $1 AND id = $2 RETURNING {_COLUMNS}""",
+            tenant,
+            mission_id,
+            status,
+            reason,
+            summary,
+        )
+        assert row is not None
+        await schedules.delete_in(connection, tenant, mission.schedule_id, by)
+        await connection.execute(
+            "UPDATE budgets SET deadline = now() WHERE tenant = $1 AND conversation_id = $2",
+            tenant,
+            mission.conversation_id,
+        )
+        data = {"name": mission.name, "mission_id": mission.id, "status": status, "reason": reason, "summary": summary}
+        notice: dict[str, Any] = {
+            "tenant": tenant,
+            "conversation_id": mission.conversation_id,
+            "type": "mission_ended",
+            "at": datetime.now(UTC).isoformat(),
+            "data": json.dumps(data),
+        }
+        await connection.execute("SELECT give_notice($1::jsonb)", json.dumps([notice]))
+        await audit.append(connection, tenant, TENANT, by, "end_mission", subject=mission.name)
+        return _read(row)
+
+
+async def settle(pool: Pool, tenant: str, mission_id: str) -> Mission | None:
+    """The mission, which is ended first if it is over."""
+    mission = await get(pool, tenant, mission_id)
+    if mission is None or mission.status is not MissionStatus.WORKING:
+        return mission
+    schedule = await schedules.get(pool, tenant, mission.schedule_id)
+    over = mission.end(datetime.now(UTC), await spent(pool, mission), await _last_answer(pool, mission))
+    if over is None and (schedule is None or schedule.deleted_at is not None):
+        over = MissionStatus.CANCELLED, "its schedule was deleted"
+    if over is None:
+        return mission
+    return await end(pool, tenant, mission_id, *over) or await get(pool, tenant, mission_id)
+
+
+async def working(pool: Pool) -> list[tuple[str, str]]:
+    """Of all tenants."""
+    rows = await pool.fetch("SELECT tenant, id FROM missions WHERE status = 'working'")
+    return [(row["tenant"], row["id"]) for row in rows]
+
+
+async def open_requests(pool: Pool, mission: Mission) -> list[str]:
+    """What its runs ask people for."""
+    rows = await pool.fetch(
+        f"""SELECT r.id FROM input_requests r JOIN ({_SESSIONS}) s ON s.tenant = r.tenant AND s.id = r.session_id
+             WHERE r.status = 'open' AND r.event_key IS NULL ORDER BY r.id""",
+        mission.tenant,
+        mission.conversation_id,
+        mission.schedule_id,
+    )
+    return [row["id"] for row in rows]
+
+
+async def _last_answer(pool: "Pool | Connection", mission: Mission) -> str | None:
+    answer: str | None = await pool.fetchval(
+        f"""SELECT output FROM ({_SESSIONS}) s WHERE spawned_by IS NULL AND status = 'completed'
+             ORDER BY ended_at DESC LIMIT 1""",
+        mission.tenant,
+        mission.conversation_id,
+        mission.schedule_id,
+    )
+    return answer
+
+
+async def _summary(connection: Connection, mission: Mission, status: MissionStatus, reason: str) -> str:
+    total = await spent(connection, mission)
+    ticks = await connection.fetch(
+        "SELECT status, count(*) AS n FROM schedule_runs WHERE tenant = $1 AND schedule_id = $2 GROUP BY status",
+        mission.tenant,
+        mission.schedule_id,
+    )
+    counted = ", ".join(f"{row['n']} {row['status']}" for row in sorted(ticks, key=lambda row: str(row["status"])))
+    answer = await _last_answer(connection, mission)
+    lines = [
+        f"{mission.name} ended ({status}): {reason}.",
+        f"Ticks: {counted or 'none'}. Runs: {total.runs}, of which {total.failures} failed. "
+        f"Used: {total.tokens} tokens, {total.cost_usd:.4f} USD.",
+    ]
+    return "\n".join([*lines, f"Last answer: {answer[:2_000]}"] if answer else lines)

@@ -1,0 +1,197 @@
+"""Missions: they stay working over many runs, keep within budgets, pause at risks, and end once with a summary."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from domain.ids import new_id
+from tests.behaviour.supervision.people import answer, waiting
+from tests.behaviour.triggers.sender import Sender
+from tests.support.stack import Stack, calls, eventually, steps
+
+FAR = {"cron": "0 0 1 1 *"}
+
+
+async def create(stack: Stack, input: str = "[[script:say text=done]]", **fields: Any) -> dict[str, Any]:
+    body = {
+        "name": f"m{new_id()}",
+        "task": {"agent": "tester", "input": input},
+        "total": {"runs": 100},
+        **FAR,
+        **fields,
+    }
+    made = await stack.http.post("/missions", json=body)
+    assert made.status_code == 201, made.text
+    record: dict[str, Any] = made.json()
+    return record
+
+
+async def show(stack: Stack, made: dict[str, Any]) -> dict[str, Any]:
+    record: dict[str, Any] = (await stack.http.get(f"/missions/{made['id']}")).json()
+    return record
+
+
+async def runs(stack: Stack, made: dict[str, Any]) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = (await stack.http.get(f"/missions/{made['id']}/runs")).json()["items"]
+    return listed
+
+
+async def run(stack: Stack, made: dict[str, Any]) -> dict[str, Any]:
+    """One run, begun by hand; its row."""
+    at = (await stack.http.post(f"/missions/{made['id']}/run")).json()["scheduled_at"]
+
+    async def ticked() -> dict[str, Any] | None:
+        return next((one for one in await runs(stack, made) if _same(one["scheduled_at"], at)), None)
+
+    return await eventually(ticked)
+
+
+def _same(one: str, other: str) -> bool:
+    return datetime.fromisoformat(one) == datetime.fromisoformat(other)
+
+
+async def finished(stack: Stack, made: dict[str, Any]) -> dict[str, Any]:
+    row = await run(stack, made)
+    assert row["status"] == "fired", row
+    return await stack.wait(row["session_id"])
+
+
+async def test_a_mission_stays_working_over_its_runs_until_it_is_cancelled(stack: Stack) -> None:
+    made = await create(stack)
+    assert (made["status"], made["paused"], made["summary"]) == ("working", False, None)
+    for _ in range(2):
+        record = await finished(stack, made)
+        assert (record["status"], record["conversation_id"]) == ("completed", made["conversation_id"])
+    shown = await show(stack, made)
+    assert (shown["status"], shown["total"]["runs"], shown["reason"]) == ("working", 2, None)
+    assert shown["total"]["tokens"] > 0 and [row["task_status"] for row in await runs(stack, made)] == ["completed"] * 2
+    cancelled = (await stack.http.post(f"/missions/{made['id']}/cancel")).json()
+    assert cancelled["status"] == "cancelled" and "Runs: 2" in cancelled["summary"]
+    assert "Last answer: done" in cancelled["summary"]
+    again = (await stack.http.post(f"/missions/{made['id']}/cancel")).json()
+    assert (again["ended_at"], again["summary"]) == (cancelled["ended_at"], cancelled["summary"])
+    for verb in ("run", "pause", "resume"):
+        refused = await stack.http.post(f"/missions/{made['id']}/{verb}")
+        assert (refused.status_code, refused.json()["type"]) == (409, "urn:errand:problem:mission-ended")
+    assert (await stack.http.get(f"/schedules/{made['schedule_id']}")).status_code == 404
+    ended = await stack.pool.fetchval(
+        "SELECT count(*) FROM notices WHERE type = 'mission_ended' AND data LIKE $1", f"%{made['id']}%"
+    )
+    assert ended == 1
+
+
+async def test_a_cancelled_mission_stops_its_run(stack: Stack) -> None:
+    made = await create(stack, "[[script:say words=600 delay=0.1]]")
+    row = await run(stack, made)
+    await stack.seen(row["session_id"], "task_started")
+    assert (await stack.http.post(f"/missions/{made['id']}/cancel")).is_success
+    assert (await stack.wait(row["session_id"]))["status"] == "cancelled"
+
+
+async def test_days_and_totals_bound_what_a_mission_uses(stack: Stack) -> None:
+    made = await create(stack, per_day={"runs": 1}, total={"runs": 2})
+    await finished(stack, made)
+    skipped = await run(stack, made)
+    assert (skipped["status"], skipped["reason"]) == ("skipped", "the day's budget of runs is used up")
+    await stack.pool.execute(  # a day passes
+        "UPDATE sessions SET created_at = created_at - interval '1 day' WHERE conversation_id = $1",
+        made["conversation_id"],
+    )
+    await finished(stack, made)
+    shown = await show(stack, made)
+    assert (shown["status"], shown["reason"]) == ("out_of_budget", "its budget of runs is used up")
+    assert "Ticks: 2 fired, 1 skipped" in shown["summary"]
+    late = await stack.http.post(
+        "/conversations/run",
+        json={"conversation_id": made["conversation_id"], "input": "more", "transport": "stream"},
+    )
+    assert late.status_code == 409  # nothing runs in it any more
+
+
+async def test_a_run_ends_within_what_is_left(stack: Stack) -> None:
+    made = await create(stack, "[[script:forever]]", total={"tokens": 3_000})
+    row = await run(stack, made)
+    record = await stack.wait(row["session_id"])
+    assert record["reason"] == "tree_budget", record
+    shown = await show(stack, made)
+    assert shown["total"]["tokens"] <= 3_000 + 500
+    assert (await show(stack, made))["status"] in ("working", "out_of_budget")
+
+
+async def test_conditions_and_time_end_a_mission(stack: Stack) -> None:
+    answered = await create(stack, stop_when_answer="^done$")
+    await finished(stack, answered)
+    assert (await show(stack, answered))["status"] == "stopped"
+    failing = await create(stack, "[[fault:auth]]", stop_after_failures=1)
+    row = await run(stack, failing)
+    await stack.wait(row["session_id"])
+    assert (await show(stack, failing))["reason"] == "1 runs have failed"
+    soon = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
+    expiring = await create(stack, expires_at=soon)
+
+    async def expired() -> bool:
+        return (await show(stack, expiring))["status"] == "expired"
+
+    await eventually(expired)
+
+
+async def test_a_risk_pauses_the_mission_and_asks(stack: Stack) -> None:
+    script = steps([("bash", {"command": "echo harmless"})], [("bash", {"command": "echo push it"})])
+    made = await create(stack, script, risks=[{"tool": "bash", "argument": "*push*"}])
+    row = await run(stack, made)
+    [request] = await waiting(stack, row["session_id"])
+    assert request["kind"] == "tool_approval"
+    shown = await show(stack, made)
+    assert (shown["status"], shown["paused"], shown["requests"]) == ("working", True, [request["id"]])
+    assert shown["pause_reason"].startswith("risk: bash")
+    held = await run(stack, made)
+    assert held["status"] == "skipped" and "paused" in held["reason"]
+    assert (await answer(stack, row["session_id"], request["id"], {"approved": True})).status_code == 202
+    assert (await stack.wait(row["session_id"]))["status"] == "completed"
+    assert (await show(stack, made))["paused"] is False
+    second = await run(stack, made)
+    [request] = await waiting(stack, second["session_id"])
+    await answer(stack, second["session_id"], request["id"], {"approved": False})
+    await stack.wait(second["session_id"])
+    assert (await show(stack, made))["paused"] is True  # until somebody resumes it
+    assert (await stack.http.post(f"/missions/{made['id']}/resume")).json()["paused"] is False
+
+
+async def test_a_risk_may_begin_after_some_calls(stack: Stack) -> None:
+    look = ("bash", {"command": "echo x"})
+    made = await create(stack, calls(look, look, look), risks=[{"tool": "bash", "after_calls": 2}])
+    row = await run(stack, made)
+    [request] = await waiting(stack, row["session_id"])  # of the third alone
+    await answer(stack, row["session_id"], request["id"], {"approved": True})
+    assert (await stack.wait(row["session_id"]))["status"] == "completed"
+
+
+async def test_events_are_runs_of_a_mission(stack: Stack) -> None:
+    made = await create(stack)
+    await finished(stack, made)
+    sender = await Sender.new(stack, conversation_id=made["conversation_id"])
+    accepted = await sender.accepted({"n": 1})
+    assert accepted["conversation_id"] == made["conversation_id"]
+    await stack.wait(accepted["session_id"])
+    assert (await show(stack, made))["total"]["runs"] == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "pointer"),
+    [
+        ({"total": {}}, ""),
+        ({"total": {"runs": 0}}, "/total/runs"),
+        ({"overlap": "allow", "context": "isolated"}, ""),
+        ({"expires_at": "2020-01-01T00:00:00Z"}, ""),
+        ({"stop_when_answer": "("}, "/stop_when_answer"),
+        ({"cron": "nonsense x"}, "/cron"),
+        ({"risks": [{"tool": ""}]}, "/risks/0/tool"),
+    ],
+)
+async def test_a_mission_that_cannot_work_is_refused(stack: Stack, fields: dict[str, Any], pointer: str) -> None:
+    name = f"m{new_id()}"
+    body = {"name": name, "task": {"agent": "tester", "input": "x"}, "total": {"runs": 1}, **FAR, **fields}
+    refused = await stack.http.post("/missions", json=body)
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, pointer), refused.text
+    assert (await stack.http.get(f"/schedules?name={name}")).json()["items"] == []
