@@ -71,6 +71,7 @@ TITLES = {
     "unknown-request": "There is no such request",
     "missing-variables": "Variables are missing",
     "nothing-waits": "Nothing waits for answers",
+    "mission-ended": "The mission has ended",
     "name-taken": "The name is taken",
     "no-secret-key": "Secrets cannot be stored",
     "not-acceptable": "Not acceptable",
