@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from activities.delegation.subagents import Subagents
 from activities.runtime.definitions import Definitions
+from activities.runtime.thread_state import ThreadState
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands, NetworkPolicy
 from activities.tools.rules import verdict_on
@@ -18,6 +19,7 @@ from activities.tools.support.output import clean
 from activities.tools.tool import Tool, ToolContext
 from domain.agents.definition import AgentDefinition
 from domain.policy.rules import Action, verdict
+from domain.redactor import Redactor
 from domain.schedules.schedule import Check, RunStatus, Schedule
 from domain.sessions.session import SessionRef
 from domain.sessions.step import Effect
@@ -99,13 +101,18 @@ class Checks:
             tenant=schedule.tenant, session_id=schedule.conversation_id, conversation_id=schedule.conversation_id
         )
 
+        key = f"check:{schedule.id}"
+
+        async def kept() -> None:
+            """A check changes nothing."""
+
         async def permits(subject: str) -> bool:
             return verdict(layers, tool, [subject]).action is Action.ALLOW
 
         context = ToolContext(
             ref=ref,
             workspace=folder,
-            key=f"check:{schedule.id}",
+            key=key,
             attempt=1,
             plan=None,
             sandbox=self._commands.sandbox,
@@ -114,6 +121,8 @@ class Checks:
             subagents=self._subagents,
             network=network,
             permits=permits,
+            # without the variables of a session, as there is none yet
+            state=ThreadState(self._pool, self._subagents, ref, key, folder, {}, Redactor(), kept),
         )
         try:
             given = tool.input.model_validate(check.input)

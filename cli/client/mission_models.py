@@ -1,9 +1,9 @@
 """Missions, as the API shows them."""
 
-from cli.client.models import ResponseModel
+from cli.client.response import ResponseModel
 
 
-class SpentInfo(ResponseModel):
+class MissionSpent(ResponseModel):
     cost_usd: float
     tokens: int
     runs: int
@@ -20,8 +20,8 @@ class MissionInfo(ResponseModel):
     summary: str | None = None
     conversation_id: str
     schedule_id: str
-    today: SpentInfo
-    total: SpentInfo
+    today: MissionSpent
+    total: MissionSpent
 
     @property
     def state(self) -> str:

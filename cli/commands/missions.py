@@ -7,7 +7,8 @@ import click
 
 from cli.client.api import Api, segment
 from cli.client.mission_models import MissionInfo
-from cli.client.models import PageOf, parse
+from cli.client.models import PageOf
+from cli.client.response import parse
 from cli.client.schedule_models import ScheduleRunInfo
 from cli.commands.run import upload
 from cli.errors import NotFoundError

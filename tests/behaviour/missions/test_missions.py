@@ -131,7 +131,7 @@ async def test_conditions_and_time_end_a_mission(stack: Stack) -> None:
     expiring = await create(stack, expires_at=soon)
 
     async def expired() -> bool:
-        return (await show(stack, expiring))["status"] == "expired"
+        return bool((await show(stack, expiring))["status"] == "expired")
 
     await eventually(expired)
 
