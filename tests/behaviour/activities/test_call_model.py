@@ -85,7 +85,7 @@ async def test_arguments_that_are_not_json_are_asked_for_again(stack: Stack) -> 
     assert retry["reason"] == "The model's reply could not be read."
 
 
-@pytest.mark.proves("S1-06", "S3-17")
+@pytest.mark.proves("S1-06")
 async def test_a_backing_off_call_is_visible(stack: Stack) -> None:
     task_id = await stack.submit(f"{SAY} [[fault:529 retry_after=5]]")
 

@@ -71,7 +71,7 @@ async def test_a_background_agent_reports_to_its_parent_which_answers_its_people
     assert thread["parent_thread_id"] == said["conversation_id"] and thread["updated_at"]
 
 
-@pytest.mark.proves("S2-19")
+@pytest.mark.proves("S2-19", "S3-17")
 async def test_threads_are_shown_as_running_queued_or_idle(front: Service) -> None:
     slow = "[[script:say words=100 delay=0.1]]"
     said = await front.say(chain(background(slow, name="slow"), last="started"), user="states")
@@ -82,9 +82,18 @@ async def test_threads_are_shown_as_running_queued_or_idle(front: Service) -> No
         return [(one["name"], one["state"], one["pending"]) for one in shown]
 
     assert await states() == [("front", "idle", 0), ("slow", "running", 0)]
-    await front.say(slow, user="states")
+    await front.say("for the next turn", user="states", wake=False)
+    assert (await states())[0] == ("front", "queued", 1)
+    retried = await front.say(f"{say('late')} [[fault:529 retry_after=5]]", user="states")
+
+    async def retry() -> dict[str, Any] | None:
+        seen: dict[str, Any] | None = (await front.stack.record(retried["session_id"]))["retry"]
+        return seen
+
+    shown = await eventually(retry, what="the model call is to be retried")
+    assert (shown["attempt"], shown["reason"]) == (1, "Overloaded") and shown["next_at"]
     await front.say(say("x"), user="states")
-    assert (await states())[0] == ("front", "running", 1)
+    assert (await states())[0] == ("front", "running", 1)  # a call that is retried is running, and the message waits
     await front.stack.http.post(f"/conversations/{said['conversation_id']}/terminate")
 
 
