@@ -30,7 +30,7 @@ class Settings:
     otel_exporter_otlp_endpoint: str | None = None  # receiver of traces; None: none are sent
 
     payload_encryption: str = "off"  # off | on: whether what Temporal stores is encrypted
-    temporal_ui_url: str | None = None  # where the console finds the Temporal Web UI; of the embedded stack by itself
+    temporal_ui_url: str | None = None  # where the console finds the Temporal Web UI; the embedded stack sets it
     temporal_ui_origins: tuple[str, ...] = ()  # web pages that may use /codec, which decrypts for the Web UI
 
     # the command line

@@ -69,7 +69,7 @@ async def identify(
     settings, sent = services.settings, headers.get("authorization", [])
     local = is_local(scope, settings)
     if not sent:
-        if (cookie := console_cookie.read(services.keys, headers)) is not None:
+        if "cookie" in headers and (cookie := console_cookie.read(services.keys, headers)) is not None:
             caller = await _by_cookie(cookie, services, local)
             if caller is not None:
                 console_cookie.check_same_site(scope.get("method", "GET"), headers)
@@ -96,7 +96,7 @@ async def identify(
 
 
 async def _by_cookie(cookie: ConsoleCookie, services: Services, local: bool) -> Caller | None:
-    """The caller that signed in at the console; None if the cookie no longer stands for a valid key."""
+    """The caller that signed in at the console; None if the cookie no longer refers to a valid key."""
     settings = services.settings
     if cookie.key_id == console_cookie.LOCAL:
         token = settings.local_token

@@ -23,9 +23,8 @@ from activities.runtime.spans import tool_called
 from activities.runtime.thread_state import ThreadStates
 from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands, NetworkPolicy
-from activities.tools.approved_call import approval_of, call_turn
 from activities.tools.declared_tools import DECLARED, find_declared, with_binding
-from activities.tools.guarded_run import guarded
+from activities.tools.guarded_run import approval_of, call_turn, guarded
 from activities.tools.rules import Rulebook
 from activities.tools.support.egress import Fetcher
 from activities.tools.support.output import bounded, clean

@@ -53,7 +53,7 @@ def read(ring: KeyRing, headers: Mapping[str, list[str]]) -> ConsoleCookie | Non
 
 
 def check_same_site(method: str, headers: Mapping[str, list[str]]) -> None:
-    """Refuse a change that a page of another site asks for: a browser adds the cookie by itself."""
+    """Refuse a change that a page of another site asks for: a browser adds the cookie to every request."""
     if method in _SAFE or headers.get("sec-fetch-site") == ["same-origin"]:
         return
     origins = headers.get("origin", [])

@@ -1,4 +1,4 @@
-"""The console: its page and modules, and the cookie that stands for a key in a browser."""
+"""The console: its page and modules, and the cookie with which a browser refers to a key."""
 
 import hashlib
 from functools import cache

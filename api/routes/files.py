@@ -14,7 +14,7 @@ from api.http.lookup import check_owner
 from api.http.problems import Unreadable, finding
 from api.openapi import BODY, problems, request_body
 from api.schemas.files import FileRecord, check_file_name
-from api.submission import quotas
+from api.submission import budgets
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import is_id
 from store import files
@@ -56,7 +56,7 @@ async def upload(request: Request, call: Submitter, query: Annotated[FileQuery, 
     kept = await files.put(call.pool, call.tenant, name, kind, content, call.caller.created_by, quota)
     if kept is None:
         used = await files.uploaded_bytes(call.pool, call.tenant)
-        raise quotas.exceeded("uploaded files", "ERRAND_TENANT_UPLOAD_BYTES", quota, used, len(content))
+        raise budgets.exceeded("uploaded files", "ERRAND_TENANT_UPLOAD_BYTES", quota, used, len(content))
     return FileRecord.of(kept)
 
 

@@ -10,8 +10,7 @@ from api.http.idempotency import IdempotencyKey, reused
 from api.http.problems import type_name
 from api.schemas.tasks import TaskAccepted
 from api.services import Services
-from api.submission import budgets as tree_rules
-from api.submission import quotas, rules, tools_and_variables
+from api.submission import budgets, rules, tools_and_variables
 from domain.agents.definition import AgentDefinition
 from domain.agents.sides import Sides, all_models, session_sides
 from domain.content import parts_of, text_of_parts
@@ -109,7 +108,7 @@ async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: d
     await rules.check_notify(pool, tenant, spec.config, limits.ttl_ms)
     retention = spec.config.retention or settings.retention_ms
     files = await rules.manifest(call, spec)
-    await quotas.check_workspaces(call, files)
+    await budgets.check_workspaces(call, files)
     supervision = await tools_and_variables.supervision(pool, tenant, spec, definition, variables or {})
     return Checked(spec, agent, definition, models, limits, files, retention, supervision, sides)
 
@@ -123,7 +122,7 @@ def prepare(call: Call, task: Checked, place: SessionPlace) -> Prepared:
     acceptance = Acceptance(
         session=session.placed(ref, created_at=now),
         inbox=_inbox(session_id, task.spec, sorted(task.files)),
-        budget=tree_rules.budget(task.spec.config, now, call.settings),
+        budget=budgets.budget(task.spec.config, now, call.settings),
         manifest={**place.manifest, **task.files} if own else {},
         in_order=not own,
         delivery=place.delivery,

@@ -1,13 +1,16 @@
-"""The budget that a whole conversation shares: what a task may ask for, and what is written."""
+"""What a task may use: the budget that a whole conversation shares, and the bytes that a tenant may keep."""
 
 from datetime import datetime, timedelta
 
+from api.auth import Call
 from api.http.problems import finding
-from domain.errors import Invalid
+from domain.errors import Conflict, Invalid
 from domain.limits.budget import KINDS
 from domain.sessions.session_writes import NewBudget
 from domain.task import TaskConfig, TreeConfig
 from settings import Settings
+from store import workspaces
+from store.workspaces import Manifest, stored_bytes
 
 
 def check(config: TaskConfig, settings: Settings) -> None:
@@ -45,3 +48,19 @@ def budget(config: TaskConfig, now: datetime, settings: Settings) -> NewBudget |
     ends = now + timedelta(milliseconds=wanted.ttl) if wanted.ttl else None
     shared = {"deadline": ends, "low_percent": settings.budget_low_percent, "default": config.tree is None}
     return NewBudget.model_validate({**limits, **shared})
+
+
+async def check_workspaces(call: Call, files: Manifest) -> None:
+    """Refuse a task whose files no longer fit into the tenant's workspaces."""
+    quota = call.settings.tenant_workspace_bytes
+    if not quota or not files:
+        return
+    used = await workspaces.bytes_of_tenant(call.pool, call.tenant)
+    size = sum(map(stored_bytes, files.values()))
+    if used + size > quota:
+        raise exceeded("workspaces", "ERRAND_TENANT_WORKSPACE_BYTES", quota, used, size)
+
+
+def exceeded(what: str, setting: str, quota: int, used: int, size: int) -> Conflict:
+    detail = f"This tenant's {what} may hold {quota:,} bytes ({setting}). They hold {used:,}, and this adds {size:,}."
+    return Conflict(detail, type="quota-exceeded", limit=setting, limit_bytes=quota, used_bytes=used, added_bytes=size)

@@ -10,7 +10,7 @@ from api.http.problems import finding
 from api.http.strict_json import join
 from api.schemas.files import check_file_name
 from api.schemas.problems import Finding
-from api.submission import budgets as tree_rules
+from api.submission import budgets
 from api.submission.archives import unpack_into
 from domain.agents.definition import AgentDefinition, Mode
 from domain.agents.prices import PriceTable
@@ -122,7 +122,7 @@ def limits(spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> L
     ]
     if over:
         raise Invalid("A limit is out of range.", errors=over)
-    tree_rules.check(wanted, settings)
+    budgets.check(wanted, settings)
     ttl_ms = min(wanted.ttl or own.ttl_ms or default.ttl_ms, settings.max_ttl_ms)
     check_waiting(spec, min(ttl_ms, (wanted.tree and wanted.tree.ttl) or ttl_ms))
     cost = wanted.max_cost_usd if wanted.max_cost_usd is not None else own.cost_usd

@@ -187,6 +187,10 @@ class EventPrinter:
     def on_handed_over(self, event: EventData) -> None:
         self._line(f"  handed over from {one_line(event['from_agent'])} to {one_line(event['to_agent'])}", bold=True)
 
+    def on_variables_required(self, event: EventData) -> None:
+        missing = one_line(", ".join(event["missing"]))
+        self._line(f"  ? subagent {one_line(event['name'])} waits for values of {missing}", fg="magenta", bold=True)
+
     def on_input_required(self, event: EventData) -> None:
         self._line(f"  ? {clean(event['question'])}", fg="magenta", bold=True)
         task_id = event.get("session_id", self._task_id)
