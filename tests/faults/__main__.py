@@ -12,11 +12,15 @@ from pathlib import Path
 import click
 
 from deploy.child import tail
+from tests.faults import disk, network
 from tests.faults.checker import Violations
-from tests.faults.matrix import LONG, ROWS, SHORT, Row, crowd, prepare, run
+from tests.faults.matrix import LONG, ROWS, SHORT, Plan, Row, Size, crowd, prepare, run
 from tests.support.launch import embedded
+from tests.support.stack import Stack
 
 CROWD = "crowd"
+DISK = "disk full"
+NETWORK = [*(f"network to {name}" for name in network.SERVERS), "network to all"]
 COUNTS = [field.name for field in fields(Violations) if field.type == "int" or field.type is int]
 
 
@@ -25,7 +29,11 @@ COUNTS = [field.name for field in fields(Violations) if field.type == "int" or f
     "--seed", type=int, default=None, help="Decides what happens when; printed, so that a run can be repeated."
 )
 @click.option(
-    "--row", "names", multiple=True, type=click.Choice([*ROWS, CROWD]), help="Only this row; may be repeated."
+    "--row",
+    "names",
+    multiple=True,
+    type=click.Choice([*ROWS, *NETWORK, DISK, CROWD]),
+    help="Only this row; may be repeated.",
 )
 @click.option("--short", is_flag=True, help="As small as in the tests.")
 @click.option(
@@ -36,7 +44,7 @@ def main(seed: int | None, names: tuple[str, ...], short: bool, crowd_size: int,
     seed = random.randrange(10**6) if seed is None else seed
     click.echo(f"seed {seed}", err=True)
     crowded = CROWD in names or not (names or short)
-    chosen = tuple(name for name in names or ROWS if name != CROWD)
+    chosen = tuple(name for name in names or (*ROWS, *NETWORK, DISK) if name != CROWD)
     rows = asyncio.run(_measure(seed, chosen, short, crowd_size if crowded else 0))
     for row in rows:
         if as_json:
@@ -47,27 +55,45 @@ def main(seed: int | None, names: tuple[str, ...], short: bool, crowd_size: int,
 
 
 async def _measure(seed: int, names: tuple[str, ...], short: bool, crowd_size: int) -> list[Row]:
-    rows = []
+    rows: list[Row] = []
+    size = SHORT if short else LONG
     with tempfile.TemporaryDirectory() as folder:
-        async with embedded() as stack:
-            await prepare(stack)
-            for name in names:
-                began = time.monotonic()
-                try:
-                    rows.append(await run(stack, name, seed, SHORT if short else LONG, Path(folder)))
-                except BaseException:
-                    for part in ("api", "worker"):  # the logs go with the stack
-                        click.echo(tail(stack.root / "logs" / f"{part}.log", 40), err=True)
-                    raise
-                for line in rows[-1].violations.named:
-                    click.echo(f"{name}, seed {seed}: {line}", err=True)
-                took, bad = time.monotonic() - began, rows[-1].violations.total
-                click.echo(
-                    f"{name}: {rows[-1].tasks} tasks, {rows[-1].hits} faults, {bad} violations, {took:.0f} s", err=True
-                )
-            if crowd_size:
-                rows.append(await crowd(stack, crowd_size, seed, lambda line: click.echo(line, err=True)))
+        plain = [name for name in names if name in ROWS]
+        if plain or crowd_size:
+            async with embedded() as stack:
+                await prepare(stack)
+                for name in plain:
+                    rows.append(await _row(stack, name, seed, size, Path(folder), ROWS[name]))
+                if crowd_size:
+                    rows.append(await crowd(stack, crowd_size, seed, lambda line: click.echo(line, err=True)))
+        if through := [name for name in names if name in NETWORK]:
+            async with network.proxied() as (stack, proxies):
+                await prepare(stack)
+                faults = network.faults(proxies)
+                for name in through:
+                    rows.append(await _row(stack, name, seed, size, Path(folder), Plan([faults[name]])))
+        if DISK in names:
+            async with disk.on_small_disk() as stack:
+                await prepare(stack)
+                rows.append(await _row(stack, DISK, seed, size, Path(folder), Plan([disk.fill_for_a_while])))
     return rows
+
+
+async def _row(stack: Stack, name: str, seed: int, size: Size, folder: Path, plan: Plan) -> Row:
+    began = time.monotonic()
+    try:
+        row = await run(stack, name, seed, size, folder, plan)
+    except BaseException:
+        for part in ("api", "worker"):  # the logs go with the stack
+            click.echo(tail(stack.root / "logs" / f"{part}.log", 40), err=True)
+        raise
+    for line in row.violations.named:
+        click.echo(f"{name}, seed {seed}: {line}", err=True)
+    took = time.monotonic() - began
+    click.echo(
+        f"{name}: {row.tasks} tasks, {row.hits} faults, {row.violations.total} violations, {took:.0f} s", err=True
+    )
+    return row
 
 
 def table(rows: list[Row]) -> str:

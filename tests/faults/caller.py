@@ -24,11 +24,13 @@ class Accepted:
     ledger: Path | None = None
     children: int = 0  # outcomes that must reach its conversation, each once
     messages: list[str] = field(default_factory=list)  # said to it while it ran; each must be in its context once
+    results: list[str] = field(default_factory=list)  # each must be in exactly one of its tool results
 
 
 class Caller:
-    def __init__(self, url: str) -> None:
-        self._http = httpx2.AsyncClient(base_url=url, timeout=10)
+    def __init__(self, url: str, key: str | None = None) -> None:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._http = httpx2.AsyncClient(base_url=url, timeout=10, headers=headers)
         self.accepted: list[Accepted] = []
         self.asked = 0
 

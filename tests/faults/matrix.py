@@ -1,24 +1,52 @@
 """The fault matrix: one workload under each fault, then the checker; one row of figures for each."""
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
+from deploy.environment import variables
+from deploy.postgres import WORKER_ROLE
+from deploy.temporal import CONNECTION
+from store import keys
+from store.keys import Right
 from tests.behaviour.conversations.talk import AGENTS
-from tests.faults import workload
+from tests.faults import temporal_faults, workload
 from tests.faults.caller import Caller
 from tests.faults.checker import Violations, check
 from tests.faults.nemesis import FAULTS, Fault, Nemesis
 from tests.faults.readers import Reader
+from tests.support.launch import TESTER, as_role, process
 from tests.support.stack import Stack
 
 ANY = "any of them"
-ROWS: dict[str, list[Fault]] = {
-    "nothing": [],
-    **{name: [fault] for name, fault in FAULTS.items()},
-    ANY: list(FAULTS.values()),
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a row does, and under which conditions."""
+
+    faults: list[Fault]
+    kinds: tuple[workload.Action, ...] = workload.KINDS
+    forgets: bool = False  # Temporal loses workflows, so the sweeper is asked to look often
+    tenants: bool = False  # another tenant works beside
+    workers: bool = False  # a second worker, which shares no directory with the first
+
+
+KILLS = [FAULTS[name] for name in ("worker killed", "worker paused")]
+ROWS: dict[str, Plan] = {
+    "nothing": Plan([]),
+    **{name: Plan([fault]) for name, fault in FAULTS.items()},
+    ANY: Plan(list(FAULTS.values())),
+    "Temporal's data lost": Plan([temporal_faults.lose_temporal], workload.FLAT, forgets=True),
+    "workflows deleted": Plan([temporal_faults.delete_workflow], workload.FLAT, forgets=True),
+    "workflows reset": Plan([temporal_faults.reset_workflow], workload.FLAT, forgets=True),
+    "malformed signals": Plan([temporal_faults.send_nonsense]),
+    "two workers": Plan(KILLS, (workload.workspaces, workload.effects, workload.gathers), workers=True),
+    "two tenants": Plan(KILLS, workload.FLAT, tenants=True),
 }
 
 
@@ -50,29 +78,74 @@ async def prepare(stack: Stack) -> None:
         assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
 
 
-async def run(stack: Stack, name: str, seed: int, size: Size, folder: Path) -> Row:
-    random = Random(f"{seed}/{name}")
-    async with Caller(stack.url) as caller:
-        nemesis = Nemesis(stack, caller, Random(random.random()), ROWS[name])
+async def run(stack: Stack, name: str, seed: int, size: Size, folder: Path, plan: Plan | None = None) -> Row:
+    plan, random = plan or ROWS[name], Random(f"{seed}/{name}")
+    async with Caller(stack.url) as caller, _others(stack, plan, folder) as others:
+        nemesis = Nemesis(stack, caller, Random(random.random()), plan.faults)
         done = asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(nemesis.rage(done, size.faults))
-            readers = group.create_task(_readers(stack, caller, Random(random.random()), done))
-            await workload.run(caller, random, folder, size.rounds, size.at_once)
-            done.set()
-        found = await check(stack, caller)
+        sweeping = asyncio.create_task(temporal_faults.sweep_often(stack)) if plan.forgets else None
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(nemesis.rage(done, size.faults))
+                readers = group.create_task(_readers(stack, caller, Random(random.random()), done))
+                async with asyncio.TaskGroup() as work:
+                    for one in (caller, *others):
+                        seeded = Random(random.random())
+                        work.create_task(workload.run(one, seeded, folder, size.rounds, size.at_once, plan.kinds))
+                done.set()
+            found = await check(stack, caller, forgets=plan.forgets)
+            for other in others:
+                found.merge(await check(stack, other))
+                await _apart(caller, other, found)
+        finally:
+            if sweeping:
+                sweeping.cancel()
+                await asyncio.gather(sweeping, return_exceptions=True)
         for reader in readers.result():
             found.add("gaps", f"reader of {reader.task_id}: {reader.seen}", reader.faults)
         return Row(
             name=name,
             seed=seed,
-            tasks=len(caller.accepted),
+            tasks=sum(len(one.accepted) for one in (caller, *others)),
             hits=nemesis.hits,
             requests=caller.asked,
             connections=sum(reader.connections for reader in readers.result()),
             recovery=max(nemesis.recoveries, default=None),
             violations=found,
         )
+
+
+@asynccontextmanager
+async def _others(stack: Stack, plan: Plan, folder: Path) -> AsyncIterator[list[Caller]]:
+    """The second worker and the callers of other tenants that the row has."""
+    async with AsyncExitStack() as entered:
+        if plan.workers:
+            entered.enter_context(_second_worker(stack, folder))
+        others = []
+        if plan.tenants:
+            _, key = await keys.create(stack.pool, "other", "bench", list(Right))
+            others.append(await entered.enter_async_context(Caller(stack.url, key)))
+            assert (await others[0].ask("PUT", "/agents/tester", TESTER)).is_success
+        yield others
+
+
+def _second_worker(stack: Stack, folder: Path) -> AbstractContextManager[object]:
+    settings = replace(
+        stack.settings,
+        database_url=as_role(stack, stack.database_url, WORKER_ROLE),
+        temporal_address=stack.temporal_address,
+        workspaces_dir=folder / "workspaces-of-the-second",
+        drain_seconds=1.0,
+    )
+    env = variables(settings) | CONNECTION
+    return process([sys.executable, "worker.py"], folder / "second-worker.log", env)
+
+
+async def _apart(one: Caller, other: Caller, found: Violations) -> None:
+    for caller, of in ((one, other), (other, one)):
+        for task in of.accepted:
+            seen = await caller.ask("GET", f"/tasks/{task.id}")
+            found.add("foreign", task.id, int(seen.status_code != 404))
 
 
 async def _readers(stack: Stack, caller: Caller, random: Random, done: asyncio.Event) -> list[Reader]:

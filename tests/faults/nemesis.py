@@ -13,7 +13,7 @@ import asyncpg
 from tests.faults.caller import Caller
 from tests.support.stack import Stack
 
-Fault = Callable[[Stack, Random], Awaitable[None]]
+Fault = Callable[[Stack, Random], Awaitable[object]]  # False: there was nothing to break
 
 
 def kill(name: str) -> Fault:
@@ -71,7 +71,9 @@ class Nemesis:
     async def rage(self, stop: asyncio.Event, at_least: int) -> None:
         while self._faults and not (stop.is_set() and self.hits >= at_least):
             await asyncio.sleep(self._random.uniform(0.5, 2))
-            await self._random.choice(self._faults)(self._stack, self._random)
+            if await self._random.choice(self._faults)(self._stack, self._random) is False:
+                await self._caller.submit("victim", "[[script:say words=20 delay=0.2]]")
+                continue
             self.hits += 1
             began = time.monotonic()
             probe = await self._caller.submit("probe", "[[script:say text=here]]")

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 from domain.ids import new_id
-from tests.behaviour.conversations.talk import async_task, chain, say
+from tests.behaviour.conversations.talk import async_task, chain, gather, say
 from tests.faults.caller import GIVE_UP, Accepted, Caller
 from tests.support.stack import steps
 
@@ -92,12 +92,33 @@ async def duplicates(caller: Caller, random: Random, folder: Path) -> None:
     caller.accepted.append(Accepted(ids.pop(), "duplicates"))
 
 
-KINDS: tuple[Action, ...] = (messages, effects, model_faults, subagents, storm, cancels, duplicates)
+async def gathers(caller: Caller, random: Random, folder: Path) -> None:
+    """Subagents whose outcomes the task itself collects: each is in the result of `gather`, once."""
+    found = [f"found-{new_id()}" for _ in range(3)]
+    parts = [async_task(say(text, delay=round(random.uniform(0, 0.2), 2))) for text in found]
+    work = chain(parts, [gather("$0", "$1", "$2", timeout_s=100)], last="All there.")
+    task = await caller.submit("gathers", work, agent="lead")
+    task.results = found
 
 
-async def run(caller: Caller, random: Random, folder: Path, rounds: int, at_once: int) -> None:
+async def workspaces(caller: Caller, random: Random, folder: Path) -> None:
+    """Each step may run on another worker: what earlier ones wrote is there."""
+    contents = {f"part-{number}.txt": f"text-{new_id()}" for number in range(3)}
+    writes = [[("write_file", {"path": path, "content": text})] for path, text in contents.items()]
+    reads = [("read_file", {"path": path}) for path in contents]
+    task = await caller.submit("workspaces", steps(*writes, reads))
+    task.results = list(contents.values())
+
+
+FLAT: tuple[Action, ...] = (messages, effects, model_faults, cancels, duplicates)  # one session each
+KINDS: tuple[Action, ...] = (*FLAT, subagents, storm, gathers)
+
+
+async def run(
+    caller: Caller, random: Random, folder: Path, rounds: int, at_once: int, kinds: tuple[Action, ...] = KINDS
+) -> None:
     """Every kind in every round, so many at a time, in an order that the seed decides."""
-    todo = [kind for _ in range(rounds) for kind in KINDS]
+    todo = [kind for _ in range(rounds) for kind in kinds]
     random.shuffle(todo)
     room = asyncio.Semaphore(at_once)
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import asyncpg
 import httpx2
@@ -105,9 +106,11 @@ def offline_model(folder: Path) -> Iterator[int]:
 
 
 @asynccontextmanager
-async def started(settings: Settings, log: Path) -> AsyncIterator[StackInfo]:
-    """`errand up` in the background; stopped at the end."""
-    with process([sys.executable, "-m", "deploy.local"], log, variables(settings)) as child:
+async def started(
+    settings: Settings, log: Path, program: str = "deploy.local", env: Mapping[str, str] = MappingProxyType({})
+) -> AsyncIterator[StackInfo]:
+    """`errand up` in the background, or another program that runs a stack; stopped at the end."""
+    with process([sys.executable, "-m", program], log, {**variables(settings), **env}) as child:
 
         async def look() -> StackInfo | None:
             assert child.poll() is None, tail(log, 30)

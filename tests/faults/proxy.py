@@ -1,0 +1,82 @@
+"""A TCP proxy whose connections can be cut, slowed down or left without an answer: faults of the network."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+Address = tuple[str, int]
+CHUNK = 65_536
+
+
+class Proxy:
+    """Passes everything on until it is told otherwise. The target is looked up for each connection."""
+
+    def __init__(self, target: Callable[[], Address]) -> None:
+        self._target = target
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._flows = asyncio.Event()
+        self._flows.set()
+        self._server: asyncio.Server | None = None
+        self.delay = 0.0  # seconds for every piece, in both directions
+        self.refuses = False  # new connections
+
+    async def __aenter__(self) -> "Proxy":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server
+        self._server.close()
+        self.resume()
+        self.cut()
+
+    @property
+    def port(self) -> int:
+        assert self._server
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    @property
+    def connections(self) -> int:
+        return len(self._writers)
+
+    def cut(self) -> None:
+        """End all connections without a farewell, in the middle of whatever they carry."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+    def stall(self) -> None:
+        """Connections stay open, and nothing passes any more."""
+        self._flows.clear()
+
+    def resume(self) -> None:
+        self._flows.set()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.refuses:
+            writer.transport.abort()
+            return
+        try:
+            there_reader, there_writer = await asyncio.open_connection(*self._target())
+        except OSError:
+            writer.transport.abort()
+            return
+        both = {writer, there_writer}
+        self._writers |= both
+        try:
+            await asyncio.gather(self._pump(reader, there_writer), self._pump(there_reader, writer))
+        finally:
+            self._writers -= both
+            for one in both:
+                one.transport.abort()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(CHUNK):
+                await self._flows.wait()
+                if self.delay:
+                    await asyncio.sleep(self.delay)
+                writer.write(data)
+                await writer.drain()
+            if writer.can_write_eof():
+                writer.write_eof()

@@ -1,0 +1,58 @@
+"""The disk is full: callers and operators are told so, nothing that was accepted is lost, and it heals by itself."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deploy import local
+from settings import ROOT
+from tests.faults import disk
+from tests.faults.caller import Caller
+from tests.support.stack import Stack, eventually
+
+LONG = "x" * 150_000  # needs pages that the database does not have yet
+
+
+async def test_a_full_disk_is_named_and_loses_nothing() -> None:
+    try:
+        async with disk.on_small_disk() as stack, Caller(stack.url) as caller:
+            await _fill_and_free(stack, caller)
+    except disk.CannotMount as error:
+        pytest.skip(f"needs a small file system of its own: {error}")
+
+
+async def _fill_and_free(stack: Stack, caller: Caller) -> None:
+    before = await caller.submit("before", "[[script:say words=60 delay=0.1]]")
+    await asyncio.to_thread(disk.fill, stack)
+    try:
+        accepted, details = [before.id], set()
+
+        async def refused() -> bool:
+            answer = await stack.http.post("/tasks", json={"agent": "tester", "input": f"[[script:say text=x]] {LONG}"})
+            if answer.status_code == 202:
+                accepted.append(answer.json()["task_id"])
+                return False
+            assert answer.status_code == 503 and answer.headers["retry-after"], answer.text
+            details.add(answer.json()["detail"])
+            return "The disk of the database is full; free some space there." in details
+
+        await eventually(refused, what="a problem names the disk")
+        info = await asyncio.to_thread(local.status, stack.settings)
+        assert info is not None and info.disk_full
+        shown = await asyncio.to_thread(_status, stack)
+        assert shown.returncode == 1 and f"the disk is full: 0 MB are left at {stack.root}" in shown.stderr
+    finally:
+        disk.empty(stack)
+    for task_id in accepted:
+        record = await caller.ended(task_id, 120)
+        assert record is not None and record["status"] == "completed", record
+    assert (await stack.run("[[script:say text=again]]"))["status"] == "completed"
+
+
+def _status(stack: Stack) -> "subprocess.CompletedProcess[str]":
+    argv = [sys.executable, "-m", "cli", "status"]
+    env = {"PATH": "/usr/bin:/bin", "ERRAND_DATA_DIR": str(stack.root), "PYTHONPATH": str(ROOT)}
+    return subprocess.run(argv, cwd=Path(ROOT), env=env, capture_output=True, text=True)
