@@ -1,15 +1,18 @@
 """A guard before the Temporal Web UI (`python -m deploy.ui_guard PORT TARGET`), which itself checks nothing.
 
+With --token-file it shows Temporal that token, so that a browser needs none.
+
 Any web page could otherwise act through its visitor's browser: by a cross-site POST, or by a name of its own that
 resolves to this machine. The UI listens on a loopback address that no page can guess; this is the only known way to it.
 """
 
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
+from pathlib import Path
 from urllib.parse import urlsplit
 
+import click
 import httpx2
 import uvicorn
 from starlette.applications import Starlette
@@ -40,7 +43,7 @@ def _is_loopback(name: str) -> bool:
         return False
 
 
-def create_app(target: str) -> Starlette:
+def create_app(target: str, token: str | None = None) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with httpx2.AsyncClient(base_url=f"http://{target}", timeout=60.0, trust_env=False) as client:
@@ -54,6 +57,8 @@ def create_app(target: str) -> Starlette:
         path = request.scope["raw_path"].decode("latin-1") + (f"?{request.url.query}" if request.url.query else "")
         # without this the client would ask for compression that the browser, or curl, did not ask for
         asked = {"accept-encoding": "identity", **_kept(request.headers)}
+        if token:
+            asked["authorization"] = f"Bearer {token}"
         sent = client.build_request(request.method, path, headers=asked, content=await request.body())
         try:
             response = await client.send(sent, stream=True)
@@ -85,5 +90,15 @@ def _kept(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name.lower() not in HOP_BY_HOP}
 
 
+@click.command(help=__doc__)
+@click.argument("port", type=int)
+@click.argument("target")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--token-file", type=click.Path(path_type=Path, exists=True), help="Has the token for Temporal.")
+def main(port: int, target: str, host: str, token_file: Path | None) -> None:
+    token = token_file.read_text().strip() if token_file else None
+    uvicorn.run(create_app(target, token), host=host, port=port, log_level="warning")
+
+
 if __name__ == "__main__":
-    uvicorn.run(create_app(sys.argv[2]), host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")
+    main()

@@ -22,8 +22,10 @@ from tests.support.stack import Stack
 ROUND = Size(rounds=1, at_once=3, faults=2)
 PLAN = Plan([*FAULTS.values(), temporal_faults.send_nonsense], (*workload.KINDS, workload.workspaces))
 PAUSE_SECONDS = 5.0
-HEADS = ("minutes", "rounds", "tasks", "faults", "violations", "slowest recovery")
-HEADS += ("worker", "API", "Temporal", "database", "connections")
+HEADS = [
+    *("minutes", "rounds", "tasks", "faults", "violations", "slowest recovery"),
+    *("worker", "API", "Temporal", "database", "connections"),
+]
 
 
 @dataclass

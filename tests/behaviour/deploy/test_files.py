@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
+from cryptography import x509
 
+from deploy import certificates
 from deploy.app_parts import OF_THE_WORKER
+from deploy.postgres import API_ROLE, WORKER_ROLE
 from deploy.temporal import FLAGS
 from settings import ROOT, VARIABLES, Settings, field_of
 
@@ -17,7 +20,9 @@ DEPLOY = ROOT / "deploy"
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 EXAMPLE = (DEPLOY / "env.example").read_text()
-ONLY_COMPOSE = {"POSTGRES_PASSWORD"}
+ONLY_COMPOSE = {"POSTGRES_PASSWORD", "API_DATABASE_PASSWORD", "WORKER_DATABASE_PASSWORD"}
+GENERATED = "temporal/"  # in deploy/, by deploy/certificates.py
+OURS = ("api", "worker", "setup")
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -73,7 +78,7 @@ def test_env_example_shows_the_defaults() -> None:
 
 def test_env_example_contains_no_secret_and_sets_nothing() -> None:
     active = [line for line in EXAMPLE.splitlines() if line and not line.startswith("#")]
-    assert active == ["POSTGRES_PASSWORD="]
+    assert active == [f"{name}=" for name in ("POSTGRES_PASSWORD", "API_DATABASE_PASSWORD", "WORKER_DATABASE_PASSWORD")]
 
 
 def test_dockerfile_installs_from_hashes_and_runs_existing_modules() -> None:
@@ -108,11 +113,11 @@ def test_compose_has_the_whole_system() -> None:
     assert {"api", "worker", "temporal", "temporal-ui", "postgresql", "setup"} <= SERVICES.keys()
     for name, service in SERVICES.items():
         image = service["image"]
-        assert "build" in service or re.search(r":\d", image), f"{name}: {image} has no version"
+        assert image == "errand" or re.search(r":\d", image), f"{name}: {image} has no version"
         for needed, how in service.get("depends_on", {}).items():
             if how["condition"] == "service_healthy":
                 assert "healthcheck" in SERVICES[needed], needed
-            else:
+            elif how["condition"] == "service_completed_successfully":
                 assert SERVICES[needed]["restart"].startswith("on-failure"), needed
         for port in service.get("ports", []):
             assert port.startswith("127.0.0.1:"), f"{name} is open to other machines"
@@ -122,10 +127,11 @@ def test_compose_has_the_whole_system() -> None:
 
 def test_compose_keeps_temporal_and_the_databases_without_a_way_out() -> None:
     assert COMPOSE["networks"] == {"databases": {"internal": True}, "temporal": {"internal": True}, "outside": None}
-    for name in ("postgresql", "temporal", "temporal-schema", "setup"):
+    for name in ("postgresql", "temporal", "temporal-keys", "temporal-ui", "temporal-schema", "setup"):
         assert "outside" not in SERVICES[name]["networks"] and "ports" not in SERVICES[name], name
     assert SERVICES["postgresql"]["networks"] == ["databases"]
-    assert "databases" not in SERVICES["temporal-ui"]["networks"]
+    for name in ("temporal-ui", "temporal-ui-guard", "temporal-keys"):
+        assert "databases" not in SERVICES[name]["networks"], name
     for name, service in SERVICES.items():
         assert set(service["networks"]) <= COMPOSE["networks"].keys(), name
         assert "network_mode" not in service and "privileged" not in service, name
@@ -135,15 +141,70 @@ def test_compose_confines_every_process() -> None:
     for name, service in SERVICES.items():
         assert service["cap_drop"] == ["ALL"] and "no-new-privileges:true" in service["security_opt"], name
         assert ("cap_add" in service) is (name == "postgresql"), name
-    for name in ("api", "worker", "setup"):
+    for name in OURS:
         assert SERVICES[name]["read_only"] is True and SERVICES[name]["tmpfs"] == ["/tmp"], name
 
 
 def test_compose_gives_each_process_its_own_secrets_only() -> None:
     """An empty value takes precedence over the one in .env."""
-    empty = {name: {key for key, value in SERVICES[name]["environment"].items() if value == ""} for name in SERVICES
-             if name in ("api", "worker", "setup")}  # fmt: skip
-    assert empty == {"api": set(OF_THE_WORKER), "worker": set(), "setup": {*OF_THE_WORKER, "ERRAND_SECRET_KEYS"}}
+    empty = {name: {key for key, value in SERVICES[name]["environment"].items() if value == ""} for name in OURS}
+    logins = {"ERRAND_API_DATABASE_URL", "ERRAND_WORKER_DATABASE_URL"}
+    assert empty == {
+        "api": {*OF_THE_WORKER, *ONLY_COMPOSE, *logins},
+        "worker": {*ONLY_COMPOSE, *logins},
+        "setup": {*OF_THE_WORKER, *ONLY_COMPOSE, "ERRAND_SECRET_KEYS"},
+    }
+    for name in SERVICES.keys() - set(OURS):
+        assert "env_file" not in SERVICES[name], name
+
+
+def test_compose_gives_each_process_its_own_role() -> None:
+    urls = {name: SERVICES[name]["environment"]["ERRAND_DATABASE_URL"] for name in OURS}
+    roles = {name: re.findall(r"//(\w+):\$\{(\w+):", url)[0] for name, url in urls.items()}
+    assert roles == {
+        "api": (API_ROLE, "API_DATABASE_PASSWORD"),
+        "worker": (WORKER_ROLE, "WORKER_DATABASE_PASSWORD"),
+        "setup": ("errand", "POSTGRES_PASSWORD"),
+    }
+    setup = SERVICES["setup"]["environment"]
+    assert (setup["ERRAND_API_DATABASE_URL"], setup["ERRAND_WORKER_DATABASE_URL"]) == (urls["api"], urls["worker"])
+
+
+def test_compose_temporal_asks_for_certificates_and_tokens(tmp_path: Path) -> None:
+    """The server's variables are those of its image's template; each process has its own key and no other."""
+    made = set(certificates.make(tmp_path))
+    server = SERVICES["temporal"]["environment"]
+    assert server["TEMPORAL_TLS_REQUIRE_CLIENT_AUTH"] == "true"
+    assert server["TEMPORAL_AUTH_AUTHORIZER"] == server["TEMPORAL_AUTH_CLAIM_MAPPER"] == "default"
+    assert server["USE_INTERNAL_FRONTEND"] == "true" and "internal-frontend" in SERVICES["temporal"]["command"][-1]
+    assert server["TEMPORAL_JWT_KEY_SOURCE1"] == "http://temporal-keys:8080/jwks.json"
+    certificate = x509.load_pem_x509_certificate((tmp_path / "server.pem").read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    asked = {server[f"TEMPORAL_TLS_{part}_SERVER_NAME"] for part in ("INTERNODE", "FRONTEND")}
+    assert asked <= set(names.get_values_for_type(x509.DNSName))
+    used: set[str] = set()
+    for name, service in SERVICES.items():
+        sources = {volume.split(":")[0].removeprefix("./") for volume in service.get("volumes", [])}
+        files = {one.removeprefix(GENERATED) for one in sources if one.startswith(GENERATED)}
+        env_files = {one.removeprefix(GENERATED) for one in service.get("env_file", []) if one.startswith(GENERATED)}
+        used |= files | env_files
+        keys = {file for file in files | env_files if file.endswith((".key", ".jwt", ".env"))}
+        assert keys == HELD_KEYS.get(name, set()), name
+        mounted = {volume.split(":")[1] for volume in service.get("volumes", [])}
+        for variable, value in service.get("environment", {}).items():
+            if str(value).startswith("/certs/"):
+                assert value in mounted, f"{name}: {variable}"
+    assert used - {"public"} <= made and "public/jwks.json" in made
+
+
+HELD_KEYS = {
+    "temporal": {"server.key"},
+    "temporal-ui": {"ui.key"},
+    "temporal-ui-guard": {"ui.jwt"},
+    "api": {"errand.key", "errand.env"},
+    "worker": {"errand.key", "errand.env"},
+    "setup": {"errand.key", "setup.env"},
+}
 
 
 def test_compose_gives_no_command_a_network() -> None:
@@ -158,6 +219,8 @@ def test_compose_names_existing_files_and_volumes() -> None:
     for service in SERVICES.values():
         for volume in service.get("volumes", []):
             source = volume.split(":")[0]
+            if source.startswith(f"./{GENERATED}"):
+                continue
             assert (DEPLOY / source).is_file() if source.startswith(".") else source in COMPOSE["volumes"]
 
 
@@ -173,17 +236,19 @@ def test_compose_runs_existing_commands() -> None:
 def test_compose_contains_no_secret() -> None:
     text = (DEPLOY / "compose.yaml").read_text()
     wanted = re.findall(r"\$\{([^}]+)\}", text.replace("$$", ""))
-    assert wanted and set(wanted) == {"POSTGRES_PASSWORD:?set it in deploy/.env"}
+    assert set(wanted) == {f"{name}:?set it in deploy/.env" for name in ONLY_COMPOSE}
     for name, service in SERVICES.items():
         for variable, value in service.get("environment", {}).items():
             if re.search("PASSWORD|PWD|KEY$|SECRET", variable):
-                assert value == "" or value.startswith("${"), f"{name}: {variable}"
+                assert value == "" or value.startswith(("${", "/certs/")), f"{name}: {variable}"
 
 
-@pytest.mark.parametrize("name", ["api", "worker", "setup"])
+@pytest.mark.parametrize("name", OURS)
 def test_compose_sets_only_variables_that_are_read(name: str) -> None:
     environment = SERVICES[name]["environment"]
-    assert environment.keys() - {"TEMPORAL_NAMESPACE"} <= VARIABLES.keys()
+    assert environment.keys() - ONLY_COMPOSE <= VARIABLES.keys() | {
+        key for key in example() if key.startswith("TEMPORAL_")
+    }
     Settings.from_env({key: str(value) for key, value in environment.items()})
 
 

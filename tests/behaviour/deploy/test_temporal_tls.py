@@ -1,0 +1,105 @@
+"""Temporal behind mutual TLS, with certificates of deploy/certificates.py: our processes get in, and nobody else.
+
+The development server, the only one that runs here, speaks no TLS and has no authorizer: a TLS end stands before it.
+What the server of compose.yaml makes of its settings was not run.
+"""
+
+import asyncio
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deploy import certificates
+from deploy.environment import variables
+from deploy.postgres import API_ROLE, WORKER_ROLE
+from deploy.state import StackInfo
+from settings import ROOT
+from store.migrate import migrate
+from tests.support.launch import as_role, connected, empty_database, free_port, process
+from tests.support.own_worker import temporal_server
+from tests.support.stack import Stack
+from tests.support.tls_front import tls_front
+
+
+def tls(folder: Path, address: str, name: str = "errand", authority: Path | None = None) -> dict[str, str]:
+    return {
+        "TEMPORAL_ADDRESS": address,
+        "TEMPORAL_NAMESPACE": "default",
+        "TEMPORAL_CONFIG_FILE": "/dev/null",
+        "TEMPORAL_TLS": "true",
+        "TEMPORAL_TLS_SERVER_NAME": "temporal",
+        "TEMPORAL_TLS_SERVER_CA_CERT_PATH": str((authority or folder) / "ca.pem"),
+        "TEMPORAL_TLS_CLIENT_CERT_PATH": str(folder / f"{name}.pem"),
+        "TEMPORAL_TLS_CLIENT_KEY_PATH": str(folder / f"{name}.key"),
+        "TEMPORAL_API_KEY": (folder / "setup.jwt").read_text(),
+    }
+
+
+async def prepared(env: dict[str, str]) -> tuple[int, str]:
+    """`python -m deploy.temporal`, which makes the namespace."""
+    run = asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "deploy.temporal"],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    done = await run
+    return done.returncode, done.stderr
+
+
+async def test_our_processes_work_through_mutual_tls_and_others_do_not(stack: Stack, tmp_path: Path) -> None:
+    ours, foreign = tmp_path / "ours", tmp_path / "foreign"
+    for folder in (ours, foreign):
+        certificates.make(folder)
+    with temporal_server(tmp_path, {}) as plain:
+        async with tls_front(plain, ours) as address, empty_database(stack.database_url) as url:
+            code, errors = await prepared(tls(ours, address))
+            assert code == 0, errors
+            stranger = tls(ours, address) | tls(foreign, address, authority=ours)
+            nobody = {**tls(ours, address), "TEMPORAL_TLS_CLIENT_CERT_PATH": "", "TEMPORAL_TLS_CLIENT_KEY_PATH": ""}
+            for refused in (stranger, nobody):
+                assert (await prepared(refused))[0] != 0
+            await migrate(url)
+            await _run_task(stack, tmp_path, plain, tls(ours, address), url)
+
+
+async def _run_task(stack: Stack, folder: Path, plain: str, env: dict[str, str], url: str) -> None:
+    """A worker and an API that know nothing but the TLS end, each with its own role in the database."""
+    settings = replace(
+        stack.settings,
+        database_url=url,
+        temporal_address=env["TEMPORAL_ADDRESS"],
+        workspaces_dir=folder / "workspaces",
+        port=free_port(),
+        drain_seconds=1.0,
+    )
+    api_url = f"http://127.0.0.1:{settings.port}"
+    info = StackInfo(
+        pid=0, started=None, api_url=api_url, docs_url="", temporal_address=plain, temporal_ui_url=None,
+        database_url=url, data_dir=folder, offline_model=False,
+    )  # fmt: skip
+    env = {**variables(settings), **env}
+    worker = env | {"ERRAND_DATABASE_URL": as_role(stack, url, WORKER_ROLE)}
+    api = env | {"ERRAND_DATABASE_URL": as_role(stack, url, API_ROLE)}
+    with (
+        process([sys.executable, "worker.py"], folder / "worker.log", worker),
+        process([sys.executable, "-m", "api"], folder / "api.log", api),
+    ):
+        async with connected(settings, info) as own:
+            record = await own.run("[[script:say text=through-tls]]")
+            assert record["status"] == "completed", record
+            ready = await own.http.get("/readyz")
+            assert ready.status_code == 200, ready.text
+
+
+@pytest.mark.parametrize("setting", ["TEMPORAL_TLS_CLIENT_CERT_PATH", "TEMPORAL_TLS_SERVER_CA_CERT_PATH"])
+async def test_a_missing_certificate_is_named(tmp_path: Path, setting: str) -> None:
+    certificates.make(tmp_path)
+    code, errors = await prepared(tls(tmp_path, "127.0.0.1:9") | {setting: str(tmp_path / "nowhere.pem")})
+    assert code != 0 and ("nowhere.pem" in errors or "No such file" in errors), errors
