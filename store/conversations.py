@@ -181,6 +181,13 @@ async def drop_message(pool: Pool, tenant: str, message_id: str, taken_by: str |
     )
 
 
+async def drop_unsignalled(pool: Pool, tenant: str, message_id: str) -> None:
+    """Delete a message that no conversation has; one that a repeat of the same request has delivered stays."""
+    await pool.execute(
+        "DELETE FROM inbox WHERE tenant = $1 AND id = $2 AND taken_by IS NULL AND unsignalled", tenant, message_id
+    )
+
+
 async def unsignalled(pool: Pool, limit: int = 200) -> list[tuple[str, str, str]]:
     """Messages that no conversation was signalled about, as their writer got no answer or died: tenant, conversation,
     id."""

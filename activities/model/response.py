@@ -33,6 +33,7 @@ from domain.sessions.step_writes import BudgetUse, NewNode, OnceEvent, StepBegin
 from store.messages import StepFacts, TakenMessage
 
 Authored = tuple[str, Body]
+INTERRUPTED = "Your last reply was interrupted. Continue from there."
 
 
 def beginning(call: ModelCall, idem: str, attempt: int) -> StepBegin:
@@ -78,9 +79,16 @@ def prelude(call: ModelCall, context: list[Node], facts: StepFacts, opening: str
     bodies += [(message.author, _taken(message, facts)) for message in facts.inbox]
     if call.note:
         bodies.append(("errand", NoteBody(text=call.note)))
+    if not bodies and call.purpose is Purpose.TURN and _ends_with_own_reply(context, call.agent.side):
+        bodies.append(("errand", NoteBody(text=INTERRUPTED)))
     nodes = chain(call, context[-1].id if context else None, bodies)
     # results belong to the side that made the calls, also where the other side's turn has begun
     return [node.model_copy(update={"side": context[-1].side}) if node.kind == TOOL_RESULTS else node for node in nodes]
+
+
+def _ends_with_own_reply(context: list[Node], side: str) -> bool:
+    """As after a call that another run of the session interrupted; a model cannot continue its own last message."""
+    return bool(context) and context[-1].kind == ASSISTANT and context[-1].side == side
 
 
 def _taken(message: TakenMessage, facts: StepFacts) -> Body:

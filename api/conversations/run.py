@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, replace
+from weakref import WeakValueDictionary
 
 from api.auth import Call
 from api.conversations import steer
@@ -131,7 +132,21 @@ async def _own(call: Call, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
 
 
 async def _continue(call: Call, body: MessageBody, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
-    """At once if no session of the thread is live; else as `if_busy` says."""
+    """At once if no session of the thread is live; else as `if_busy` says.
+
+    A repeat with the same key waits for the request before it, which is still handled although its caller has gone:
+    each of them would take back the message that the other has delivered.
+    """
+    if key.value is None:
+        return await _try_to_continue(call, body, prepared, key)
+    async with _turns.setdefault(f"{call.tenant}/{prepared.ref.conversation_id}/{key.value}", asyncio.Lock()):
+        return await _try_to_continue(call, body, prepared, key)
+
+
+_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # of requests that are handled now
+
+
+async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
     ref = prepared.ref
     live = ""
     if body.if_busy == "steer" and (before := await _steered_before(call, prepared, key)) is not None:

@@ -47,7 +47,7 @@ async def deliver(
         )
         return live
     except Refusal as error:
-        await conversations.drop_message(call.pool, call.tenant, message_id)
+        await conversations.drop_unsignalled(call.pool, call.tenant, message_id)
         if isinstance(error, NotFound):
             return None
         raise

@@ -16,6 +16,7 @@ from temporalio.service import RPCError
 from domain import wire
 from domain.ids import new_id
 from tests.behaviour.workflows.test_malformed_arguments import UNFIT, handlers
+from tests.faults.damage import Damage, delete, reset, temporal_loses_its_data
 from tests.support.stack import Stack
 from workflows.client import WorkflowClient
 

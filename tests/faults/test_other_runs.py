@@ -31,6 +31,16 @@ async def test_steps_that_were_committed_are_not_repeated(stack: Stack, tmp_path
     await stack.events(task_id)  # without a gap, and with one end
 
 
+async def test_a_reply_that_a_reset_interrupted_is_continued(stack: Stack) -> None:
+    """What had been said is committed, and a model cannot be asked to continue its own last message."""
+    task_id = await stack.submit("[[script:say words=40 delay=0.2]]")
+    await stack.seen(task_id, "message_delta")
+    await reset(stack, task_id)
+    record = await swept(stack, task_id)
+    assert (record["status"], record["reason"]) == ("completed", "goal_reached"), record["error"]
+    await stack.events(task_id)  # without a gap, and with one end
+
+
 @pytest.mark.parametrize("damage", [delete, reset])
 async def test_a_call_that_runs_is_not_repeated(stack: Stack, tmp_path: Path, damage: Damage) -> None:
     ledger, after = tmp_path / "ledger", tmp_path / "after"

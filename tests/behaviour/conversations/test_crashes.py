@@ -197,3 +197,31 @@ async def _over(talk: Talk) -> bool:
 async def _waits_for_lock(stack: Stack) -> bool:
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%accept_session%'"
     return bool(await stack.pool.fetchval(waiting))
+
+
+async def test_messages_that_are_repeated_while_no_worker_answers_are_read_once(team: Stack) -> None:
+    """Callers give up and ask again with the same key, while their first requests are still handled."""
+    talk = await Talk.begin(team, '[[script:count n=4 tool=bash input={"command": "sleep 0.3"}]]')
+    await team.seen(talk.id, "tool_called")
+    texts = {new_id(): f"word {new_id()}" for _ in range(6)}
+
+    async def send(key: str, seconds: float) -> int | None:
+        body = {"conversation_id": talk.id, "input": texts[key], "transport": "stream", "if_busy": "steer"}
+        try:
+            headers = {"Idempotency-Key": key}
+            return (await team.http.post("/conversations/run", json=body, headers=headers, timeout=seconds)).status_code
+        except httpx2.TimeoutException:
+            return None
+
+    with team.frozen("worker"):
+        assert set(await asyncio.gather(*(send(key, 1) for key in texts))) == {None}
+        again = [asyncio.create_task(send(key, 40)) for key in texts for _ in range(2)]
+        await asyncio.sleep(3)
+    assert set(await asyncio.gather(*again)) <= {202, 409}, "409: the request before it is still handled"
+    assert {await send(key, 40) for key in texts} == {202}
+    await talk.rest()
+    prompts = [prompt for row in await talk.sessions() for prompt in await talk.prompts(row.id)]
+    assert {text: sum(prompt.count(text) for prompt in prompts) for text in texts.values()} == dict.fromkeys(
+        texts.values(), 1
+    )
+    assert {row.status for row in await talk.sessions()} == {Status.COMPLETED}

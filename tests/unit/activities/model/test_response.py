@@ -1,0 +1,35 @@
+"""What the context gains before a reply."""
+
+from datetime import UTC, datetime
+
+from activities.model.response import INTERRUPTED, prelude
+from domain.content import TextBlock
+from domain.messages import ASSISTANT, NOTE, USER, Node, NoteBody, ReplyBody, UserBody
+from domain.sessions.session import AgentRef, SessionRef, Usage
+from domain.sessions.step import ModelCall, Purpose
+from store.messages import StepFacts
+
+REF = SessionRef(tenant="default", session_id="s", conversation_id="s")
+ASKED = Node(id="1", parent=None, session_id="s", kind=USER, step=1, body=UserBody(parts=[TextBlock(text="Hi")]))
+SAID = Node(id="2", parent="1", session_id="s", kind=ASSISTANT, step=1, body=ReplyBody(content=[TextBlock(text="Hel")]))
+
+
+def call(purpose: Purpose = Purpose.TURN) -> ModelCall:
+    agent = AgentRef(owner="*", name="tester", version=1)
+    bounds = {"deadline": datetime.now(UTC), "usage": Usage()}
+    return ModelCall(ref=REF, agent=agent, model="m", purpose=purpose, step=2, version=1, head="2", **bounds)  # type: ignore[arg-type]
+
+
+def test_a_model_is_not_asked_to_continue_its_own_last_message() -> None:
+    """As after a reply that was interrupted, by a reset for instance: vendors refuse such a request."""
+    [node] = prelude(call(), [ASKED, SAID], StepFacts())
+    assert (node.kind, node.body) == (NOTE, NoteBody(text=INTERRUPTED))
+    assert node.parent == SAID.id
+
+
+def test_nothing_is_added_where_others_had_the_last_word() -> None:
+    assert prelude(call(), [ASKED], StepFacts()) == []
+    assert prelude(call(), [], StepFacts()) == []
+    assert prelude(call(Purpose.COMPACT), [ASKED, SAID], StepFacts()) == []
+    other = SAID.model_copy(update={"side": "b"})  # the other side's text is a question here
+    assert prelude(call(), [ASKED, other], StepFacts()) == []
