@@ -26,7 +26,7 @@ PrivateKey = ec.EllipticCurvePrivateKey
 AUTHORITY_DAYS, DAYS = 3_650, 365
 SERVER_NAMES = ("temporal", "localhost", "127.0.0.1")
 CERTIFICATES = {"server": SERVER_NAMES, "errand": ("errand",), "ui": ("temporal-ui",)}
-# as Temporal's default claim mapper reads them: namespace and role; `temporal-system` stands for all of them
+# as Temporal's default claim mapper reads them: namespace and role; `temporal-system` means all of them
 PERMISSIONS = {
     "errand": [f"{NAMESPACE}:write"],  # the API and the workers
     "setup": [f"{NAMESPACE}:admin"],  # makes the namespace and its search attributes

@@ -9,7 +9,7 @@ CHUNK = 65_536
 
 
 class Proxy:
-    """Passes everything on until it is told otherwise. The target is looked up for each connection."""
+    """Passes everything on unless asked otherwise. The target is looked up for each connection."""
 
     def __init__(self, target: Callable[[], Address]) -> None:
         self._target = target

@@ -76,7 +76,7 @@ async def _send(stack: Stack, workflow_id: str, kind: str, name: str, arguments:
 
 
 async def sweep_often(stack: Stack) -> None:
-    """Until cancelled: the sweeper looks at every live session, as it does by itself after minutes of silence."""
+    """Until cancelled: the sweeper looks at every live session, as it otherwise does after minutes of silence."""
     while True:
         await asyncio.sleep(SWEEP_SECONDS)
         with contextlib.suppress(Exception):  # the servers are being damaged

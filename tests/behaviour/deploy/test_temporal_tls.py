@@ -1,6 +1,6 @@
 """Temporal behind mutual TLS, with certificates of deploy/certificates.py: our processes get in, and nobody else.
 
-The development server, the only one that runs here, speaks no TLS and has no authorizer: a TLS end stands before it.
+The development server, the only one that runs here, speaks no TLS and has no authorizer: a TLS end is put before it.
 What the server of compose.yaml makes of its settings was not run.
 """
 

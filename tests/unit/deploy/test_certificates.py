@@ -55,7 +55,7 @@ def test_tokens_are_signed_and_say_what_each_may_do(tmp_path: Path) -> None:
             claims(f"{head}.{base64.urlsafe_b64encode(b'{}').decode()}.{signature}", jwks)
 
 
-def test_what_exists_is_kept_until_it_is_renewed(tmp_path: Path) -> None:
+def test_existing_files_are_reused_unless_renewed(tmp_path: Path) -> None:
     assert "ca.pem" in make(tmp_path)
     before = {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
     assert make(tmp_path) == []
