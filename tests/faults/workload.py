@@ -1,6 +1,7 @@
 """What callers do while things break: tasks, effects, model faults, subagents, fires, storms, cancels, duplicates."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
@@ -15,7 +16,9 @@ MODEL_FAULTS = (
     *("overloaded_midstream after=1", "api_midstream after=2", "slow delay=0.2"),
 )
 Action = Callable[[Caller, Random, Path], Awaitable[None]]
-MARK = "errand-fault-bench"  # in every command, so that one that outlives its task is found
+MARK = (
+    f"errand-fault-bench-{os.getpid()}"  # in every command of this bench, so that one that outlives its task is found
+)
 
 
 async def messages(caller: Caller, random: Random, folder: Path) -> None:
