@@ -16,9 +16,7 @@ MODEL_FAULTS = (
     *("overloaded_midstream after=1", "api_midstream after=2", "slow delay=0.2"),
 )
 Action = Callable[[Caller, Random, Path], Awaitable[None]]
-MARK = (
-    f"errand-fault-bench-{os.getpid()}"  # in every command of this bench, so that one that outlives its task is found
-)
+MARK = f"errand-fault-bench-{os.getpid()}"  # in every command, so that one that outlives its task is found
 
 
 async def messages(caller: Caller, random: Random, folder: Path) -> None:
