@@ -4,13 +4,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
+
+from setting_files import SettingsError as SettingsError
+from setting_files import read_dotenv, read_toml
 
 ROOT = Path(__file__).resolve().parent
 MISCONFIGURED = 78  # exit code (EX_CONFIG) of a process with invalid settings: restarting it does not help
-
-
-class SettingsError(ValueError):
-    """A variable has an invalid value; the message names it and the allowed values."""
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,10 @@ class Settings:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> "Settings":
-        env = os.environ if env is None else env
+        given = read_sources() if env is None else {name: Given(raw, "environment") for name, raw in env.items()}
         values: dict[str, object] = {}
         for name, kind in VARIABLES.items():
-            raw = env.get(name, "").strip()
+            raw = given[name].text.strip() if name in given else ""
             if raw:
                 values[field_of(name)] = _convert(name, raw, kind)
         settings = cls(**values)  # type: ignore[arg-type]
@@ -235,6 +235,29 @@ VARIABLES: dict[str, type] = {
 CLI_ONLY = frozenset(
     {"ERRAND_URL", "ERRAND_API_KEY", "NO_COLOR", "TERM", "XDG_STATE_HOME"}
 )  # settings of the user's own terminal
+
+
+OF_THE_TERMINAL = frozenset({"NO_COLOR", "TERM", "XDG_STATE_HOME"})  # set by other programs; no file has them
+SECRETS = ("ANTHROPIC_API_KEY", "ERRAND_SECRET_KEYS", "ERRAND_API_KEY", "ERRAND_LOCAL_TOKEN", "ERRAND_SMTP_PASSWORD")
+
+
+class Given(NamedTuple):
+    """A value as text, and where it was given."""
+
+    text: str
+    source: str
+
+
+def read_sources(folder: Path = ROOT, env: Mapping[str, str] | None = None) -> dict[str, Given]:
+    """The settings that are given anywhere: in the environment, else in `.env`, else in `errand.toml` of the folder.
+
+    An empty variable of the environment counts, so that it can take a value of the files away.
+    """
+    names = {field_of(name): name for name in VARIABLES if name not in OF_THE_TERMINAL}
+    found = {name: Given(text, "errand.toml") for name, text in read_toml(folder / "errand.toml", names).items()}
+    found |= {name: Given(text, ".env") for name, text in read_dotenv(folder / ".env", VARIABLES).items()}
+    environment = os.environ if env is None else env
+    return found | {name: Given(environment[name], "environment") for name in VARIABLES if name in environment}
 
 
 def field_of(variable: str) -> str:

@@ -11,10 +11,10 @@ def variables(settings: Settings) -> dict[str, str]:
     Paths become absolute, since the processes run in another folder.
     """
     values = {name: getattr(settings, field_of(name)) for name in VARIABLES if name not in CLI_ONLY}
-    return {name: _text(value) for name, value in values.items() if value is not None}
+    return {name: text_of(value) for name, value in values.items() if value is not None}
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(value)
     if isinstance(value, bool):

@@ -1,6 +1,7 @@
 """What Temporal and its Web UI show of our workflows: search attributes, summaries, and details in Markdown."""
 
 import re
+from collections.abc import Iterable
 from itertools import islice
 from typing import TypedDict
 from urllib.parse import quote
@@ -115,11 +116,14 @@ def current_details(
     outcomes: list[ToolOutcome],
     namespace: str,
     finished: Finished | None = None,
+    waiting: Iterable[str] = (),
 ) -> str:
     usage = state.usage
     cost = "unknown" if usage.cost_usd is None else f"{usage.cost_usd:.4f} USD"
     lines = [
-        f"**{finished.status if finished else 'working'}**" + (f" ({finished.reason})" if finished else ""),
+        f"**{finished.status if finished else 'input_required' if waiting else 'working'}**"
+        + (f" ({finished.reason})" if finished else ""),
+        *(f"waiting: {one}" for one in waiting),
         f"step {state.step} of at most {start.limits.steps} · {usage.tokens} tokens · {cost}",
     ]
     if state.line.doing and not finished:

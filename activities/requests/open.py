@@ -88,6 +88,7 @@ class InputRequests:
         return OpenedRequest(
             deadline=opened.deadline,
             settled=opened.status is not RequestStatus.OPEN,
+            shown=_shown(row),
             remind_at=_later(config.get("reminder_after")),
             escalate_at=_later(config.get("escalate_after")) if escalates_to(config, request.kind) else None,
         )
@@ -207,3 +208,10 @@ def _later(milliseconds: int | None) -> datetime | None:
 
 def _cancels(request: InputRequest) -> bool:
     return request.status is RequestStatus.EXPIRED and request.on_expiry is OnExpiry.CANCEL
+
+
+def _shown(row: NewRequest) -> str:
+    """The question and the rule because of which it is asked, for Temporal's Web UI."""
+    rule = row.details.get("rule")
+    because = f' (rule: {rule["action"]} {rule["permission"]} "{rule["pattern"]}")' if rule else ""
+    return preview(row.question) + because[:200]

@@ -108,12 +108,14 @@ def validated(model: type[M], value: Any, raw: bytes) -> M:
 
 
 def _nearest(found: list[Finding]) -> list[Finding]:
-    """Where a string or an object is allowed and the object has an error inside, drop the finding "not a string"."""
+    """Where a text or an object is allowed and one of them was given with an error, drop that it is not the other."""
+    own = [entry.pointer for entry in found if not entry.code.endswith("_type")]
     deeper = [entry.pointer for entry in found]
     return [
         entry
         for entry in found
-        if not entry.code.endswith("_type") or not any(one.startswith(f"{entry.pointer}/") for one in deeper)
+        if not entry.code.endswith("_type")
+        or not (entry.pointer in own or any(one.startswith(f"{entry.pointer}/") for one in deeper))
     ]
 
 

@@ -13,7 +13,7 @@ from agents.loader import check_agents
 from cli.client.api import Api, segment
 from cli.errors import CliError, Exit, NotFoundError
 from cli.options import json_option, remote, settings
-from cli.render.output import clean, emit, facts, one_line, table
+from cli.render.output import clean, counted, emit, facts, one_line, table
 from domain.agents.definition import AgentDefinition
 from domain.json_object import JsonObject
 
@@ -99,7 +99,8 @@ def check(folder: Path | None, as_json: bool) -> None:
             click.echo(f"{wrong.file}:")
             for problem in wrong.problems:
                 click.echo(f"  {clean(str(problem))}")
-        click.echo(f"{_count(len(loaded.agents), 'agent')} can be used; {_count(len(loaded.errors), 'file')} cannot.")
+        found = f"{counted(len(loaded.agents), 'agent')} can be used"
+        click.echo(f"{found}; {counted(len(loaded.errors), 'file')} cannot.")
     if loaded.errors:
         raise SystemExit(int(Exit.FAILED))
 
@@ -124,10 +125,6 @@ def _definition(item: JsonObject) -> AgentDefinition:
     return AgentDefinition.model_validate(fields)
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def _show(agent: JsonObject) -> None:
     """Print a definition, whose fields may be those of another version."""
     plain = [
@@ -138,7 +135,13 @@ def _show(agent: JsonObject) -> None:
     lists = [(field.replace("_", " "), ", ".join(map(str, agent.get(field) or []))) for field in _LISTS]
     subagents = [str(one.get("agent", "")) for one in agent.get("subagents") or []]
     subagents += [str(one.get("name", "")) for one in agent.get("subagent_tools") or []]
-    facts([*plain, *lists, ("subagents", ", ".join(subagents))])
+    limits = {name: value for name, value in (agent.get("limits") or {}).items() if value is not None}
+    shown = ", ".join(f"{name} {value}" for name, value in limits.items())
+    rules = [
+        f'{one["action"]} {one["permission"]} "{one.get("pattern", "*")}"' for one in agent.get("permissions") or []
+    ]
+    more = [("limits", one_line(shown, 1_000)), ("permissions", one_line("; ".join(rules), 2_000))]
+    facts([*plain, *lists, ("subagents", ", ".join(subagents)), *more])
     for prompt in (agent.get("prompts") or {}).values():
         click.echo(f"\n# {clean(str(prompt['name']))}\n\n{clean(str(prompt['text']))}")
     if agent.get("prompt"):

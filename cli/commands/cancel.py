@@ -33,6 +33,8 @@ def cancel(api: Api, task_id: str, reason: str | None, tree: bool, graceful: boo
     if as_json:
         emit(answer)
         return
-    click.echo(styled_status(answer["status"]))
-    if answer["status"] not in TERMINAL:
+    if answer["status"] in TERMINAL:
+        click.echo(f"the task has ended already: {styled_status(answer['status'])}")
+    else:
+        click.echo(f"cancel requested; the task is still {styled_status(answer['status'])}")
         note(f"It stops at the next safe point; `{PROGRAM} attach {task_id}` shows when.")

@@ -9,7 +9,7 @@ from cli.commands.trace import FULL_TEXT
 from cli.errors import Exit
 from cli.ids import TaskId
 from cli.options import remote
-from cli.render.output import dim, duration, emit, one_line, styled_status
+from cli.render.output import counted, dim, duration, emit, one_line, styled_status
 from cli.render.trace_diff import TraceDifference, TraceFigures, figures, first_difference
 from cli.render.trace_steps import spent
 from domain.sessions.trace import Trace
@@ -57,7 +57,8 @@ def _show_figures(name: str, known: TraceFigures, cost: str) -> None:
     took = "" if known.duration_ms is None else f", {duration(known.duration_ms / 1_000)}"
     reason = f" ({known.reason})" if known.reason else ""
     click.echo(
-        f"{name}  {known.task_id}  {styled_status(known.status)}{reason}  " + dim(f"{known.steps} steps, {cost}{took}")
+        f"{name}  {known.task_id}  {styled_status(known.status)}{reason}  "
+        + dim(f"{counted(known.steps, 'step')}, {cost}{took}")
     )
 
 

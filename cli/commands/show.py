@@ -7,7 +7,7 @@ from cli.client.models import ProgressInfo, RetryInfo, TaskInfo
 from cli.client.response import parse
 from cli.ids import TaskId
 from cli.options import remote
-from cli.render.output import PROGRAM, age, emit, facts, note, one_line, styled_status
+from cli.render.output import PROGRAM, age, emit, facts, moment, note, one_line, styled_status
 from cli.render.task_lines import error_line, plan_lines, usage_line
 from domain.sessions.session import Status
 
@@ -67,4 +67,4 @@ def _progress(progress: ProgressInfo) -> str:
 def _retry(retry: RetryInfo | None) -> str | None:
     if not retry:
         return None
-    return f"attempt {retry.attempt} failed: {one_line(retry.reason)}; next at {retry.next_at}"
+    return f"attempt {retry.attempt} failed: {one_line(retry.reason)}; next at {moment(retry.next_at)}"

@@ -175,7 +175,8 @@ class EventPrinter:
     def on_acceptance_checked(self, event: EventData) -> None:
         for verdict in event["verdicts"]:
             mark = click.style("ok", fg="green") if verdict["passed"] else click.style("not met", fg="red")
-            self._line(f"  {mark} {one_line(verdict['criterion'])}: {one_line(verdict['why'])}")
+            self.break_line()
+            click.echo(f"  {mark} {one_line(verdict['criterion'])}: {one_line(verdict['why'])}")
 
     def on_mailbox_updated(self, event: EventData) -> None:
         self._line(f"  mailbox: {event['pending_count']} waiting", dim=True)

@@ -5,7 +5,7 @@ import json
 import click
 
 from cli.client.request_models import RequestDetails, RequestInfo
-from cli.render.output import PROGRAM, age, clean, dim, dollars, facts, one_line
+from cli.render.output import PROGRAM, age, clean, counted, dim, dollars, facts, moment, one_line
 from domain.sessions.input_request import APPROVALS, RequestKind
 
 _SHOWN_BY_DIFF = ("content", "old", "new")  # arguments of a call that writes a file
@@ -40,10 +40,10 @@ def show_request(request: RequestInfo, *, hint: bool = True) -> None:
         [
             ("task", request.session_id),
             ("request", request.id),
-            ("so far", f"{spent.steps} steps, {spent.tokens:,} tokens, {dollars(spent.cost_usd)}"),
+            ("so far", f"{counted(spent.steps, 'step')}, {spent.tokens:,} tokens, {dollars(spent.cost_usd)}"),
             ("answer", _expected_answer(request)),
             ("asked", age(request.created_at)),
-            ("until", f"{request.deadline} (then: {request.on_expiry})"),
+            ("until", f"{moment(request.deadline)} (then: {request.on_expiry})"),
         ]
     )
     if hint:

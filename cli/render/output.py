@@ -84,6 +84,18 @@ def age(moment: str | None) -> str:
     return duration(seconds) + " ago"
 
 
+def moment(at: str) -> str:
+    """A moment in the local time zone, to the minute, with how far away it is."""
+    when = datetime.fromisoformat(at)
+    left = (when - datetime.now(UTC)).total_seconds()
+    distance = f"in {duration(left)}" if left >= 0 else f"{duration(-left)} ago"
+    return f"{when.astimezone():%Y-%m-%d %H:%M} ({distance})"
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def duration(seconds: float) -> str:
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
         if seconds >= size:

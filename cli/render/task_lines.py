@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 
 from cli.client.models import ErrorInfo, PlanStepInfo, UsageInfo
-from cli.render.output import dollars, one_line
+from cli.render.output import counted, dollars, one_line
 
 MARKS = {"done": "[x]", "in_progress": "[>]", "skipped": "[-]"}
 
 
 def usage_line(usage: UsageInfo) -> str:
-    calls = f"{usage.llm_calls:,} model calls, {usage.tool_invocations:,} tool calls"
+    calls = f"{counted(usage.llm_calls, 'model call')}, {counted(usage.tool_invocations, 'tool call')}"
     return f"{calls}, {usage.tokens:,} tokens, {dollars(usage.cost_usd)}"
 
 

@@ -97,7 +97,9 @@ def figure(kind: str, value: float) -> str:
     """An amount of one budget, formatted for people and models."""
     if kind == "cost_usd":
         return f"${value:.4f}"
-    return f"{value / 60_000:.1f} minutes" if kind == TTL else f"{value:,.0f}"
+    if kind == TTL:
+        return f"{value / 60_000:.1f} minutes" if value >= 60_000 else f"{value / 1_000:.0f} seconds"
+    return f"{value:,.0f}"
 
 
 class CallEstimate(BaseModel):

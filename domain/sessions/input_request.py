@@ -124,6 +124,7 @@ class OpenedRequest(BaseModel):
     described: bool = False  # nobody is asked: a dry run, whose result says what would have happened
     remind_at: datetime | None = None
     escalate_at: datetime | None = None
+    shown: str = Field(default="", exclude_if=lambda value: not value)  # question and rule, for the Web UI
 
     def nudges(self) -> list[tuple[datetime, bool]]:
         """The times of reminder and escalation, in order; True marks the escalation."""

@@ -11,12 +11,13 @@ PACKAGES = (
     *("domain", "agents", "connectors", "store", "workflows", "activities", "api", "cli", "deploy", "offline"),
     "bench",
 )
-SCRIPTS = ("settings", "worker")
+SCRIPTS = ("settings", "setting_files", "worker")
 
 # what each package may import of ours besides itself; the longest matching name decides
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "domain": (),
-    "settings": (),
+    "settings": ("setting_files",),
+    "setting_files": (),
     "offline": (),
     "agents": ("domain",),
     # one module per service has both directions: the API receives with it, an activity sends

@@ -8,6 +8,7 @@ from settings import ROOT
 from tests.support.layering import (
     MAX_LINES,
     PACKAGES,
+    SCRIPTS,
     environment_readers,
     long_files,
     modules,
@@ -39,7 +40,7 @@ def test_rules_cover_every_folder_with_code() -> None:
     folders = {path.parent.relative_to(ROOT).parts[0] for path in ROOT.glob("*/**/*.py") if path.parent != ROOT}
     hidden_or_generated = {name for name in folders if name.startswith(".")} | {"build", "tests"}
     assert folders - hidden_or_generated <= set(PACKAGES)
-    assert {path.stem for path in ROOT.glob("*.py")} == {"settings", "worker"}
+    assert {path.stem for path in ROOT.glob("*.py")} == set(SCRIPTS)
     seen = [module.path for module in modules(ROOT)]
     assert len(seen) == len(set(seen)) > 50
 

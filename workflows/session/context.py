@@ -52,6 +52,7 @@ class SessionContext:
         self.outdated = False  # what was committed is not what this run knows: it was reset, or is a new beginning
         self.promoted: set[str] = set()  # children that are no longer waited for
         self.waiting = 0  # open input requests
+        self.waiting_for: dict[str, str] = {}  # what they are about, by id, for the Web UI
         self.handed_over = False  # the last step gave the line another agent: its loop begins anew
         self.calling = 0  # tool calls that are running
         self.spent: Ending | None = None  # the limit that the last step has exhausted

@@ -21,8 +21,11 @@ from domain.sessions.session_state import Line
 from domain.sessions.step import CallState, StopRequest, ToolCall, ToolOutcome
 from workflows import activity_calls
 from workflows.session.context import Ending, SessionContext, Stopped, cause
+from workflows.ui import STATUS, current_details
 
 T = TypeVar("T")
+
+WAITING_STATUS = "waiting-status"
 
 
 async def ask(
@@ -51,6 +54,7 @@ async def ask(
     if opened.described:
         return SettledRequest(status=RequestStatus.WITHDRAWN, approved=True, preview="dry run")
     session.waiting += 1
+    _show_waiting(session, request_id, f"{opened.shown or summary} · until {opened.deadline:%Y-%m-%d %H:%M} UTC")
     try:
         if not opened.settled:
             await _answered(session, request_id, opened, kind)
@@ -59,11 +63,26 @@ async def ask(
         settled = await _done(session, activity_calls.settle_request(settle))
     finally:
         session.waiting -= 1
+    _show_waiting(session, request_id, None)
     if settled.cancel:
         # not an ending of this line alone: everything else the session does or waits for stops too
         session.halt(StopRequest(reason=Reason.INPUT_TIMEOUT, by="errand"))
         raise Stopped
     return settled
+
+
+def _show_waiting(session: SessionContext, request_id: str, about: str | None) -> None:
+    """Let the Web UI say that the session waits and for what; None: no longer for this request."""
+    before = bool(session.waiting_for)
+    if about is None:
+        session.waiting_for.pop(request_id, None)
+    else:
+        session.waiting_for[request_id] = about
+    waiting = list(session.waiting_for.values())
+    namespace = workflow.info().namespace
+    workflow.set_current_details(current_details(session.start, session.state, [], namespace, waiting=waiting))
+    if before != bool(waiting) and workflow.patched(WAITING_STATUS):  # sessions that began before have no such events
+        workflow.upsert_search_attributes([STATUS.value_set("input_required" if waiting else "working")])
 
 
 async def _done(session: SessionContext, handle: "workflow.ActivityHandle[T]") -> T:

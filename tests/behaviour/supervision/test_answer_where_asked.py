@@ -102,7 +102,7 @@ async def test_chat_takes_answers_approvals_and_plans(people: Stack, environment
             shown.type("y")
             shown.expect("Answered.")
             shown.expect("blue")
-            shown.expect("model calls")
+            shown.expect("model call")
             shown.type("", CTRL_D)
             assert shown.exit_code() == 0
 

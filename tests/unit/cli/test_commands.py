@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from domain.events import TaskFailed
+from domain.events import AcceptanceChecked, TaskCompleted, TaskFailed
+from domain.sessions.acceptance import CriterionVerdict
 from domain.sessions.session import Reason, Status, Usage
+from tests.support.terminal import Terminal
 from tests.unit.cli.conftest import Cli
 from tests.unit.cli.stand_in import TASK, StandIn
 
@@ -41,8 +43,8 @@ def test_show_prints_status_progress_plan_and_usage(server: StandIn, cli: Cli) -
     for line in (
         "working (cancel requested)",
         "step 2 of 3 reading",
-        "attempt 2 failed: overloaded; next at 2026-03-01T12:01:00Z",
-        "1 model calls, 0 tool calls, 15 tokens, cost unknown",
+        "attempt 2 failed: overloaded; next at 2026-03-01 12:01 (",
+        "1 model call, 0 tool calls, 15 tokens, cost unknown",
         "  [x] look\n  [>] read",
     ):
         assert line in text
@@ -55,7 +57,7 @@ def test_show_prints_status_progress_plan_and_usage(server: StandIn, cli: Cli) -
 
 def test_cancel_sends_the_reason(server: StandIn, cli: Cli) -> None:
     done = cli("cancel", TASK, "--reason", "wrong branch")
-    assert (done.exit_code, done.stdout) == (0, "working\n")
+    assert (done.exit_code, done.stdout) == (0, "cancel requested; the task is still working\n")
     assert server.asked_for(f"/tasks/{TASK}/cancel") == [{"reason": "wrong branch"}]
 
 
@@ -228,3 +230,27 @@ def test_response_of_an_unknown_form_is_an_error_and_its_json_is_passed_on(serve
     done = cli("tasks")
     assert done.exit_code == 5 and "a response that cannot be read (items.0.task_id: Field required)" in done.stderr
     assert json.loads(cli("tasks", "--json").stdout) == server.answers["/tasks"]
+
+
+def test_cancel_agents_and_help_say_what_is_meant(server: StandIn, cli: Cli) -> None:
+    done = cli("cancel", TASK)
+    assert done.stdout == "cancel requested; the task is still working\n"
+    server.task["status"] = "completed"
+    assert cli("cancel", TASK).stdout == "the task has ended already: completed\n"
+    server.answers["/agents/scout"] = {
+        **{"name": "scout", "limits": {"steps": 7, "tokens": None}},
+        "permissions": [{"permission": "bash", "pattern": "rm *", "action": "deny"}],
+    }
+    shown = cli("agents", "scout").stdout
+    assert "steps 7" in shown and 'deny bash "rm *"' in shown and "None" not in shown
+    groups = cli("--help").stdout
+    assert "Questions and approvals:" in groups and groups.index("The stack:") < groups.index("Setting up:")
+
+
+def test_verdicts_have_no_literal_escape_codes(server: StandIn, tmp_path: Path) -> None:
+    verdict = CriterionVerdict(kind="text", criterion="short", passed=True, why="it is")
+    end = TaskCompleted(status=Status.COMPLETED, reason=Reason.GOAL_REACHED, partial=False, usage=Usage())
+    server.emit(AcceptanceChecked(round=1, passed=True, verdicts=[verdict]), end)
+    with Terminal("attach", TASK, env={"ERRAND_URL": server.url, "XDG_STATE_HOME": str(tmp_path)}) as shown:
+        assert shown.exit_code() == 0
+    assert "\x1b[32mok\x1b[0m short: it is" in shown.raw

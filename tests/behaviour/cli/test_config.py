@@ -1,0 +1,79 @@
+"""Settings from the environment, `.env` and `errand.toml`, as `errand config` shows them."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from settings import ROOT
+from tests.support.terminal import Terminal
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout of its own, so that the files of this one do not matter."""
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    for path in ROOT.iterdir():
+        if path.name in ("settings.py", "setting_files.py"):
+            shutil.copy(path, folder / path.name)  # a link would lead back here
+        elif path.suffix in ("", ".toml") and not path.name.startswith("."):
+            (folder / path.name).symlink_to(path)
+    return folder
+
+
+def errand(checkout: Path, *args: str, **env: str) -> tuple[int, str]:
+    environment = {"PYTHONPATH": str(checkout), "XDG_STATE_HOME": str(checkout), "NO_COLOR": "1", **env}
+    with Terminal(*args, env=environment, cwd=checkout) as shown:
+        return shown.exit_code(), shown.text
+
+
+def test_environment_decides_before_dotenv_and_that_before_the_toml_file(checkout: Path) -> None:
+    (checkout / "errand.toml").write_text('port = 9001\nlive_tasks = 7\nrequire_keys = true\nallow_ports = ["80"]\n')
+    (checkout / ".env").write_text("ERRAND_PORT=9002\nexport ERRAND_API_KEY='s3cret'\nOTHER=ignored\n")
+    code, shown = errand(checkout, "config", "--json", ERRAND_LIVE_TASKS="9")
+    assert code == 0, shown
+    found = {one["name"]: (one["value"], one["source"]) for one in json.loads(shown)["items"]}
+    assert found["ERRAND_PORT"] == ("9002", ".env")
+    assert found["ERRAND_LIVE_TASKS"] == ("9", "environment")
+    assert found["ERRAND_REQUIRE_KEYS"] == ("true", "errand.toml") and found["ERRAND_ALLOW_PORTS"][0] == "80"
+    assert found["ERRAND_API_KEY"] == ("****", ".env") and "s3cret" not in shown and "OTHER" not in found
+    code, shown = errand(checkout, "config", "--all")
+    assert code == 0 and "ERRAND_MAX_STEPS" in shown and "default" in shown
+    code, shown = errand(checkout, "config", "--json", ERRAND_PORT="")
+    assert "ERRAND_PORT" not in {one["name"] for one in json.loads(shown)["items"]}  # taken away again
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("errand.toml", "prot = 1\n", "there is no setting prot; allowed are: "),
+        ("errand.toml", "port = \n", "cannot be read"),
+        ("errand.toml", "port = {a = 1}\n", "must be a text, a number"),
+        ("errand.toml", 'port = "many"\n', "ERRAND_PORT: 'many' is not a valid int"),
+        (".env", "ERRAND_PROT=1\n", "there is no setting ERRAND_PROT; allowed are: "),
+        (".env", None, "cannot be read"),
+        (".env", b"ERRAND_PORT=\xff\n", "cannot be read"),
+    ],
+)
+def test_bad_settings_file_is_named_with_what_is_allowed(
+    checkout: Path, name: str, text: str | bytes | None, reason: str
+) -> None:
+    if text is None:
+        (checkout / name).mkdir()
+    else:
+        (checkout / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    code, shown = errand(checkout, "config")
+    assert code == 2 and reason in shown.replace("\n", " "), shown
+    if "allowed" in reason:
+        assert "port" in shown.lower()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_unreadable_dotenv_is_named(checkout: Path) -> None:
+    (checkout / ".env").write_text("ERRAND_PORT=1\n")
+    (checkout / ".env").chmod(0)
+    code, shown = errand(checkout, "config")
+    assert code == 2 and "cannot be read" in shown
