@@ -192,6 +192,10 @@ class EventPrinter:
         missing = one_line(", ".join(event["missing"]))
         self._line(f"  ? subagent {one_line(event['name'])} waits for values of {missing}", fg="magenta", bold=True)
 
+    def on_hook_failed(self, event: EventData) -> None:
+        what = f"hook {one_line(event['hook'])} ({event['point']})"
+        self._line(f"  {what} failed: {one_line(event['error'])}", fg="yellow")
+
     def on_input_required(self, event: EventData) -> None:
         self._line(f"  ? {clean(event['question'])}", fg="magenta", bold=True)
         task_id = event.get("session_id", self._task_id)
