@@ -47,6 +47,7 @@ from api.routes import (
     steering,
     subscriptions,
     tasks,
+    threads,
     traces,
     triggers,
     variables,
@@ -69,7 +70,7 @@ CLOSING_SECONDS = 2.0
 ROUTERS = (
     *(tasks.router, record.router, input_requests.router, steering.router, sessions.router, events.router),
     *(budgets.router, variables.router),
-    *(conversations.router, mailbox.router, forks.router, notifications.router),
+    *(conversations.router, threads.router, mailbox.router, forks.router, notifications.router),
     *(subscriptions.router, deliveries.router, traces.router, workspaces.router, reruns.router, replays.router),
     *(schedules.router, missions.router, triggers.router, connectors.router, channels.router),
     *(agents.router, files.router, operations.router, codec.router, console.router),

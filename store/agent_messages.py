@@ -13,8 +13,9 @@ class AgentAddress(BaseModel):
 
 async def address(pool: Pool, tenant: str, agent_id: str) -> AgentAddress | None:
     row = await pool.fetchrow(
-        """SELECT s.conversation_id, s.thread_id, c.status = 'terminated' AS terminated
+        """SELECT s.conversation_id, s.thread_id, c.status = 'terminated' OR t.terminated_at IS NOT NULL AS terminated
              FROM sessions s JOIN conversations c ON c.tenant = s.tenant AND c.id = s.conversation_id
+             JOIN threads t ON t.tenant = s.tenant AND t.id = s.thread_id
             WHERE s.tenant = $1 AND s.id = $2""",
         tenant,
         agent_id,

@@ -13,7 +13,7 @@ from domain.agents.definition import AgentDefinition
 from domain.agents.subagent_tool import Immediate, SubagentTool
 from domain.agents.variable_scope import resolved
 from domain.content import ToolCallBlock
-from domain.conversations.subagent import RegistryEntry
+from domain.conversations.subagent import TERMINATED, RegistryEntry
 from domain.messages import USER, Node, text_of
 from domain.model_exchange import ModelResponse
 from domain.policy.rules import Rule
@@ -22,7 +22,6 @@ from domain.sessions.step import ModelCall, ModelReply, StopReason
 from store.messages import StepFacts
 
 BEGIN = "Begin."  # to a child whose parent was given no text
-TERMINATED = "terminated"
 MOST_NAME = 63
 
 

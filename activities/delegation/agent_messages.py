@@ -60,7 +60,7 @@ class AgentMessages:
         if target.thread_id == own.thread_id:
             raise NoReceiver("That is you: an agent cannot send messages to itself.")
         if target.terminated:
-            raise NoReceiver("The conversation of that agent was terminated.")
+            raise NoReceiver("That agent, or its conversation, was terminated.")
         message_id = derive_id(ref.session_id, "agent_message", key)
         message = ThreadMessage(
             id=message_id,

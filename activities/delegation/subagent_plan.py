@@ -14,8 +14,14 @@ from domain.agents.variable_scope import needed
 from domain.conversations.attachments import Attachment, AttachmentRefused, attached, paths_of, rewritten
 from domain.conversations.delegation import DelegationCall, DelegationTool
 from domain.conversations.mailbox import DeliveryMode
-from domain.conversations.subagent import DEFAULT_SCHEMA, SubagentTerms
-from domain.conversations.subagent_texts import name_taken, no_address, too_many_instances, unknown_subagent
+from domain.conversations.subagent import DEFAULT_SCHEMA, TERMINATED, SubagentTerms
+from domain.conversations.subagent_texts import (
+    name_taken,
+    no_address,
+    too_many_instances,
+    unknown_subagent,
+    was_terminated,
+)
 from domain.ids import derive_id
 from domain.json_object import JsonObject
 from domain.json_schema import errors
@@ -24,7 +30,7 @@ from domain.policy.subjects import parts
 from domain.sessions.new_session import NewSession
 from domain.sessions.session import AgentRef
 from store import agents as agent_versions
-from store import children, sessions, variable_requests, workspaces
+from store import children, sessions, threads, variable_requests, workspaces
 from store.children import Child
 from store.database import Pool
 
@@ -156,6 +162,8 @@ class SubagentPlanner:
             raise ChildRefused(f"There is no subagent {target!r}. Nothing was sent.")
         if not found.terms.resumable:
             raise ChildRefused(no_address(found.name))
+        if await threads.is_terminated(self._pool, call.ref.tenant, found.thread_id):
+            raise ChildRefused(was_terminated(found.name, found.thread_id))
         return found
 
     async def _configured(
@@ -192,7 +200,7 @@ class SubagentPlanner:
         listed = await children.registry(self._pool, call.ref.tenant, call.ref.conversation_id, parent.thread_id)
         alive = [one for one in listed if one.resumable and one.reference not in own]
         most = config.resumable.max_instances
-        same = [one for one in alive if one.agent == config.name]
+        same = [one for one in alive if one.agent == config.name and one.status != TERMINATED]
         names = [one.name for one in same]
         waiting = await variable_requests.waiting_names(self._pool, call.ref.tenant, parent.thread_id, config.name)
         if name in waiting:  # the same one is asked for again: it gets the answer that it got
@@ -204,6 +212,8 @@ class SubagentPlanner:
                 return await self._addressed(call, same[0].reference)
             raise ChildRefused(too_many_instances(config.name, most, names))
         taken = next((one for one in alive if one.thread_name == name), None)
+        if taken is not None and taken.status == TERMINATED:
+            raise ChildRefused(f"{was_terminated(name, taken.reference)} Use another name. Nothing was started.")
         if taken is not None:
             raise ChildRefused(name_taken(name, taken.reference))
         return None

@@ -1,11 +1,11 @@
-"""Tools made from the subagents that a prompt configures: one for each that is not resumable, and the two that create
-instances of the others and send them messages."""
+"""Tools made from the subagents that a prompt configures: one for each that is not resumable, and those that create
+instances of the others, send them messages and terminate them."""
 
 import json
 from dataclasses import replace
 
 from activities.requests.external_tools import Arguments, CallersTool
-from activities.tools.builtin import subagent_create, subagent_message
+from activities.tools.builtin import subagent_create, subagent_message, subagent_terminate
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool
 from domain.agents.definition import AgentDefinition
 from domain.agents.subagent_tool import SubagentTool
@@ -53,4 +53,8 @@ def instance_tools(agents: list[AgentDefinition]) -> list[Tool]:
         needs = f" Arguments: {json.dumps(agent.input_schema)}" if agent.input_schema else ""
         entries.append((agent.name, description_of(agent) + needs))
     create = subagent_create.TOOL
-    return [replace(create, description=create.description + roster(entries)), subagent_message.TOOL]
+    return [
+        replace(create, description=create.description + roster(entries)),
+        subagent_message.TOOL,
+        subagent_terminate.TOOL,
+    ]

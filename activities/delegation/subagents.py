@@ -1,6 +1,7 @@
 """Subagents: what a session may ask about, and do with, the children of its thread."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from activities.delegation.agent_events import AgentEvents
 from activities.delegation.agent_messages import AgentMessages
@@ -24,8 +25,8 @@ from domain.ids import derive_id, is_id
 from domain.messages import ASSISTANT, SILENT, USER
 from domain.sessions.session import Reason, SessionRef, Status
 from domain.sessions.session_writes import ThreadMessage
-from domain.sessions.step import StopRequest
-from store import children, conversations, mailbox, outcomes, sessions, workspaces
+from domain.sessions.step import RecordedStop, StopRequest
+from store import children, conversations, endings, mailbox, outcomes, sessions, threads, workspaces
 from store.children import Child
 from store.database import Pool
 from store.workspaces import Manifest
@@ -180,6 +181,23 @@ class Subagents:
         reached = await self._conversations.stop(session_id, stop)
         state = "is stopping" if reached else "was asked to stop but has not answered yet"
         return f"The subagent (session: {session_id}) {state}.", not reached
+
+    async def terminate(self, ref: SessionRef, target: str, reason: str) -> tuple[str, bool]:
+        """End the thread of a child, and those below it, for good; what runs there is stopped."""
+        child = await self.instance(ref, target)
+        place = await threads.get(self._pool, ref.tenant, child.thread_id) if child else None
+        if child is None or place is None:
+            return f"There is no subagent {target!r}. Nothing was terminated.", True
+        by = f"session {ref.session_id}"
+        stop = StopRequest(reason=Reason.TERMINATED, by=by, note=reason)
+        recorded = RecordedStop(**dict(stop), at=datetime.now(UTC), scope="tree")
+        for session_id in await threads.terminate(self._pool, ref.tenant, place, by):
+            session = await sessions.get(self._pool, ref.tenant, session_id)
+            assert session is not None
+            await sessions.request_cancel(self._pool, session.ref, recorded)
+            if session.live or not await endings.end_queued(self._pool, endings.of_unbegun(session, stop.reason)):
+                await self._conversations.stop(session_id, stop)  # its row has the stop, should this not reach it
+        return f"Subagent '{child.name}' (reference: {child.thread_id}) was terminated.", False
 
     async def listing(self, ref: SessionRef) -> str:
         own = await sessions.get(self._pool, ref.tenant, ref.session_id)

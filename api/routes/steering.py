@@ -23,7 +23,7 @@ from domain.ids import derive_id, new_id
 from domain.sessions.session import Reason
 from domain.sessions.session_writes import ThreadMessage
 from domain.task import Strict
-from store import children, conversations
+from store import children, conversations, threads
 from store.sessions import SessionRow
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
@@ -100,6 +100,8 @@ async def steer_task(
     if not await conversations.has_message(pool, tenant, message_id):
         _check_running(session)
         check_open(await conversation_of(call, session.conversation_id))
+        if await threads.is_terminated(pool, tenant, session.thread_id):
+            raise Conflict("The thread was terminated.", type="thread-terminated")
         message = ThreadMessage(
             id=message_id,
             conversation_id=session.conversation_id,

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from domain.agents.subagent_tool import ParentCommunication, ReceivingSide, SubagentTool
 from domain.json_object import JsonObject
 
+TERMINATED = "terminated"  # the status of a child that was ended for good
 ENABLED = frozenset({"true", "1", "yes"})
 DEFAULT_SCHEMA: JsonObject = {
     "type": "object",

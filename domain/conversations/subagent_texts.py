@@ -87,6 +87,10 @@ def no_address(name: str) -> str:
     return f"Subagent '{name}' ended with its result and cannot be sent messages; start it anew instead."
 
 
+def was_terminated(name: str, reference: str) -> str:
+    return f"Subagent '{name}' (reference: {reference}) was terminated and can be sent nothing."
+
+
 def name_taken(name: str, reference: str) -> str:
     return (
         f"There is a subagent '{name}' (reference: {reference}) already. Send it a message with subagent_message, or "

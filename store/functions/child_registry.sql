@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION child_registry(p_tenant text, p_conversation text, p_
                'blocking', s.terms -> 'blocking', 'thread_name', c.name,
                'spawn_group_id', s.terms ->> 'spawn_group_id', 'created_at', c.created_at,
                'parent_communication', s.terms ->> 'parent_communication',
-               'status', CASE WHEN s.reason = 'terminated' OR v.status = 'terminated' THEN 'terminated'
+               'status', CASE WHEN c.terminated_at IS NOT NULL OR v.status = 'terminated' THEN 'terminated'
                               WHEN s.status IN ('submitted', 'working', 'input_required')
                               THEN coalesce(s.status_text, 'running')
                               WHEN s.terms ->> 'parent_communication' = 'explicit' THEN coalesce(s.status_text, s.status)

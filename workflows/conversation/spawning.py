@@ -11,6 +11,7 @@ from workflows.conversation.router import StopChild
 
 REFUSED: dict[str, str] = {
     SessionRefusal.CANCELLED: "This session was cancelled or has ended; nothing new begins below it.",
+    SessionRefusal.TERMINATED: "It was terminated, so that nothing can be started there any more.",
     SessionRefusal.BUDGET_SPENT: "The budget shared with all subagents is spent; nothing was started.",
 }
 

@@ -93,9 +93,9 @@ class Holder:
         """What the path names, made anew by this key."""
         await self.keep_only(frozenset(Right))
         made: dict[str, str] = {"name": "assistant"}
-        if any(name in path for name in ("{task_id}", "{session_id}", "{conversation_id}")):
+        if any(name in path for name in ("{task_id}", "{session_id}", "{conversation_id}", "{thread_id}")):
             task_id = await submitted(self._client, self.headers)
-            made |= {"task_id": task_id, "session_id": task_id, "conversation_id": task_id}
+            made |= {"task_id": task_id, "session_id": task_id, "conversation_id": task_id, "thread_id": task_id}
         if "{request_id}" in path:
             task_id = await submitted(self._client, self.headers)
             made |= {"thread_id": task_id, "request_id": await waiting_subagent(self._pool, self._tenant, task_id)}

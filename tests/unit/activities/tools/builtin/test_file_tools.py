@@ -193,6 +193,7 @@ def test_every_tool_describes_itself_to_the_model_and_on_the_timeline() -> None:
         "subagent_message": {"target": "a", "message": "b"},
         "notify_parent": {"content": "a", "needs_answer": False},
         "set_status": {"status": "a"},
+        "subagent_terminate": {"target": "a"},
         "send_agent_message": {"message": "a"},
         "start_background_agent": {"prompt": "a"},
         "ask_agent": {"agent_id": "a", "prompt": "b"},
