@@ -10,6 +10,7 @@ import click
 
 from bench import (
     crowd,
+    duet,
     fanout,
     fire,
     handle,
@@ -69,6 +70,8 @@ async def measure(lab: Lab, rounds: int, sizes: Sizes, say: Callable[[str], None
     held = await memory.measure(lab, sizes.waiting)
     say("steps")
     rows = await steps.measure(lab, rounds, sizes.steps)
+    say("turns of two sides")
+    turns = await duet.measure(lab, rounds, sizes.steps)
     say("sessions per second")
     rows += await throughput.measure(lab, rounds, sizes.sessions, sizes.at_once)
     say("history")
@@ -90,7 +93,7 @@ async def measure(lab: Lab, rounds: int, sizes: Sizes, say: Callable[[str], None
     say("reattaching")
     rows += await reattach.measure(lab, rounds, sizes.steps)
     say("recovery")
-    return rows + await recovery.measure(lab, rounds) + held
+    return rows + await recovery.measure(lab, rounds) + held + turns
 
 
 def as_table(rows: list[Row], rounds: int) -> str:

@@ -9,6 +9,7 @@ from domain.sessions.session import SessionResult, Status
 from domain.wire import session_workflow_id
 
 AGENT = "assistant"
+DUET = "bench-duet"
 WRITES = '[[script:count n={} tool=write_file input={{"path": "a.txt", "content": "x"}}]]'
 REPORTS = "[[script:count n={} tool=report_progress]]"
 PATIENCE = 300.0  # seconds for one session: a worker that died must not hold us for ever
@@ -63,6 +64,23 @@ class Ours:
     async def report(self, steps: int) -> str:
         """The same with bookkeeping alone, which is no queued activity."""
         return await self._run(REPORTS.format(steps), steps)
+
+    async def define_duet(self, turns: int) -> None:
+        """An agent whose two sides answer each other so many times."""
+        prompts = {
+            name: {"name": name, "text": f'You are measured. [[script:turns json=[{{"text": "{text}"}}]]]'}
+            for name, text in (("ping", "Ping."), ("pong", "Pong."))
+        }
+        fields = {"description": "Measured.", "prompts": prompts, "max_session_turns": turns}
+        sides = {"side_a": {"prompt": "ping"}, "side_b": {"prompt": "pong"}}
+        (await self._api.put(f"/agents/{DUET}", json={"name": DUET, **fields, **sides})).raise_for_status()
+
+    async def play_duet(self, turns: int) -> None:
+        task_id = await self.submit("Play.", turns + 2, agent=DUET)
+        await self.closed(task_id)
+        record = (await self._api.get(f"/tasks/{task_id}")).json()
+        if record["reason"] != "turn_limit":
+            raise RuntimeError(f"task {task_id} ended {record['status']} ({record['reason']})")
 
     async def _run(self, text: str, steps: int) -> str:
         task_id = await self.submit(text, steps + 2)

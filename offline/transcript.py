@@ -8,7 +8,9 @@ from typing import Any
 
 _AGENT = re.compile(r'^You are the agent "([^"]+)"', re.MULTILINE)
 _SO_FAR = re.compile(r"(\d+) tool calls? so far")
-_SUMMARISED = re.compile(r"The request was: (.*?)(?:\n\nWhat the latest calls returned:|\n</checkpoint>|\Z)", re.DOTALL)
+_SUMMARISED = re.compile(
+    r"The request was: (.*?)(?:\n\nWhat the latest calls returned:|\n\n## |\n</checkpoint>|\Z)", re.DOTALL
+)
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,22 @@
 
 import asyncio
 import json
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from pydantic import ValidationError
 from temporalio import activity
 
 from activities.delegation.child_plan import ChildPlanner, ChildRefused, Planned
 from activities.delegation.deferred import DeferredCalls
+from activities.delegation.give_up import given_up, gives_up
 from activities.delegation.record import DelegationRecord
 from activities.delegation.subagent_plan import SubagentPlanner
 from activities.delegation.subagents import Subagents
+from activities.delegation.wanted import Wanted, child_of
 from activities.requests.external_tools import Arguments
 from activities.runtime.heartbeat import heartbeating
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool
 from domain import events as ev
-from domain.agents.subagent_tool import ReceivingSide
 from domain.conversations.attachments import listed, rewritten
 from domain.conversations.delegation import (
     STARTS_SESSION,
@@ -28,8 +28,8 @@ from domain.conversations.delegation import (
     DelegationTool,
     inline_path,
 )
-from domain.conversations.requests import CallRef, Spawn, SpawnAnswer, SpawnChild
-from domain.conversations.subagent import SubagentTerms, first_message
+from domain.conversations.requests import Spawn, SpawnAnswer
+from domain.conversations.subagent import first_message
 from domain.conversations.subagent_texts import (
     background,
     dispatched,
@@ -38,8 +38,7 @@ from domain.conversations.subagent_texts import (
     not_found,
     subagent_started,
 )
-from domain.ids import derive_id
-from domain.messages import ASSISTANT, USER, ReplyBody, calls_of
+from domain.messages import ReplyBody, calls_of
 from domain.policy.rules import Rule
 from domain.sessions.effects import EffectKind
 from domain.sessions.step import CallState, Effect, preview
@@ -61,17 +60,6 @@ _NAMED_AFTER_AGENT = Tool(
     kind=EffectKind.SUBAGENT,
     summary=lambda arguments: preview(json.dumps(arguments.model_dump(), ensure_ascii=False), 120),
 )
-
-
-@dataclass
-class Wanted:
-    """One call with its checked arguments."""
-
-    index: int
-    kind: DelegationTool
-    tool: str  # its name, which may be that of an agent
-    arguments: Any
-    planned: Planned | None = None
 
 
 class BeginDelegations:
@@ -97,27 +85,35 @@ class BeginDelegations:
     @activity.defn(name="begin_delegations")
     async def begin_delegations(self, call: DelegationCall) -> BegunBatch:
         async with heartbeating():
-            [node] = await messages.path(self._pool, call.ref.tenant, call.node, limit=1)
-            blocks = calls_of(node)
-            call.immediate = isinstance(node.body, ReplyBody) and node.body.immediate
-            record = DelegationRecord(self._pool, call.ref, call.node)
-            begun: dict[int, Begun] = {}
-            wanted: list[Wanted] = []
-            for index in call.indexes:
-                name = blocks[index].name
-                kind = DelegationTool(name) if name in set(DelegationTool) else DelegationTool.SUBAGENT
-                tool = self._tools.get(name, _NAMED_AFTER_AGENT)
-                known = await record.claim(index, name, tool.call_summary(blocks[index].arguments), tool.kind)
-                if known is not None:
-                    begun[index] = Begun(index=index, kind=kind, settled=known)
-                    continue
-                try:
-                    wanted.append(Wanted(index, kind, name, tool.input.model_validate(blocks[index].arguments)))
-                except ValidationError as error:
-                    begun[index] = await self._refuse(record, index, kind, _explain(error), name=name)
-            await self._plan(call, record, wanted, begun)
-            await self._spawn(call, record, [one for one in wanted if one.index not in begun], begun)
-            return BegunBatch(calls=[begun[index] for index in call.indexes])
+            try:
+                return await self._begin_all(call)
+            except Exception as error:
+                if not gives_up(error):
+                    raise
+                return await given_up(self._pool, call, error)
+
+    async def _begin_all(self, call: DelegationCall) -> BegunBatch:
+        [node] = await messages.path(self._pool, call.ref.tenant, call.node, limit=1)
+        blocks = calls_of(node)
+        call.immediate = isinstance(node.body, ReplyBody) and node.body.immediate
+        record = DelegationRecord(self._pool, call.ref, call.node)
+        begun: dict[int, Begun] = {}
+        wanted: list[Wanted] = []
+        for index in call.indexes:
+            name = blocks[index].name
+            kind = DelegationTool(name) if name in set(DelegationTool) else DelegationTool.SUBAGENT
+            tool = self._tools.get(name, _NAMED_AFTER_AGENT)
+            known = await record.claim(index, name, tool.call_summary(blocks[index].arguments), tool.kind)
+            if known is not None:
+                begun[index] = Begun(index=index, kind=kind, settled=known)
+                continue
+            try:
+                wanted.append(Wanted(index, kind, name, tool.input.model_validate(blocks[index].arguments)))
+            except ValidationError as error:
+                begun[index] = await self._refuse(record, index, kind, _explain(error), name=name)
+        await self._plan(call, record, wanted, begun)
+        await self._spawn(call, record, [one for one in wanted if one.index not in begun], begun)
+        return BegunBatch(calls=[begun[index] for index in call.indexes])
 
     async def _plan(
         self, call: DelegationCall, record: DelegationRecord, wanted: list[Wanted], begun: dict[int, Begun]
@@ -166,7 +162,7 @@ class BeginDelegations:
             request_id=f"{call.node}/{','.join(str(one.index) for one in starting)}",
             spawned_by=call.ref.session_id,
             thread=parent.thread_id,
-            children=[_child(call, one) for one in starting],
+            children=[child_of(call, one) for one in starting],
             max_depth=await self._planner.max_depth(call),
             max_children=self._max_children,
         )
@@ -268,31 +264,6 @@ class BeginDelegations:
     ) -> Begun:
         settled = await record.settle(index, name or kind, CallState.FAILED, text, [], rule)
         return Begun(index=index, kind=kind, settled=settled)
-
-
-def _child(call: DelegationCall, one: Wanted) -> SpawnChild:
-    assert one.planned is not None and one.planned.session is not None
-    return SpawnChild(
-        session_id=derive_id(call.node, "child", one.index),
-        kind=one.kind,
-        name=one.planned.name,
-        thread=one.planned.thread,
-        prompt=CallRef(
-            node=call.node,
-            index=one.index,
-            field=one.planned.field,
-            within=one.planned.within,
-            kind=_kind(one.planned.terms),
-            attachments=one.planned.attachments,
-        ),
-        session=one.planned.session,
-        delivery=one.planned.delivery,
-    )
-
-
-def _kind(terms: SubagentTerms | None) -> str:
-    """As what a parent's message arrives: for side B it is said by side A."""
-    return ASSISTANT if terms and terms.receives_messages is ReceivingSide.SIDE_B else USER
 
 
 def _explain(error: ValidationError) -> str:

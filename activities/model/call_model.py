@@ -20,10 +20,10 @@ from activities.runtime.spans import model_called
 from activities.tools.offered import Offered, Toolbox
 from activities.tools.risks import with_risks
 from activities.tools.rules import RULES, tool_calls, without_standing
+from domain import checkpoint, wire
 from domain import events as ev
-from domain import wire
 from domain.agents.definition import AgentDefinition
-from domain.agents.system_prompt import CHECKPOINT, system_prompt
+from domain.agents.system_prompt import system_prompt
 from domain.conversations.subagent import registry_message
 from domain.events import EventRow
 from domain.messages import Node, render, shorten_results
@@ -146,7 +146,7 @@ class CallModel:
             max_tokens=agent.max_tokens,
             system=system_prompt(agent, facts.variables, call.agent.side),
             messages=render(shown, call.model, call.agent.side),
-            notes=[CHECKPOINT] if compacts else self._notes(call, facts) if takes_turn else [],
+            notes=[checkpoint.REQUEST] if compacts else self._notes(call, facts) if takes_turn else [],
             tools=[definition for _, definition in tools.values()] if takes_turn else [],
             thinking_tokens=(takes_turn and agent.thinking_tokens) or 0,
             cached=not compacts,

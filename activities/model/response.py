@@ -7,6 +7,7 @@ from activities.tools.support.output import clean
 from domain import events as ev
 from domain.agents.definition import AgentDefinition
 from domain.agents.typed_output import Misfit, typed
+from domain.checkpoint import in_form
 from domain.content import TextBlock, joined
 from domain.conversations.mailbox import render
 from domain.conversations.quoting import quoted
@@ -134,7 +135,9 @@ def reply_nodes(
     author = agent.speaker(call.agent.side)
     body: Body
     if call.purpose is Purpose.COMPACT and turn.stop_reason is not StopReason.INTERRUPTED:
-        body = SummaryBody(text=turn.answer() + running_subagents(facts))
+        body = SummaryBody(
+            text=in_form(turn.answer(), [f"{child.name} (session: {child.session_id})" for child in facts.children])
+        )
     else:
         turn_text = agent.side(call.agent.side).turn_text(turn.calls)
         body = ReplyBody(
@@ -146,14 +149,6 @@ def reply_nodes(
             immediate=turn.immediate,
         )
     return chain(call, before[-1].id if before else None, [(author, body)])
-
-
-def running_subagents(facts: StepFacts) -> str:
-    """Subagents that still run must survive a checkpoint, whatever the model chose to write down."""
-    if not facts.children:
-        return ""
-    lines = [f"- {child.name} (session: {child.session_id})" for child in facts.children]
-    return "\n\nSubagents still running:\n" + "\n".join(lines)
 
 
 def interrupt(turn: ModelResponse) -> None:

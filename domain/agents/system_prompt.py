@@ -19,11 +19,6 @@ ANSWER = """\
 - When the task is done, or cannot be done, answer without calling a tool. Say plainly what was done,
   what was not, and where results are."""
 
-CHECKPOINT = """\
-The conversation no longer fits and will be replaced by your next reply. Write a checkpoint from which you can \
-continue without it, under these headings: Goal; Constraints; Done; In progress; Blocked; Decisions; Next steps; \
-Critical context (exact names, paths, ids, figures and quotations that are still needed)."""
-
 
 def system_prompt(agent: AgentDefinition, variables: dict[str, str] | None = None, side: SideName = "a") -> str:
     given = shown_to_model(agent, variables or {})

@@ -16,7 +16,7 @@ from temporalio.client import Client, WorkflowHistory
 
 from domain.agents.hook import HookPoint
 from tests.behaviour.conversations.talk import AGENTS as TEAM
-from tests.behaviour.graphs.duet import define, prompt
+from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.histories.tree_scenarios import TREE_SCENARIOS, renewed
 from tests.support.launch import TESTER, embedded
 from tests.support.locks import tool_calls_locked
@@ -136,6 +136,31 @@ async def _turn_limit(stack: Stack) -> str:
     return await _run(stack, "Play.", await _duet(stack, "ping-pong", 3))
 
 
+async def _with_immediate(stack: Stack) -> None:
+    """An agent that starts a subagent with its prompt, and one that hands over to it."""
+    approve = declared_tool("approve", "summary")
+    reviewer = prompt("scout-b", {"calls": [call("approve", summary="Seen.")]}, tools=(approve,))
+    stop = {"session_stop": {"name": "approve", "message_property": "summary"}}
+    await define(stack, "scout", prompt("scout-a", "Looking."), reviewer, side_b=stop, expose_as_tool=True)
+    starts = {"subagent_tools": [{"name": "scout", "immediate": True}], "expose_as_tool": True}
+    agents: list[dict[str, Any]] = [
+        {**TESTER, "name": "starter", **starts},
+        {**TESTER, "name": "desk", "handoffs": ["starter"]},
+    ]
+    for fields in agents:
+        (await stack.http.put(f"/agents/{fields['name']}", json=fields)).raise_for_status()
+
+
+async def _immediate(stack: Stack) -> str:
+    await _with_immediate(stack)
+    return await _run(stack, "[[script:say text=x]]", "starter")
+
+
+async def _immediate_after_handoff(stack: Stack) -> str:
+    await _with_immediate(stack)
+    return await _run(stack, calls(("starter", {})), "desk")
+
+
 AGENTS: list[dict[str, Any]] = [
     {**TESTER, "name": "asker", "may_ask": True},
     {**TESTER, "name": "listener", "tools": ["wait_for_event", "emit_event"]},
@@ -167,6 +192,9 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "dual": lambda stack: _run(stack, "Oak tree", "asset_subagent"),
     "dual_failed": lambda stack: _run(stack, "Something impossible", "asset_subagent"),
     "dual_turn_limit": _turn_limit,
+    "handlers": lambda stack: _run(stack, "Should we?", "panel"),
+    "immediate": _immediate,
+    "immediate_after_handoff": _immediate_after_handoff,
 }
 CONTINUED = "continue_as_new"
 DUAL_CONTINUED = "dual_continue_as_new"

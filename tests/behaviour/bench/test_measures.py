@@ -26,7 +26,7 @@ SMALL = Sizes(
 
 async def test_bench_measures_every_figure(lab: Lab) -> None:
     rows = await measure(lab, 1, SMALL, lambda _: None)
-    assert len(rows) == 28
+    assert len(rows) == 29
     assert all(value > 0 for row in rows for value in row.ours)
     *steps, rate = rows[:7]
     *histories, flat, handle, half, worst = rows[7:13]
@@ -45,6 +45,7 @@ async def test_bench_measures_every_figure(lab: Lab) -> None:
     assert cancelling.to_bare is not None and answering.to_bare is not None
     assert ratio.ours[0] == max(first.ours + last.ours) / min(first.ours + last.ours)
     assert recovery.to_bare is not None and recovery.to_bare.median > 1
+    assert rows[-1].to_bare is not None and rows[-1].name.startswith("turn of two sides")
     assert [row.ours for row in messages] == [[1], [1]]  # the second to the second
 
 

@@ -219,3 +219,20 @@ async def test_terminated_conversation_shows_its_children_as_terminated(stack: S
     again = await stack.http.post(f"/conversations/{talk.id}/messages", json={"input": say(), "transport": "stream"})
     assert again.status_code == 409
     assert not of_type(await stack.events(talk.id), "task_submitted")[1:]
+
+
+async def test_error_that_nobody_foresaw_is_a_tool_error(stack: Stack) -> None:
+    """A definition that cannot be read any more, while the worker still remembers which tools it led to."""
+    approve = declared_tool("approve", "summary")
+    pair = prompt("gu_a", "A draft."), prompt("gu_b", {"calls": [call("approve", summary="Fine.")]}, tools=(approve,))
+    await define(stack, "gu_pair", *pair, side_b={"session_stop": STOP}, expose_as_tool=True)
+    lead = agent("gu_lead", subagent_tools=[{"name": "gu_pair"}])
+    assert (await stack.http.put("/agents/gu_lead", json=lead)).is_success
+    steps = chain([("gu_pair", {"message": "Draft it."})])
+    await Talk.done(stack, steps, "gu_lead")
+    await stack.pool.execute("""UPDATE agent_versions SET definition = '{"name": 7}' WHERE name = 'gu_pair'""")
+    try:
+        talk = await Talk.done(stack, steps, "gu_lead")
+        assert "internal error (ValidationError)" in (await talk.results())[0] and not await talk.children()
+    finally:
+        await stack.pool.execute("DELETE FROM agent_versions WHERE name = 'gu_pair'")

@@ -1,0 +1,48 @@
+"""A delegation call as it is being begun, and the child that the conversation is asked for."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from activities.delegation.child_plan import Planned
+from domain.agents.subagent_tool import ReceivingSide
+from domain.conversations.delegation import DelegationCall, DelegationTool
+from domain.conversations.requests import CallRef, SpawnChild
+from domain.conversations.subagent import SubagentTerms
+from domain.ids import derive_id
+from domain.messages import ASSISTANT, USER
+
+
+@dataclass
+class Wanted:
+    """One call with its checked arguments."""
+
+    index: int
+    kind: DelegationTool
+    tool: str  # its name, which may be that of an agent
+    arguments: Any
+    planned: Planned | None = None
+
+
+def child_of(call: DelegationCall, one: Wanted) -> SpawnChild:
+    assert one.planned is not None and one.planned.session is not None
+    return SpawnChild(
+        session_id=derive_id(call.node, "child", one.index),
+        kind=one.kind,
+        name=one.planned.name,
+        thread=one.planned.thread,
+        prompt=CallRef(
+            node=call.node,
+            index=one.index,
+            field=one.planned.field,
+            within=one.planned.within,
+            kind=_kind(one.planned.terms),
+            attachments=one.planned.attachments,
+        ),
+        session=one.planned.session,
+        delivery=one.planned.delivery,
+    )
+
+
+def _kind(terms: SubagentTerms | None) -> str:
+    """As what a parent's message arrives: for side B it is said by side A."""
+    return ASSISTANT if terms and terms.receives_messages is ReceivingSide.SIDE_B else USER

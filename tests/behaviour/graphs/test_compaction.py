@@ -1,0 +1,48 @@
+"""Checkpoints of sessions with two sides: each side compacts its own view, in a fixed form, and nothing is lost."""
+
+import json
+from typing import Any
+
+from domain.checkpoint import CHILDREN, HEADINGS
+from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
+from tests.support.stack import Stack, of_type
+
+APPROVE = declared_tool("approve", "summary")
+STOP = {"session_stop": {"name": "approve", "message_property": "summary"}}
+SMALL = "claude-opus-5-5"  # the model of the one side, whose second request is too long
+
+
+async def test_side_whose_context_is_full_writes_a_checkpoint_of_its_own_view(stack: Stack) -> None:
+    looks = {"text": "Draft 1.", "calls": [call("list_files", path=".")]}
+    a = prompt("cp-a", looks, "Draft 2.", "Draft 3.", tools=("list_files",), model=SMALL)
+    b = prompt("cp-b", "Better, please.", {"calls": [call("approve", summary="Good.")]}, tools=(APPROVE,))
+    await define(stack, "cp_pair", a, b, side_b=STOP, max_session_turns=10)
+    task_id = await stack.submit(f"Write it. [[fault:413 at=3 model={SMALL}]]", agent="cp_pair")
+    record = await stack.wait(task_id)
+    assert (record["status"], record["reason"]) == ("completed", "goal_reached"), record
+    [compacted] = of_type(await stack.events(task_id), "context_compacted")
+    assert compacted["step"] == 4
+    rows = await stack.pool.fetch(
+        "SELECT kind, side, body FROM messages WHERE session_id = $1 ORDER BY created_at, id", task_id
+    )
+    [checkpoint] = [row for row in rows if row["kind"] == "summary"]
+    assert checkpoint["side"] == "a"
+    text = json.loads(checkpoint["body"])["text"]
+    assert all(f"## {heading}" in text for heading in (*HEADINGS, CHILDREN))
+    # all that it replaces is still in the tree, and every call has its result there
+    kinds = [row["kind"] for row in rows]
+    assert kinds[:3] == ["user", "assistant", "tool_results"] and kinds.count("assistant") == 5
+    requests = [one["body"] for one in await stack.asked(task_id)]
+    own = [one for one in requests if one["model"] == SMALL]
+    others = [one for one in requests if one["model"] != SMALL]
+    after = json.dumps(own[-1]["messages"])
+    assert "<checkpoint>" in after and "Draft 1." not in after and "tool_result" not in after
+    # the other side's view is as it was: the whole conversation
+    assert "<checkpoint>" not in json.dumps(others)
+    assert (
+        _texts(others[-1])[-1] != [] and "Draft 1." in json.dumps(others[-1]) and "Draft 2." in json.dumps(others[-1])
+    )
+
+
+def _texts(request: dict[str, Any]) -> list[list[str]]:
+    return [[block["text"] for block in one["content"] if block["type"] == "text"] for one in request["messages"]]
