@@ -36,6 +36,7 @@ async def survivors(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> A
         "side_a": {"prompt": "gk_player"},
         "side_b": {"handler": "metronome"},
         "prompts": {"gk_player": prompt("gk_player", "One.")},
+        "variables": {name: {"description": "x", "required": False} for name in ("BEATS", "SECONDS", "LEDGER")},
         "env": {"BEATS": "1", "SECONDS": "4", "LEDGER": str(turns)},
     }
     # immediate children that wait at a gate, in front of the first model step

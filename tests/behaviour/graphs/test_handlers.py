@@ -19,7 +19,7 @@ async def define(stack: Stack, name: str, handler: str, *replies: Any, **more: A
         "side_b": {"handler": handler, "label": "Beat"},
         "prompts": {a["name"]: a},
         "max_session_turns": 20,
-        "variables": {"BEATS": {"description": "How many.", "required": False}},
+        "variables": {name: {"description": "x", "required": False} for name in ("BEATS", "SECONDS")},
         **more,
     }
     answer = await stack.http.put(f"/agents/{name}", json=fields)

@@ -23,7 +23,8 @@ async def family(stack: Stack) -> None:
     sides: dict[str, Any] = {"side_b": {"session_stop": STOP}, "expose_as_tool": True, "max_session_turns": 6}
     approving = prompt("im_reviewer", {"calls": [call("approve", summary="Looked around.")]}, tools=(APPROVE,))
     scouting = prompt("im_scouting", "Nothing new.")
-    await define(stack, "im_scout", scouting, approving, **sides)
+    token = {"TOKEN": {"description": "For this thread alone.", "required": False, "scoped": True}}
+    await define(stack, "im_scout", scouting, approving, **sides, variables=token)
     # a child whose own prompt starts a child
     nested = prompt("im_nested", "Done.", subagent_tools=[{"name": "im_scout", "immediate": True}])
     await define(stack, "im_leader", nested, approving, **sides)
@@ -138,10 +139,14 @@ async def test_optional_immediate_subagent_starts_only_if_its_variable_says_so(
     assert len(await talk.children()) == there
 
 
-async def test_variables_name_and_describe_it(stack: Stack) -> None:
+@pytest.mark.proves("S4-18")
+async def test_variables_name_and_describe_it_and_those_handed_over_reach_no_model(stack: Stack) -> None:
     variables = {"WHO": "Scout Ann", "WHAT": "Look at the harbour. im-six", "TOKEN": "tok-83711"}
     talk = await Talk.done(stack, say("Well. im-seven"), "im_keeper", context={"variables": variables})
     [child] = await talk.children()
     assert (child.subagent_name, await talk.prompts(child.id)) == ("Scout Ann", ["Look at the harbour. im-six"])
     [entry] = (await talk.shown())["children"]
     assert (entry["name"], entry["resumable"]) == ("Scout Ann", True)
+    # the child's thread has the scoped value, and no request to a model ever had it
+    assert child.variables["TOKEN"] == "tok-83711"
+    assert await asked(stack, "im-seven") and await asked(stack, "im-six") and not await asked(stack, "tok-83711")
