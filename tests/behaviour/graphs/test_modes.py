@@ -1,0 +1,107 @@
+"""The four modes of a subagent, its place beside its parent, its status, and the side that its messages are for."""
+
+import json
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.behaviour.conversations.talk import Gate, Talk, agent, asked, chain
+from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
+from tests.support.stack import Stack, eventually
+
+STOP = {"name": "approve", "message_property": "summary"}
+STATUS = {"name": "status", "message_property": "text"}
+
+
+@pytest_asyncio.fixture(scope="module", autouse=True)
+async def family(stack: Stack) -> None:
+    approve = declared_tool("approve", "summary")
+    approver = {"calls": [call("approve", summary="Fine.")]}
+    worker = prompt("mo_worker", "A draft.")
+    reviewer = prompt("mo_reviewer", approver, tools=(approve,))
+    sides: dict[str, Any] = {"side_b": {"session_stop": STOP}, "expose_as_tool": True, "max_session_turns": 6}
+    await define(stack, "mo_pair", worker, reviewer, **sides)
+    for blocking in (True, False):
+        for resumable in (True, False):
+            name = f"mo_{'waits' if blocking else 'goes'}_{'keeps' if resumable else 'drops'}"
+            config = [{"name": "mo_pair", "blocking": blocking, "resumable": resumable}]
+            assert (await stack.http.put(f"/agents/{name}", json=agent(name, subagent_tools=config))).is_success
+
+
+@pytest.mark.proves("S4-14", "S4-15")
+@pytest.mark.parametrize("blocking", ["waits", "goes"])
+@pytest.mark.parametrize("resumable", ["keeps", "drops"])
+async def test_each_mode_waits_or_not_and_persists_or_not(stack: Stack, blocking: str, resumable: str) -> None:
+    tool: Any = ("mo_pair", {"message": "Draft it."})
+    if resumable == "keeps":
+        tool = ("subagent_create", {"agent": "mo_pair", "name": "ann", "message": "Draft it."})
+    again: Any = ("subagent_message", {"target": "ann", "message": "Once more."})
+    last = "Off." if blocking == "goes" else ""
+    talk = await Talk.done(stack, chain([tool], last=last), f"mo_{blocking}_{resumable}")
+    await talk.rest()
+    [child] = await talk.children()
+    # a thread, a workspace and a registry entry of its own
+    parent = await talk.session(talk.id)
+    assert child.thread_id != parent.thread_id and child.workspace_id != parent.workspace_id
+    [entry] = (await talk.shown())["children"]
+    assert (entry["reference"], entry["blocking"], entry["resumable"]) == (
+        child.thread_id,
+        blocking == "waits",
+        resumable == "keeps",
+    )
+    if blocking == "waits":
+        assert "has returned the following result" in (await talk.results())[0]  # of the call itself
+    else:
+        turns = [row for row in await talk.sessions() if row.thread_id == talk.id]
+        assert len(turns) == 2  # the result came later, and began a turn
+    second = await talk.say(chain([again], last=last))
+    await talk.ended(second)
+    await talk.rest()
+    sessions = await talk.children()
+    assert len(sessions) == (2 if resumable == "keeps" else 1)
+    assert len({row.thread_id for row in sessions}) == 1
+
+
+@pytest.mark.proves("S4-27")
+async def test_status_of_a_child_is_in_its_parents_registry_while_it_works(stack: Stack) -> None:
+    gate = Gate()
+    approve, status = declared_tool("approve", "summary"), declared_tool("status", "text")
+    waits = prompt(
+        "mo_waits",
+        {"calls": [call("status", text="half done")]},
+        {"calls": [call("wait_for", path=str(gate.path))]},
+        "A draft.",
+        tools=(status, "wait_for"),
+    )
+    reviewer = prompt("mo_final", {"calls": [call("approve", summary="Fine.")]}, tools=(approve,))
+    fields: dict[str, Any] = {"side_a": {"session_status": STATUS}, "side_b": {"session_stop": STOP}}
+    await define(stack, "mo_status", waits, reviewer, **fields, expose_as_tool=True, max_session_turns=6)
+    lead = agent("mo_lead", subagent_tools=[{"name": "mo_status", "blocking": False}])
+    assert (await stack.http.put("/agents/mo_lead", json=lead)).is_success
+    talk = await Talk.done(stack, chain([("mo_status", {"message": "Go."})], last="Off."), "mo_lead")
+
+    async def half_done() -> bool:
+        [entry] = (await talk.shown())["children"]
+        return bool(entry["status"] == "half done")
+
+    await eventually(half_done, what="the status in the registry")
+    [child] = await talk.children()
+    assert not child.status.terminal  # it ended nothing
+    gate.open()
+    await talk.rest()
+    [entry] = (await talk.shown())["children"]
+    assert entry["status"] == "completed"
+
+
+@pytest.mark.proves("S4-B06")
+@pytest.mark.parametrize(("side", "role"), [("side_a", "user"), ("side_b", "assistant")])
+async def test_parents_message_arrives_for_the_side_that_receives_it(stack: Stack, side: str, role: str) -> None:
+    config = [{"name": "mo_pair", "resumable": {"receives_messages": side}}]
+    name = f"mo_to_{side}"
+    assert (await stack.http.put(f"/agents/{name}", json=agent(name, subagent_tools=config))).is_success
+    text = f"Draft it. mo-{side}"
+    await Talk.done(stack, chain([("subagent_create", {"agent": "mo_pair", "name": "ann", "message": text})]), name)
+    first = next(one for one in await asked(stack, text) if "[[script:turns" in json.dumps(one["system"]))
+    roles = [one["role"] for one in first["messages"] if text in json.dumps(one["content"])]
+    assert roles == [role]
