@@ -53,8 +53,12 @@ async def test_each_mode_waits_or_not_and_persists_or_not(stack: Stack, blocking
     if blocking == "waits":
         assert "has returned the following result" in (await talk.results())[0]  # of the call itself
     else:
-        turns = [row for row in await talk.sessions() if row.thread_id == talk.id]
-        assert len(turns) == 2  # the result came later, and began a turn
+
+        async def two_turns() -> bool:
+            return len([row for row in await talk.sessions() if row.thread_id == talk.id]) == 2
+
+        await eventually(two_turns, what="the result came later, and began a turn")
+        await talk.rest()
     second = await talk.say(chain([again], last=last))
     await talk.ended(second)
     await talk.rest()
