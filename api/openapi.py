@@ -6,7 +6,7 @@ from pydantic.json_schema import models_json_schema
 
 from api.schemas.channels import ConnectorBody
 from api.schemas.conversations import ConversationChange, FireBody, ForkBody, MessageBody, RunBody
-from api.schemas.events import EventPage
+from api.schemas.events import EventPage, NoticePage
 from api.schemas.missions import NewMission
 from api.schemas.problems import Problem
 from api.schemas.reruns import RerunBody
@@ -23,8 +23,9 @@ _DESCRIPTION = """Submit a task, disconnect, fetch the result later.
 Every refusal is an RFC 9457 problem (`application/problem+json`); a refused request changes nothing.
 Lists have cursors. A POST that starts a session takes an `Idempotency-Key`: the same key with the same body returns
 the same session."""
-_MODELS = (TaskSpec, AgentDefinition, Problem, EventPage, RunBody, MessageBody, FireBody, ForkBody, ConversationChange,
-           NewSubscription, RerunBody, NewSchedule, NewMission, NewTrigger, ConnectorBody, ChannelMessage)  # fmt: skip
+_MODELS = (TaskSpec, AgentDefinition, Problem, EventPage, NoticePage, RunBody, MessageBody, FireBody, ForkBody,
+           ConversationChange, NewSubscription, RerunBody, NewSchedule, NewMission, NewTrigger,
+           ConnectorBody, ChannelMessage)  # fmt: skip
 _DESCRIPTIONS = {
     400: "The request cannot be read",
     401: "No valid key",

@@ -245,7 +245,7 @@ BUGS = [
     ),
     Bug(
         "an approval of one call serves another",
-        "activities/tools/approved_call.py",
+        "activities/tools/guarded_run.py",
         "if not own or approval is None or",
         "if approval is None or",
         _APPROVED,
@@ -266,7 +266,7 @@ BUGS = [
     ),
     Bug(
         "workspaces of a tenant have no quota",
-        "api/submission/quotas.py",
+        "api/submission/budgets.py",
         "if used + size > quota:",
         "if used + size > quota * 1_000_000:",
         (f"{_API}/test_ceilings.py", f"{_API}/routes/test_files.py"),

@@ -39,6 +39,10 @@ FOREIGN: list[tuple[str, str, dict[str, Any]]] = [
     ("GET", "/files/{file_id}/meta", {}),
     ("DELETE", "/files/{file_id}", {}),
     ("GET", "/agents/{name}", {}),
+    ("GET", "/agents/{name}/versions", {}),
+    ("POST", "/tasks/{task_id}/replay", {}),
+    ("GET", "/threads/{thread_id}/variables/{request_id}", {}),
+    ("POST", "/threads/{thread_id}/variables/{request_id}", {"json": {"variables": {"A": "mine now"}}}),
     ("GET", "/subscriptions/{subscription_id}", {}),
     ("DELETE", "/subscriptions/{subscription_id}", {}),
     ("POST", "/subscriptions/{subscription_id}/rotate", {}),
@@ -81,11 +85,15 @@ CONVERSATIONS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/conversations/{conversation_id}/reset", {}),
     ("POST", "/conversations/{conversation_id}/terminate", {}),
 ]
+THREADS: list[tuple[str, str, dict[str, Any]]] = [
+    ("POST", "/threads/{thread_id}/terminate", {}),
+]
 SHARED = {  # routes without an id of a tenant
     ("POST", "/conversations/run"), ("GET", "/conversations"), ("POST", "/tasks"), ("GET", "/tasks"),
     ("GET", "/input-requests"), ("GET", "/agents"), ("PUT", "/agents/{name}"), ("POST", "/files"),
     ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"), ("GET", "/notifications"),
-    ("GET", "/audit"), ("GET", "/audit/verify"),
+    ("GET", "/audit"), ("GET", "/audit/verify"), ("GET", "/summary"),
+    *((verb, "/console/session") for verb in ("GET", "POST", "DELETE")),
     ("GET", "/subscriptions"), ("POST", "/subscriptions"), ("GET", "/deliveries"),
     ("GET", "/connectors"), ("PUT", "/connectors/{connector}"), ("GET", "/schedules"), ("POST", "/schedules"),
     ("POST", "/codec/decode"), ("POST", "/codec/encode"),  # for admins of the platform
@@ -103,7 +111,7 @@ def test_every_route_is_in_the_matrix() -> None:
         if isinstance(route, APIRoute) and route.include_in_schema  # the one socket is the feed again
         for method in route.methods or ()
     }
-    assert routes == {(method, path.split("?")[0]) for method, path, _ in (*FOREIGN, *CONVERSATIONS)} | SHARED
+    assert routes == {(method, path.split("?")[0]) for method, path, _ in (*FOREIGN, *CONVERSATIONS, *THREADS)} | SHARED
 
 
 @pytest.mark.proves("F-10")
@@ -119,7 +127,7 @@ async def test_foreign_ids_are_404_everywhere(keyed_url: str, pool: Pool) -> Non
         sent = await client.post(f"/subscriptions/{subscribed}/test", headers=mine)
         connector = {"kind": "webhook", "agent": "private"}
         assert (await client.put("/connectors/secret", json=connector, headers=mine)).status_code == 200
-        mission = {"name": "secret", "every": 86_400_000, "total": {"runs": 9}}
+        mission = {"name": "secret-mission", "every": 86_400_000, "total": {"runs": 9}}
         watched = {**mission, "task": {"agent": "private", "input": "secret"}}
         missioned = (await client.post("/missions", json=watched, headers=mine)).json()["id"]
         trigger = {"signature": "github", "task": {"agent": "private", "input": "secret"}}
@@ -127,6 +135,7 @@ async def test_foreign_ids_are_404_everywhere(keyed_url: str, pool: Pool) -> Non
         said = await client.post("/channels/secret/room/ann/messages", json={"text": "secret"}, headers=mine)
         assert said.status_code == 202, said.text
         scheduled = await client.post("/schedules", json=DAILY, headers=mine)
+        assert scheduled.status_code == 201, scheduled.text
         names = {
             "schedule_id": scheduled.json()["id"],
             "connector": "secret",
@@ -137,6 +146,8 @@ async def test_foreign_ids_are_404_everywhere(keyed_url: str, pool: Pool) -> Non
             "subscription_id": subscribed,
             "delivery_id": sent.json()["id"],
             "task_id": task_id,
+            "thread_id": task_id,
+            "request_id": task_id,
             "session_id": task_id,
             "conversation_id": task_id,
             "file_id": file.json()["file_id"],
@@ -144,7 +155,11 @@ async def test_foreign_ids_are_404_everywhere(keyed_url: str, pool: Pool) -> Non
         }
         nothing = {name: "nothing" if name == "name" else new_id() for name in names}
         before = (await client.get(f"/tasks/{task_id}", headers=mine)).json()
-        for type, routes in (("not-found", FOREIGN), ("unknown-conversation", CONVERSATIONS)):
+        for type, routes in (
+            ("not-found", FOREIGN),
+            ("unknown-conversation", CONVERSATIONS),
+            ("unknown-thread", THREADS),
+        ):
             for method, path, options in routes:
                 foreign = await _send(client, method, path.format(**names), theirs, options)
                 unknown = await _send(client, method, path.format(**nothing), theirs, options)
