@@ -143,7 +143,7 @@ export function inbox(main) {
     event.preventDefault();
   }
 
-  const refresh = soon(() => load().catch((error) => fill(said, error.message)));
+  const refresh = soon(load); // while the server is away, the frame says so
   const stop = listen((notice) => /^(input_|lost|session_)/.test(notice.type) && refresh());
   const clockwork = setInterval(() => {
     for (const one of list.querySelectorAll("[data-deadline]")) fill(one, left(one.dataset.deadline));

@@ -40,7 +40,7 @@ async def test_task_record_shows_progress_and_limits(api: httpx2.AsyncClient, po
     session = (await api.get(f"/sessions/{task_id}")).json()
     assert task.items() <= session.items() and session["session_id"] == task_id
     plan = {"steps": [{"title": "one", "status": "done"}, {"title": "two"}, {"title": "three"}]}
-    retry = {"attempt": 2, "reason": "overloaded", "next_at": "2026-01-01T00:00:00Z"}
+    retry = {"step": 7, "attempt": 2, "model": "m", "reason": "overloaded", "next_at": "2026-01-01T00:00:00Z"}
     await pool.execute(
         "UPDATE sessions SET plan = $2, retry = $3, step = 7, progress = 'at it' WHERE id = $1",
         task_id,
