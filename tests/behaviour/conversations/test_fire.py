@@ -10,6 +10,7 @@ import httpx2
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
+from agents.loader import load_prices
 from api.auth import ANONYMOUS, Call
 from api.conversations.fire import fire as fire_now
 from api.http.idempotency import IdempotencyKey
@@ -192,7 +193,7 @@ async def test_a_fire_that_was_written_down_is_accepted_although_nobody_answered
         SimpleNamespace(
             settings=team.settings,
             pool=team.pool,
-            prices=None,
+            prices=load_prices(team.settings.prices_file),
             keys=KeyRing(),
             workflows=LostAnswer(team.client, team.settings.task_queue),
         ),

@@ -126,7 +126,11 @@ async def test_conditions_and_time_end_a_mission(stack: Stack) -> None:
     failing = await create(stack, "[[fault:auth]]", stop_after_failures=1)
     row = await run(stack, failing)
     await stack.wait(row["session_id"])
-    assert (await show(stack, failing))["reason"] == "1 runs have failed"
+
+    async def stopped() -> bool:
+        return bool((await show(stack, failing))["reason"] == "1 runs have failed")
+
+    await eventually(stopped)
     soon = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
     expiring = await create(stack, expires_at=soon)
 
