@@ -140,7 +140,7 @@ def first_cells(page: str, heading: str) -> list[str]:
 
 
 def test_map_names_every_folder_and_only_what_exists() -> None:
-    mapped = first_cells("README.md", "The tree")
+    mapped = first_cells("docs/contributing.md", "The tree")
     assert all((ROOT / path).exists() for path in mapped)
     assert {*(f"{package}/" for package in (*PACKAGES, "tests", "docs")), "settings.py", "worker.py"} <= set(mapped)
 
@@ -152,7 +152,7 @@ def test_architecture_page_names_every_workflow() -> None:
 
 
 def test_files_where_changes_land_exist() -> None:
-    section = (ROOT / "README.md").read_text().split("## Where common changes land")[1].split("\n## ")[0]
+    section = (ROOT / "docs/contributing.md").read_text().split("## Where common changes land")[1].split("\n## ")[0]
     for path in re.findall(r"`([a-z_/.]+)`", section):
         assert (ROOT / path).exists(), path
 
