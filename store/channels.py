@@ -6,9 +6,10 @@ from domain.channels import ChannelRef
 from domain.conversations.address import Address, ArrivingMessage
 from domain.ids import derive_id
 from domain.sessions.session_writes import ThreadMessage
-from store import addresses, conversations, workspaces
+from store import addresses, conversations, idempotency, workspaces
 from store.addresses import Arrival
 from store.database import Connection, Pool
+from store.idempotency import StoredResponse
 from store.sessions import from_columns
 
 
@@ -18,6 +19,11 @@ class ChannelArrival:
 
     arrival: Arrival
     merged: bool = False
+    key_reused: bool = False  # it was refused: another request had its Idempotency-Key
+
+    @property
+    def refused(self) -> bool:
+        return self.key_reused or self.arrival.refused is not None
 
 
 async def accept(
@@ -35,7 +41,7 @@ async def accept(
             await transaction.rollback()
             raise
         # a refused first message leaves no address
-        await (transaction.rollback() if found.arrival.refused is not None else transaction.commit())
+        await (transaction.rollback() if found.refused else transaction.commit())
         return found
 
 
@@ -49,6 +55,8 @@ async def _accept(
     wait: bool,
 ) -> ChannelArrival:
     conversation_id = await addresses.locked(connection, tenant, address)
+    if await _key_reused(connection, tenant, message):
+        return ChannelArrival(Arrival(), key_reused=True)
     if merge and (joined := await _join(connection, tenant, conversation_id, message)) is not None:
         return ChannelArrival(joined, merged=not joined.duplicate)
     arrival = await addresses.accept_in(connection, tenant, address, message, wait=wait)
@@ -105,21 +113,30 @@ async def _join(connection: Connection, tenant: str, conversation_id: str, messa
     return Arrival(from_columns(row))
 
 
-async def add_silent(pool: Pool, tenant: str, conversation_id: str, message: ArrivingMessage) -> None:
+async def add_silent(pool: Pool, tenant: str, conversation_id: str, message: ArrivingMessage) -> ChannelArrival:
     """A message that starts nothing: the next session of the conversation reads it first."""
-    await conversations.add_message(
-        pool,
-        tenant,
-        ThreadMessage(
-            id=derive_id(conversation_id, "silent", message.key),
-            conversation_id=conversation_id,
-            thread_id=conversation_id,
-            text=message.text,
-            author=message.author,
-            visible=message.visible,
-            wake=False,
-        ),
+    silent = ThreadMessage(
+        id=derive_id(conversation_id, "silent", message.key),
+        conversation_id=conversation_id,
+        thread_id=conversation_id,
+        text=message.text,
+        author=message.author,
+        visible=message.visible,
+        wake=False,
     )
+    async with pool.acquire() as connection, connection.transaction():
+        if await _key_reused(connection, tenant, message):
+            return ChannelArrival(Arrival(), key_reused=True)
+        return ChannelArrival(Arrival(duplicate=not await conversations.add_message_in(connection, tenant, silent)))
+
+
+async def _key_reused(connection: Connection, tenant: str, message: ArrivingMessage) -> bool:
+    """Write the request's Idempotency-Key, and see whether another request had it."""
+    record = message.idempotency
+    if record is None:
+        return False
+    given = StoredResponse(digest=record.digest, status=record.status, response=record.response)
+    return (await idempotency.reserve(connection, tenant, record.key, given)).digest != record.digest
 
 
 async def of_conversation(pool: Pool, tenant: str, conversation_id: str) -> ChannelRef | None:

@@ -157,9 +157,9 @@ async def add_message(
             await workspaces.change_in(connection, tenant, workspace_id, lambda known: {**known, **manifest})
 
 
-async def add_message_in(connection: Connection, tenant: str, message: ThreadMessage) -> None:
-    """Store a message, in a transaction that writes more; the same id is written once."""
-    await connection.execute(
+async def add_message_in(connection: Connection, tenant: str, message: ThreadMessage) -> bool:
+    """Store a message, in a transaction that writes more; the same id is written once. False: it was there."""
+    done = await connection.execute(
         """INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, taken_by, unsignalled,
                               visible, wake)
            SELECT $1, m.id, m.conversation_id, m.thread_id, m.kind, m.author, $3, m.taken_by, m.unsignalled, m.visible,
@@ -169,6 +169,7 @@ async def add_message_in(connection: Connection, tenant: str, message: ThreadMes
         to_json(message),
         parts_of(message.text),
     )
+    return done.endswith(" 1")
 
 
 async def drop_message(pool: Pool, tenant: str, message_id: str, taken_by: str | None = None) -> None:

@@ -6,6 +6,7 @@ import re
 
 from api.auth import Call
 from api.http import lookup
+from api.http.idempotency import IdempotencyKey, reused
 from api.http.problems import finding
 from api.schemas.channels import ChannelAccepted
 from api.schemas.conversations import stream_key
@@ -28,9 +29,10 @@ _starts: set["asyncio.Task[None]"] = set()  # debounced ones; the event loop its
 
 
 async def accept(
-    call: Call, connector: ConnectorConfig, channel: ChannelRef, body: ChannelMessage, key: str | None = None
+    call: Call, connector: ConnectorConfig, channel: ChannelRef, body: ChannelMessage, key: IdempotencyKey | None = None
 ) -> ChannelAccepted:
     """Accept a message once. `key` names it if the service did not."""
+    record = key.record("") if key else None
     if connector.kind is ConnectorKind.EMAIL and not _EMAIL.fullmatch(channel.user_id):
         problem = finding("/user_id", "invalid_address", "must be one e-mail address", ["name@example.org"])
         raise Invalid(
@@ -38,12 +40,13 @@ async def accept(
         )
     text, session, files = await _session(call, connector, body)
     message = ArrivingMessage(
-        key=f"message/{body.message_id}" if body.message_id else key or new_id(),
+        key=f"message/{body.message_id}" if body.message_id else f"key/{record.key}" if record else new_id(),
         text=text,
         author=channel.user_id,
         visible=body.visible,
         session=session,
         files=files,
+        idempotency=record,
         live_quota=submit.live_quota(call),
     )
     if not body.wake:
@@ -52,6 +55,8 @@ async def accept(
     found = await channels.accept(
         call.pool, call.tenant, channel, message, merge=connector.merge or debounced, wait=debounced
     )
+    if found.key_reused:
+        raise reused()
     arrival = found.arrival
     if arrival.refused is not None:
         raise refusal(arrival.refused)
@@ -76,9 +81,16 @@ async def _silent(call: Call, channel: ChannelRef, message: ArrivingMessage) -> 
     if conversation_id is None:
         raise Conflict("Nobody has written from this address: there is no conversation to enter silently.")
     await lookup.open_conversation(call, conversation_id)
-    await channels.add_silent(call.pool, call.tenant, conversation_id, message)
+    found = await channels.add_silent(call.pool, call.tenant, conversation_id, message)
+    if found.key_reused:
+        raise reused()
     return ChannelAccepted(
-        conversation_id=conversation_id, session_id=None, stream_key=None, queued=True, merged=False, duplicate=False
+        conversation_id=conversation_id,
+        session_id=None,
+        stream_key=None,
+        queued=True,
+        merged=False,
+        duplicate=found.arrival.duplicate,
     )
 
 

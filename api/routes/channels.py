@@ -12,7 +12,7 @@ from api.conversations import arrivals, channel_answers
 from api.http import body as bodies
 from api.http.accept_header import accepts_json
 from api.http.body import check_input_length, json_body
-from api.http.idempotency import Key, check_key
+from api.http.idempotency import IdempotencyKey, Key
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
 from api.routes.connectors import connector_of
@@ -78,8 +78,9 @@ async def post_message(
     sent through the connector."""
     channel = channel_ref(connector, channel_id, user_id)
     found = await connector_of(call, connector)
-    key = check_key(idempotency_key)
-    return await arrivals.accept(call, found.connector, channel, body, f"key/{key}" if key else None)
+    route = f"POST /channels/{connector}/{channel_id}/{user_id}/messages"
+    key = IdempotencyKey.of(call, route, body, idempotency_key)
+    return await arrivals.accept(call, found.connector, channel, body, key)
 
 
 @router.get(

@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 from pydantic import BaseModel, ConfigDict, Field
 
 from domain.sessions.new_session import NewSession
-from domain.sessions.session_writes import NewBudget
+from domain.sessions.session_writes import IdempotencyRecord, NewBudget
 
 
 class AddressKind(StrEnum):
@@ -65,6 +65,7 @@ class ArrivingMessage(BaseModel):
     session: NewSession  # checked already: agent, models, limits, rules
     files: Mapping[str, Any] = Field(default_factory=dict)  # entries for the workspace, by path
     if_busy: Literal["queue", "reject"] = "queue"
+    idempotency: IdempotencyRecord | None = None  # of the request that brings it
     live_quota: int | None = None
     budget: NewBudget | None = None  # of the conversation, from this message on
     metadata: Mapping[str, Any] = Field(default_factory=dict)  # of the conversation, if this message opens it

@@ -55,6 +55,14 @@ async def test_a_message_is_accepted_once(service: Service) -> None:
     headers = {"Idempotency-Key": new_id()}
     keyed = [await service.say(say("keyed"), user="dora", headers=headers) for _ in range(2)]
     assert keyed[0]["session_id"] == keyed[1]["session_id"] and keyed[1]["duplicate"]
+    other = [  # the key was used for another request: another text, address, kind of message
+        await service.post(say("other"), user="dora", headers=headers),
+        await service.post(say("keyed"), user="nora", headers=headers),
+        await service.post(say("keyed"), user="dora", wake=False, headers=headers),
+    ]
+    for refused in other:
+        assert (refused.status_code, refused.json()["type"]) == (422, "urn:errand:problem:idempotency-key-reused")
+    assert (await service.stack.http.get(f"/channels/{service.name}/room/nora")).status_code == 404
     await service.ended(keyed[0]["session_id"])
     assert len(await service.rows(answers[0]["conversation_id"])) == 2
     texts = [one.json["data"]["text"] for one in await service.replies(2)]

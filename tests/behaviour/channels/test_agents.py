@@ -162,7 +162,8 @@ async def test_a_silent_message_is_read_with_the_next_one(front: Service) -> Non
     tag, hidden = new_id(), new_id()
     quiet = await front.say(f"by the way {tag}", user="hush", wake=False, message_id="s1")
     assert quiet["session_id"] is None
-    await front.say(f"by the way {tag}", user="hush", wake=False, message_id="s1")
+    again = await front.say(f"by the way {tag}", user="hush", wake=False, message_id="s1")
+    assert again["duplicate"] and not quiet["duplicate"]
     await front.say(f"between us {hidden}", user="hush", wake=False, visible=False)
     assert len(await front.rows(first["conversation_id"])) == 1
     second = await front.say(say("two"), user="hush")

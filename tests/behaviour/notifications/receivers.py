@@ -80,19 +80,46 @@ async def http_receiver() -> AsyncIterator[Receiver]:
 
 @dataclass
 class Mail:
+    """The part of RFC 5321 that a client needs: the order of the commands is checked, and what is unknown refused."""
+
     messages: list[EmailMessage] = field(default_factory=list)
+    recipients: list[str] = field(default_factory=list)  # of the envelopes
+    refuse: list[str] = field(default_factory=list)  # what the next recipients are refused with: "451 later"
+    attempts: int = 0  # recipients named, refused ones too
+
+    async def got(self, count: int) -> list[EmailMessage]:
+        async def look() -> list[EmailMessage] | None:
+            return self.messages if len(self.messages) >= count else None
+
+        return await eventually(look, what=f"{count} messages, of {len(self.messages)}")
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 here\r\n")
-        while line := (await reader.readline()).decode().strip().upper():
-            if line.startswith("DATA"):
-                writer.write(b"354 go on\r\n")
+        sender, recipients = False, list[str]()
+        while line := (await reader.readline()).decode().strip():
+            verb, answer = line.upper().split(":")[0].split(" ")[0], "250 ok"
+            if verb == "MAIL":
+                sender, recipients = True, []
+            elif verb == "RCPT" and sender:
+                self.attempts += 1
+                answer = self.refuse.pop(0) if self.refuse else answer
+                recipients += [] if answer[0] != "2" else [line.split("<")[1].split(">")[0]]
+            elif verb == "DATA" and recipients:
+                writer.write(b"354 end with a dot\r\n")
                 raw = (await reader.readuntil(b"\r\n.\r\n"))[:-3].replace(b"\r\n..", b"\r\n.")
                 parsed = email.message_from_bytes(raw, policy=email.policy.default)
                 assert isinstance(parsed, EmailMessage)
                 self.messages.append(parsed)
-            writer.write(b"221 bye\r\n" if line == "QUIT" else b"250 ok\r\n")
-            if line == "QUIT":
+                self.recipients += recipients
+                sender = False
+            elif verb in ("RCPT", "DATA"):
+                answer = "503 bad sequence of commands"
+            elif verb == "QUIT":
+                answer = "221 bye"
+            elif verb not in ("EHLO", "HELO", "RSET", "NOOP"):
+                answer = "502 not implemented"
+            writer.write(f"{answer}\r\n".encode())
+            if verb == "QUIT":
                 break
         writer.close()
 
