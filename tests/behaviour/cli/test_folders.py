@@ -125,18 +125,18 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, size: int = 1) -> tarfile.T
     return info
 
 
-@pytest.mark.parametrize(
+@pytest.mark.parametrize(  # with ids: those made of an archive's bytes would differ between two processes
     ("content", "code"),
     [
-        (b"no archive", "not_an_archive"),
-        (archive(member("a"))[:20], "not_an_archive"),
-        (archive(member("../a")), "file_name"),
-        (archive(member("/etc/a")), "file_name"),
-        (archive(member("a", tarfile.SYMTYPE)), "kind"),
-        (archive(member("a", tarfile.LNKTYPE)), "kind"),
-        (archive(member("a", tarfile.CHRTYPE)), "kind"),
-        (archive(member("a", size=30_000_000)), "too_large"),
-        (archive(member("a"), member("a/b")), "duplicate_name"),
+        pytest.param(b"no archive", "not_an_archive", id="no archive"),
+        pytest.param(archive(member("a"))[:20], "not_an_archive", id="cut off"),
+        pytest.param(archive(member("../a")), "file_name", id="parent"),
+        pytest.param(archive(member("/etc/a")), "file_name", id="absolute"),
+        pytest.param(archive(member("a", tarfile.SYMTYPE)), "kind", id="symlink"),
+        pytest.param(archive(member("a", tarfile.LNKTYPE)), "kind", id="hard link"),
+        pytest.param(archive(member("a", tarfile.CHRTYPE)), "kind", id="device"),
+        pytest.param(archive(member("a", size=30_000_000)), "too_large", id="too large"),
+        pytest.param(archive(member("a"), member("a/b")), "duplicate_name", id="file and folder"),
     ],
 )
 async def test_hostile_archive_is_refused(stack: Stack, content: bytes, code: str) -> None:
