@@ -1,4 +1,4 @@
-"""Retired words: names and phrases of an earlier, private dialect that neither product nor tests use any more."""
+"""Retired words: names and phrases of an earlier, private dialect that product, tests and documents use no more."""
 
 import ast
 import io
@@ -39,6 +39,7 @@ RETIRED_PROSE = re.compile(r"\b(?:deeds?|tells?|told)\b", re.IGNORECASE)
 
 # from Python 3.12 on the text of an f-string is a token of its own
 _TEXT_TOKENS = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+_CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 
 
@@ -67,6 +68,8 @@ def retired_uses(root: Path) -> list[RetiredUse]:
     for file in sorted((root / "tests").rglob("*.py")):
         if str(file.relative_to(root)) not in _EXEMPT:
             found += _retired_in_test(parsed(root, file))
+    for file in [*root.glob("*.md"), *sorted((root / "docs").rglob("*.md"))]:
+        found += _retired_in_document(str(file.relative_to(root)), file.read_text())
     return found
 
 
@@ -77,6 +80,14 @@ def _retired_in_test(module: Module) -> Iterator[RetiredUse]:
     for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and TEST_WITHOUT_SUBJECT.match(node.name):
             yield RetiredUse(module.path, node.lineno, node.name)
+
+
+def _retired_in_document(path: str, text: str) -> Iterator[RetiredUse]:
+    """The prose of a document. Code in it is an example: what a caller may type and what the platform answers."""
+    prose = _CODE.sub(lambda code: "\n" * code[0].count("\n"), text)
+    for pattern in (RETIRED_PHRASES, RETIRED_PROSE):
+        for match in pattern.finditer(prose):
+            yield RetiredUse(path, 1 + prose.count("\n", 0, match.start()), match[0])
 
 
 def too_many(uses: list[RetiredUse], allowance: dict[str, int]) -> list[str]:

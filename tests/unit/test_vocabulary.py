@@ -1,4 +1,4 @@
-"""Product and tests use no retired names or phrases, and no class name of the product means two things."""
+"""Product, tests and documents use no retired names or phrases, and no class name of the product means two things."""
 
 from pathlib import Path
 
@@ -96,6 +96,22 @@ def test_allowance_covers_its_package_only_and_must_be_needed(tmp_path: Path) ->
 )
 def test_tests_are_checked_for_names_and_prose(tmp_path: Path, source: str, found: list[str]) -> None:
     assert found_in(tmp_path, "tests/unit/test_x.py", source) == found
+
+
+@pytest.mark.parametrize("path", ["README.md", "docs/deep/page.md"])
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("The task goes\non.", []),
+        ("# Heading\n\nThe task goes on; whoever asks is told.", ["goes on", "whoever", "told"]),
+        ("Send `Go on.`\n\n```\nerrand run 'Go on.'\n```\n", []),
+        ("```\ngoes on\n```\n\nat work `x`\n\n  ```sh\n  go on\n  ```\n", ["at work"]),
+    ],
+)
+def test_documents_are_checked_for_prose_outside_of_code(
+    tmp_path: Path, path: str, source: str, found: list[str]
+) -> None:
+    assert found_in(tmp_path, path, source) == found
 
 
 def test_repeated_class_names_are_found(tmp_path: Path) -> None:
