@@ -64,6 +64,7 @@ export function task(main, { session, parameters: [id] }) {
         link(`#/conversations/${record.conversation_id}`, "Conversation"),
         session.temporal_ui ? h("a", { href: `${session.temporal_ui}/session%2F${id}`, target: "_blank", rel: "noopener" }, "Temporal Web UI") : null,
         record.rerun_of ? link(`#/compare/${record.rerun_of.session_id}/${id}`, "Compare with the original") : null,
+        h("a", { href: address(`/tasks/${id}/trace.html`), download: `trace-${id}.html` }, "Share as one file"),
         action("Compare…", async () => chooseOther()),
         action("Replay on today's code", replay, { disabled: !ended }),
         action("Rerun…", async () => rerun(1), { disabled: !ended }),

@@ -11,7 +11,7 @@ from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import counted, dim, duration, emit, one_line, styled_status
 from cli.render.trace_diff import TraceDifference, TraceFigures, figures, first_difference
-from cli.render.trace_steps import spent
+from domain.amounts import spent
 from domain.sessions.trace import Trace
 
 DESCRIPTIONS = {

@@ -17,7 +17,6 @@ from cli.ids import TaskId
 from cli.options import Duration, PermissionRule, patience_option, remote
 from cli.render.output import dim, emit, note, one_line, styled_status
 from cli.render.trace_diff import StoppedCall, stopped_calls
-from cli.render.trace_steps import session_ids_below
 from cli.watch import show_detached, watch
 from domain.json_object import JsonObject
 from domain.sessions.session import TERMINAL
@@ -151,7 +150,7 @@ def _with_subagents(api: Api, task_id: str, body: JsonObject) -> list[RerunReque
     """The task and its subagents: rules apply to them all; limits, a version and a step to the task alone."""
     rules = {"recorded": True, "permissions": body.get("permissions")}
     rules_only = rules["permissions"] and "from_step" not in body
-    below = session_ids_below(api.trace(task_id, FULL_TEXT)) if rules_only else []
+    below = api.trace(task_id, FULL_TEXT).session_ids_below if rules_only else []
     return [RerunRequest(task_id, body), *(RerunRequest(child, rules) for child in below)]
 
 

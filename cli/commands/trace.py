@@ -9,10 +9,9 @@ from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import emit, note
 from cli.render.output_file import write_output
-from cli.render.trace_html import trace_page
 from cli.render.trace_text import trace_lines
 
-FULL_TEXT = 100_000  # characters of each text in a page or in JSON
+FULL_TEXT = 100_000  # characters of each text in JSON
 SHORT_TEXT = 2_000
 
 
@@ -34,12 +33,11 @@ def trace(api: Api, task_id: str, file: Path | None, as_json: bool) -> None:
       ./errand trace ID --html trace.html
       ./errand trace ID --json | jq '.steps[].models[].usage.cost_usd'
     """
-    found = api.trace(task_id, FULL_TEXT if file or as_json else SHORT_TEXT)
     if file is not None:
-        write_output(file, trace_page(found))
+        write_output(file, api.trace_page(task_id))
         note(f"wrote {file}: open it in a browser")
     if as_json:
-        emit(found.model_dump(mode="json"))
+        emit(api.trace(task_id, FULL_TEXT).model_dump(mode="json"))
     elif file is None:
-        for line in trace_lines(found):
+        for line in trace_lines(api.trace(task_id, SHORT_TEXT)):
             click.echo(line)

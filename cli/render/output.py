@@ -1,7 +1,6 @@
 """Building blocks of the output: safe text, tables, durations, sizes, and JSON for scripts."""
 
 import json
-import re
 import shlex
 import shutil
 import sys
@@ -11,14 +10,11 @@ from typing import Any
 
 import click
 
+from domain.amounts import clean as clean
+from domain.amounts import dollars as dollars
+from domain.amounts import duration as duration
+
 PROGRAM = "./errand"
-
-# Control codes, and marks that reorder text: what a model or a tool wrote must not control the terminal.
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
-def clean(text: str) -> str:
-    return _UNSAFE.sub("", text)
 
 
 def one_line(text: str, limit: int = 160) -> str:
@@ -96,18 +92,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def duration(seconds: float) -> str:
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}"
-    return f"{seconds:.1f}".removesuffix(".0") + " s"
-
-
 def size(count: int) -> str:
     if count < 1_000:
         return f"{count} B"
     return f"{count / 1_000:.1f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
-
-
-def dollars(cost: float | None) -> str:
-    return "cost unknown" if cost is None else f"${cost:.4f}"

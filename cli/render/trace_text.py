@@ -6,7 +6,7 @@ from datetime import datetime
 import click
 
 from cli.render.output import dim, duration, one_line, styled_status
-from cli.render.trace_steps import spent
+from domain.amounts import spent
 from domain.sessions.trace import Mark, ModelSpan, StepTrace, ToolSpan, Trace
 
 

@@ -1,5 +1,6 @@
 """A trace: model and tool calls of a session step by step, with times and costs, and its subagents' traces inside."""
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from pydantic import BaseModel, Field
@@ -75,3 +76,22 @@ class Trace(BaseModel):
     marks: list[Mark] = Field(default_factory=list)
     sessions: list["Trace"] = Field(default_factory=list, description="of subagents that no call of a step started")
     complete: bool = Field(default=True, description="false: there is more than a trace shows")
+
+    @property
+    def child_sessions(self) -> list["Trace"]:
+        """The traces of subagents with a session of their own that this session started."""
+        inside = [child for step in every_step(self.steps) for call in step.tools for child in call.sessions]
+        return [*inside, *self.sessions]
+
+    @property
+    def session_ids_below(self) -> list[str]:
+        """The ids of all subagents with a session of their own, at any depth."""
+        return [found for child in self.child_sessions for found in (child.session_id, *child.session_ids_below)]
+
+
+def every_step(steps: list[StepTrace]) -> Iterator[StepTrace]:
+    """All steps, with those that subagents took inside a call after the step of that call."""
+    for step in steps:
+        yield step
+        for call in step.tools:
+            yield from every_step(call.steps)

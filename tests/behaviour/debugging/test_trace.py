@@ -103,6 +103,9 @@ async def test_decisions_thoughts_and_subagents_are_in_the_tree(team: Stack, tmp
     written = await cli(team, "trace", record["task_id"], "--html", str(file), "--json")
     assert json.loads(written.stdout)["session_id"] == record["task_id"]
     text = await asyncio.to_thread(file.read_text)
+    served = await team.http.get(f"/tasks/{record['task_id']}/trace.html", headers={"Accept": "text/html"})
+    assert served.text == text and served.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in (policy := served.headers["content-security-policy"]) and "sandbox" in policy
     page = Page(text)
     assert page.open == [] and not {"script", "img", "link", "iframe", "object", "form"} & set(page.tags)
     assert not [name for name, _ in page.attributes if name.startswith("on") or name == "src"]

@@ -1,17 +1,18 @@
 """A trace as one self-contained HTML page: no script, no other resource, every text escaped."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape
 from importlib.resources import files
 
-from cli.render.output import clean, duration
-from cli.render.trace_steps import child_sessions, every_step, spent
+from domain.amounts import clean, duration, shortened, spent
+from domain.sessions.input_request import InputRequest
 from domain.sessions.session import Usage
-from domain.sessions.trace import ModelSpan, StepTrace, ToolSpan, Trace
+from domain.sessions.trace import ModelSpan, StepTrace, ToolSpan, Trace, every_step
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+TICKS = 5  # numbers of the time axis
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,9 @@ class TimelineRow:
     bars: list[TimelineBar]
 
 
-def trace_page(trace: Trace) -> str:
-    style = files("cli.render").joinpath("trace_html.css").read_text()
+def trace_page(trace: Trace, waiting: Sequence[InputRequest] = ()) -> str:
+    """The page of a task; `waiting` is what it and its subagents ask people for."""
+    style = files("api").joinpath("views/trace_page.css").read_text()
     rows = list(_rows(trace, 0))
     title = f"{trace.agent} · {trace.title or trace.session_id}"
     ending = f" ({trace.reason})" if trace.reason else ""
@@ -55,6 +57,7 @@ def trace_page(trace: Trace) -> str:
 <p><b class="{_e(trace.status)}">{_e(trace.status)}</b>{_e(ending)} · <code>{_e(trace.session_id)}</code>
 · version {trace.agent_version} of {_e(trace.agent)} · {_e(trace.created_at.isoformat(timespec="seconds"))}</p>
 </header>
+{_waiting(waiting)}
 {_figures(rows)}
 <section><h2>Timeline</h2>{_timeline(rows)}</section>
 <section><h2>Cost over time</h2>{_costs(rows)}</section>
@@ -63,6 +66,16 @@ def trace_page(trace: Trace) -> str:
 </body>
 </html>
 """
+
+
+def _waiting(requests: Sequence[InputRequest]) -> str:
+    """What people are asked for, above everything else."""
+    items = "".join(
+        f"<li><b>{_e(one.kind.replace('_', ' '))}</b> {_e(one.question)}"
+        f" <small>until {_e(one.deadline.isoformat(timespec='seconds'))}</small></li>"
+        for one in requests
+    )
+    return f'<section class="waiting"><h2>Waiting for an answer</h2><ul>{items}</ul></section>' if items else ""
 
 
 def _rows(trace: Trace, depth: int) -> Iterator[TimelineRow]:
@@ -77,7 +90,7 @@ def _rows(trace: Trace, depth: int) -> Iterator[TimelineRow]:
             end = tool.ended_at or trace.ended_at or tool.started_at
             bars.append(TimelineBar(tool.started_at, end, kind, f"step {step.step}: {tool.tool} {tool.state}"))
     yield TimelineRow(trace, depth, bars)
-    for child in sorted(child_sessions(trace), key=lambda child: child.created_at):
+    for child in sorted(trace.child_sessions, key=lambda child: child.created_at):
         yield from _rows(child, depth + 1)
 
 
@@ -127,8 +140,13 @@ def _timeline(rows: list[TimelineRow]) -> str:
             f'<div class="lane" style="height:{height:.1f}em">{"".join(bars)}</div>'
         )
     legend = '<p class="legend"><i class="bar model"></i> model <i class="bar tool"></i> tool'
-    legend += f' <i class="bar failed"></i> not ok <span>0 s to {duration(seconds)}</span></p>'
-    return f'<div class="timeline">{"".join(drawn)}</div>{legend}'
+    legend += ' <i class="bar failed"></i> not ok</p>'
+    return f'<div class="timeline">{"".join(drawn)}<span></span>{_axis(seconds)}</div>{legend}'
+
+
+def _axis(seconds: float) -> str:
+    ticks = (duration(seconds * tick / (TICKS - 1)) for tick in range(TICKS))
+    return f'<div class="axis">{"".join(f"<span>{tick}</span>" for tick in ticks)}</div>'
 
 
 def _costs(rows: list[TimelineRow]) -> str:
@@ -149,12 +167,12 @@ def _costs(rows: list[TimelineRow]) -> str:
     label = f"$0 to ${money:.4f}" if money else f"no model has a price; 0 to {tokens:,} tokens"
     return (
         f'<svg viewBox="0 -4 1000 108" preserveAspectRatio="none" role="img" aria-label="{label}">'
-        f'<polyline points="{" ".join(points)}"/></svg><p class="legend">{label}</p>'
+        f'<polyline points="{" ".join(points)}"/></svg>{_axis(seconds)}<p class="legend">{label}</p>'
     )
 
 
 def _threads(trace: Trace) -> str:
-    children = child_sessions(trace)
+    children = trace.child_sessions
     inner = f"<ul>{''.join(_threads(child) for child in children)}</ul>" if children else ""
     name = trace.name or trace.agent
     line = (
@@ -184,7 +202,7 @@ def _step(step: StepTrace) -> str:
     first = step.models[0].text if step.models else ""
     tools = ", ".join(tool.tool for tool in step.tools)
     speaker = f" {_e(step.speaker)}" if step.speaker else ""
-    head = f"<b>Step {step.step}{speaker}</b> {_e(' '.join(first.split())[:160])} <small>{_e(tools)}</small>"
+    head = f"<b>Step {step.step}{speaker}</b> {_e(shortened(first, 160))} <small>{_e(tools)}</small>"
     models = "".join(_model(span) for span in step.models)
     return f"<details><summary>{head}</summary>{models}{''.join(_tool(tool) for tool in step.tools)}</details>"
 

@@ -1,0 +1,36 @@
+"""Amounts and texts of strangers, formatted for people."""
+
+import re
+
+from domain.sessions.session import Usage
+
+# Control codes, and marks that reorder text: what a model or a tool wrote must not control what shows it.
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+
+
+def clean(text: str) -> str:
+    return _UNSAFE.sub("", text)
+
+
+def shortened(text: str, limit: int) -> str:
+    """One line of at most `limit` characters, cut between two words where there are any."""
+    line = clean(" ".join(text.split()))
+    if len(line) <= limit:
+        return line
+    cut = line[: limit - 1]
+    return (cut.rpartition(" ")[0] or cut) + "…"
+
+
+def duration(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{seconds:.1f}".removesuffix(".0") + " s"
+
+
+def dollars(cost: float | None) -> str:
+    return "cost unknown" if cost is None else f"${cost:.4f}"
+
+
+def spent(usage: Usage) -> str:
+    return f"{usage.tokens:,} tokens, {dollars(usage.cost_usd)}"
