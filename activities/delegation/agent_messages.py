@@ -8,7 +8,7 @@ from domain.conversations.requests import Steer
 from domain.errors import Unavailable
 from domain.ids import derive_id, is_id
 from domain.messages import SYSTEM
-from domain.sessions.session import SessionRef
+from domain.sessions.session import SessionRef, Status
 from domain.sessions.session_writes import ThreadMessage
 from store import agent_messages, conversations, outcomes, sessions
 from store.agent_messages import AgentAddress
@@ -47,8 +47,8 @@ class AgentMessages:
             session = await sessions.get(self._pool, ref.tenant, taken.by) if taken and taken.by else None
             if session is not None and session.status.terminal:
                 [outcome] = await outcomes.of_sessions(self._pool, ref.tenant, [session.id])
-                if outcome.failed:
-                    return f"The agent (agent_id: {target.thread_id}) failed: {outcome.failure}", True
+                if outcome.status is not Status.COMPLETED:
+                    return f"The agent (agent_id: {target.thread_id}) failed: {outcome.failure_so_far}", True
                 return page(outcome, 0) if outcome.output else "(no output)", False
             await asyncio.sleep(POLL_S)
         return f"No reply within {seconds:g} seconds. The message was delivered; a reply may still come.", True

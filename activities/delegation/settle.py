@@ -10,6 +10,7 @@ from activities.tools.builtin.gather import Input as GatherInput
 from domain import events as ev
 from domain.conversations.delegation import DelegationTool, Settle
 from domain.conversations.mailbox import subagent_message
+from domain.conversations.quoting import quoted
 from domain.conversations.subagent_texts import ended_its_turn, gathered, promoted, result
 from domain.messages import ASSISTANT, ReplyBody, calls_of, text_of
 from domain.sessions.session import Status
@@ -60,7 +61,7 @@ class SettleDelegation:
             return CallState.FAILED if known.failed else CallState.OK, known.text
         nodes = await messages.path(self._pool, settle.ref.tenant, settle.head)
         spoken = [text_of(node) for node in nodes if node.kind == ASSISTANT]
-        text = next((reply for reply in reversed(spoken) if reply), "(no output)")
+        text = quoted(next((reply for reply in reversed(spoken) if reply), "(no output)"))
         if settle.failed is None:
             return CallState.OK, text
         return CallState.FAILED, f"The subagent did not finish: {settle.failed}. Its last reply:\n{text}"

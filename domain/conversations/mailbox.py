@@ -74,6 +74,11 @@ class Outcome(BaseModel):
             return f"It cannot continue without an answer to this: {text}"
         return text
 
+    @property
+    def failure_so_far(self) -> str:
+        """Why there is no complete result, and the last thing it said until then."""
+        return with_output_so_far(self.failure, self.last_reply())
+
     def content(self, limit: int = MAX_RESULT) -> str:
         """What the mailbox brings of this outcome: all that the subagent said, or why it failed."""
         if self.failed:
@@ -131,12 +136,12 @@ def render(outcomes: list[Outcome]) -> str:
 
 
 def subagent_message(outcome: Outcome, reference: str) -> str:
-    """The end of a subagent that is a tool, as its parent is sent it."""
-    if outcome.failed:
-        text = f"Subagent (reference: {reference}) has reported a failure:\n\n{outcome.failure}"
-    else:
+    """The end of a subagent that is a tool, as its parent is sent it: its result, or why there is none."""
+    if outcome.status is Status.COMPLETED:
         result = outcome.last_reply() or "(no output)"
         text = f"Subagent (reference: {reference}) has returned the following result:\n\n{result}"
+    else:
+        text = f"Subagent (reference: {reference}) has reported a failure:\n\n{outcome.failure_so_far}"
     return listed(text, outcome.attachments)
 
 

@@ -22,7 +22,11 @@ _MARKER = re.compile(
       | \W*+still\s+running\s*\(
       | \W*+\d+\s+(?:more\s+characters|earlier\s+messages)\b
       | \W*+status\s*:\W*(?:complete|error|running|launched)\b  # the head of a task's result
-      | \W*+(?:task_id|error_type)\s*:
+      | \W*+(?:task_id|agent_id|error_type)\s*:
+      | \W*+subagent\b.*\(\s*reference                      # the end, or a message, of a subagent that is a tool
+      | \W*+the\s+agent\s*\(\s*agent_id
+      | \W*+the\s+subagent\s+did\s+not\s+finish\s*:
+      | \W*+attachments\W*:
     """,
     re.IGNORECASE | re.VERBOSE,
 )

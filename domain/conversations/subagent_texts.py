@@ -1,7 +1,7 @@
 """The exact texts of the delegation tools. Models and tests rely on them: each tool keeps its own form."""
 
 from domain import wire
-from domain.conversations.mailbox import Outcome, with_output_so_far
+from domain.conversations.mailbox import Outcome
 from domain.sessions.session import Status
 
 
@@ -51,8 +51,7 @@ def result(outcome: Outcome, error_type: str | None) -> str:
         text = outcome.last_reply() or "(no output)"
         return f"status: complete\ntask_id: {outcome.session_id}\n\n<task_result>\n{text}\n</task_result>"
     kind = "MessageAbortedError" if outcome.status is Status.CANCELLED else error_name(error_type)
-    text = with_output_so_far(outcome.failure, outcome.last_reply())
-    return f"status: error\ntask_id: {outcome.session_id}\nerror_type: {kind}\n\n{text}"
+    return f"status: error\ntask_id: {outcome.session_id}\nerror_type: {kind}\n\n{outcome.failure_so_far}"
 
 
 def error_name(error_type: str | None) -> str:

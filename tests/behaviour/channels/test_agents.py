@@ -1,6 +1,5 @@
 """Agents that write to each other: background agents report to the agent of a channel, which answers its people."""
 
-import json
 from typing import Any
 
 import httpx2
@@ -9,19 +8,10 @@ import pytest_asyncio
 
 from domain.ids import new_id
 from tests.behaviour.channels.people import Service
-from tests.behaviour.conversations.talk import Gate
-from tests.support.stack import Stack, eventually
+from tests.behaviour.conversations.talk import HANG, Gate, chain, say
+from tests.support.stack import Stack, eventually, of_type
 
 TOOLS = ["start_background_agent", "send_agent_message", "ask_agent", "list_files", "wait_for"]
-
-
-def chain(*steps: list[tuple[str, dict[str, Any]]], last: str = "") -> str:
-    replies = [[{"name": name, "input": given} for name, given in step] for step in steps]
-    return f"[[script:chain json={json.dumps(replies)}" + (f" last={json.dumps(last)}" if last else "") + "]]"
-
-
-def say(text: str) -> str:
-    return f"[[script:say text={json.dumps(text)}]]"
 
 
 def background(prompt: str, **more: Any) -> list[tuple[str, dict[str, Any]]]:
@@ -151,6 +141,34 @@ async def test_an_agent_asks_another_and_gets_its_reply(front: Service) -> None:
     ask = [("ask_agent", {"agent_id": other["conversation_id"], "prompt": say("forty-two")})]
     said = await front.say(chain(ask), user="asker")
     assert "forty-two" in ((await front.ended(said["session_id"])).output or "")
+
+
+@pytest.mark.parametrize("status", ["cancelled", "failed"])
+async def test_an_agent_that_was_asked_and_stopped_is_an_error_with_its_output_so_far(
+    front: Service, status: str
+) -> None:
+    other = await front.say(say("x"), user=f"stopped-{status}")
+    await front.ended(other["session_id"])
+    breaks = f"{chain([('list_files', {})], text='Half.')} [[fault:400 at=3 times=always]]"
+    prompt = HANG if status == "cancelled" else breaks
+    ask = [("ask_agent", {"agent_id": other["conversation_id"], "prompt": prompt})]
+    said = await front.say(chain(ask), user=f"asker-{status}")
+
+    async def begun() -> str | None:
+        rows = await front.rows(other["conversation_id"])
+        return rows[1].id if len(rows) > 1 else None
+
+    stopped = await eventually(begun, what="the agent is asked")
+    if status == "cancelled":
+        await front.stack.seen(stopped, "message_delta")
+        await front.stack.cancel(stopped)
+    row = await front.ended(stopped)
+    text = (await front.ended(said["session_id"])).output or ""
+    assert row.status == status and row.output
+    assert text.startswith(f"The agent (agent_id: {other['conversation_id']}) failed: ")
+    assert text.endswith(f"\n\nUntil then it said:\n{row.output}")
+    [returned] = of_type(await front.stack.events(said["session_id"]), "tool_returned")
+    assert returned["state"] == "failed"
 
 
 @pytest.mark.proves("S2-B04")

@@ -17,6 +17,9 @@ SUBAGENTS: dict[str, Any] = {
     "st_lead": {"name": "st_pair"},
     "st_later": {"name": "st_pair", "blocking": False},
     "st_unlucky": {"name": "st_failing", "blocking": False},
+    "st_halved": {"name": "st_halfway"},
+    "st_stopped": {"name": "st_wordy"},
+    "st_stopped_later": {"name": "st_wordy", "blocking": False},
     "st_keeper": {"name": "st_pair", "resumable": {"max_instances": 2}},
     "st_single": {"name": "st_pair", "resumable": {"max_instances": 1}},
     "st_patient": {"name": "st_pair", "blocking": False, "resumable": True},
@@ -44,6 +47,9 @@ async def family(stack: Stack) -> None:
     await define(stack, "st_typed", worker, reviewer, **sides, input_schema=schema)
     quits = prompt("st_quits", {"calls": [call("give_up", reason="No paper.")]}, tools=(give_up,))
     await define(stack, "st_failing", quits, reviewer, **{**sides, "side_a": {"session_fail": FAIL}})
+    half = prompt("st_half", {"text": "Half a page.", "calls": [call("list_files")]}, tools=("list_files",))
+    await define(stack, "st_halfway", half, reviewer, **sides)
+    await define(stack, "st_wordy", prompt("st_words", "word " * 400, delay=0.2), reviewer, **sides)
     reports = prompt(
         "st_reports",
         {"calls": [call("set_status", status="half done")]},
@@ -116,6 +122,34 @@ async def test_failure_of_one_that_is_not_waited_for_comes_with_its_details(stac
     await talk.rest()
     [child] = await talk.children()
     assert await messages_to_root(talk) == [FAILED.format(child.thread_id, "No paper.")]
+
+
+async def test_failed_subagent_is_an_error_with_its_output_so_far(stack: Stack) -> None:
+    breaks = {"message": "Draft it. [[fault:400 at=2 times=always]]"}
+    talk = await Talk.done(stack, chain([("st_halfway", breaks)]), "st_halved")
+    [child] = await talk.children()
+    so_far = f"{child.error}\n\nUntil then it said:\nHalf a page."
+    assert child.error and await talk.results() == [FAILED.format(child.thread_id, so_far)]
+    [returned] = of_type(await stack.events(talk.id), "tool_returned")
+    assert returned["state"] == "failed"
+
+
+@pytest.mark.parametrize("parent", ["st_stopped", "st_stopped_later"])
+async def test_cancelled_subagent_is_an_error_with_its_output_so_far(stack: Stack, parent: str) -> None:
+    """Waited for or not: what it had said when it was stopped is not its result."""
+    talk = await Talk.begin(stack, chain([("st_wordy", {"message": "Draft it."})]), parent)
+    child = await talk.child()
+    await talk.speaking(child.id)
+    await stack.cancel(child.id)
+    await talk.rest()
+    output = (await talk.session(child.id)).output
+    assert output and output.startswith("word")
+    so_far = f"ended without an answer (caller_cancel)\n\nUntil then it said:\n{output}"
+    [returned] = of_type(await stack.events(talk.id), "tool_returned")
+    if parent == "st_stopped":
+        assert await talk.results() == [FAILED.format(child.thread_id, so_far)] and returned["state"] == "failed"
+    else:
+        assert await messages_to_root(talk) == [FAILED.format(child.thread_id, so_far)]
 
 
 async def test_mapped_arguments_are_the_first_message_and_the_name(stack: Stack) -> None:

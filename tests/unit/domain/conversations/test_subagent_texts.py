@@ -2,7 +2,7 @@
 
 import pytest
 
-from domain.conversations.mailbox import Outcome
+from domain.conversations.mailbox import Outcome, subagent_message
 from domain.conversations.subagent_texts import result
 from domain.sessions.session import Reason, Status
 
@@ -29,3 +29,20 @@ def test_every_error_has_one_of_five_names(status: Status, error_type: str | Non
     assert result(outcome, error_type) == (
         f"status: error\ntask_id: s1\nerror_type: {name}\n\nNo.\n\nUntil then it said:\nSo far."
     )
+
+
+@pytest.mark.parametrize(
+    ("status", "output", "text"),
+    [
+        (Status.COMPLETED, "Done.", "returned the following result:\n\nDone."),
+        (Status.COMPLETED, None, "returned the following result:\n\n(no output)"),
+        (Status.FAILED, "Half.", "reported a failure:\n\nNo.\n\nUntil then it said:\nHalf."),
+        (Status.CANCELLED, "Half.", "reported a failure:\n\nNo.\n\nUntil then it said:\nHalf."),
+        (Status.CANCELLED, None, "reported a failure:\n\nNo."),
+    ],
+)
+def test_subagent_that_is_a_tool_has_a_result_only_if_it_completed(
+    status: Status, output: str | None, text: str
+) -> None:
+    outcome = Outcome(session_id="s1", name="n", status=status, reason=Reason.ERROR, error="No.", output=output)
+    assert subagent_message(outcome, "t1") == f"Subagent (reference: t1) has {text}"
