@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest_asyncio
 
-from tests.behaviour.channels.test_agents import chain
+from tests.behaviour.conversations.talk import chain
 from tests.behaviour.schedules.clock import create, show, trigger, until
 from tests.support.stack import Stack
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest_asyncio
 
 from domain.ids import new_id
-from tests.behaviour.channels.test_agents import chain
+from tests.behaviour.conversations.talk import chain
 from tests.behaviour.supervision.people import waiting
 from tests.behaviour.triggers.sender import Sender
 from tests.support.stack import Stack, eventually, of_type
