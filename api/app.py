@@ -90,6 +90,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         title="Errand",
         lifespan=lifespan,
         redirect_slashes=False,
+        # the handler's name is the operationId, and so the name of the method in a generated client
+        generate_unique_id_function=lambda route: route.name,
         exception_handlers={HTTPException: _raise, RequestValidationError: _raise},
     )
     for router in ROUTERS:

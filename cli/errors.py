@@ -53,6 +53,11 @@ class CliError(click.ClickException):
         self.body = body or {}
         self._as_json = json_wanted()
 
+    @property
+    def kind(self) -> str:
+        """The kind of problem, such as `not-terminal`; empty if the server named none."""
+        return str(self.body.get("type") or "").rsplit("/", 1)[-1].rsplit(":", 1)[-1]
+
     def show(self, file: IO[Any] | None = None) -> None:
         if self._as_json:
             emit({"detail": self.message, **self.body, "exit_code": int(self.exit_code)}, err=True)

@@ -44,7 +44,20 @@ async def of_conversation(
     return [_read(row) for row in rows]
 
 
-async def audit(pool: Pool, tenant: str, session_id: str, limit: int) -> list[Recorded]:
+async def newest_of_types(pool: Pool, tenant: str, session_id: str, types: Sequence[str], limit: int) -> list[Recorded]:
+    """The newest events of these types, in the order in which they happened."""
+    rows = await pool.fetch(
+        """SELECT session_id, seq, conv_seq, type, at, data FROM events
+            WHERE tenant = $1 AND session_id = $2 AND type = ANY($3::text[]) ORDER BY seq DESC LIMIT $4""",
+        tenant,
+        session_id,
+        types,
+        limit,
+    )
+    return [_read(row) for row in reversed(rows)]
+
+
+async def without_deltas(pool: Pool, tenant: str, session_id: str, limit: int) -> list[Recorded]:
     """The whole log without the deltas, which a later event repeats in full."""
     rows = await pool.fetch(
         """SELECT session_id, seq, conv_seq, type, at, data FROM events

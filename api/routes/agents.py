@@ -41,7 +41,7 @@ async def list_agents(call: Viewer) -> AgentPage:
     dependencies=[Depends(accepts_json)],
     summary="List the versions of an agent",
 )
-async def list_versions(call: Viewer, name: str) -> AgentVersions:
+async def list_agent_versions(call: Viewer, name: str) -> AgentVersions:
     found = await agents.versions(call.pool, call.tenant, name) if _nameable(name) else []
     if not found:
         raise NotFound()

@@ -129,7 +129,7 @@ async def conversation_at(call: Call, channel: ChannelRef) -> str:
     openapi_extra=request_body({"application/json": {"schema": {"type": "object"}}}),
     summary="Receive a signed request of a service",
 )
-async def receive(request: Request, services: ServicesDep, connector_id: str) -> Response:
+async def receive_hook(request: Request, services: ServicesDep, connector_id: str) -> Response:
     """It carries no key: the secret of the connector signs it. A request sent again changes nothing."""
     hook = None
     if is_id(connector_id):

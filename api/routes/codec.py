@@ -30,7 +30,7 @@ _ROUTE: JsonObject = {
 
 
 @router.post("/decode", summary="Decrypt payloads of Temporal's history", **_ROUTE)
-async def decode(request: Request, call: Admin) -> Response:
+async def decode_payloads(request: Request, call: Admin) -> Response:
     payloads = await _payloads(request, call)
     try:
         found = await EncryptingCodec(call.services.keys, encrypts=False).decode(payloads.payloads)
@@ -40,7 +40,7 @@ async def decode(request: Request, call: Admin) -> Response:
 
 
 @router.post("/encode", summary="Encrypt payloads as the platform does", **_ROUTE)
-async def encode(request: Request, call: Admin) -> Response:
+async def encode_payloads(request: Request, call: Admin) -> Response:
     payloads = await _payloads(request, call)
     if not call.services.keys:
         raise Conflict("There is no key: set ERRAND_SECRET_KEYS.", type="no-secret-key")

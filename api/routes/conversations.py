@@ -104,7 +104,7 @@ async def run_turn(
     ),
     summary="Send a further message; it waits while a session is running",
 )
-async def further_turn(
+async def send_message(
     request: Request,
     call: Submitter,
     conversation_id: str,

@@ -85,7 +85,7 @@ async def show_delivery(call: Reader, delivery_id: str) -> DeliveryRecord:
     responses=problems(403, 404, 409),
     summary="Send a delivery again, with the same id",
 )
-async def resend(call: Annotated[Call, needs(Right.SUPERVISE)], delivery_id: str) -> DeliveryRecord:
+async def resend_delivery(call: Annotated[Call, needs(Right.SUPERVISE)], delivery_id: str) -> DeliveryRecord:
     """A delivery that waits for its next attempt is sent immediately."""
     if not is_id(delivery_id) or await deliveries.get(call.pool, call.tenant, delivery_id) is None:
         raise NotFound()

@@ -52,7 +52,7 @@ class EventQuery(BaseModel):
     },
     summary="Follow a task",
 )
-async def task_events(
+async def follow_task(
     request: Request,
     call: Reader,
     task_id: str,
@@ -86,7 +86,7 @@ async def task_events(
     responses={**problems(404, 409, 422), 200: _ANSWER},
     summary="Follow a conversation: all its sessions in one feed",
 )
-async def conversation_events(
+async def follow_conversation(
     request: Request,
     call: Reader,
     conversation_id: str,

@@ -41,7 +41,7 @@ class FileQuery(BaseModel):
     openapi_extra=request_body({"application/octet-stream": _BINARY, "text/plain": _BINARY}),
     summary="Upload a file",
 )
-async def upload(request: Request, call: Submitter, query: Annotated[FileQuery, Query()]) -> FileRecord:
+async def upload_file(request: Request, call: Submitter, query: Annotated[FileQuery, Query()]) -> FileRecord:
     """The body is the file. Its id goes into a task's `context.files`."""
     name = check_file_name(query.name)
     kind = request.headers.get("content-type", "application/octet-stream").strip()
@@ -66,7 +66,7 @@ async def upload(request: Request, call: Submitter, query: Annotated[FileQuery, 
     responses={**problems(404), 200: {"description": "The bytes", "content": {"*/*": _BINARY}}},
     summary="Download a file",
 )
-async def download(call: Reader, file_id: str) -> Response:
+async def download_file(call: Reader, file_id: str) -> Response:
     found = await files.content(call.pool, call.tenant, file_id) if is_id(file_id) else None
     if found is None:
         raise NotFound()
@@ -87,7 +87,7 @@ async def download(call: Reader, file_id: str) -> Response:
     dependencies=[Depends(accepts_json)],
     summary="Name, size and digest of a file",
 )
-async def describe(call: Reader, file_id: str) -> FileRecord:
+async def describe_file(call: Reader, file_id: str) -> FileRecord:
     found = await files.get(call.pool, call.tenant, file_id) if is_id(file_id) else None
     if found is None:
         raise NotFound()
@@ -97,7 +97,7 @@ async def describe(call: Reader, file_id: str) -> FileRecord:
 @router.delete(
     "/files/{file_id}", status_code=204, responses=problems(403, 404, 409), summary="Delete an uploaded file"
 )
-async def delete(call: Stopper, file_id: str) -> Response:
+async def delete_file(call: Stopper, file_id: str) -> Response:
     """Workspaces that hold its content keep it. An artifact is part of a result and stays for as long as the result."""
     found = await files.get(call.pool, call.tenant, file_id) if is_id(file_id) else None
     if found is None:

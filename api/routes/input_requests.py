@@ -77,7 +77,7 @@ async def list_task_requests(call: Reader, task_id: str) -> InputRequestPage:
     openapi_extra=request_body({"application/json": {"schema": AnswerBody.model_json_schema(), "example": _EXAMPLE}}),
     summary="Answer an input request",
 )
-async def answer_task(
+async def answer_request(
     call: Answerer, task_id: str, answer: Annotated[AnswerBody, json_body(AnswerBody)]
 ) -> AnswerAccepted:
     """Answers one request, once; other requests of the task stay open."""

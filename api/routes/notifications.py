@@ -52,7 +52,7 @@ class FeedQuery(BaseModel):
     responses={**problems(409, 410, 422), 200: _ANSWER},
     summary="Follow all sessions",
 )
-async def notifications(
+async def follow_notifications(
     request: Request,
     call: Reader,
     query: Annotated[FeedQuery, Query()],

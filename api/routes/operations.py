@@ -29,7 +29,7 @@ class Readiness(BaseModel):
 
 
 @router.get("/healthz", summary="Check that this process is running")
-async def healthz() -> Health:
+async def check_health() -> Health:
     return Health()
 
 
@@ -38,7 +38,7 @@ async def healthz() -> Health:
     responses={**problems(), 503: {"description": "A dependency is unreachable", "model": Readiness}},
     summary="Check that all dependencies are reachable",
 )
-async def readyz(services: ServicesDep, response: Response) -> Readiness:
+async def check_readiness(services: ServicesDep, response: Response) -> Readiness:
     seen, missing = await asyncio.gather(_workers(services), _missing(services))
     ready = bool(seen) and missing == []
     response.status_code = 200 if ready else 503
@@ -68,7 +68,7 @@ async def _missing(services: Services) -> list[str] | None:
 
 
 @router.get("/summary", responses=problems(), summary="Count what runs, what waits for people and today's spending")
-async def summary(call: Reader) -> TenantFigures:
+async def show_summary(call: Reader) -> TenantFigures:
     """Of this tenant; a day begins at midnight UTC."""
     return await figures.of_tenant(call.pool, call.tenant)
 
@@ -79,6 +79,6 @@ async def summary(call: Reader) -> TenantFigures:
     responses={**problems(), 200: {"description": "Prometheus text", "content": {"text/plain": {}}}},
     summary="Metrics",
 )
-async def metrics(_: Reader, services: ServicesDep) -> Response:
+async def show_metrics(_: Reader, services: ServicesDep) -> Response:
     counts = await figures.sessions_by_status(services.pool)
     return Response(services.metrics.page(counts, services.listener.listening), media_type=CONTENT_TYPE_LATEST)

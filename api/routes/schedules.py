@@ -187,7 +187,7 @@ async def backfill_schedule(
 
 
 @router.get("/schedules/{schedule_id}/runs", responses=problems(404, 422), summary="List the runs of a schedule")
-async def list_runs(
+async def list_schedule_runs(
     call: Reader,
     schedule_id: str,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,

@@ -67,7 +67,7 @@ class SubscriptionPage(BaseModel):
     openapi_extra=request_body({"application/json": {"schema": ref(NewSubscription), "example": _EXAMPLE}}),
     summary="Create a subscription",
 )
-async def subscribe(
+async def create_subscription(
     call: Supervisor, body: Annotated[NewSubscription, json_body(NewSubscription)]
 ) -> CreatedSubscription:
     check_target(body.channel, body.target, call.settings)
@@ -97,7 +97,7 @@ async def show_subscription(call: Reader, subscription_id: str) -> SubscriptionR
 @router.delete(
     "/subscriptions/{subscription_id}", status_code=204, responses=problems(403, 404), summary="End a subscription"
 )
-async def unsubscribe(call: Supervisor, subscription_id: str) -> Response:
+async def delete_subscription(call: Supervisor, subscription_id: str) -> Response:
     """Its pending deliveries are given up."""
     await _found(call, subscription_id)
     await subscriptions.remove(call.pool, call.tenant, subscription_id, call.caller.created_by)
@@ -141,7 +141,7 @@ async def enable_subscription(call: Supervisor, subscription_id: str) -> Subscri
     responses=problems(403, 404),
     summary="Send a test notice",
 )
-async def send_test(call: Supervisor, subscription_id: str) -> DeliveryRecord:
+async def send_test_notice(call: Supervisor, subscription_id: str) -> DeliveryRecord:
     found = await _found(call, subscription_id)
     notice = Notice(type=TEST, timestamp=datetime.now(UTC).isoformat(), data={"name": found.name})
     return delivery_record(await deliveries.put(call.pool, call.tenant, found.id, notice))

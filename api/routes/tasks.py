@@ -2,12 +2,12 @@
 
 import logging
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from api.auth import Reader, Submitter
+from api.auth import Call, Reader, Submitter
 from api.conversations import deferred
 from api.http.accept_header import accepts_json
 from api.http.body import check_input_length, json_body
@@ -16,12 +16,15 @@ from api.http.lookup import check_kept, session_of
 from api.http.paging import cursor, position
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
+from api.schemas.events import ShownEvent
 from api.schemas.tasks import TaskAccepted, TaskPage, TaskRecord, task_record
+from api.streams.ending import await_ending
 from api.streams.feeds import shown
 from api.submission import accept as submit
 from api.views.results import BasedOn, TaskResult, task_result
 from domain.agents.definition import AgentName
 from domain.errors import Conflict, Invalid
+from domain.events import EVENTS
 from domain.sessions.session import Status
 from domain.task import Id, TaskSpec
 from store import acceptance, effects, events, files, sessions
@@ -30,7 +33,8 @@ router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 
 log = logging.getLogger("errand.api")
 
-AUDIT_LIMIT = 5_000
+SHORT_LOG, FULL_LOG = 200, 5_000
+_DECISIVE = [event.type for event in EVENTS if event.decisive]
 _EXAMPLES = {
     "plain": {
         "summary": "One sentence is enough",
@@ -131,11 +135,21 @@ async def show_task(call: Reader, task_id: str) -> TaskRecord:
     return task_record(session, call.settings.poll_interval_ms, waiting.get(session.id))
 
 
-@router.get("/tasks/{task_id}/result", responses=problems(404, 409, 410), summary="Fetch the result of a task")
-async def show_result(call: Reader, task_id: str) -> TaskResult:
-    session = await session_of(call, task_id)
+class ResultQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    wait: int = Field(default=0, ge=0, le=60, description="seconds to wait for the end of a task that is running")
+    audit_log: Literal["short", "full"] = Field(
+        default="short", description="short: what was decided and done; full: the events, with all that was thought"
+    )
+
+
+@router.get("/tasks/{task_id}/result", responses=problems(404, 409, 410, 422), summary="Fetch the result of a task")
+async def show_result(call: Reader, task_id: str, query: Annotated[ResultQuery, Query()]) -> TaskResult:
+    """With `wait` the answer comes as soon as the task ends; no worker is needed for it."""
+    session = await await_ending(call, await session_of(call, task_id), query.wait)
     if not session.status.terminal:
-        hint = "The task has not ended; ask again after poll_interval milliseconds, or follow its events."
+        hint = "The task has not ended; ask again after poll_interval milliseconds or with `wait`, or follow it."
         raise Conflict(
             hint, type="not-terminal", task_status=session.status, poll_interval=call.settings.poll_interval_ms
         )
@@ -148,8 +162,21 @@ async def show_result(call: Reader, task_id: str) -> TaskResult:
         models=await effects.models_used(call.pool, session),
         sources=await effects.sources(call.pool, session),
     )
-    audit = await events.audit(call.pool, call.tenant, task_id, AUDIT_LIMIT + 1)
-    log_lines = [shown(event) for event in audit[:AUDIT_LIMIT]]
-    result = task_result(session, artifacts, done, based_on, log_lines, complete=len(audit) <= AUDIT_LIMIT)
+    log_lines, complete = await (_full_log if query.audit_log == "full" else _short_log)(call, task_id)
+    result = task_result(session, artifacts, done, based_on, log_lines, complete)
     checked = await acceptance.get(call.pool, call.tenant, task_id)
     return result.model_copy(update={"acceptance": checked.verdicts if checked else None})
+
+
+async def _short_log(call: Call, task_id: str) -> tuple[list[ShownEvent], bool]:
+    """The newest lines, and whether they are all. The output is part of the result itself."""
+    found = await events.newest_of_types(call.pool, call.tenant, task_id, _DECISIVE, SHORT_LOG + 1)
+    for event in found:
+        event.data.pop("output", None)
+    return [shown(event) for event in found[-SHORT_LOG:]], len(found) <= SHORT_LOG
+
+
+async def _full_log(call: Call, task_id: str) -> tuple[list[ShownEvent], bool]:
+    """The first lines, and whether they are all."""
+    found = await events.without_deltas(call.pool, call.tenant, task_id, FULL_LOG + 1)
+    return [shown(event) for event in found[:FULL_LOG]], len(found) <= FULL_LOG

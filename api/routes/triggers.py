@@ -93,7 +93,9 @@ async def show_trigger(call: Reader, trigger: str) -> TriggerRecord:
     responses=problems(404, 422),
     summary="List the events of a trigger and what they led to",
 )
-async def list_events(call: Reader, trigger: str, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> ExternalEventPage:
+async def list_trigger_events(
+    call: Reader, trigger: str, limit: Annotated[int, Query(ge=1, le=200)] = 50
+) -> ExternalEventPage:
     """Newest first."""
     found = await _found(call, trigger)
     return ExternalEventPage(items=await external_events.listing(call.pool, call.tenant, found.trigger.id, limit))

@@ -59,8 +59,8 @@ class TaskResult(BaseModel):
     effects: list[EffectRecord] = Field(description="what the task did; in a dry run, what it would have done")
     effects_complete: bool = Field(description="false: there are more effects")
     based_on: BasedOn
-    audit_log: list[ShownEvent]
-    audit_log_complete: bool = Field(description="false: the log is longer; GET …/events returns all of it")
+    audit_log: list[ShownEvent] = Field(description="what was decided and done; all events with `?audit_log=full`")
+    audit_log_complete: bool = Field(description="false: the log is longer; GET …/events has all events")
     usage: ResultUsage
 
 

@@ -51,7 +51,7 @@ class Tracer:
         self._room = MOST_SESSIONS
 
     async def trace(self, session: SessionRow) -> Trace:
-        log = await events.audit(self._pool, self._tenant, session.id, MOST_EVENTS + 1)
+        log = await events.without_deltas(self._pool, self._tenant, session.id, MOST_EVENTS + 1)
         replies = await traces.replies(self._pool, self._tenant, session.id, MOST_EVENTS)
         calls = await traces.calls(self._pool, self._tenant, session.id, MOST_EVENTS)
         children, whole = await self._children(session)

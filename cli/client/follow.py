@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from cli.client.api import Api, segment
 from cli.client.models import EventData
@@ -14,6 +15,7 @@ from domain.sessions.session import TERMINAL
 
 TERMINAL_EVENTS = frozenset(event.type for event in ENDED.values())
 TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})  # of a server that is restarting or busy
+WAIT_SECONDS = 30  # of one request for a result
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
 
 
@@ -62,6 +64,21 @@ def follow_conversation(
                     yield event
         api.disconnect()
         time.sleep(FIRST_PAUSE)
+
+
+def wait_for_result(api: Api, task_id: str, *, patience: float, notify: Callable[[str], None]) -> Any:
+    """The result of a task, as soon as it has ended."""
+    reader = _StreamReader(0, f"{PROGRAM} result {task_id} --wait", patience, notify)
+    while True:
+        with reader.reconnecting():
+            try:
+                return api.get(f"/tasks/{segment(task_id)}/result", wait=WAIT_SECONDS)
+            except Refused as refused:
+                if refused.kind != "not-terminal":
+                    raise
+            reader.connected()
+            continue
+        api.disconnect()
 
 
 def events_so_far(api: Api, task_id: str) -> Iterator[EventData]:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from cli.client.api import Api, segment
-from cli.client.follow import follow
+from cli.client.follow import wait_for_result
 from cli.client.models import ArtifactInfo, ResultInfo
 from cli.client.response import parse
 from cli.errors import Exit, NotFinished, NotFoundError, Refused, exit_of
@@ -54,9 +54,7 @@ def result(
       ./errand result ID --artifacts out/
       ./errand result ID --json | jq .usage
     """
-    if wait:
-        _wait(api, task_id, patience / 1_000)
-    answer = _fetch(api, task_id)
+    answer = _wait(api, task_id, patience / 1_000) if wait else _fetch(api, task_id)
     found = parse(ResultInfo, answer)
     if folder is not None:
         _download_all(api, found, folder)
@@ -76,11 +74,10 @@ def result(
     click.get_current_context().exit(int(exit_of(found.status)))
 
 
-def _wait(api: Api, task_id: str, patience: float) -> None:
+def _wait(api: Api, task_id: str, patience: float) -> Any:
     api.task(task_id)  # an unknown id, or an unreachable server, fails here instead of being retried
     try:
-        for _ in follow(api, task_id, patience=patience, notify=note):
-            pass
+        return wait_for_result(api, task_id, patience=patience, notify=note)
     except KeyboardInterrupt:
         note(f"No longer waiting; the task continues. `{PROGRAM} result {task_id} --wait` waits again.")
         raise SystemExit(int(Exit.DETACHED)) from None

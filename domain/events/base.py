@@ -16,6 +16,7 @@ class Event(BaseModel):
 
     type: ClassVar[str]
     terminal: ClassVar[bool] = False
+    decisive: ClassVar[bool] = False  # in the short audit log of a result: what was decided and done
 
     def data(self) -> JsonObject:
         return self.model_dump(mode="json")

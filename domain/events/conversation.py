@@ -6,6 +6,7 @@ from domain.sessions.session import Status
 
 class SubagentStarted(Event):
     type = "subagent_started"
+    decisive = True
     child_session_id: str
     name: str
     agent: str
@@ -14,6 +15,7 @@ class SubagentStarted(Event):
 
 class SubagentEnded(Event):
     type = "subagent_ended"
+    decisive = True
     child_session_id: str
     name: str
     status: Status
@@ -30,6 +32,7 @@ class MessageReceived(Event):
     """A message entered the running session: from a caller, or from a subagent that reported."""
 
     type = "message_received"
+    decisive = True
     kind: str
     author: str
     preview: str
@@ -50,6 +53,7 @@ class HandedOver(Event):
     """Another agent has taken over the thread and continues with its history."""
 
     type = "handed_over"
+    decisive = True
     from_agent: str
     to_agent: str
     step: int

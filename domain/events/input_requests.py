@@ -9,6 +9,7 @@ class InputRequired(Event):
     """The session waits for a person."""
 
     type = "input_required"
+    decisive = True
     request_id: str
     kind: str
     question: str
@@ -17,6 +18,7 @@ class InputRequired(Event):
 
 class InputReceived(Event):
     type = "input_received"
+    decisive = True
     request_id: str
     kind: str
     by: str
@@ -24,6 +26,7 @@ class InputReceived(Event):
 
 class InputExpired(Event):
     type = "input_expired"
+    decisive = True
     request_id: str
     kind: str
 
@@ -32,10 +35,12 @@ class InputReminder(InputRequired):
     """Nobody has answered yet: the same subscriptions are notified again."""
 
     type = "input_reminder"
+    decisive = False
 
 
 class InputEscalated(InputRequired):
     """Nobody has answered yet: the subscription named `to` is notified, whatever events it otherwise asks for."""
 
     type = "input_escalated"
+    decisive = False
     to: str

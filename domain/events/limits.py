@@ -19,6 +19,7 @@ class SubagentBudgetExceeded(Event):
     """Emitted in the parent's stream, before the outcome is delivered."""
 
     type = "subagent_budget_exceeded"
+    decisive = True
     child_session_id: str
     reason: Reason
     error: str | None = None
@@ -33,6 +34,7 @@ class Anomaly(Event):
 
 class AcceptanceChecked(Event):
     type = "acceptance_checked"
+    decisive = True
     round: int
     passed: bool
     verdicts: list[CriterionVerdict]

@@ -65,6 +65,7 @@ class ModelRetry(Event):
 
 class ModelSwitched(Event):
     type = "model_switched"
+    decisive = True
     step: int
     from_model: str
     to_model: str

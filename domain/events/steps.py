@@ -41,4 +41,5 @@ class PlanUpdated(Event):
 
 class Replanning(Event):
     type = "replanning"
+    decisive = True
     reason: str

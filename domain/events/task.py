@@ -6,6 +6,7 @@ from domain.sessions.session import Reason, Status, Usage
 
 class TaskSubmitted(Event):
     type = "task_submitted"
+    decisive = True
     agent: str
     agent_version: int
     title: str
@@ -18,6 +19,7 @@ class TaskStarted(Event):
 
 class CancelRequested(Event):
     type = "cancel_requested"
+    decisive = True
     reason: Reason
     by: str
     note: str = ""
@@ -28,6 +30,7 @@ class Ended(Event):
     """The last event of a session; nothing follows it."""
 
     terminal = True
+    decisive = True
     status: Status
     reason: Reason
     partial: bool

@@ -8,12 +8,14 @@ from domain.policy.rules import Rule
 
 class ToolCalled(Event):
     type = "tool_called"
+    decisive = True
     tool: str
     args: str
 
 
 class ToolReturned(Event):
     type = "tool_returned"
+    decisive = True
     tool: str
     state: str  # ok | failed | unknown | cancelled
     preview: str
@@ -30,6 +32,7 @@ class WorkspaceNotKept(Event):
 
 class ArtifactSaved(Event):
     type = "artifact_saved"
+    decisive = True
     name: str
     artifact_type: str
     file_id: str

@@ -89,8 +89,8 @@ class Stack:
     async def run(self, input: str | dict[str, Any], agent: str = "tester", **spec: Any) -> dict[str, Any]:
         return await self.wait(await self.submit(input, agent, **spec))
 
-    async def result(self, task_id: str) -> dict[str, Any]:
-        answer = await self.http.get(f"/tasks/{task_id}/result")
+    async def result(self, task_id: str, **query: str) -> dict[str, Any]:
+        answer = await self.http.get(f"/tasks/{task_id}/result", params=query)
         assert answer.status_code == 200, answer.text
         result: dict[str, Any] = answer.json()
         return result

@@ -2,6 +2,7 @@ import base64
 import hashlib
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -13,6 +14,10 @@ from api.schemas.conversations import RunBody
 from domain.task import TaskSpec
 
 NO_KEY = ("GET /healthz", "GET /readyz", "POST /hooks/{connector_id}", "POST /triggers/{trigger}")
+
+
+# names of methods in generated clients: more may come, none may be lost
+PUBLISHED = frozenset(Path(__file__).with_name("operation_ids.txt").read_text().split())
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +64,14 @@ def test_refusals_are_documented_as_problems(document: dict[str, Any]) -> None:
             assert operation["security"] == [{"key": []}, {}], name
             assert {"401", "403", "429"} <= set(operation["responses"]), name
     assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+def test_operation_ids_are_names_for_methods_and_stay(document: dict[str, Any]) -> None:
+    ids = [operation["operationId"] for _, operation in operations(document)]
+    assert len(set(ids)) == len(ids)
+    assert set(ids) >= PUBLISHED
+    verbs = {one.split("_")[0] for one in PUBLISHED}
+    assert [one for one in ids if not re.fullmatch("[a-z]+(_[a-z]+)+", one) or one.split("_")[0] not in verbs] == []
 
 
 def test_examples_are_valid(document: dict[str, Any]) -> None:

@@ -86,7 +86,7 @@ async def test_the_trace_says_why_what_was_thought_and_what_it_cost(recorded: St
     thinker = agent("thinker", thinking_tokens=2048, prompt='[[script:think thought="Weigh it." text="Because."]]')
     assert (await recorded.http.put("/agents/thinker", json=thinker)).is_success
     record = await recorded.run("Why?", "thinker")
-    log = (await recorded.result(record["task_id"]))["audit_log"]
+    log = (await recorded.result(record["task_id"], audit_log="full"))["audit_log"]
     assert [event["text"] for event in of_type(log, "thinking", "message")] == ["Weigh it.", "Because."]
     [used] = of_type(log, "usage_updated")
     assert used["step"] == 1 and used["call"]["output_tokens"] > 0 and "cost_usd" in used["call"]

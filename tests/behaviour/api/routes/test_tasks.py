@@ -2,18 +2,19 @@
 
 import asyncio
 import json
+import time
 from datetime import datetime, timedelta
 from typing import Any
 
 import httpx2
 import pytest
 
-from domain.events import ArtifactSaved, MessageDelta, StepStarted
+from domain.events import ArtifactSaved, MessageDelta, StepStarted, Thinking, ToolCalled
 from domain.ids import is_id, new_id
 from domain.sessions.session import Reason
 from store import files, sessions, workers
 from store.database import Pool
-from tests.behaviour.api.conftest import end, problem, record, submitted
+from tests.behaviour.api.conftest import end, key_for, problem, record, submitted
 
 
 @pytest.mark.proves("S1-40", "S1-02")
@@ -79,10 +80,81 @@ async def test_task_result_shows_output_usage_and_log(api: httpx2.AsyncClient, p
         "file_id": file_id,
     }
     assert (await api.get(artifact["url"])).content == b"# Report"
-    kinds = [entry["type"] for entry in result["audit_log"]]
+    assert [entry["type"] for entry in result["audit_log"]] == ["task_submitted", "artifact_saved", "task_completed"]
+    assert "output" not in result["audit_log"][-1]  # the result itself has it
+    full = (await api.get(f"/tasks/{task_id}/result?audit_log=full")).json()
+    kinds = [entry["type"] for entry in full["audit_log"]]
     assert kinds == ["task_submitted", "step_started", "artifact_saved", "task_completed"]
+    assert full["audit_log"][-1]["output"] == "It is done." and full["audit_log_complete"]
     assert {"duration_ms", "llm_calls", "tool_invocations", "tokens_consumed", "cost_usd"} <= set(result["usage"])
     assert result["usage"]["tokens_consumed"] == 120 and result["audit_log_complete"]
+
+
+async def test_short_audit_log_is_the_newest_of_what_was_done(api: httpx2.AsyncClient, pool: Pool) -> None:
+    task_id = await submitted(api)
+    calls = [ToolCalled(tool="bash", args=str(number)) for number in range(250)]
+    await record(pool, task_id, *calls, Thinking(step=1, text="Hm."))
+    await end(pool, task_id)
+    result = (await api.get(f"/tasks/{task_id}/result")).json()
+    log = result["audit_log"]
+    assert len(log) == 200 and not result["audit_log_complete"]
+    assert log[-1]["type"] == "task_completed" and log[-2]["args"] == "249"
+    assert (await api.get(f"/tasks/{task_id}/result?audit_log=full")).json()["audit_log_complete"]
+
+
+async def test_result_waits_for_the_end(api: httpx2.AsyncClient, pool: Pool) -> None:
+    task_id = await submitted(api)
+    started = time.monotonic()
+    waiting = asyncio.create_task(api.get(f"/tasks/{task_id}/result?wait=15"))
+    await asyncio.sleep(0.3)
+    await record(pool, task_id, MessageDelta(step=1, text="He"))  # wakes it, and is not the end
+    free = (await api.get("/tasks")).status_code
+    assert free == 200 and not waiting.done()
+    await end(pool, task_id, output="At last.")
+    answer = await waiting
+    assert answer.json()["output"] == "At last."
+    assert (
+        time.monotonic() - started < 3
+    )  # woken by the database: not after the seconds asked for, nor at the next look
+
+
+async def test_result_that_is_not_there_in_time_is_a_conflict(api: httpx2.AsyncClient) -> None:
+    task_id = await submitted(api)
+    started = time.monotonic()
+    body = problem(await api.get(f"/tasks/{task_id}/result?wait=1"), 409, "not-terminal")
+    assert body["task_status"] == "submitted" and 1 <= time.monotonic() - started < 3
+    for query in ("wait=61", "wait=-1", "wait=soon", "audit_log=all", "audit_log=", "await=1"):
+        problem(await api.get(f"/tasks/{task_id}/result?{query}"), 422, "validation")
+    problem(await api.get(f"/tasks/{new_id()}/result?wait=60"), 404, "not-found")
+
+
+async def test_many_wait_without_holding_database_connections(
+    open_url: str, api: httpx2.AsyncClient, pool: Pool
+) -> None:
+    """More than the connections of the API's pool; each caller holds one of its stream slots instead."""
+    task_id = await submitted(api)
+    limits = httpx2.Limits(max_connections=60)
+    async with httpx2.AsyncClient(base_url=open_url, timeout=20, limits=limits) as crowd:
+        waiting = [asyncio.create_task(crowd.get(f"/tasks/{task_id}/result?wait=15")) for _ in range(50)]
+        await asyncio.sleep(0.5)
+        started = time.monotonic()
+        assert (await api.get("/tasks")).status_code == 200 and time.monotonic() - started < 2
+        await end(pool, task_id)
+        answers = await asyncio.gather(*waiting)
+    assert {answer.status_code for answer in answers} == {200}
+
+
+async def test_key_that_is_revoked_while_it_waits_gets_no_result(keyed_url: str, pool: Pool) -> None:
+    headers = await key_for(pool, "waiting")
+    async with httpx2.AsyncClient(base_url=keyed_url, timeout=20, headers=headers) as mine:
+        task_id = await submitted(mine)
+        waiting = asyncio.create_task(mine.get(f"/tasks/{task_id}/result?wait=15"))
+        await asyncio.sleep(0.3)
+        await pool.execute("UPDATE api_keys SET revoked_at = now() WHERE tenant = 'waiting'")
+        await end(pool, task_id, tenant="waiting")
+        problem(await waiting, 401, "unauthenticated")
+        other = await key_for(pool, "others")
+        problem(await mine.get(f"/tasks/{task_id}/result?wait=5", headers=other), 404, "not-found")
 
 
 @pytest.mark.proves("S1-53")
