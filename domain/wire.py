@@ -19,6 +19,7 @@ WITHDRAWN = "withdrawn"
 CHILDREN_ENDED = "children_ended"
 PROMOTED = "promoted"
 ANSWERED = "answered"
+LIMITS_RAISED = "limits_raised"
 
 # a signal and an update of a Session: a workflow can send signals only, and a caller wants to know that it was received
 STOP = "stop"

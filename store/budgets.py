@@ -1,8 +1,14 @@
 """Budgets of conversation trees: a model call reserves what it may use, its commit settles what it has used."""
 
-from domain.limits.budget import CallEstimate, Grant, Reserved, TreeBudget, grant
-from domain.sessions.session import SessionRef
-from store.database import Pool
+from datetime import timedelta
+
+from pydantic import BaseModel
+
+from domain.events import BudgetRaised, EventRow
+from domain.limits.budget import CallEstimate, Grant, Raise, Reserved, TreeBudget, grant
+from domain.sessions.session import Limits, SessionRef
+from store import audit
+from store.database import Pool, to_json
 
 _TREE = "SELECT * FROM budgets WHERE tenant = $1 AND conversation_id = $2"
 _HELD = """
@@ -54,3 +60,70 @@ async def release(pool: Pool, ref: SessionRef, line: str) -> None:
         ref.session_id,
         line,
     )
+
+
+class RaisedBudget(BaseModel):
+    """The limits of a session after a raise, and which of them and of its tree's the raise has changed."""
+
+    limits: Limits
+    changes: list[BudgetRaised]
+
+
+async def raise_limits(pool: Pool, ref: SessionRef, wanted: Raise, by: str, actor: str) -> RaisedBudget | None:
+    """Raise limits of a session and of its tree, with events and audit entry; None: the session has ended.
+
+    What is not higher than before changes nothing, so a repeat writes nothing.
+    """
+    async with pool.acquire() as connection, connection.transaction():
+        text = await connection.fetchval(
+            """SELECT limits FROM sessions WHERE tenant = $1 AND id = $2
+                  AND status NOT IN ('completed', 'failed', 'cancelled') FOR UPDATE""",
+            ref.tenant,
+            ref.session_id,
+        )
+        if text is None:
+            return None
+        before = Limits.model_validate_json(text)
+        limits = wanted.limits(before)
+        if limits != before:
+            # a question that may wait as long as the session waits for the same time longer
+            await connection.execute(
+                """WITH moved AS (
+                       UPDATE sessions SET limits = $3, deadline = deadline + $4::interval, updated_at = now(),
+                                           emitted_once = array(SELECT name FROM unnest(emitted_once) AS name
+                                                                 WHERE NOT starts_with(name, 'budget_low/'))
+                        WHERE tenant = $1 AND id = $2 RETURNING deadline - $4::interval AS deadline)
+                   UPDATE input_requests r SET deadline = r.deadline + $4::interval FROM moved
+                    WHERE r.tenant = $1 AND r.session_id = $2 AND r.status = 'open' AND r.deadline = moved.deadline""",
+                ref.tenant,
+                ref.session_id,
+                limits.model_dump_json(),
+                timedelta(milliseconds=limits.ttl_ms - before.ttl_ms),
+            )
+        changes = [BudgetRaised(scope="session", by=by, **dict(change)) for change in wanted.changes(before)]
+        tree = await connection.fetchrow(f"{_TREE} FOR UPDATE", ref.tenant, ref.conversation_id)
+        if tree is not None and (higher := wanted.tree_changes(TreeBudget(**tree))):
+            for change in higher:
+                await connection.execute(
+                    f"""UPDATE budgets SET max_{change.budget} = $3, low_reported = array_remove(low_reported, $4)
+                         WHERE tenant = $1 AND conversation_id = $2""",
+                    ref.tenant,
+                    ref.conversation_id,
+                    change.limit,
+                    change.budget,
+                )
+            changes += [BudgetRaised(scope="tree", by=by, **dict(change)) for change in higher]
+        if changes:
+            events = [EventRow.of(ref, change) for change in changes]
+            await connection.execute("SELECT append_events('', false, $1::jsonb)", to_json(events))
+            await audit.append(
+                connection,
+                ref.tenant,
+                ref.conversation_id,
+                actor,
+                "raise_budget",
+                session_id=ref.session_id,
+                subject=", ".join(f"{change.scope} {change.budget}" for change in changes),
+                inputs=wanted.model_dump_json(exclude_none=True),
+            )
+        return RaisedBudget(limits=limits, changes=changes)

@@ -137,6 +137,7 @@ async def state(pool: Pool, session: SessionRow) -> SessionState:
         children_started=len(children),
         plan_approved=bool(approved),
         acceptance_round=rounds or 0,
+        limits=session.limits if session.limits.raised else None,
     )
 
 

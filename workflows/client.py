@@ -40,6 +40,7 @@ from domain.errors import Unavailable
 from domain.ids import new_id
 from domain.sealing import KeyRing
 from domain.sessions.input_request import RequestAnswered
+from domain.sessions.session import Limits
 from domain.sessions.session_state import SessionInput
 from domain.sessions.step import StopRequest
 from domain.wire import conversation_workflow_id, session_workflow_id
@@ -186,6 +187,10 @@ class WorkflowClient:
     async def answered(self, session_id: str, request_id: str) -> bool:
         """Signal to a session that one of its input requests has an answer."""
         return await self._signal(session_workflow_id(session_id), wire.ANSWERED, RequestAnswered(id=request_id))
+
+    async def limits_raised(self, session_id: str, limits: Limits) -> bool:
+        """Let a session know that it may use more. False: Temporal did not take it, or has no such workflow (yet)."""
+        return await self._signal(session_workflow_id(session_id), wire.LIMITS_RAISED, limits)
 
     async def terminated(self, conversation_id: str) -> bool:
         """Let a conversation close although outcomes wait in it."""

@@ -124,7 +124,7 @@ def current_details(
         f"**{finished.status if finished else 'input_required' if waiting else 'working'}**"
         + (f" ({finished.reason})" if finished else ""),
         *(f"waiting: {one}" for one in waiting),
-        f"step {state.step} of at most {start.limits.steps} · {usage.tokens} tokens · {cost}",
+        f"step {state.step} of at most {(state.limits or start.limits).steps} · {usage.tokens} tokens · {cost}",
     ]
     if state.line.doing and not finished:
         lines.append(f"doing: {state.line.doing}")

@@ -64,6 +64,11 @@ class Bounds:
         own = shares(limits, call.step - 1, call.usage, _time(call, limits, facts))
         return budget_note(own, facts.tree.shares() if facts.tree else [])
 
+    def raised(self, facts: StepFacts) -> Limits | None:
+        """Limits that were raised while the session was running."""
+        limits = _limits(facts)
+        return limits if limits.raised else None
+
     def once(self, call: ModelCall, facts: StepFacts, total: Usage) -> list[OnceEvent]:
         """Events of which a session has one each, at most."""
         limits = _limits(facts)

@@ -119,7 +119,8 @@ class CallModel:
             )
             once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
             misfit = turn_record.misfit(agent, call, turn)
-            return await self._commit(call, idem, context, nodes, calls, once, turn, misfit=misfit, ends=turn.ends)
+            more = {"misfit": misfit, "ends": turn.ends, "raised": self._bounds.raised(facts)}
+            return await self._commit(call, idem, context, nodes, calls, once, turn, **more)
 
     def shown_as(self, call: ModelCall, agent: AgentDefinition) -> ModelCall:
         """The call as its events and messages show it."""

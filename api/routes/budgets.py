@@ -1,4 +1,4 @@
-"""/tasks/{id}/budget: the limits of a task, of its subagents and of the whole conversation, and what is left."""
+"""/tasks/{id}/budget: the limits of a task, of its subagents and of the whole conversation, what is left, and more."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -6,10 +6,12 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 
-from api.auth import Reader
+from api.auth import Call, Reader, Stopper
+from api.control.raise_budget import RaiseBudget, raise_budget
 from api.http.accept_header import accepts_json
-from api.http.lookup import session_of
-from api.openapi import problems
+from api.http.body import json_body
+from api.http.lookup import own_session, session_of
+from api.openapi import BODY, problems, request_body
 from domain.limits.budget import Reserved, Share, shares, time_of
 from domain.sessions.session import Status
 from store import budgets, children
@@ -60,7 +62,26 @@ class TaskBudget(SessionBudget):
 
 @router.get("/tasks/{task_id}/budget", responses=problems(404), summary="Show what a task may still use")
 async def show_budget(call: Reader, task_id: str) -> TaskBudget:
-    session = await session_of(call, task_id)
+    return await _budget(call, await session_of(call, task_id))
+
+
+@router.post(
+    "/tasks/{task_id}/budget",
+    responses=problems(403, 404, 409, *BODY),
+    openapi_extra=request_body(
+        {"application/json": {"schema": RaiseBudget.model_json_schema(), "example": {"max_steps": 100}}}
+    ),
+    summary="Raise what a running task may use",
+)
+async def raise_task_budget(
+    call: Stopper, task_id: str, body: Annotated[RaiseBudget, json_body(RaiseBudget)]
+) -> TaskBudget:
+    """The task counts with it before its next step; one that is already writing its last summary still ends."""
+    await raise_budget(call, await own_session(call, task_id), body)
+    return await _budget(call, await session_of(call, task_id))
+
+
+async def _budget(call: Call, session: SessionRow) -> TaskBudget:
     below = [
         await get(call.pool, call.tenant, child.session_id)
         for child in await children.of_session(call.pool, call.tenant, session.id, limit=200)

@@ -35,6 +35,7 @@ MARKS: dict[str, str] = {  # an event that is shown as a mark -> the field with 
     "workspace_not_kept": "count",
     "cancel_requested": "reason",
     "budget_low": "budget",
+    "budget_raised": "budget",
     "subagent_budget_exceeded": "reason",
     "anomaly": "kind",
     "acceptance_checked": "passed",

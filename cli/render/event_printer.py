@@ -169,6 +169,12 @@ class EventPrinter:
         left, limit = (figure(event["budget"], event[name]) for name in ("left", "limit"))
         self._line(f"  {whose} budget of {event['budget']} is low: {left} of {limit} left", fg="yellow")
 
+    def on_budget_raised(self, event: EventData) -> None:
+        whose = "the tree's" if event["scope"] == "tree" else "its"
+        before, limit = (figure(event["budget"], event[name]) for name in ("before", "limit"))
+        raised = f"{whose} budget of {event['budget']} was raised from {before} to {limit}"
+        self._line(f"  {raised} by {one_line(event['by'])}", fg="yellow")
+
     def on_anomaly(self, event: EventData) -> None:
         self._line(f"  anomaly: {event['kind']} is {event['value']:g} (threshold {event['threshold']:g})", fg="yellow")
 

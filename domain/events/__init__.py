@@ -12,7 +12,7 @@ from domain.events.conversation import (
     VariablesRequired,
 )
 from domain.events.input_requests import InputEscalated, InputExpired, InputReceived, InputReminder, InputRequired
-from domain.events.limits import AcceptanceChecked, Anomaly, BudgetLow, SubagentBudgetExceeded
+from domain.events.limits import AcceptanceChecked, Anomaly, BudgetLow, BudgetRaised, SubagentBudgetExceeded
 from domain.events.model import (
     AttemptReset,
     ContextCompacted,
@@ -76,6 +76,7 @@ EVENTS: tuple[type[Event], ...] = (
     InputReminder,
     InputEscalated,
     BudgetLow,
+    BudgetRaised,
     SubagentBudgetExceeded,
     Anomaly,
     AcceptanceChecked,

@@ -15,6 +15,17 @@ class BudgetLow(Event):
     left: float
 
 
+class BudgetRaised(Event):
+    """A person raised a budget of a running session or of its tree; one event for each budget."""
+
+    type = "budget_raised"
+    scope: str  # session | tree
+    budget: str
+    before: float
+    limit: float
+    by: str
+
+
 class SubagentBudgetExceeded(Event):
     """Emitted in the parent's stream, before the outcome is delivered."""
 

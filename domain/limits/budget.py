@@ -1,9 +1,10 @@
 """Budgets: what is left of a session's limits and of its tree's, and what a model call may reserve."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from domain.sessions.session import Limits, Usage
 
@@ -78,6 +79,45 @@ def shares(limits: Limits, steps: int, usage: Usage, time: Share | None = None) 
     )
     found = [Share(kind=kind, limit=limit, used=used or 0) for kind, limit, used in figures if limit is not None]
     return found if time is None else [*found, time]
+
+
+class BudgetChange(BaseModel):
+    """One limit that is higher than before."""
+
+    budget: str
+    before: int | float
+    limit: int | float
+
+
+class Raise(BaseModel):
+    """New limits of a running session, and of its tree by kind; None: as it is."""
+
+    ttl_ms: int | None = None
+    steps: int | None = None
+    tokens: int | None = None
+    cost_usd: float | None = None
+    tool_calls: int | None = None
+    tree: dict[str, int | float] = Field(default_factory=dict)
+
+    def limits(self, before: Limits) -> Limits:
+        if not self.changes(before):
+            return before
+        given = self.model_dump(exclude={"tree"}, exclude_none=True)
+        return before.raised_to(before.model_copy(update={**given, "raised": True}))
+
+    def changes(self, before: Limits) -> list[BudgetChange]:
+        return _higher(self.model_dump(exclude={"tree"}), before.model_dump())
+
+    def tree_changes(self, before: TreeBudget) -> list[BudgetChange]:
+        return _higher(self.tree, {share.kind: share.limit for share in before.shares()})
+
+
+def _higher(wanted: Mapping[str, int | float | None], before: Mapping[str, Any]) -> list[BudgetChange]:
+    return [
+        BudgetChange(budget=TTL if kind == "ttl_ms" else kind, before=before[kind], limit=limit)
+        for kind, limit in wanted.items()
+        if limit is not None and before.get(kind) is not None and limit > before[kind]
+    ]
 
 
 def budget_note(own: Sequence[Share], tree: Sequence[Share]) -> str:

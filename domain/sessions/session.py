@@ -81,6 +81,20 @@ class Limits(BaseModel):
     repeats_warning: int = 4  # so often the agent may repeat itself before it is warned
     repeats: int = 8  # and before it is stopped
     denied: int | None = None  # so many calls rules may deny before it is stopped
+    # while the session was running; costs no byte of history where it is not so
+    raised: bool = Field(default=False, exclude_if=lambda value: not value)
+
+    def raised_to(self, other: "Limits") -> "Limits":
+        """The higher of each limit that can be raised: raises may arrive twice, and in any order."""
+        higher = {name: _higher(getattr(self, name), getattr(other, name)) for name in RAISABLE}
+        return self.model_copy(update={**higher, "raised": self.raised or other.raised})
+
+
+RAISABLE = ("ttl_ms", "steps", "tokens", "cost_usd", "tool_calls")
+
+
+def _higher(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else max(one, other)
 
 
 class Usage(BaseModel):

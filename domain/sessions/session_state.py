@@ -93,6 +93,8 @@ class SessionState(BaseModel):
     handed_over: bool = Field(default=False, exclude_if=lambda value: not value)
     # by agent and side: the moments at which it has hooks
     hook_points: dict[str, list[HookPoint]] = Field(default_factory=dict, exclude_if=lambda value: not value)
+    # raised while it was running; None: those it started with
+    limits: Limits | None = Field(default=None, exclude_if=lambda limits: limits is None)
 
     def switch_sides(self) -> None:
         """The other side continues from where this one stopped."""

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from domain.policy.rules import Rule
 from domain.redaction import redacted
-from domain.sessions.session import AgentRef, Reason, SandboxMode, SessionRef, Status, Usage
+from domain.sessions.session import AgentRef, Limits, Reason, SandboxMode, SessionRef, Status, Usage
 
 PREVIEW = 300  # characters of text that history may carry beside a reference
 LOOKED_AT = 20  # times the limit: a long text is not searched to its end for one line
@@ -137,6 +137,8 @@ class ModelReply(BaseModel):
     continues: bool = Field(default=False, exclude_if=lambda value: not value)
     # of a handler: it ends the session, after the calls beside it have run
     ends: Literal["stop", "fail"] | None = Field(default=None, exclude_if=lambda value: value is None)
+    # raised limits that the row has: the signal that brings them may be late
+    raised: Limits | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 class ResumePoint(BaseModel):

@@ -17,6 +17,7 @@ from temporalio.client import Client, WorkflowHistory
 from domain.agents.hook import HookPoint
 from tests.behaviour.conversations.talk import AGENTS as TEAM
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
+from tests.behaviour.supervision.people import answer, waiting
 from tests.histories.tree_scenarios import TREE_SCENARIOS, renewed
 from tests.support.launch import TESTER, embedded
 from tests.support.locks import tool_calls_locked
@@ -84,6 +85,18 @@ async def _questions(stack: Stack) -> str:
     }
     gated = [{"permission": "bash", "action": "ask"}]
     return await _answered(stack, script, "asker", answers, permissions=gated, config={"approval_required": True})
+
+
+async def _raised(stack: Stack) -> str:
+    """A question at the last step that there may be; then there may be more steps, and more time."""
+    config = {"max_steps": 1, "ttl": 60_000}
+    task_id = await stack.submit(steps([("ask_user", {"question": "Which?"})], [LOOK]), "asker", config=config)
+    [request] = await waiting(stack, task_id)
+    more = {"max_steps": 5, "ttl": 90_000}
+    (await stack.http.post(f"/tasks/{task_id}/budget", json=more)).raise_for_status()
+    (await answer(stack, task_id, request["id"], "this one")).raise_for_status()
+    await stack.wait(task_id)
+    return task_id
 
 
 async def _external(stack: Stack) -> str:
@@ -187,6 +200,7 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     ),
     "error": lambda stack: _run(stack, "[[fault:auth]]"),
     "input_requests": _questions,
+    "raised_limits": _raised,
     "external_results": _external,
     "event_wait": _event,
     "dual": lambda stack: _run(stack, "Oak tree", "asset_subagent"),

@@ -27,7 +27,7 @@ async def met(session: SessionContext, line: Line) -> bool:
         sandbox=session.start.sandbox,
     )
     try:
-        verdict = await session.wait(activity_calls.check_acceptance(check, session.start.deadline))
+        verdict = await session.wait(activity_calls.check_acceptance(check, session.deadline))
     except ActivityError as error:
         session.check()
         raise Ending(Reason.ERROR, *cause(error)) from error

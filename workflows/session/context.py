@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
@@ -9,7 +10,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from domain import wire
 from domain.agents.sides import Sides
-from domain.sessions.session import LIMIT_REASONS, Reason
+from domain.sessions.session import LIMIT_REASONS, Limits, Reason
 from domain.sessions.session_state import Line, SessionInput, StartedChild
 from domain.sessions.step import BindingCall, StopRequest, preview
 
@@ -73,6 +74,20 @@ class SessionContext:
         """The handler that takes the turns of a line; None: a model does."""
         sides = self.sides if line.is_main else None
         return sides.of(line.agent.side).handler if sides is not None else None
+
+    @property
+    def limits(self) -> Limits:
+        return self.state.limits or self.start.limits
+
+    @property
+    def deadline(self) -> datetime:
+        return self.start.deadline + timedelta(milliseconds=self.limits.ttl_ms - self.start.limits.ttl_ms)
+
+    def raise_limits(self, limits: Limits) -> None:
+        """From the next check on; a limit is never lowered, so that a repeat or a late one changes nothing."""
+        self.state.limits = self.limits.raised_to(limits)
+        if self.spent is not None and self.spent.reason is Reason.TOOL_LIMIT:
+            self.spent = None  # if there are still too many calls, the next step finds that out
 
     @property
     def plan_awaits_approval(self) -> bool:

@@ -45,7 +45,7 @@ async def ask(
         kind=kind,
         node=node,
         index=index,
-        deadline=session.start.deadline,
+        deadline=session.deadline,
         agents=agents if kind is RequestKind.TOOL_APPROVAL else [],
     )
     opened = await _done(session, activity_calls.open_request(request, summary))
@@ -57,7 +57,7 @@ async def ask(
     _show_waiting(session, request_id, f"{opened.shown or summary} · until {opened.deadline:%Y-%m-%d %H:%M} UTC")
     try:
         if not opened.settled:
-            await _answered(session, request_id, opened, kind)
+            await _answered(session, request, opened)
         session.check()
         settle = SettleRequest(ref=session.start.ref, agents=agents, id=request_id, kind=kind, node=node, index=index)
         settled = await _done(session, activity_calls.settle_request(settle))
@@ -95,13 +95,18 @@ async def _done(session: SessionContext, handle: "workflow.ActivityHandle[T]") -
     return result
 
 
-async def _answered(session: SessionContext, request_id: str, opened: OpenedRequest, kind: RequestKind) -> None:
+async def _answered(session: SessionContext, request: OpenRequest, opened: OpenedRequest) -> None:
+    kind = request.kind
     for moment, escalate in opened.nudges():
-        if await _is_answered(session, request_id, moment, f"{'escalation' if escalate else 'reminder'} · {kind}"):
+        if await _is_answered(session, request.id, moment, f"{'escalation' if escalate else 'reminder'} · {kind}"):
             return
-        remind = RemindRequest(ref=session.start.ref, id=request_id, escalate=escalate)
+        remind = RemindRequest(ref=session.start.ref, id=request.id, escalate=escalate)
         await _done(session, activity_calls.remind_request(remind))
-    await _is_answered(session, request_id, opened.deadline, f"input deadline · {kind}")
+    until, own = opened.deadline, opened.deadline < request.deadline
+    while not await _is_answered(session, request.id, until, f"input deadline · {kind}"):
+        if own or session.deadline <= until:
+            return
+        until = session.deadline  # the session got more time, and with it a question that may wait as long as it
 
 
 async def _is_answered(session: SessionContext, request_id: str, until: datetime, summary: str) -> bool:

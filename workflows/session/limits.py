@@ -19,7 +19,7 @@ def limit_reached(session: SessionContext) -> Ending | None:
     state = session.state
     if session.spent:
         return session.spent
-    limit = reached(session.start.limits, state.step, state.usage.plus(state.recorded))
+    limit = reached(session.limits, state.step, state.usage.plus(state.recorded))
     return Ending(limit) if limit else None
 
 
@@ -39,7 +39,7 @@ def refused(call: ToolCall, why: str) -> ToolCall:
 
 def within_limit(session: SessionContext, calls: list[ToolCall]) -> list[ToolCall]:
     """What the limit of tool calls does not allow is refused, and the session ends after this step."""
-    most = session.start.limits.tool_calls
+    most = session.limits.tool_calls
     if most is None:
         return calls
     left = max(0, most - session.state.usage.tool_invocations - session.calling)
@@ -54,7 +54,7 @@ def count(session: SessionContext, outcomes: list[ToolOutcome], calls: list[Tool
     state.failed_calls += sum(outcome.state is not CallState.OK for outcome in outcomes) - over
     state.denied_calls += sum(outcome.denied for outcome in outcomes)
     state.forbidden_calls += sum(outcome.forbidden for outcome in outcomes)
-    most = session.start.limits.denied
+    most = session.limits.denied
     if most is not None and state.forbidden_calls >= most:
         session.spent = Ending(Reason.POLICY_DENIED, "policy_denied", DENIED.format(state.forbidden_calls))
     if any(outcome.spent for outcome in outcomes):
@@ -62,7 +62,7 @@ def count(session: SessionContext, outcomes: list[ToolOutcome], calls: list[Tool
 
 
 def repeats_itself(session: SessionContext, line: Line, outcomes: list[ToolOutcome], took: timedelta) -> bool:
-    limits = session.start.limits
+    limits = session.limits
     line.trail = loop_detection.extended(line.trail, outcomes, took.total_seconds(), limits.repeats)
     verdict = loop_detection.judge(line.trail, limits.repeats_warning, limits.repeats)
     if verdict is loop_detection.LoopVerdict.WARN:

@@ -59,6 +59,8 @@ async def think(
         line.head = reply.head  # of an interrupted call too: it has committed what it had
         session.state.usage = session.state.usage.plus(reply.usage)
         session.state.recorded = session.state.recorded.plus(reply.recorded or Usage())
+        if reply.raised is not None:
+            session.raise_limits(reply.raised)
         session.check()
         if hooked:
             await hooks.at(session, line, HookPoint.AFTER_MODEL, node=reply.head)
@@ -103,7 +105,7 @@ def model_call(session: SessionContext, line: Line, purpose: Purpose, **extra: A
         model=line.model,
         last_model=line.last_model,
         purpose=purpose,
-        deadline=session.start.deadline,
+        deadline=session.deadline,
         usage=session.state.usage,
         failed_calls=session.state.failed_calls,
         denied_calls=session.state.denied_calls,

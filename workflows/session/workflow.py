@@ -11,7 +11,7 @@ from domain import wire
 from domain.conversations.requests import ChildrenEnded, InboxMessage, Promote
 from domain.limits.limits import summary_request
 from domain.sessions.input_request import RequestAnswered
-from domain.sessions.session import LIMIT_REASONS, Reason, SessionResult
+from domain.sessions.session import LIMIT_REASONS, Limits, Reason, SessionResult
 from domain.sessions.session_state import SessionInput
 from domain.sessions.step import Finish, Finished, Purpose, StopRequest
 from workflows import activity_calls
@@ -131,15 +131,23 @@ class Session:
     def answered(self, request: RequestAnswered) -> None:
         self.context.answered(request.id)
 
+    @workflow.signal(name=wire.LIMITS_RAISED, description="This session may use more; the row has the same limits.")
+    def limits_raised(self, limits: Limits) -> None:
+        self.context.raise_limits(limits)
+
     async def _watch(self, reasoning: "asyncio.Task[Ending | None]") -> None:
         """Wait for the loop, the deadline or a stop, whichever is first."""
-        start = self.context.start
+        deadline = None
         try:
-            await workflow.wait_condition(
-                lambda: reasoning.done() or self.context.stopping is not None,
-                timeout=max(start.deadline - workflow.now(), timedelta()),
-                timeout_summary=f"TTL {timedelta(milliseconds=start.limits.ttl_ms)}",
-            )
+            while deadline != self.context.deadline:  # more time begins the wait anew
+                deadline = self.context.deadline
+                await workflow.wait_condition(
+                    lambda until=deadline: (  # type: ignore[misc]
+                        reasoning.done() or self.context.stopping is not None or self.context.deadline != until
+                    ),
+                    timeout=max(deadline - workflow.now(), timedelta()),
+                    timeout_summary=f"TTL {timedelta(milliseconds=self.context.limits.ttl_ms)}",
+                )
         except TimeoutError:
             # it was waiting for people: their deadline has passed, the agent has not failed
             reason = Reason.INPUT_TIMEOUT if self.context.waiting else Reason.TTL

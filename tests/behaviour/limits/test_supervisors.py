@@ -27,6 +27,7 @@ async def test_a_supervisor_acts_on_others_tasks_and_nobody_else_does(bounded: S
         f"/tasks/{task_id}/cancel": {},
         f"/tasks/{task_id}/interrupt": {},
         f"/tasks/{task_id}/steer": {"message": "Hurry."},
+        f"/tasks/{task_id}/budget": {"max_steps": 60},
         f"/tasks/{task_id}/input": {"response_to": request["id"], "input": "this one"},
         f"/tasks/{task_id}/promote": None,
         f"/conversations/{task_id}/interrupt": None,

@@ -7,7 +7,7 @@ import pytest
 
 from cli.render.event_printer import EventPrinter
 from domain import events as e
-from domain.events import EVENTS, BudgetLow, InputEscalated, InputReminder
+from domain.events import EVENTS, BudgetLow, BudgetRaised, InputEscalated, InputReminder
 from domain.plan import PlanStep, StepState
 from domain.sessions.session import Reason, Status, Usage
 from tests.unit.cli.conftest import Cli
@@ -102,12 +102,14 @@ def test_printer_shows_requests_and_low_budgets(server: StandIn, cli: Cli) -> No
         InputEscalated(**asked, to="chief"),
         BudgetLow(scope="tree", budget="tokens", limit=8_000_000, left=1_234_567),
         BudgetLow(scope="session", budget="ttl", limit=600_000, left=90_000),
+        BudgetRaised(scope="session", budget="steps", before=50, limit=100, by="ops"),
         ended(),
     )
     assert "  ? still waiting: Which port?\n" in text
     assert "  ? nobody has answered, chief was notified: Which port?\n" in text
     assert "  the tree's budget of tokens is low: 1,234,567 of 8,000,000 left\n" in text
     assert "  its budget of ttl is low: 1.5 minutes of 10.0 minutes left\n" in text
+    assert "  its budget of steps was raised from 50 to 100 by ops\n" in text
 
 
 def test_printer_marks_text_that_was_cut_off_and_is_written_again(server: StandIn, cli: Cli) -> None:
