@@ -14,6 +14,7 @@ from agents.graph import graph_problems, with_agents_separated
 from agents.problems import AgentFileError, AgentFilesError, FieldProblem, problems_of
 from agents.side_problems import side_problems
 from domain.agents.definition import AgentDefinition
+from domain.agents.own_tools import own_tools
 from domain.agents.prices import PriceTable
 from domain.agents.prompt import Equipment, PromptDefinition
 from domain.external_tool import tool_problems
@@ -138,7 +139,8 @@ def definition_problems(definition: AgentDefinition, known: Catalogue) -> list[F
     for field, schema in (("input_schema", definition.input_schema), ("output_schema", definition.output_schema)):
         if schema is not None:
             found += [FieldProblem(*one) for one in schema_problems(field, schema)]
-    found += [FieldProblem(*one) for one in tool_problems("external_tools", definition.external_tools, known.tools)]
+    own = own_tools(definition, may_ask=definition.may_ask, plans=False)
+    found += [FieldProblem(*one) for one in tool_problems("external_tools", definition.external_tools, own)]
     return found
 
 

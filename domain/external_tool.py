@@ -28,13 +28,13 @@ class ExternalTool(BaseModel):
 
 
 def tool_problems(where: str, tools: Sequence[ExternalTool], known: Collection[str]) -> list[SchemaProblem]:
-    """List what is wrong with these tools; `known` are names they must not take."""
+    """List what is wrong with these tools; `known` are the names of the agent's own."""
     found: list[SchemaProblem] = []
     names = [tool.name for tool in tools]
     for index, tool in enumerate(tools):
         field = f"{where}.{index}"
         if tool.name in known:
-            found.append(SchemaProblem(f"{field}.name", "there is already a tool by this name"))
+            found.append(SchemaProblem(f"{field}.name", "the agent already has a tool by this name"))
         elif tool.name in names[:index]:
             found.append(SchemaProblem(f"{field}.name", "it is listed twice"))
         schema = tool.input_schema

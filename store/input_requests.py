@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from domain.events import EventRow
 from domain.json_object import JsonObject
 from domain.plan import Plan
-from domain.policy.rules import Action, Rule
+from domain.policy.rules import Action, StandingRule
 from domain.sessions.input_request import InputRequest, RequestStatus
 from domain.sessions.request_writes import NewRequest, RequestAnswer, RequestOpening, RequestSettlement
 from domain.sessions.session import SessionRef
@@ -128,7 +128,7 @@ async def of_sessions(pool: Pool, tenant: str, session_ids: list[str]) -> list[I
     return [_read(row) for row in rows]
 
 
-async def standing_rules(pool: Pool, tenant: str, conversation_id: str) -> list[Rule]:
+async def standing_rules(pool: Pool, tenant: str, conversation_id: str) -> list[StandingRule]:
     """What people have approved for the whole conversation."""
     rows = await pool.fetch(
         """SELECT details, answer FROM input_requests
@@ -137,10 +137,9 @@ async def standing_rules(pool: Pool, tenant: str, conversation_id: str) -> list[
         conversation_id,
     )
     return [
-        Rule(permission=json.loads(row["details"])["tool"], pattern=pattern, action=Action.ALLOW)
-        for row in rows
-        if row["answer"]
-        for pattern in json.loads(row["answer"]).get("always", [])
+        StandingRule(permission=asked["tool"], pattern=pattern, action=Action.ALLOW, external="external" in asked)
+        for asked, answer in ((json.loads(row["details"]), json.loads(row["answer"] or "{}")) for row in rows)
+        for pattern in answer.get("always", [])
     ]
 
 

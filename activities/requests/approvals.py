@@ -24,6 +24,7 @@ class ApprovalQuestions:
         self, request: OpenRequest, session: SessionRow, tool: Tool, arguments: JsonObject, spent: SpentSoFar
     ) -> ShownRequest:
         details: JsonObject = {"tool": tool.name, "arguments": arguments, "so_far": spent.model_dump()}
+        details |= {"external": True} if tool.external else {}
         gate = None
         if request.agents:
             layers = about(await self._rulebook.layers(request.ref, request.agents), tool)

@@ -56,6 +56,7 @@ def callers_tool(given: ExternalTool) -> Tool:
         activity=ASK_PEOPLE,
         effect=Effect.IDEMPOTENT,  # the platform does nothing; the caller who answers sees the call's id
         touches=(),  # nothing of the platform's
+        external=True,
         summary=lambda arguments: json.dumps(arguments.model_dump(), ensure_ascii=False),
         schema=given.input_schema,
     )

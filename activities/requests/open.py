@@ -156,7 +156,7 @@ class InputRequests:
     async def _tool(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:
         answer = request.answer or {}
         session = await self._session(settle)
-        tool = self._questions.tool(session, request.details["tool"])
+        tool = self._questions.tool(session, request.details["tool"], "external" in request.details)
         if request.status is not RequestStatus.ANSWERED:
             why = NOBODY
         elif not answer["approved"]:

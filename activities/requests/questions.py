@@ -27,15 +27,15 @@ class Questions:
         self._tools = tools
         self._approvals = ApprovalQuestions(pool, rulebook)
 
-    def tool(self, session: SessionRow, name: str) -> Tool:
-        """One of the platform's, or one that the caller gave."""
-        if name in self._tools:
+    def tool(self, session: SessionRow, name: str, external: bool) -> Tool:
+        """One of the platform's, or one that the caller brought; sessions that began before did not note which."""
+        if name in self._tools and not external:
             return self._tools[name]
         return next(callers_tool(given) for given in session.external_tools if given.name == name)
 
     async def awaited_event(self, request: OpenRequest, session: SessionRow) -> JsonObject | None:
         """The arguments of a call that waits for an event; None: people are asked."""
-        if request.kind is not RequestKind.EXTERNAL_RESULT:
+        if request.kind is not RequestKind.EXTERNAL_RESULT or request.external:
             return None
         [node] = await messages.path(self._pool, request.ref.tenant, request.node, limit=1)
         call = calls_of(node)[request.index]
@@ -64,9 +64,10 @@ class Questions:
         [node] = await messages.path(self._pool, request.ref.tenant, request.node, limit=1)
         call = calls_of(node)[request.index]
         if request.kind is RequestKind.TOOL_APPROVAL:
-            return await self._approvals.of(request, session, self.tool(session, call.name), call.arguments, spent)
+            tool = self.tool(session, call.name, request.external)
+            return await self._approvals.of(request, session, tool, call.arguments, spent)
         if request.kind is RequestKind.EXTERNAL_RESULT:
-            tool = self.tool(session, call.name)
+            tool = self.tool(session, call.name, request.external)
             arguments = await self._approved(request, call.arguments)
             question = external_tools.question(tool, arguments, spent)
             await self._claim(request, tool.name, tool.call_summary(arguments), tool.kind)

@@ -43,8 +43,10 @@ class Toolbox:
                 found += [tool for tool in self.tools.values() if tool.asks]
             if facts.approval_required:
                 found += [tool for tool in self.tools.values() if tool.plans and tool not in found]
-            found += [callers_tool(one) for one in facts.external_tools if one.name not in self.tools]
             found += await self._handoffs(call.ref.tenant, agent)
+            # last, because the agent's own tools keep their names: an agent that took over may have others
+            taken = {tool.name for tool in found}
+            found += [callers_tool(one) for one in facts.external_tools if one.name not in taken]
         offered: Offered = {}
         for tool in found:
             if all(possible(rules, tool) for rules in layers):

@@ -9,7 +9,7 @@ from activities.tools.offered import Offered
 from activities.tools.tool import Tool
 from domain.content import ToolCallBlock
 from domain.json_object import JsonObject
-from domain.policy.rules import Action, Rule, RuleVerdict, barring, still_asks, verdict
+from domain.policy.rules import Action, Rule, RuleVerdict, StandingRule, barring, still_asks, verdict
 from domain.policy.traits import ToolTraits
 from domain.sessions.session import AgentRef, SessionRef
 from domain.sessions.step import Effect, ToolCall
@@ -52,7 +52,11 @@ def tool_calls(
 
 
 def without_standing(
-    calls: list[ToolCall], offered: Offered, blocks: list[ToolCallBlock], layers: list[list[Rule]], standing: list[Rule]
+    calls: list[ToolCall],
+    offered: Offered,
+    blocks: list[ToolCallBlock],
+    layers: list[list[Rule]],
+    standing: list[StandingRule],
 ) -> list[ToolCall]:
     """The calls, of which those that a person has approved for the whole conversation no longer ask."""
     return [
@@ -63,10 +67,11 @@ def without_standing(
     ]
 
 
-def _still_asks(offered: Offered, block: ToolCallBlock, layers: list[list[Rule]], standing: list[Rule]) -> bool:
+def _still_asks(offered: Offered, block: ToolCallBlock, layers: list[list[Rule]], standing: list[StandingRule]) -> bool:
     tool, _ = offered[block.name]
     subjects = tool.call_subjects(block.arguments)
-    return subjects is None or still_asks(layers, standing, tool, subjects)
+    of_its_kind: list[Rule] = [rule for rule in standing if rule.external is tool.external]
+    return subjects is None or still_asks(layers, of_its_kind, tool, subjects)
 
 
 def _call(index: int, tool: Tool, arguments: JsonObject, layers: list[list[Rule]], may_ask: bool) -> ToolCall:
@@ -87,6 +92,7 @@ def _call(index: int, tool: Tool, arguments: JsonObject, layers: list[list[Rule]
         bookkeeping=tool.bookkeeping,
         talks=tool.talks,
         asks=tool.asks,
+        external=tool.external,
     )
 
 

@@ -4,13 +4,14 @@ from api.auth import Call
 from api.http.problems import finding
 from api.submission import rules as submission_rules
 from domain.agents.definition import AgentDefinition
+from domain.agents.own_tools import own_tools
 from domain.agents.secret_variables import seal_secrets
 from domain.agents.variable_scope import Graph, graph_variables, kept, resolved
 from domain.errors import Invalid
 from domain.external_tool import ExternalTool, tool_problems
 from domain.sessions.new_session import Supervision
 from domain.task import TaskSpec
-from store import agent_graph, agents
+from store import agent_graph
 from store.database import Pool
 
 
@@ -22,7 +23,7 @@ async def supervision(
     given = bool(before or spec.context.variables)
     graph = await agent_graph.reachable(pool, tenant, definition) if given else {definition.name: definition}
     values, missing = variables(spec, definition, graph, before, rules.may_ask)
-    tools = await _tools(pool, spec, definition)
+    tools = _tools(spec, definition, own_tools(definition, may_ask=rules.may_ask, plans=rules.approval_required))
     return rules.model_copy(update={"external_tools": tools, "variables": values, "missing": missing})
 
 
@@ -35,10 +36,10 @@ async def sealed(call: Call, spec: TaskSpec, definition: AgentDefinition) -> Tas
     return spec.model_copy(update={"context": spec.context.model_copy(update={"variables": values})})
 
 
-async def _tools(pool: Pool, spec: TaskSpec, definition: AgentDefinition) -> list[ExternalTool]:
+def _tools(spec: TaskSpec, definition: AgentDefinition, own: set[str]) -> list[ExternalTool]:
     """The agent's, and the task's own, which may say more of one by the same name."""
     given = spec.config.external_tools
-    if given and (found := tool_problems("config.external_tools", given, await agents.known_tools(pool))):
+    if given and (found := tool_problems("config.external_tools", given, own)):
         problems = [finding("/" + one.field.replace(".", "/"), "invalid", one.message, one.allowed) for one in found]
         raise Invalid("An external tool cannot be used.", errors=problems[:50])
     return list({tool.name: tool for tool in (*definition.external_tools, *given)}.values())

@@ -30,6 +30,16 @@ class Rule(BaseModel):
         return f'{self.action} {self.permission} "{_short(self.pattern)}"'
 
 
+class StandingRule(Rule):
+    """What a person has approved for a whole conversation.
+
+    `external`: of a tool that a caller brought. It holds for these alone, because such a tool may have the name of one
+    that a subagent really has.
+    """
+
+    external: bool = False
+
+
 class RuleVerdict(NamedTuple):
     """The rules' decision on a call, with the rule that made it and the part of the call it is about."""
 

@@ -35,6 +35,7 @@ class ToolTraits:
     polls: bool = False  # the same call with the same result is no sign of a loop
     delegates: bool = False  # works with subagents: only an agent that has some is offered it
     starts: bool = False  # starts a subagent
+    external: bool = False  # the caller brought it and answers its calls, whatever its name
 
     @property
     def withheld_from_subagents(self) -> bool:

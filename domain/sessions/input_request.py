@@ -115,6 +115,8 @@ class OpenRequest(BaseModel):
     index: int = 0
     deadline: datetime  # of the session; the request's own may be earlier
     agents: list[AgentRef] = Field(default_factory=list)  # of a call: from the session's own to the one that makes it
+    # of a call: a tool that the caller brought, which may have the name of a built-in one
+    external: bool = Field(default=False, exclude_if=lambda value: not value)
 
 
 class OpenedRequest(BaseModel):

@@ -117,6 +117,7 @@ class ToolCall(BaseModel):
     bookkeeping: bool = Field(default=False, exclude_if=lambda value: not value)  # runs as a local activity
     talks: bool = Field(default=False, exclude_if=lambda value: not value)  # touches nothing: no approval withholds it
     asks: bool = Field(default=False, exclude_if=lambda value: not value)  # people; refused: only they can help
+    external: bool = Field(default=False, exclude_if=lambda value: not value)  # a tool that the caller brought
     denied: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule
     rule: Rule | None = Field(default=None, exclude_if=lambda value: value is None)  # the one that denied it
 

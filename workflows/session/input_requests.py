@@ -29,7 +29,13 @@ WAITING_STATUS = "waiting-status"
 
 
 async def ask(
-    session: SessionContext, line: Line, kind: RequestKind, node: str, index: int, summary: str
+    session: SessionContext,
+    line: Line,
+    kind: RequestKind,
+    node: str,
+    index: int,
+    summary: str,
+    external: bool = False,
 ) -> SettledRequest | None:
     """Open a request, wait for its answer or its deadline, and settle it. None: the request was refused, and the model
     learns why.
@@ -47,6 +53,7 @@ async def ask(
         index=index,
         deadline=session.deadline,
         agents=agents if kind is RequestKind.TOOL_APPROVAL else [],
+        external=external,
     )
     opened = await _done(session, activity_calls.open_request(request, summary))
     if opened.refused:
@@ -124,7 +131,7 @@ async def _is_answered(session: SessionContext, request_id: str, until: datetime
 
 async def answer_call(session: SessionContext, line: Line, node: str, call: ToolCall, kind: RequestKind) -> ToolOutcome:
     """Answer a call whose result comes from outside: the answer to a question, or the result of an external tool."""
-    settled = await ask(session, line, kind, node, call.index, call.preview)
+    settled = await ask(session, line, kind, node, call.index, call.preview, call.external)
     if settled is None:
         return ToolOutcome(index=call.index, name=call.name, state=CallState.FAILED, preview="nobody was asked")
     state = CallState.OK if settled.approved else CallState.FAILED
@@ -133,9 +140,8 @@ async def answer_call(session: SessionContext, line: Line, node: str, call: Tool
 
 async def approve_tool(session: SessionContext, line: Line, node: str, call: ToolCall) -> str | None:
     """The id of the approval with which the call may run; None: it was denied, and the model learns why."""
-    settled = await ask(
-        session, line, RequestKind.TOOL_APPROVAL, node, call.index, f"approve {call.name}: {call.preview}"
-    )
+    about = f"approve {call.name}: {call.preview}"
+    settled = await ask(session, line, RequestKind.TOOL_APPROVAL, node, call.index, about, call.external)
     return derive_id(node, RequestKind.TOOL_APPROVAL, call.index) if settled and settled.approved else None
 
 

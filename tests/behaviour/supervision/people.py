@@ -26,6 +26,7 @@ AGENTS = [
         subagents=["mute-helper", {"agent": "asking-helper", "may_ask": True}],
         permissions=[{"permission": "bash", "pattern": "danger*", "action": "ask"}],
     ),
+    agent("bare", may_ask=True, tools=["list_files"], subagents=["mute-helper"]),
     agent("gated", permissions=[{"permission": "bash", "action": "ask"}]),
     agent(
         "careful",

@@ -118,6 +118,45 @@ async def test_a_dry_run_asks_nobody_and_lists_the_call(people: Stack) -> None:
     assert (effect["kind"], effect["tool"], effect["state"]) == ("call", "look_up", "would_have")
 
 
+async def test_a_callers_tool_has_nothing_of_the_built_in_tool_of_its_name(people: Stack) -> None:
+    """Neither its code nor its traits: not even after an approval for the whole conversation, nor in a subagent."""
+    brought = [TOOL | {"name": name} for name in ("write_file", "wait_for_event", "Send-Mail")]
+    written = {"path": "stolen.txt", "content": "x"}
+    child = ("task", {"agent": "mute-helper", "prompt": calls(("write_file", written)), "description": "write"})
+    script = steps(
+        [("write_file", {"order": 1}), ("wait_for_event", {"order": 2}), ("Send-Mail", {"order": 3})],
+        [("write_file", written), child],
+        [("list_files", {"path": "."})],
+    )
+    rules = [{"permission": "write_file", "action": "ask"}]
+    task_id = await people.submit(script, "bare", config={"external_tools": brought}, permissions=rules)
+    first = {one["details"]["tool"]: one for one in await waiting(people, task_id, 3)}
+    assert (first["write_file"]["kind"], first["write_file"]["details"]["external"]) == ("tool_approval", True)
+    assert {first[name]["kind"] for name in ("wait_for_event", "Send-Mail")} == {"external_result"}
+    always = {"approved": True, "always": ["*"]}
+    assert (await answer(people, task_id, first["write_file"]["id"], always)).status_code == 202
+    for request in [one for one in await waiting(people, task_id, 3) if one["kind"] == "external_result"]:
+        assert (await answer(people, task_id, request["id"], {"result": "mine"})).status_code == 202
+    assert (await people.wait(task_id))["reason"] == "goal_reached"  # the second call does not fit the caller's schema
+    said = await output(people, task_id)
+    assert said.count("mine") == 3 and "do not fit the input schema of write_file" in said
+    assert "stolen.txt" not in said.splitlines()[-1]
+    [sub] = of_type(await people.events(task_id), "subagent_started")
+    assert "There is no tool 'write_file'" in await output(people, sub["child_session_id"])
+    kept = await people.pool.fetchval("SELECT count(*) FROM workspaces WHERE manifest::text LIKE '%stolen%'")
+    assert kept == 0
+
+
+async def test_a_callers_tool_named_like_a_question_counts_as_a_call(people: Stack) -> None:
+    config = {"external_tools": [TOOL | {"name": "ask_user"}], "tree": {"max_tool_calls": 1}}
+    task_id = await people.submit(
+        calls(("ask_user", {"order": 1}), ("ask_user", {"order": 2})), "tester", config=config
+    )
+    assert (await answered(people, task_id, {"result": "paid"}))["status"] in ("completed", "failed")
+    states = [event["state"] for event in of_type(await people.events(task_id), "tool_returned")]
+    assert sorted(states) == ["failed", "ok"]
+
+
 @pytest.mark.parametrize(
     ("tool", "pointer"),
     [

@@ -1,0 +1,26 @@
+"""The names of an agent's own tools, which a tool that the caller brings cannot have."""
+
+from domain.agents.definition import AgentDefinition
+
+# Tools that no definition lists. A test compares them with what the tools declare of themselves.
+ASKING = frozenset({"ask_user"})
+PLANNING = frozenset({"update_plan"})
+DELEGATING = frozenset(
+    {
+        *("delegate", "task", "async_delegate", "async_task", "async_task_result", "gather"),
+        *("steer_subagent", "cancel_subagent", "list_subagents"),
+    }
+)
+ADDRESSING = frozenset({"subagent_create", "subagent_message", "subagent_terminate"})
+SPEAKING = frozenset({"notify_parent", "set_status"})  # of a subagent that reports to its parent itself
+
+
+def own_tools(agent: AgentDefinition, *, may_ask: bool, plans: bool) -> set[str]:
+    """`plans`: the task's plan must be approved."""
+    found: set[str] = {*(ASKING if may_ask else ()), *(PLANNING if plans else ())}
+    for view in agent.views:
+        found |= {*view.tools, *view.handoffs, *(tool.name for tool in view.declared_tools)}
+        found |= {*(DELEGATING if view.subagents else ())}
+        found |= {tool.name for tool in view.subagent_tools}
+        found |= {*(ADDRESSING if any(tool.resumable for tool in view.subagent_tools) else ())}
+    return found
