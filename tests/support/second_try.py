@@ -1,30 +1,31 @@
 """A second try for tests that failed: once, on a fresh stack, and never in secret.
 
 `pytest --second-try` runs what failed in the run before. Tests of crashes, faults and exactly-once get no second try:
-one failure in a hundred runs is the defect that they look for. What needed a second try is printed at the end.
+one failure in a hundred runs is the defect that they look for. Which tests these are follows from what they do (their
+code ends or freezes a process), from their names and from the items that they prove; where none of it shows, a test or
+its module has the mark `exactly_once`. What needed a second try is printed at the end.
 """
 
+import inspect
 import json
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
 
 import pytest
 
-# whole files: any test in them kills something, or counts effects
-NEVER = (
-    "tests/faults/",
-    "/test_crashes.py",
-    "/test_effects.py",
-    "/test_everything_killed.py",
-    "/test_lock_order.py",
-    "/test_machine.py",
-    "/test_tool_calls.py",
-)
-# elsewhere: tests that prove one of these items of docs/contract.md
-EXACTLY_ONCE = frozenset(
-    (
-        *("D4", "D5", "D6", "D12", "D13", "D14", "F-05", "F-06", "F-09", "F-11", "F-14"),
-        *("S0-27", "S0-B22", "S0-B42", "S0-B46", "S0-B50", "S1-05", "S1-21", "S2-11", "S3-B07"),
-    )
+from tests.support.contract import page_of, read_items
+
+FAULTS = "tests/faults/"
+# what a test calls, itself or by a helper or fixture of the tests, to end or freeze a process
+KILLS = frozenset(("SIGKILL", "SIGSTOP", "frozen", "frozen_supervisor", "kill"))
+# what the name of a test, or the line of an item that it proves, says of crashes and of how often something happens
+_SAYS_SO = re.compile(
+    r"(?:^|_|\b)(?:cras\w+|died|dies|exactly|kill\w*|los[et]\w*|never|(?<!at[ _])once|restarts?|second time|twice)"
+    r"(?=_|\b)",
+    re.IGNORECASE,
 )
 
 
@@ -37,6 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "exactly_once: a test that counts effects and therefore gets no second try")
     config.pluginmanager.register(SecondTry(config), "errand-second-try")
 
 
@@ -88,6 +90,55 @@ class SecondTry:
 
 
 def may_try_again(item: pytest.Item) -> bool:
-    proved = {name for marker in item.iter_markers("proves") for name in marker.args}
-    path = f"/{item.nodeid.partition('::')[0]}"
-    return not proved & EXACTLY_ONCE and not any(never in path for never in NEVER)
+    if FAULTS in f"/{item.nodeid}" or item.get_closest_marker("exactly_once") is not None:
+        return False
+    items = read_items(page_of(item.config.rootpath))
+    proved = [items[name].text for marker in item.iter_markers("proves") for name in marker.args if name in items]
+    if any(map(says_so, (item.name.partition("[")[0], *proved))):
+        return False
+    return not any(kills(function) for function in _functions(item))
+
+
+def says_so(text: str) -> bool:
+    return _SAYS_SO.search(text) is not None
+
+
+def kills(function: Callable[..., Any]) -> bool:
+    """Whether this function, or a function or class of the tests that it uses, ends or freezes a process."""
+    seen: set[int] = set()
+    waiting: list[Any] = [inspect.unwrap(function)]
+    # not tests/support: what starts and stops stacks there kills processes for every test and says nothing about one
+    modules = (function.__module__, "tests.behaviour.", "tests.unit.")
+    while waiting:
+        current = waiting.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        if isinstance(current, type):
+            waiting += [one for one in vars(current).values() if isinstance(one, FunctionType)]
+        elif isinstance(current, FunctionType):
+            names = set(_names(current.__code__))
+            if names & KILLS:
+                return True
+            used = [current.__globals__.get(name) for name in names]
+            waiting += [one for one in used if (getattr(one, "__module__", None) or "").startswith(modules)]
+    return False
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _names(inner)
+
+
+def _functions(item: pytest.Item) -> Iterator[Callable[..., Any]]:
+    """The test, and the fixtures of its own module."""
+    function = getattr(item, "obj", None)
+    if function is None:
+        return
+    yield function
+    for name in getattr(item, "fixturenames", ()):
+        for fixture in item.session._fixturemanager.getfixturedefs(name, item) or ():
+            if fixture.func.__module__ == function.__module__:
+                yield fixture.func

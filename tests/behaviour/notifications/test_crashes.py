@@ -16,6 +16,8 @@ from tests.behaviour.supervision.people import agent, ask, waiting
 from tests.support.stack import Stack, calls
 from workflows.client import WorkflowClient
 
+pytestmark = pytest.mark.exactly_once
+
 
 @pytest_asyncio.fixture(scope="module")
 async def task_id(stack: Stack) -> Any:

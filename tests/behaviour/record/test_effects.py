@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.stack import Stack, calls, eventually, steps
 
+pytestmark = pytest.mark.exactly_once
+
 WRITE = ("write_file", {"path": "a.txt", "content": "one\n"})
 
 

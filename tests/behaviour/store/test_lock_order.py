@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from domain.events import EventRow, InputExpired, InputReceived, MessageReceived, ModelRetry
 from domain.ids import new_id
 from domain.notification import AttemptRecord, DeliveryStatus
@@ -24,6 +26,8 @@ from tests.behaviour.store.test_messages import begin, step
 from tests.behaviour.store.test_sessions import cancel, end, ending
 from tests.behaviour.store.test_trees import accepted, child_of, ref_of
 from tests.support.stack import eventually
+
+pytestmark = pytest.mark.exactly_once
 
 
 class Held:

@@ -16,6 +16,8 @@ from tests.behaviour.store.conftest import Accept
 from tests.behaviour.store.test_budgets import budgeted
 from tests.support.stack import eventually
 
+pytestmark = pytest.mark.exactly_once
+
 
 def fields(ref: SessionRef, node: str, attempt: int, effect: Effect, holder: str) -> dict[str, Any]:
     return {

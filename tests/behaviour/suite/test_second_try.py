@@ -8,7 +8,7 @@ import pytest
 from settings import ROOT
 from tests.behaviour.suite.test_proves import Run
 from tests.support.contract import page_of, read_items, table
-from tests.support.second_try import EXACTLY_ONCE, NEVER
+from tests.support.second_try import kills, says_so
 
 FLAKY = """
 from pathlib import Path
@@ -60,18 +60,24 @@ def test_second_failure_fails_the_run_and_proves_nothing(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("file", "mark"),
-    [("test_other.py", 'proves("D4")'), ("tests/faults/test_it.py", 'proves("S0-01")'), ("test_crashes.py", "proves")],
+    [
+        ("test_other.py", 'proves("D4")'),
+        ("tests/faults/test_it.py", 'proves("S0-01")'),
+        ("test_marked.py", "exactly_once"),
+        ("test_kills.py", "usefixtures('killed')"),
+    ],
 )
 def test_crash_fault_and_exactly_once_tests_get_no_second_try(tmp_path: Path, file: str, mark: str) -> None:
-    page = "# C\n\n## One\n\n- **S0-01** First.\n- **D4** Second.\n"
-    decorator = "" if mark == "proves" else f"@pytest.mark.{mark}\n"
-    tests = f'import pytest\n{FLAKY}\n{decorator}def test_once(): assert not first_time("{tmp_path}/mark")\n'
+    page = "# C\n\n## One\n\n- **S0-01** First.\n- **D4** Never written twice.\n"
+    fixture = "@pytest.fixture\ndef killed():\n    def later(): os.kill(1, 9)\n    return later\n"
+    body = f'def test_flaky(): assert not first_time("{tmp_path}/mark")\n'
+    tests = f"import os, pytest\n{FLAKY}\n{fixture}@pytest.mark.{mark}\n{body}"
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_text(tests)
     for arguments in ([], ["--second-try"]):
         run = Run(tmp_path, "", file, *arguments, page=page)
         assert run.code == 1, run.output
-    assert f"FAILED {file}::test_once: gets no second try" in run.output and run.proved == set()
+    assert f"FAILED {file}::test_flaky: gets no second try" in run.output and run.proved == set()
 
 
 def test_second_try_without_a_failure_before_fails(tmp_path: Path) -> None:
@@ -79,7 +85,53 @@ def test_second_try_without_a_failure_before_fails(tmp_path: Path) -> None:
     assert run.code == 1 and "names no failed test" in run.output
 
 
-def test_rules_of_the_second_try_name_what_exists() -> None:
-    assert read_items(page_of(ROOT)).keys() >= EXACTLY_ONCE
-    paths = [f"/{path.relative_to(ROOT)}" for path in (ROOT / "tests").rglob("test_*.py")]
-    assert all(any(never in path for path in paths) for never in NEVER)
+def _helper(stack: Any) -> None:
+    stack.kill("worker")
+
+
+class _Scene:
+    def play(self, stack: Any) -> None:
+        with stack.frozen("api"):
+            pass
+
+
+async def _by_helper(stack: Any) -> None:
+    async def inner() -> None:
+        _helper(stack)
+
+    await inner()
+
+
+async def _by_class(stack: Any) -> None:
+    _Scene().play(stack)
+
+
+async def _peaceful(stack: Any) -> None:
+    assert entry and FLAKY and page_of(ROOT)  # uses others that kill nothing
+
+
+def test_tests_that_end_a_process_are_known_by_their_code() -> None:
+    assert [kills(one) for one in (_helper, _by_helper, _by_class, _peaceful)] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("test_message_is_sent_once", True),
+        ("test_values_boot_it_exactly_once", True),
+        ("test_worker_killed_while_it_hands_over", True),
+        ("Resuming never writes a message twice.", True),
+        ("A crash between taking and starting leaves none lost.", True),
+        ("test_launch_answers_at_once", False),
+        ("test_a_closed_list_is_shown", False),
+    ],
+)
+def test_tests_of_crashes_and_of_counts_are_known_by_what_they_say(text: str, *, expected: bool) -> None:
+    assert says_so(text) is expected
+
+
+def test_items_of_the_contract_about_crashes_and_counts_are_known_by_their_text() -> None:
+    items = read_items(page_of(ROOT))
+    for name in ("D4", "D5", "D12", "D13", "D14", "F-05", "F-06", "F-09", "F-11", "S0-27", "S1-05", "S1-21", "S2-11"):
+        assert says_so(items[name].text), name
+    assert not says_so(items["S0-01"].text)
