@@ -28,31 +28,31 @@ from domain.sessions.step import (
     ToolRequest,
     preview,
 )
-from workflows.activity_call import NEVER_RETRIED, PERSISTENT, ActivityCall
+from workflows.typed_activity import NEVER_RETRIED, PERSISTENT, TypedActivity
 
-CALL_MODEL = ActivityCall("call_model", ModelCall, ModelReply)
-CALL_HANDLER = ActivityCall("call_handler", ModelCall, ModelReply)
-ACTIVATE = ActivityCall("activate", ModelCall, ModelReply)
+CALL_MODEL = TypedActivity("call_model", ModelCall, ModelReply)
+CALL_HANDLER = TypedActivity("call_handler", ModelCall, ModelReply)
+ACTIVATE = TypedActivity("activate", ModelCall, ModelReply)
 # one registered activity per tool: tool.bash, tool.read_file, …
-RUN_TOOL = ActivityCall("tool.*", ToolRequest, ToolOutcome)
-FINISH_SESSION = ActivityCall("finish_session", Finish, Finished)
-BEGIN_DELEGATIONS = ActivityCall("begin_delegations", DelegationCall, BegunBatch)
-SETTLE_DELEGATION = ActivityCall("settle_delegation", Settle, ToolOutcome)
-HAND_OVER = ActivityCall("hand_over", HandOver, HandOverOutcome)
-OPEN_SESSIONS = ActivityCall("open_sessions", OpenBatch, OpenedBatch)
-RECORD_DELIVERY = ActivityCall("record_delivery", Delivered, Nothing)
-LOAD_CONVERSATION = ActivityCall("load_conversation", ConversationRef, ConversationState)
-OPEN_REQUEST = ActivityCall("open_request", OpenRequest, OpenedRequest)
-SETTLE_REQUEST = ActivityCall("settle_request", SettleRequest, SettledRequest)
-REMIND_REQUEST = ActivityCall("remind_request", RemindRequest, Nothing)
-DELIVER = ActivityCall("deliver", DeliveryAttempt, DeliveryOutcome)
-CHECK_ACCEPTANCE = ActivityCall("check_acceptance", CheckAcceptance, AcceptanceVerdict)
-TICK = ActivityCall("tick", TickCall, TickOutcome)
-RESTORE_SESSION = ActivityCall("restore_session", SessionRef, SessionState)
-LIST_HOOKS = ActivityCall("list_hooks", HookList, HookPoints)
-RUN_HOOKS = ActivityCall("run_hooks", HookCall, HookOutcome)
+RUN_TOOL = TypedActivity("tool.*", ToolRequest, ToolOutcome)
+FINISH_SESSION = TypedActivity("finish_session", Finish, Finished)
+BEGIN_DELEGATIONS = TypedActivity("begin_delegations", DelegationCall, BegunBatch)
+SETTLE_DELEGATION = TypedActivity("settle_delegation", Settle, ToolOutcome)
+HAND_OVER = TypedActivity("hand_over", HandOver, HandOverOutcome)
+OPEN_SESSIONS = TypedActivity("open_sessions", OpenBatch, OpenedBatch)
+RECORD_DELIVERY = TypedActivity("record_delivery", Delivered, Nothing)
+LOAD_CONVERSATION = TypedActivity("load_conversation", ConversationRef, ConversationState)
+OPEN_REQUEST = TypedActivity("open_request", OpenRequest, OpenedRequest)
+SETTLE_REQUEST = TypedActivity("settle_request", SettleRequest, SettledRequest)
+REMIND_REQUEST = TypedActivity("remind_request", RemindRequest, Nothing)
+DELIVER = TypedActivity("deliver", DeliveryAttempt, DeliveryOutcome)
+CHECK_ACCEPTANCE = TypedActivity("check_acceptance", CheckAcceptance, AcceptanceVerdict)
+TICK = TypedActivity("tick", TickCall, TickOutcome)
+RESTORE_SESSION = TypedActivity("restore_session", SessionRef, SessionState)
+LIST_HOOKS = TypedActivity("list_hooks", HookList, HookPoints)
+RUN_HOOKS = TypedActivity("run_hooks", HookCall, HookOutcome)
 
-ALL: list[ActivityCall[Any, Any]] = [
+ALL: list[TypedActivity[Any, Any]] = [
     CALL_MODEL,
     CALL_HANDLER,
     ACTIVATE,
@@ -79,7 +79,7 @@ SUMMARY_SECONDS = 45
 
 
 def call_model(
-    call: ModelCall, by: ActivityCall[ModelCall, ModelReply] = CALL_MODEL, name: str | None = None
+    call: ModelCall, by: TypedActivity[ModelCall, ModelReply] = CALL_MODEL, name: str | None = None
 ) -> "workflow.ActivityHandle[ModelReply]":
     """One reply of the model, or of what `by` asks instead, retried until the session's deadline; only errors that
     cannot heal end it sooner."""

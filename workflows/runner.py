@@ -7,7 +7,6 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 # These modules know neither clock nor chance (a test reads them), so all workflows can share one copy: a waiting
 # session then needs half as much memory.
 PURE = (
-    "activity_call",
     "activity_calls",
     "conversation.router",
     "conversation.spawning",
@@ -21,6 +20,7 @@ PURE = (
     "session.limits",
     "session.loop",
     "session.replies",
+    "typed_activity",
     "ui",
 )
 

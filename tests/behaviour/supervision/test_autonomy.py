@@ -13,9 +13,12 @@ LOOK: tuple[str, dict[str, Any]] = ("list_files", {})
 
 @pytest.mark.proves("S1-30")
 async def test_a_task_on_its_own_asks_nobody_is_bounded_and_is_collected_by_polling(people: Stack) -> None:
-    task_id = await people.submit(steps([LOOK]), "tester", config={"ttl": 60_000})
-    early = await people.http.get(f"/tasks/{task_id}/result")
-    assert early.status_code in (200, 409)  # the caller is never kept waiting
+    held = ("bash", {"command": "until [ -e go ]; do sleep 0.1; done"})
+    task_id = await people.submit(steps([held], [LOOK]), "tester", config={"ttl": 60_000})
+    await people.seen(task_id, "tool_called")
+    early = await people.http.get(f"/tasks/{task_id}/result")  # the caller is never kept waiting
+    assert (early.status_code, early.json()["task_status"]) == (409, "working")
+    (people.workspace(task_id) / "go").touch()
     record = await people.wait(task_id)
     assert record["status"] == "completed" and record["limits"]["ttl_ms"] == 60_000
     assert "list_files returned" in (await people.result(task_id))["output"]

@@ -18,7 +18,7 @@ from domain.sessions.step import ToolOutcome, ToolRequest
 from settings import ROOT, Settings
 from store.database import Pool
 from workflows import activity_calls as steps
-from workflows.activity_call import ActivityCall
+from workflows.typed_activity import TypedActivity
 
 CALLS = {"start_activity", "execute_activity"}
 
@@ -59,7 +59,7 @@ def test_every_registered_activity_is_called_by_a_workflow(registered: dict[str,
 
 
 def test_all_names_every_step_of_the_module() -> None:
-    defined = [value for value in vars(steps).values() if isinstance(value, ActivityCall)]
+    defined = [value for value in vars(steps).values() if isinstance(value, TypedActivity)]
     assert defined == steps.ALL
     assert (steps.RUN_TOOL.takes, steps.RUN_TOOL.gives) == (ToolRequest, ToolOutcome)
 
@@ -70,7 +70,7 @@ def literal_calls() -> Iterator[tuple[str, str]]:
         for node in ast.walk(ast.parse(file.read_text())):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CALLS):
                 continue
-            if file.name not in ("activity_call.py", "activity_calls.py"):
+            if file.name not in ("typed_activity.py", "activity_calls.py"):
                 assert isinstance(node.args[0], ast.Constant), f"{file.name}:{node.lineno}: use activity_calls.py"
                 yield file.name, str(node.args[0].value)
 

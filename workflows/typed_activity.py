@@ -30,7 +30,7 @@ PERSISTENT = RetryPolicy(
 
 
 @dataclass(frozen=True)
-class ActivityCall(Generic[In, Out]):
+class TypedActivity(Generic[In, Out]):
     """An activity as the workflows call it."""
 
     name: str
