@@ -4,6 +4,7 @@ from pydantic import ValidationError
 
 from activities.requests.approved_files import command_of, files_to_approve
 from activities.requests.file_diff import diff_of
+from activities.tools.risks import risk_of
 from activities.tools.rules import Rulebook, verdict_on
 from activities.tools.tool import Tool
 from domain.json_object import JsonObject
@@ -33,8 +34,14 @@ class ApprovalQuestions:
             details |= {"rule": rule.model_dump(mode="json")} if rule else {}
             details |= {"always": [literal(one) for one in tool.call_subjects(arguments) or [""]]}
         details |= await self._files(session, tool, arguments)
+        question = f"May {tool.name} run: {tool.call_summary(arguments)}?"
+        found = await risk_of(self._pool, session.tenant, session.rules, tool.name, arguments)
+        if found is not None:
+            mission, risk = found
+            question += f" The mission {mission.name} is paused, as this is a risk: {risk.text}."
+            details |= {"mission_id": mission.id, "risk": risk.model_dump()}
         return ShownRequest(
-            question=f"May {tool.name} run: {tool.call_summary(arguments)}?",
+            question=question,
             details=details | await self._change(session, tool, arguments),
             answer_schema=_changeable(tool),
             gate=gate,

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from domain.missions.mission import MissionStatus, RiskTrigger, mission_of
+from domain.missions.mission import Mission, MissionStatus, RiskTrigger, mission_of
 from domain.policy.commands import matches
 from domain.policy.rules import Rule
 from domain.sessions.step import ToolCall
@@ -31,7 +31,8 @@ async def with_risks(
         if risk is None or call.refusal is not None:
             found.append(call)
             continue
-        await missions.set_paused(pool, tenant, mission.id, True, f"{missions.RISK}{call.name}: {call.preview}"[:500])
+        reason = f"{missions.RISK}{risk.text}: {call.name}: {call.preview}"
+        await missions.set_paused(pool, tenant, mission.id, True, reason[:500])
         found.append(call.model_copy(update={"ask": True}))
     return found
 
@@ -39,6 +40,17 @@ async def with_risks(
 def _hits(risk: RiskTrigger, call: ToolCall, arguments: Any, called: list[str], spent: float) -> bool:
     before = sum(matches(name, risk.tool) for name in called)
     return risk.concerns(call.name, arguments) and before >= risk.after_calls and spent >= risk.after_usd
+
+
+async def risk_of(
+    pool: Pool, tenant: str, layers: list[list[Rule]], tool: str, arguments: Any
+) -> tuple[Mission, RiskTrigger] | None:
+    """The mission that such a call has paused, and its risk trigger; None: the call is asked for by a rule alone."""
+    mission_id = mission_of(layers)
+    mission = await missions.get(pool, tenant, mission_id) if mission_id is not None else None
+    if mission is None or not (mission.pause_reason or "").startswith(missions.RISK):
+        return None
+    return next(((mission, one) for one in mission.rules.risks if one.concerns(tool, arguments)), None)
 
 
 async def approved(pool: Pool, tenant: str, layers: list[list[Rule]]) -> None:

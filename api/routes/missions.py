@@ -15,14 +15,15 @@ from api.http.body import json_body
 from api.http.paging import cursor, position
 from api.openapi import BODY, problems, ref, request_body
 from api.routes import schedules as schedule_routes
-from api.schemas.missions import MissionPage, MissionRecord, MissionRunPage, NewMission, mission_record
+from api.schemas.missions import MissionFiles, MissionPage, MissionRecord, MissionRunPage, NewMission, mission_record
 from api.schemas.schedules import PauseBody, Triggered
+from api.submission import budgets, rules
 from domain.errors import Conflict, NotFound
 from domain.ids import is_id, new_id
 from domain.missions.mission import Mission, MissionStatus, mission_mark
 from domain.sessions.session import Reason
-from domain.task import opening
-from store import missions, schedule_runs, schedules
+from domain.task import TaskContext, TaskSpec, opening
+from store import missions, schedule_runs, schedules, workspaces
 
 router = APIRouter(tags=["missions"], dependencies=[Depends(accepts_json)])
 _EXAMPLE = {
@@ -110,6 +111,25 @@ async def run_mission(call: Submitter, mission_id: str) -> Triggered:
     at = datetime.now(UTC)
     await call.services.schedules.trigger(schedule, at)
     return Triggered(scheduled_at=at)
+
+
+@router.put(
+    "/missions/{mission_id}/files",
+    responses=problems(403, 404, 409, *BODY),
+    summary="Replace the files of a mission",
+    openapi_extra=request_body({"application/json": {"schema": MissionFiles.model_json_schema()}}),
+)
+async def put_mission_files(
+    call: Submitter, mission_id: str, body: Annotated[MissionFiles, json_body(MissionFiles)]
+) -> MissionRecord:
+    """Its workspace then holds these files and no others: the next check looks at them."""
+    mission = await _own(call, mission_id)
+    _check_working(mission)
+    context = TaskContext.model_construct(files=body.files, archives=body.archives)
+    given = await rules.manifest(call, TaskSpec.model_construct(context=context))
+    await budgets.check_workspaces(call, given)
+    await workspaces.update(call.pool, call.tenant, mission.conversation_id, lambda _: given)
+    return await _shown(call, mission)
 
 
 @router.post(

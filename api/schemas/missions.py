@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 from api.schemas.schedules import NewSchedule
 from domain.missions.mission import Mission, MissionRules, MissionStatus, Spent
 from domain.schedules.schedule import ContextMode, Overlap
+from domain.task import Id, Strict
 from store.schedule_runs import RunRecord
 
 
@@ -27,6 +28,13 @@ class NewMission(NewSchedule, MissionRules):
 
     def mission_rules(self) -> MissionRules:
         return MissionRules(**{name: getattr(self, name) for name in MissionRules.model_fields})
+
+
+class MissionFiles(Strict):
+    """The body of PUT /missions/{mission_id}/files."""
+
+    files: list[Id] = Field(default_factory=list, max_length=100, description="ids of files")
+    archives: list[Id] = Field(default_factory=list, max_length=5, description="ids of tar archives, unpacked")
 
 
 class MissionRecord(BaseModel):

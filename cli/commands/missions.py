@@ -9,11 +9,14 @@ from cli.client.api import Api, segment
 from cli.client.mission_models import MissionInfo
 from cli.client.models import PageOf
 from cli.client.response import parse
-from cli.client.schedule_models import ScheduleRunInfo
-from cli.commands.run import upload
+from cli.commands.run import upload, upload_archive
 from cli.errors import NotFoundError
-from cli.options import Duration, remote
-from cli.render.output import emit, facts, note, one_line, table
+from cli.options import Duration, remote, settings
+from cli.render.output import emit, facts, note, table
+from cli.render.runs import show_runs
+from cli.trees import pack_folder
+
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @click.group()
@@ -50,6 +53,8 @@ def missions() -> None:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Copy this file into the workspace. Repeatable.",
 )
+@click.option("--dir", "folders", multiple=True, type=_FOLDER, help="Copy this folder into the workspace. Repeatable.")
+@click.option("--notify", multiple=True, help="Notify this subscription or channel about its runs. Repeatable.")
 @remote
 def add(
     api: Api,
@@ -59,6 +64,8 @@ def add(
     check: str | None,
     risks: tuple[str, ...],
     files: tuple[Path, ...],
+    folders: tuple[Path, ...],
+    notify: tuple[str, ...],
     day_usd: float | None,
     day_runs: int | None,
     total_usd: float | None,
@@ -68,8 +75,12 @@ def add(
 ) -> None:
     """Add a mission: AGENT does INPUT whenever it is due and the check finds something."""
     task: dict[str, Any] = {"agent": agent, "input": text}
-    if files:
-        task["context"] = {"files": [upload(api, path) for path in files]}
+    archives = [pack_folder(folder, settings()) for folder in folders]
+    if files or folders:
+        packed = [upload_archive(api, one) for one in archives]
+        task["context"] = {"files": [upload(api, path) for path in files], "archives": packed}
+    if notify:
+        task["config"] = {"notify": list(notify)}
     body = {"name": name, "task": task} | {key: value for key, value in options.items() if value is not None}
     if check is not None:
         body["check"] = {"run": check}
@@ -108,15 +119,7 @@ def show(api: Api, name: str, as_json: bool) -> None:
 @remote
 def runs(api: Api, name: str, limit: int, as_json: bool) -> None:
     """List the runs of a mission, the latest first."""
-    answer = api.get(f"/missions/{segment(_find(api, name))}/runs?limit={limit}")
-    if as_json:
-        emit(answer)
-        return
-    rows = [
-        [item.scheduled_at, item.status, item.task_status or "", item.session_id or "", one_line(item.reason)]
-        for item in parse(PageOf[ScheduleRunInfo], answer).items
-    ]
-    table(["SCHEDULED", "RUN", "TASK", "ID", "REASON"], rows)
+    show_runs(api.get(f"/missions/{segment(_find(api, name))}/runs", limit=limit), as_json)
 
 
 @missions.command()
@@ -126,6 +129,16 @@ def run(api: Api, name: str, as_json: bool) -> None:
     """Run a mission now, within its budgets."""
     answer = api.send("POST", f"/missions/{segment(_find(api, name))}/run").json()
     emit(answer) if as_json else click.echo(answer["scheduled_at"])
+
+
+@missions.command()
+@click.argument("name")
+@click.option("--dir", "folder", required=True, type=_FOLDER, help="What its workspace is to hold.")
+@remote
+def push(api: Api, name: str, folder: Path, as_json: bool) -> None:
+    """Replace the files of a mission by a folder as it is now."""
+    body = {"archives": [upload_archive(api, pack_folder(folder, settings()))]}
+    _show(api.send("PUT", f"/missions/{segment(_find(api, name))}/files", json=body).json(), as_json)
 
 
 @missions.command()
@@ -155,7 +168,7 @@ def cancel(api: Api, name: str, as_json: bool) -> None:
 
 def _find(api: Api, name: str) -> str:
     """The id of the newest mission with this name, or of this id."""
-    named = parse(PageOf[MissionInfo], api.get(f"/missions?name={segment(name)}")).items
+    named = parse(PageOf[MissionInfo], api.get("/missions", name=name)).items
     if named:
         return named[0].id
     try:

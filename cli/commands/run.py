@@ -114,7 +114,7 @@ def run(
     spec |= {name: value for name, value in options.items() if value}
     archives = [pack_folder(folder, settings()) for folder in folders]  # a folder that is too large is refused first
     context = {"files": [upload(api, path, in_workspace(path)) for path in files], "notes": list(notes)}
-    context["archives"] = [_upload_archive(api, packed) for packed in archives]
+    context["archives"] = [upload_archive(api, packed) for packed in archives]
     spec["config"] = {name: value for name, value in config.items() if value is not None}
     spec["context"] = {name: value for name, value in context.items() if value}
     handle = _submit(api, spec, idempotency_key or secrets.token_hex(16))
@@ -167,7 +167,7 @@ def upload(api: Api, path: Path, name: str | None = None) -> str:
     return _post_file(api, name or path.name, path.read_bytes(), kind)
 
 
-def _upload_archive(api: Api, packed: bytes) -> str:
+def upload_archive(api: Api, packed: bytes) -> str:
     return _post_file(api, "tree.tar.gz", packed, "application/gzip")
 
 

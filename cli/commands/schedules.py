@@ -9,12 +9,13 @@ import click
 from cli.client.api import Api, segment
 from cli.client.models import PageOf
 from cli.client.response import parse
-from cli.client.schedule_models import ScheduleInfo, ScheduleRunInfo
+from cli.client.schedule_models import ScheduleInfo
 from cli.commands.run import upload
 from cli.errors import NotFoundError
 from cli.ids import AgentNameType
 from cli.options import Duration, remote
 from cli.render.output import emit, facts, note, one_line, table
+from cli.render.runs import show_runs
 from domain.json_object import JsonObject
 from domain.schedules.schedule import ContextMode, Overlap
 
@@ -111,15 +112,7 @@ def show(api: Api, name: str, as_json: bool) -> None:
 @remote
 def runs(api: Api, name: str, limit: int, as_json: bool) -> None:
     """List what the ticks of a schedule did, the latest first."""
-    answer = api.get(f"/schedules/{segment(_find(api, name).id)}/runs?limit={limit}")
-    if as_json:
-        emit(answer)
-        return
-    rows = [
-        [item.scheduled_at, item.status, item.task_status or "", item.session_id or "", one_line(item.reason)]
-        for item in parse(PageOf[ScheduleRunInfo], answer).items
-    ]
-    table(["SCHEDULED", "RUN", "TASK", "ID", "REASON"], rows)
+    show_runs(api.get(_path(api, name, "/runs"), limit=limit), as_json)
 
 
 @schedules.command()
@@ -170,7 +163,7 @@ def remove(api: Api, name: str, as_json: bool) -> None:
 
 def _find(api: Api, name: str) -> ScheduleInfo:
     """The schedule with this name or id."""
-    named = parse(PageOf[ScheduleInfo], api.get(f"/schedules?name={segment(name)}")).items
+    named = parse(PageOf[ScheduleInfo], api.get("/schedules", name=name)).items
     if named:
         return named[0]
     try:

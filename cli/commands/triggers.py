@@ -75,7 +75,7 @@ def show(api: Api, name: str, as_json: bool) -> None:
 @remote
 def events(api: Api, name: str, limit: int, as_json: bool) -> None:
     """List the events of a trigger and what they led to, the latest first."""
-    answer = api.get(f"/triggers/{segment(name)}/events?limit={limit}")
+    answer = api.get(f"/triggers/{segment(name)}/events", limit=limit)
     if as_json:
         emit(answer)
         return

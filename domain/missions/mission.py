@@ -65,6 +65,13 @@ class RiskTrigger(Strict):
     after_calls: int = Field(default=0, ge=0, description="so many such calls a day are no risk")
     after_usd: float = Field(default=0, ge=0, strict=False, description="only when so much was spent in the day")
 
+    @property
+    def text(self) -> str:
+        """As people read it: `bash *push*, after 2 calls a day`."""
+        call = self.tool if self.argument == "*" else f"{self.tool} {self.argument}"
+        calls = f", after {self.after_calls} calls a day" if self.after_calls else ""
+        return f"{call}{calls}" + (f", after {self.after_usd:g} USD a day" if self.after_usd else "")
+
     def concerns(self, tool: str, arguments: Any) -> bool:
         texts = list(_texts(arguments)) or [""]
         return matches_pattern(tool, self.tool) and any(matches_pattern(text, self.argument) for text in texts)

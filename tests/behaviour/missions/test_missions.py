@@ -145,10 +145,11 @@ async def test_a_risk_pauses_the_mission_and_asks(stack: Stack) -> None:
     made = await create(stack, script, risks=[{"tool": "bash", "argument": "*push*"}])
     row = await run(stack, made)
     [request] = await waiting(stack, row["session_id"])
-    assert request["kind"] == "tool_approval"
+    assert request["kind"] == "tool_approval" and request["details"]["risk"]["argument"] == "*push*"
+    assert request["question"].endswith(f"The mission {made['name']} is paused, as this is a risk: bash *push*.")
     shown = await show(stack, made)
     assert (shown["status"], shown["paused"], shown["requests"]) == ("working", True, [request["id"]])
-    assert shown["pause_reason"].startswith("risk: bash")
+    assert shown["pause_reason"].startswith("risk: bash *push*: bash: ")
     held = await run(stack, made)
     assert held["status"] == "skipped" and "paused" in held["reason"]
     assert (await answer(stack, row["session_id"], request["id"], {"approved": True})).status_code == 202

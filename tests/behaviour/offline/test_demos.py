@@ -250,3 +250,33 @@ async def test_demos_with_hardly_any_tools_still_end(tmp_path: Path, agent: str)
     only = tuple(name for name in TOOLS if name != "list_files")
     run = await work(agent, "Look at the primes and review the files", tmp_path, without=only)
     assert run.final
+
+
+SHOP = "def total(prices):\n    sum = 0\n    for price in prices:\n        sum = sum - price\n    return sum\n"
+SHOP_TEST = """import unittest
+from shop import total
+
+class Totals(unittest.TestCase):
+    def test_total(self):
+        self.assertEqual(total([1, 2]), 3)
+"""
+MEND = "Mend what makes `python3 -m unittest -q` fail."
+
+
+async def test_mender_finds_the_cause_and_hands_in_a_patch(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    (tmp_path / "test_shop.py").write_text(SHOP_TEST)
+    run = await work("mender", MEND, tmp_path)
+    assert "-3 != 3" in run.final and "shop.py" in run.final
+    assert "sum + price" in (tmp_path / "shop.py").read_text() and not (tmp_path / ".before").exists()
+    assert "+        sum = sum + price" in run.artifacts["fix.patch"]
+    assert (await work("mender", MEND, tmp_path)).final == "The tests pass here; there is nothing to mend."
+
+
+async def test_mender_takes_back_what_does_not_help(tmp_path: Path) -> None:
+    broken = SHOP.replace("return sum", "return 7 - 1 + 1")
+    (tmp_path / "shop.py").write_text(broken)
+    (tmp_path / "test_shop.py").write_text(SHOP_TEST)
+    run = await work("mender", MEND, tmp_path)
+    assert run.final.startswith("I could not mend it.") and run.artifacts == {}
+    assert (tmp_path / "shop.py").read_text() == broken

@@ -19,6 +19,7 @@ from settings import ROOT
 
 TOOLS = ["list_files", "read_file", "write_file", "edit_file", "search_files"]
 TOOLS += ["bash", "fetch_url", "update_plan", "report_progress", "save_artifact"]
+TOOLS += ["start_background_agent", "send_agent_message"]
 FOLDER = ROOT / "agents"
 KNOWN = Catalogue(TOOLS, HANDLERS)
 
@@ -39,7 +40,8 @@ def test_the_shipped_agents_load() -> None:
     agents = load_agents(FOLDER, KNOWN)
     desk = {"support-desk", "billing", "technician", "asset_subagent"}
     desk |= {"panel", "optimist", "sceptic", "pragmatist"}
-    assert set(agents) == {"assistant", "researcher", "code-reviewer", "orchestrator"} | desk
+    daemons = {"mender", "concierge", "scout"}
+    assert set(agents) == {"assistant", "researcher", "code-reviewer", "orchestrator"} | desk | daemons
     assert agents["orchestrator"].mode is Mode.PRIMARY
     assert [ref.agent for ref in agents["orchestrator"].subagents] == ["researcher", "code-reviewer"]
     assert agents["code-reviewer"].input_schema is not None

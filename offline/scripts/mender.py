@@ -1,0 +1,86 @@
+"""The mender: finds the function that a failing Python test calls, tries small changes, and hands in a patch."""
+
+import re
+import shlex
+from collections.abc import Iterator
+
+from offline.markers import Marker, without_markers
+from offline.reply import Replies, Reply, ToolUse
+from offline.scripts.demo import Hit, bash, gist, hits_in, lines_in, progress, read_file, save, search
+from offline.transcript import Transcript
+
+MOST_ATTEMPTS = 12
+DEFAULT_COMMAND = "python3 -m unittest"
+_COMMAND = re.compile(r"`([^`\n]+)`")
+_ERROR = re.compile(r"^\w+Error: .+$", re.MULTILINE)
+_CALLED = re.compile(r"\b([a-z_]\w*)\(")
+_SWAPS: tuple[tuple[str, str], ...] = (
+    *((" - ", " + "), (" + ", " - "), (" < ", " <= "), (" > ", " >= "), (" <= ", " < "), (" >= ", " > ")),
+    *((" == ", " != "), ("min(", "max("), ("max(", "min("), ("[1:]", ""), (" or ", " and "), (" and ", " or ")),
+)
+
+
+def replies(transcript: Transcript, marker: Marker) -> Replies:
+    named = _COMMAND.search(without_markers(transcript.request))
+    command = named[1] if named else DEFAULT_COMMAND
+    _, ran = yield Reply(text="The tests fail. I run them here first.", calls=(progress("Diagnose", 10), bash(command)))
+    if not ran.is_error:
+        yield Reply(text="The tests pass here; there is nothing to mend.")
+        return
+    errors = _ERROR.findall(ran.text)
+    cause = errors[-1] if errors else gist(ran)
+    called = sorted({name for line in ran.text.splitlines() if "assert" in line for name in _CALLED.findall(line)})
+    [found] = yield Reply(text=f"{cause}.", calls=(search(rf"^\s*def ({'|'.join(called) or 'main'})\b"),))
+    suspects = [hit for hit in hits_in(found) if "test" not in hit.path]
+    if not suspects:
+        yield Reply(text=f"I could not mend it. The tests say: {cause}. No function that they call is in the project.")
+        return
+    path = suspects[0].path
+    kept = f"cp {shlex.quote(path)} .before"
+    _, page = yield Reply(text=f"It is in {path}.", calls=(bash(kept), read_file(path)))
+    tried = 0
+    for old, new, what in _changes(lines_in(page), suspects[0]):
+        if tried == MOST_ATTEMPTS:
+            break
+        tried += 1
+        _, tested = yield Reply(text=f"Trying: {what}.", calls=(_edit(path, old, new), bash(command)))
+        if not tested.is_error:
+            yield from _handed_in(path, cause, what, command)
+            return
+        yield Reply(text="That is not it.", calls=(_edit(path, new, old),))
+    yield Reply(calls=(bash("rm -f .before"),))
+    yield Reply(
+        text=f"I could not mend it. The tests say: {cause}. I tried {tried} changes in {path} and took them back."
+    )
+
+
+def _handed_in(path: str, cause: str, what: str, command: str) -> Replies:
+    labels = f"--label {shlex.quote(f'a/{path}')} --label {shlex.quote(f'b/{path}')}"
+    patch = f"diff -u {labels} .before {shlex.quote(path)} > fix.patch; rm -f .before; cat fix.patch"
+    yield Reply(text="The tests pass.", calls=(bash(patch),))
+    yield Reply(calls=(save("fix.patch", f"Mends {path}: {what}", "code"), progress("Mended", 100)))
+    yield Reply(
+        text=f"Cause: {cause}. Change in {path}: {what}. `{command}` passes now; the change is in fix.patch, which"
+        " `patch -p1` applies."
+    )
+
+
+def _changes(lines: list[Hit], start: Hit) -> Iterator[tuple[str, str, str]]:
+    """Small changes to the lines of a function: the text from its first line to the changed one, before and after."""
+    body = [line for line in lines if line.line >= start.line]
+    for place, line in enumerate(body):
+        if place and line.text and not line.text[0].isspace():
+            return  # the next function
+        for old, new in _SWAPS:
+            if place and old in line.text:
+                before = [one.text for one in body[: place + 1]]
+                after = [*before[:-1], line.text.replace(old, new, 1)]
+                yield (
+                    "\n".join(before),
+                    "\n".join(after),
+                    f"line {line.line}, `{line.text.strip()[:80]}`: {old.strip()} → {new.strip() or 'nothing'}",
+                )
+
+
+def _edit(path: str, old: str, new: str) -> ToolUse:
+    return ToolUse("edit_file", {"path": path, "old": old, "new": new})

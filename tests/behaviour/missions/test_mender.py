@@ -1,0 +1,80 @@
+"""The sample mission: it watches the tests of a folder, mends a copy, hands in a patch, and notifies."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from domain.ids import new_id
+from settings import ROOT
+from tests.behaviour.missions.test_missions import create, show
+from tests.behaviour.notifications.receivers import http_receiver
+from tests.behaviour.notifications.subscribers import Subscribers
+from tests.behaviour.offline.test_demos import MEND, SHOP, SHOP_TEST
+from tests.support.stack import Stack, eventually
+
+CHECK = "python3 -m unittest -q >/tmp/log 2>&1 && exit 3; cat /tmp/log"
+
+
+async def errand(stack: Stack, *argv: str, group: str = "missions") -> Any:
+    command = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "cli", group, *argv, "--json"),
+        env={**os.environ, **stack.env},
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+    )
+    stdout, _ = await command.communicate()
+    assert command.returncode == 0
+    return json.loads(stdout)
+
+
+async def run(stack: Stack, name: str) -> dict[str, Any]:
+    """One run, begun by hand, when it is over."""
+    known = len((await errand(stack, "runs", name))["items"])
+    await errand(stack, "run", name)
+
+    async def over() -> dict[str, Any] | None:
+        runs = (await errand(stack, "runs", name))["items"]
+        latest: dict[str, Any] = runs[0] if len(runs) > known else {}
+        ended = latest.get("status") == "skipped" or latest.get("task_status") in ("completed", "failed")
+        return latest if ended else None
+
+    return await eventually(over, pause=1)
+
+
+async def test_a_mission_mends_a_copy_of_a_folder_and_hands_in_a_patch(stack: Stack, tmp_path: Path) -> None:
+    folder, name = tmp_path / "shop", f"m-{new_id()}"
+    folder.mkdir()
+    (folder / "shop.py").write_text(SHOP)
+    (folder / "test_shop.py").write_text(SHOP_TEST)
+    async with http_receiver() as receiver:
+        watcher = Subscribers(stack)
+        subscription = await watcher.subscribe(f"{receiver.url}/", events=["task_completed"])
+        options = ["--dir", str(folder), "--every", "1d", "--check", CHECK, "--total-runs", "9"]
+        made = await errand(stack, "add", name, "mender", MEND, *options, "--notify", subscription["name"])
+        newer = await create(stack)  # a name names its own mission and schedule, and not the newest one
+        assert (await errand(stack, "show", name, group="schedules"))["id"] == made["schedule_id"] != newer["id"]
+        first = await run(stack, name)
+        assert (first["status"], first["task_status"]) == ("fired", "completed")
+        result = await stack.result(first["session_id"])
+        assert "AssertionError: -3 != 3" in result["output"]
+        [artifact] = result["artifacts"]
+        patch = tmp_path / artifact["name"]
+        patch.write_bytes((await stack.http.get(artifact["url"])).content)
+        assert (folder / "shop.py").read_text() == SHOP  # only the copy was changed
+        delivery = await watcher.delivery(subscription, status="delivered")
+        assert delivery["task_id"] == first["session_id"]
+        assert (await run(stack, name))["status"] == "skipped"  # the copy is mended
+        await errand(stack, "push", name, "--dir", str(folder))
+        assert (await run(stack, name))["task_status"] == "completed"  # the folder is not
+        applied = await asyncio.create_subprocess_exec("patch", "-p1", "-i", str(patch), cwd=folder)
+        assert await applied.wait() == 0
+        await errand(stack, "push", name, "--dir", str(folder))
+        assert (await run(stack, name))["status"] == "skipped"
+        assert (await show(stack, made))["total"]["runs"] == 2
+        assert (await errand(stack, "cancel", name))["status"] == "cancelled"
+        assert (await stack.http.put(f"/missions/{made['id']}/files", json={})).status_code == 409
+        await stack.http.delete(f"/subscriptions/{subscription['id']}")
