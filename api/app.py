@@ -62,6 +62,7 @@ from domain.sealing import KeyRing
 from settings import Settings, SettingsError
 from store import database
 from workflows import client, telemetry
+from workflows.queue_client import QueueClient
 from workflows.schedule_client import ScheduleClient
 
 log = logging.getLogger("errand.api")
@@ -142,6 +143,7 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
         pool=pool,
         workflows=client.WorkflowClient(temporal, settings.task_queue),
         schedules=ScheduleClient(temporal, settings.task_queue),
+        queues=QueueClient(temporal, settings.task_queue),
         retry_queue=RetryQueue(),
         listener=listener,
         pages=Pages(pool),

@@ -15,6 +15,7 @@ from domain.sealing import KeyRing
 from settings import Settings
 from store.database import Pool
 from workflows.client import WorkflowClient
+from workflows.queue_client import QueueClient
 from workflows.schedule_client import ScheduleClient
 
 
@@ -24,6 +25,7 @@ class Services:
     pool: Pool
     workflows: WorkflowClient
     schedules: ScheduleClient
+    queues: QueueClient
     retry_queue: RetryQueue
     listener: EventListener
     pages: Pages

@@ -72,6 +72,29 @@ async def verify(pool: Pool, tenant: str, expected: str | None = None) -> AuditV
     return verdict
 
 
+async def verify_chain(pool: Pool, tenant: str, chain: str) -> AuditVerdict:
+    """One chain of a tenant, by its own links and its recorded head."""
+    async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
+        verdict, last = AuditVerdict(), 0
+        while verdict.found is None:
+            rows = await connection.fetch(
+                f"SELECT {_COLUMNS} FROM audit WHERE tenant = $1 AND chain = $2 AND seq > $3 ORDER BY seq LIMIT $4",
+                tenant,
+                chain,
+                last,
+                BATCH,
+            )
+            verdict.found = verdict.read(AuditEntry(**row) for row in rows)
+            if len(rows) < BATCH:
+                break
+            last = rows[-1]["seq"]
+        heads: list[Any] = await connection.fetch(
+            "SELECT chain, seq, hash FROM audit_heads WHERE tenant = $1 AND chain = $2", tenant, chain
+        )
+        verdict.found = verdict.found or verdict.end(Head(**row) for row in heads)
+    return verdict
+
+
 async def _verify(connection: Connection, tenant: str, expected: str | None = None) -> AuditVerdict:
     verdict = AuditVerdict(expected)
     last: tuple[str, int] = ("", 0)

@@ -40,7 +40,8 @@ async def of_tenant(pool: Pool, tenant: str) -> TenantFigures:
                  FROM sessions
                 WHERE tenant = $1 AND id >= $2)
            SELECT running, queued, failed AS failed_today, cost AS cost_usd_today, tokens::bigint AS tokens_today,
-                  (SELECT count(*) FROM input_requests WHERE tenant = $1 AND status = 'open') AS open_requests
+                  (SELECT count(*) FROM input_requests WHERE tenant = $1 AND status = 'open'
+                      AND kind <> 'external_event') AS open_requests
              FROM live, today""",
         tenant,
         _first_id_of_today(),

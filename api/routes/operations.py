@@ -1,4 +1,4 @@
-"""/healthz, /readyz, /metrics: for operators."""
+"""/healthz, /readyz, /summary, /queues, /metrics: for operators."""
 
 import asyncio
 
@@ -11,6 +11,7 @@ from api.openapi import problems
 from api.services import Services, ServicesDep
 from store import figures, workers
 from store.figures import TenantFigures
+from workflows.queue_client import QueueState
 
 router = APIRouter(tags=["operations"])
 
@@ -71,6 +72,16 @@ async def _missing(services: Services) -> list[str] | None:
 async def show_summary(call: Reader) -> TenantFigures:
     """Of this tenant; a day begins at midnight UTC."""
     return await figures.of_tenant(call.pool, call.tenant)
+
+
+class Queues(BaseModel):
+    items: list[QueueState]
+
+
+@router.get("/queues", responses=problems(503), summary="Show what waits in Temporal's task queue")
+async def show_queues(call: Reader) -> Queues:
+    """Of all tenants; in figures only."""
+    return Queues(items=await call.services.queues.states())
 
 
 @router.get(

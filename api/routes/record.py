@@ -68,6 +68,22 @@ async def list_task_audit(call: Reader, task_id: str, query: Annotated[AuditPosi
     return _page(found, query.limit)
 
 
+class ChainState(BaseModel):
+    intact: bool
+    entries: int
+    broken: Break | None = Field(description="the first entry that does not match")
+
+
+@router.get(
+    "/tasks/{task_id}/audit/verify", responses=problems(404), summary="Verify the audit log of a task's conversation"
+)
+async def verify_task_audit(call: Reader, task_id: str) -> ChainState:
+    """By the links of its own chain; `/audit/verify` also finds a chain that was written anew as a whole."""
+    session = await session_of(call, task_id)
+    verdict = await audit.verify_chain(call.pool, call.tenant, session.conversation_id)
+    return ChainState(intact=verdict.found is None, entries=verdict.entries, broken=verdict.found)
+
+
 @router.get("/audit", responses=problems(422), summary="List the audit log, newest first")
 async def list_audit(call: Auditor, query: Annotated[AuditQuery, Query()]) -> AuditPage:
     """Entries of all tasks, keys and agents; or of one conversation, which is one chain."""

@@ -29,7 +29,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "activities": ("domain", "connectors", "store", "workflows.client", "workflows.schedule_client"),
     "api": (
         *("domain", "agents", "connectors", "store", "settings"),
-        *("workflows.client", "workflows.codec", "workflows.schedule_client", "workflows.telemetry"),
+        *("workflows.client", "workflows.codec", "workflows.queue_client", "workflows.schedule_client"),
+        "workflows.telemetry",
     ),
     "api.replay_program": ("domain", "settings", "workflows"),  # runs as a program of its own
     # `errand agents check` must know the tools and handlers that a worker would have
