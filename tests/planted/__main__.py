@@ -1,17 +1,21 @@
-"""`python -m tests.planted [--together] [TEXT...]`: plants bugs in a copy of the tree, one at a time, runs the tests
+"""`python -m tests.planted [--log FILE] [TEXT...]`: plants bugs in a copy of the tree, one at a time, runs the tests
 that should notice and prints how many bugs were caught.
 
-With texts: only bugs whose name, file or tests contain one of them. With --together several bugs that share neither
-file nor tests are planted at once, which is faster; a bug then counts as caught if one of its own tests fails.
+A bug is caught if one of its tests fails with it and passes without it: at the end each test that failed runs once
+more in the unchanged tree, so that a slow machine catches nothing. With a log a run that was broken off is continued.
+With texts: only bugs whose name, file or tests contain one of them.
 """
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
@@ -21,70 +25,89 @@ from tests.planted import reliability, security
 from tests.planted.bug import Bug
 
 BUGS = [*security.BUGS, *reliability.BUGS]
-AT_ONCE = 6
-PATIENCE, HANGS_AFTER = 1_800.0, 120.0  # seconds for one run of tests
+PATIENCE, HANGS_AFTER = 1_200.0, 120.0  # seconds for one run of tests
 LEFT_OUT = (".git", ".venv*", ".errand", "__pycache__", ".mypy_cache", ".ruff_cache", ".dmypy.json")
 
 
-def caught(tree: Path, bugs: list[Bug]) -> dict[Bug, str]:
-    """The bugs that their tests notice, each with a line about it. The tree is as before afterwards."""
-    before = {bug.file: (tree / bug.file).read_text() for bug in bugs}
-    for bug in bugs:
-        assert before[bug.file].count(bug.old) == 1, f"{bug.file} has {bug.old!r} not once"
-        (tree / bug.file).write_text(before[bug.file].replace(bug.old, bug.new))
-    tests = sorted({test for bug in bugs for test in bug.tests})
-    options = ["-q", "-rfE", "-p", "no:cacheprovider", "--no-header", "--tb=no", *(["-x"] if len(bugs) == 1 else [])]
-    env = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", *options, *tests]
-    seconds = HANGS_AFTER if bugs[0].hangs else PATIENCE
+@dataclass(frozen=True)
+class Verdict:
+    """What the tests of one bug said."""
+
+    bug: str
+    failed: list[str]  # tests; empty: none noticed
+    line: str = ""
+    seconds: int = 0
+
+
+def run(tree: Path, tests: Iterable[str], *options: str, seconds: float = PATIENCE) -> list[str] | None:
+    """The lines about tests that failed. None: they did not end in time."""
+    env = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "250"}
+    flags = ["-q", "-rfE", "-p", "no:cacheprovider", "--no-header", "--tb=no", *options]
+    command = [sys.executable, "-m", "pytest", *flags, *tests]
     try:
-        run = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, timeout=seconds)
-        output = run.stdout.splitlines()
-    except subprocess.TimeoutExpired as error:
-        output = (error.stdout or b"").decode().splitlines()
-        if bugs[0].hangs:
-            return {bugs[0]: "its tests did not end"}
+        ended = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    return [line for line in ended.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+
+
+@contextmanager
+def planted(tree: Path, bug: Bug) -> Iterator[None]:
+    before = (tree / bug.file).read_text()
+    assert before.count(bug.old) == 1, f"{bug.file} has {bug.old!r} not once"
+    (tree / bug.file).write_text(before.replace(bug.old, bug.new))
+    try:
+        yield
     finally:
-        for file, text in before.items():
-            (tree / file).write_text(text)
-    failed = [line for line in output if line.startswith(("FAILED", "ERROR"))]
-    found = {bug: next((line for line in failed if any(test in line for test in bug.tests)), "") for bug in bugs}
-    return {bug: line for bug, line in found.items() if line}
+        (tree / bug.file).write_text(before)
 
 
-def batches(bugs: list[Bug], most: int) -> Iterator[list[Bug]]:
-    """Bugs of one batch share neither a file nor a file of tests."""
-    left = list(bugs)
-    while left:
-        batch: list[Bug] = []
-        used: set[str] = set()
-        for bug in left:
-            parts = {bug.file, *(test.partition("::")[0] for test in bug.tests)}
-            if len(batch) < most and not parts & used and not (batch and (bug.hangs or batch[0].hangs)):
-                batch.append(bug)
-                used |= parts
-        left = [bug for bug in left if bug not in batch]
-        yield batch
+def judge(tree: Path, bug: Bug) -> Verdict:
+    began = time.monotonic()
+    with planted(tree, bug):
+        lines = run(tree, bug.tests, "-x", seconds=HANGS_AFTER if bug.hangs else PATIENCE)
+    took = round(time.monotonic() - began)
+    if lines is None:
+        return Verdict(bug.name, list(bug.tests) if bug.hangs else [], f"no end within {took} s", took)
+    return Verdict(bug.name, [line.split()[1] for line in lines], "; ".join(lines), took)
 
 
-@click.command()
-@click.option("--together", is_flag=True, help="Plant several bugs at once.")
+def passing(tree: Path, tests: set[str]) -> set[str]:
+    """Those of the tests that pass in the unchanged tree."""
+    if not tests:
+        return set()
+    failed = {line.split()[1] for line in run(tree, sorted(tests)) or [f"FAILED {test}" for test in tests]}
+    return {test for test in tests if not any(name.startswith(test) for name in failed)}
+
+
+@click.command(help=__doc__)
+@click.option("--log", type=click.Path(path_type=Path), help="Verdicts, one JSON object per line; those in it stay.")
 @click.argument("texts", metavar="[TEXT]...", nargs=-1)
-def main(together: bool, texts: tuple[str, ...]) -> None:
+def main(log: Path | None, texts: tuple[str, ...]) -> None:
     chosen = [bug for bug in BUGS if not texts or any(text in f"{bug.name} {bug.file} {bug.tests}" for text in texts)]
-    total = 0
+    known = [Verdict(**json.loads(line)) for line in log.read_text().splitlines()] if log and log.exists() else []
+    verdicts = {verdict.bug: verdict for verdict in known}
     with tempfile.TemporaryDirectory(prefix="errand-planted-") as folder:
         tree = Path(folder, "tree")
         shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
-        for batch in batches(chosen, AT_ONCE if together else 1):
-            began = time.monotonic()
-            found = caught(tree, batch)
-            total += len(found)
-            for bug in batch:
-                click.echo(f"{'caught' if bug in found else 'MISSED'}  {bug.name}: {found.get(bug, '')[:150]}")
-            click.echo(f"        {time.monotonic() - began:.0f} s")
-    click.echo(f"{total} of {len(chosen)} caught: {100 * total / max(1, len(chosen)):.0f} %")
-    sys.exit(total < len(chosen))
+        for bug in chosen:
+            if bug.name in verdicts:
+                continue
+            verdict = verdicts[bug.name] = judge(tree, bug)
+            click.echo(
+                f"{'noticed' if verdict.failed else 'MISSED '}  {bug.name} ({verdict.seconds} s): {verdict.line[:150]}"
+            )
+            if log:
+                with log.open("a") as file:
+                    file.write(json.dumps(asdict(verdict)) + "\n")
+        sound = passing(tree, {test for bug in chosen for test in verdicts[bug.name].failed})
+    caught = [bug for bug in chosen if sound & set(verdicts[bug.name].failed)]
+    for bug in chosen:
+        if bug not in caught:
+            why = "its tests fail without it too" if verdicts[bug.name].failed else verdicts[bug.name].line
+            click.echo(f"not caught: {bug.name} {why}")
+    click.echo(f"{len(caught)} of {len(chosen)} caught: {100 * len(caught) / max(1, len(chosen)):.0f} %")
+    sys.exit(len(caught) < len(chosen))
 
 
 if __name__ == "__main__":

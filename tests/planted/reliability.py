@@ -185,7 +185,7 @@ BUGS = [
         "workflows/client.py",
         'return [f"namespace {namespace}"]',
         "return []",
-        ("tests/behaviour/deploy", "tests/behaviour/api/routes/test_operations.py"),
+        ("tests/behaviour/deploy/test_temporal_guarded.py", "tests/behaviour/api/routes/test_operations.py"),
     ),
     Bug(
         "a stop that Temporal did not take is forgotten",
