@@ -64,7 +64,7 @@ async def _up(
                 try:
                     await stack.supervisor.until(_run_until(stop, stack, on_ready))
                 finally:
-                    await stack.supervisor.stop()
+                    await stack.stop()
         finally:
             state.remove(home)
 

@@ -9,6 +9,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 from deploy.child import Part
@@ -47,6 +48,7 @@ class Postgres:
         self._account = account
         self._data = data_dir / "postgres"
         self._password_file = data_dir / "postgres.password"
+        self._earlier: Account | None = None  # which owned the folder before this start
 
     def url(self, port: int) -> str:
         return url_of(port, self._password_file.read_text())
@@ -61,6 +63,8 @@ class Postgres:
             if not self._password_file.exists():
                 raise StackError(f"{self._data} exists but its password file {self._password_file} is missing")
             if self._account:
+                owner = self._data.stat()
+                self._earlier = replace(self._account, uid=owner.st_uid, gid=owner.st_gid)
                 await asyncio.to_thread(_hand_over, self._data, self._account)
             return
         draft = self._home / "postgres.new"
@@ -75,6 +79,12 @@ class Postgres:
         self._write_password(self._password_file, password.read_text())
         (draft / "data").rename(self._data)
         shutil.rmtree(draft)
+
+    def give_back(self) -> None:
+        """Let the account that had the folder before own it again, once the server has stopped: an earlier version
+        whose tasks must end first runs under its own."""
+        if self._earlier:
+            _hand_over(self._data, self._earlier)
 
     def part(self, port: int) -> Part:
         address = f"127.0.0.1:{port}"

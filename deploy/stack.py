@@ -31,9 +31,16 @@ class Stack:
         self._write_log = log
         self._connection = CONNECTION if plan.temporal_port else {}
         self._ready = False
+        self._unmigrated: Postgres | None = None
         (home / "logs").mkdir(mode=0o700, exist_ok=True)  # others may pass through the folder above
         self.supervisor = Supervisor(home / "logs", log=log, changed=self._write_state)
         self._retry: asyncio.TimerHandle | None = None
+
+    async def stop(self) -> None:
+        """Stop all parts. A database that could not be brought up to date is left as it was found."""
+        await self.supervisor.stop()
+        if self._unmigrated:
+            await asyncio.to_thread(self._unmigrated.give_back)
 
     async def boot(self) -> None:
         """Start PostgreSQL and Temporal side by side and prepare each; then start the parts that need them."""
@@ -66,7 +73,7 @@ class Stack:
     async def _start_database(self) -> AppParts:
         settings = self._plan.settings
         if self._plan.postgres_port:
-            postgres = Postgres(self._home, postgres_account())
+            postgres = self._unmigrated = Postgres(self._home, postgres_account())
             await postgres.create(self.supervisor)
             await self.supervisor.start(postgres.part(self._plan.postgres_port))
             port = self._plan.postgres_port
@@ -78,6 +85,7 @@ class Stack:
             )
         app = self._make_parts(settings, self._connection, self._plan.offline_port)
         await self.supervisor.run(app.migrate)
+        self._unmigrated = None
         return app
 
     async def _start_temporal(self) -> None:

@@ -20,6 +20,7 @@ FUNCTIONS = Path(__file__).parent / "functions"  # one file each; a file that ch
 ROLES = Path(__file__).parent / "roles.sql"
 LOGINS = {"errand_api": "ERRAND_API_DATABASE_URL", "errand_worker": "ERRAND_WORKER_DATABASE_URL"}
 ITERATIONS = 4_096
+REDESIGN = "0014_plain_names.sql"  # workflows that began before it cannot be replayed after it
 LOCK = 0x65727261  # any number of our own; two processes that start together take turns
 
 _TABLE = """
@@ -37,6 +38,10 @@ class MigrationChanged(RuntimeError):
     """An applied migration's file differs now: write a new migration instead."""
 
 
+class TasksOfEarlierVersion(RuntimeError):
+    """Tasks that only the version which began them can continue; nothing was changed."""
+
+
 async def migrate(url: str, logins: Sequence[str] = ()) -> list[str]:
     """Bring the schema up to date; returns the names applied now. `logins`: addresses with which roles may log in."""
     connection = await patiently(lambda: asyncpg.connect(url), seconds=30)
@@ -44,6 +49,8 @@ async def migrate(url: str, logins: Sequence[str] = ()) -> list[str]:
         await connection.execute("SELECT pg_advisory_lock($1)", LOCK)
         await connection.execute(_TABLE)
         known = {row["name"]: row["digest"] for row in await connection.fetch("SELECT name, digest FROM migrations")}
+        if REDESIGN not in known and "0003_conversations.sql" in known and (FOLDER / REDESIGN).exists():
+            await _check_ended(connection)
         applied = []
         for file in [*sorted(FOLDER.glob("*.sql")), *sorted(FUNCTIONS.glob("*.sql"))]:
             sql = file.read_text()
@@ -64,6 +71,25 @@ async def migrate(url: str, logins: Sequence[str] = ()) -> list[str]:
         return applied
     finally:
         await connection.close()
+
+
+async def _check_ended(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
+    """Refuse a database of before the redesign while workflows of its version run: they would hang for ever."""
+    tasks = await connection.fetchval(
+        "SELECT count(*) FROM sessions WHERE status NOT IN ('completed', 'failed', 'cancelled')"
+    )
+    conversations = await connection.fetchval(
+        """SELECT count(DISTINCT c.id) FROM mailbox m
+             JOIN conversations c ON c.tenant = m.tenant AND c.id = m.conversation_id
+            WHERE m.delivered_to IS NULL AND c.status = 'open'"""
+    )
+    if tasks or conversations:
+        raise TasksOfEarlierVersion(
+            f"{tasks} tasks of an earlier version have not ended, and {conversations} of its conversations have"
+            " outcomes of subagents that wait for a fire. This version cannot continue them, and has changed nothing:"
+            " start the earlier version again, let the tasks end or cancel them, fire or terminate the conversations,"
+            " and then start this one."
+        )
 
 
 async def _let_in(connection: "asyncpg.Connection[asyncpg.Record]", login: str) -> None:
@@ -88,7 +114,11 @@ def main() -> None:
     if not settings.database_url:
         sys.exit("ERRAND_DATABASE_URL is not set")
     logins = [url for url in (settings.api_database_url, settings.worker_database_url) if url]
-    for name in asyncio.run(migrate(settings.database_url, logins)):
+    try:
+        applied = asyncio.run(migrate(settings.database_url, logins))
+    except TasksOfEarlierVersion as error:
+        sys.exit(str(error))
+    for name in applied:
         sys.stdout.write(f"applied {name}\n")
 
 

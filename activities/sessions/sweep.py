@@ -31,6 +31,7 @@ from store import (
     idempotency,
     input_requests,
     notices,
+    request_locks,
     retention,
     sessions,
     variable_requests,
@@ -110,6 +111,7 @@ class Sweep:
         swept = Swept()
         await workers.forget_stale(self._pool)
         await idempotency.forget_old(self._pool)
+        await request_locks.forget_old(self._pool)
         failed: Exception | None = None
         try:
             await self.look(swept)

@@ -6,7 +6,7 @@ from api.auth import Call
 from api.conversations import run
 from api.conversations.run import NewTurn
 from api.http import lookup
-from api.http.idempotency import IdempotencyKey, reused
+from api.http.idempotency import IdempotencyKey, one_at_a_time, reused
 from api.schemas.conversations import FireBody, Handle, handle
 from api.submission import accept as submit
 from domain import notification
@@ -27,15 +27,10 @@ KEPT = ("sandbox", "approval_required", "dry_run", "retention", "external_tools"
 
 
 async def fire(call: Call, conversation_id: str, body: FireBody, key: IdempotencyKey) -> NewTurn:
-    if (before := await _fired_before(call, key)) is not None:
-        return before
-    try:
+    if key.value is None:
         return await _fire(call, conversation_id, body, key)
-    except Refusal:
-        # a repeat under way beside the first one finds the mailbox as that has left it: drained
-        if (before := await _fired_before(call, key)) is not None:
-            return before
-        raise
+    async with one_at_a_time(call, derive_id(conversation_id, "fire", key.value)):
+        return await _fired_before(call, key) or await _fire(call, conversation_id, body, key)
 
 
 async def _fired_before(call: Call, key: IdempotencyKey) -> NewTurn | None:

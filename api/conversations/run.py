@@ -2,12 +2,11 @@
 
 import asyncio
 from dataclasses import dataclass, replace
-from weakref import WeakValueDictionary
 
 from api.auth import Call
 from api.conversations import steer
 from api.http import lookup
-from api.http.idempotency import IdempotencyKey
+from api.http.idempotency import IdempotencyKey, one_at_a_time
 from api.http.problems import finding
 from api.schemas.conversations import Handle, MessageBody, RunBody, handle, stream_key
 from api.submission import accept as submit
@@ -132,18 +131,13 @@ async def _own(call: Call, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
 
 
 async def _continue(call: Call, body: MessageBody, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
-    """At once if no session of the thread is live; else as `if_busy` says.
-
-    A repeat with the same key waits for the request before it, which is still handled although its caller has gone:
-    each of them would take back the message that the other has delivered.
-    """
-    if key.value is None:
+    """At once if no session of the thread is live; else as `if_busy` says."""
+    if key.value is None or body.if_busy != "steer":
         return await _try_to_continue(call, body, prepared, key)
-    async with _turns.setdefault(f"{call.tenant}/{prepared.ref.conversation_id}/{key.value}", asyncio.Lock()):
+    async with one_at_a_time(call, steer.message_id_of(prepared.ref, key)):
+        if (known := await key.answered(call.pool, call.tenant)) is not None:  # by the request that we waited for
+            return NewTurn(Handle.model_validate_json(known), replayed=True)
         return await _try_to_continue(call, body, prepared, key)
-
-
-_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # of requests that are handled now
 
 
 async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, key: IdempotencyKey) -> NewTurn:

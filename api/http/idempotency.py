@@ -1,7 +1,11 @@
 """Idempotency keys: a request repeated with its key gets the first response again."""
 
+import asyncio
+import contextlib
 import hashlib
 import json
+import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,10 +14,16 @@ from pydantic import BaseModel
 
 from api.auth import Call
 from api.http.problems import Unreadable
-from domain.errors import Invalid
+from domain.errors import Invalid, Unavailable
+from domain.ids import new_id
 from domain.sessions.session_writes import IdempotencyRecord
-from store import idempotency
-from store.database import Pool
+from store import idempotency, request_locks
+from store.database import TRANSIENT_ERRORS, Pool
+
+LOCK_SECONDS = 22.0  # if its process dies, a repeat waits for so long
+HANDLED_WITHIN = 20.0  # less than that: a conversation that does not answer takes 15 of them
+WAITS_FOR = 4.0  # a repeat, for the request before it
+PAUSE_SECONDS = 0.1
 
 Key = Annotated[str | None, Header(description="1 to 255 printable ASCII characters; kept for at least a day")]
 
@@ -48,6 +58,30 @@ class IdempotencyKey:
         if self.value is None:
             return None
         return IdempotencyRecord(key=self.value, digest=self.digest, status=202, response=response)
+
+
+@contextlib.asynccontextmanager
+async def one_at_a_time(call: Call, name: str) -> AsyncIterator[None]:
+    """Handle a request while no API process handles its repeat: a caller that gave up has asked again, the first
+    request is still handled, and each of the two would take back what the other has done.
+
+    The time for it is limited, so that a process that was paused does not continue when its lock has passed on."""
+    holder, give_up, pause = new_id(), time.monotonic() + WAITS_FOR, PAUSE_SECONDS
+    while not await request_locks.acquire(call.pool, call.tenant, name, holder, LOCK_SECONDS):
+        if time.monotonic() + pause > give_up:
+            raise Unavailable("The same request is being handled; try again.")
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, 1.0)
+    try:
+        async with asyncio.timeout(HANDLED_WITHIN) as limit:
+            yield
+    except TimeoutError:
+        if limit.expired():
+            raise Unavailable("The request could not be handled in time; try again.") from None
+        raise
+    finally:
+        with contextlib.suppress(*TRANSIENT_ERRORS):  # then its time ends it
+            await request_locks.release(call.pool, call.tenant, name, holder)
 
 
 def check_key(key: str | None) -> str | None:

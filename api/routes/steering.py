@@ -11,7 +11,7 @@ from api.control.stop import Stop
 from api.conversations import steer
 from api.http.accept_header import accepts_json
 from api.http.body import json_body
-from api.http.idempotency import Key, check_key
+from api.http.idempotency import Key, check_key, one_at_a_time
 from api.http.lookup import check_open, conversation_of, own_session, session_of
 from api.http.problems import finding
 from api.openapi import BODY, problems, request_body
@@ -94,7 +94,14 @@ async def steer_task(
 ) -> Steering:
     """The task reads it before its next step, and does not end with it unread. A task that has ended is 404."""
     session = await own_session(call, task_id)
-    key = body.message_id or check_key(idempotency_key) or new_id()
+    key = body.message_id or check_key(idempotency_key)
+    if key is None:
+        return await _send(call, session, body.message, new_id())
+    async with one_at_a_time(call, derive_id(session.id, "steer", key)):
+        return await _send(call, session, body.message, key)
+
+
+async def _send(call: Call, session: SessionRow, text: str, key: str) -> Steering:
     message_id = derive_id(session.id, "steer", key)
     pool, tenant, where = call.pool, call.tenant, (session.conversation_id, session.thread_id, message_id)
     if not await conversations.has_message(pool, tenant, message_id):
@@ -106,7 +113,7 @@ async def steer_task(
             id=message_id,
             conversation_id=session.conversation_id,
             thread_id=session.thread_id,
-            text=body.message,
+            text=text,
             author=call.caller.name,
             unsignalled=True,
         )
@@ -115,7 +122,7 @@ async def steer_task(
     if await conversations.untaken(pool, tenant, [message_id]):
         receiver = await steer.deliver(call, *where, session.id)
     if receiver is None:
-        _check_running(await session_of(call, task_id))
+        _check_running(await session_of(call, session.id))
         raise _not_yet()  # the row is live, but the conversation has not started the session yet
     return Steering(session_id=receiver, message_id=key, stream_key=stream_key(receiver))
 

@@ -1,11 +1,11 @@
-"""A data directory of an earlier version, taken over by this one (by hand: `python -m tests.faults.previous_version
-COMMIT`). The earlier version runs from a checkout of its commit, is killed amid its tasks, and this one continues."""
+"""A data directory of a version before the redesign, taken over by this one (by hand: `python -m
+tests.faults.previous_version COMMIT`). The earlier version runs from a checkout of its commit and is killed amid its
+tasks; this one refuses to start; the earlier one ends its tasks; this one starts."""
 
 import asyncio
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,11 +13,7 @@ from typing import Any
 
 import click
 import httpx2
-from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
-from temporalio.client import Client
 
-from deploy import local
 from deploy.child import tail
 from deploy.environment import variables
 from settings import ROOT, Settings
@@ -28,7 +24,7 @@ TOOL = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": 
 TASKS: dict[str, dict[str, Any]] = {
     "ended": {"input": "[[script:say text=old]]"},
     "with subagents": {"agent": "orchestrator", "input": "What do the notes say?", "context": {"notes": ["none"]}},
-    "amid its steps": {"input": "[[script:count n=60 tool=report_progress]]"},
+    "amid its steps": {"input": "[[script:count n=45 tool=report_progress]]"},
     "in a command": {"input": steps([("bash", {"command": "sleep 8; echo done"})], [("list_files", {})])},
     "waits for an answer": {"input": calls(("look_up", {})), "config": {"external_tools": [TOOL]}},
 }
@@ -37,10 +33,9 @@ TASKS: dict[str, dict[str, Any]] = {
 @asynccontextmanager
 async def running(checkout: Path, settings: Settings, log: Path) -> AsyncIterator[httpx2.AsyncClient]:
     """`errand up` of a checkout, killed at the end."""
-    known = {name: value for name, value in variables(settings).items() if name in KNOWN}
     with log.open("ab") as output:
         process = subprocess.Popen(  # noqa: ASYNC220 - it returns at once
-            [sys.executable, "-m", "deploy.local"], cwd=checkout, env={**known, "PATH": "/usr/bin:/bin"},
+            [sys.executable, "-m", "deploy.local"], cwd=checkout, env=_environment(settings),
             stdout=output, stderr=output, start_new_session=True,
         )  # fmt: skip
     try:
@@ -64,7 +59,7 @@ KNOWN = {"ERRAND_DATA_DIR", "ERRAND_PORT", "ERRAND_WORKSPACES_DIR", "ANTHROPIC_A
 
 
 async def take_over(old: Path) -> dict[str, str]:
-    """Every task's end under this version."""
+    """Every task's end, and what this version says while tasks of the earlier one run."""
     with home() as folder, offline_model(folder) as model_port:
         settings = Settings(
             data_dir=folder / "data", workspaces_dir=folder / "workspaces", port=free_port(),
@@ -79,39 +74,38 @@ async def take_over(old: Path) -> dict[str, str]:
                 if kind == "with subagents":
                     await eventually(lambda: _ended(http, ids["with subagents"]), what="the subagents ended")
             await asyncio.sleep(3)
+        ends = {"this version, meanwhile": await _refusal(settings, folder / "refused.log")}
+        async with running(old, settings, folder / "old.log") as http:
+            question = ids["waits for an answer"]
+            found = (await http.get(f"/tasks/{question}/input-requests")).json()["items"]
+            body = {"response_to": found[0]["id"], "input": {"result": "blue"}}
+            assert (await http.post(f"/tasks/{question}/input", json=body)).is_success
+            await eventually(lambda: _all_ended(http, ids), seconds=120, what="the earlier version ends its tasks")
         async with running(ROOT, settings, folder / "new.log") as http:
-            found = (await http.get(f"/tasks/{ids['waits for an answer']}/input-requests")).json()["items"]
-            body = {"response_to": found[0]["id"], "input": {"result": "blue"}} if found else {}
-            answered = await http.post(f"/tasks/{ids['waits for an answer']}/input", json=body)
-            click.echo(f"the answer to the old question: {answered.status_code}", err=True)
-            await _wait(http, ids, seconds=60)
-            ends = {kind: await _status(http, task_id) for kind, task_id in ids.items()}
-            stuck = {kind: ids[kind] for kind, end in ends.items() if end.startswith("working")}
-            if stuck:  # this version cannot replay what the earlier one recorded; another run can continue
-                await _delete_workflows(settings, list(stuck.values()))
-                await _wait(http, stuck, seconds=300)
-                for kind, task_id in stuck.items():
-                    ends[kind] += f", and after its workflow was deleted {await _status(http, task_id)}"
             fresh = await http.post("/tasks", json={"agent": "assistant", "input": "[[script:say text=new]]"})
-            await eventually(lambda: _ended(http, fresh.json()["task_id"]), what="a new task ends")
-            ends["submitted afterwards"] = await _status(http, fresh.json()["task_id"])
+            ids["submitted afterwards"] = fresh.json()["task_id"]
+            await eventually(lambda: _all_ended(http, ids), what="a new task ends")
+            ends |= {kind: await _status(http, task_id) for kind, task_id in ids.items()}
         return ends
 
 
-async def _wait(http: httpx2.AsyncClient, ids: dict[str, str], seconds: float) -> None:
-    give_up = time.monotonic() + seconds
-    while time.monotonic() < give_up and not all([await _ended(http, task_id) for task_id in ids.values()]):  # noqa: ASYNC110
-        await asyncio.sleep(2)
+async def _refusal(settings: Settings, log: Path) -> str:
+    """What `errand up` says instead of starting."""
+    with log.open("ab") as output:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "deploy.local", cwd=ROOT, env=_environment(settings), stdout=output, stderr=output
+        )
+        code = await asyncio.wait_for(process.wait(), 60)
+    return f"exit {code}: {tail(log, 5).strip()}"
 
 
-async def _delete_workflows(settings: Settings, ids: list[str]) -> None:
-    info = local.status(settings)
-    assert info is not None
-    client = await Client.connect(info.temporal_address)
-    for task_id in ids:
-        execution = WorkflowExecution(workflow_id=f"session/{task_id}")
-        request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
-        await client.workflow_service.delete_workflow_execution(request)
+async def _all_ended(http: httpx2.AsyncClient, ids: dict[str, str]) -> bool:
+    return all([await _ended(http, task_id) for task_id in ids.values()])
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    known = {name: value for name, value in variables(settings).items() if name in KNOWN}
+    return {**known, "PATH": "/usr/bin:/bin"}
 
 
 async def _status(http: httpx2.AsyncClient, task_id: str) -> str:

@@ -201,4 +201,21 @@ BUGS = [
         "FOR_REQUESTS = PoolPatience(statement=60.0, connect=60.0, acquire=60.0, release=60.0)",
         ("tests/faults/test_servers_killed.py",),
     ),
+    Bug(
+        "a repeat is handled while another process handles the request",
+        "store/request_locks.py",
+        "WHERE l.until < now() OR l.holder = EXCLUDED.holder",
+        "WHERE true",
+        (
+            "tests/behaviour/conversations/test_crashes.py"
+            "::test_messages_that_are_repeated_while_no_worker_answers_are_read_once",
+        ),
+    ),
+    Bug(
+        "running tasks of an earlier version are taken over",
+        "store/migrate.py",
+        "    if tasks or conversations:\n",
+        "    if tasks is None:\n",
+        (f"{_STORE}/test_migrate.py",),
+    ),
 ]

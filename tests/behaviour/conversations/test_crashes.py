@@ -1,16 +1,26 @@
 """kill -9 of the worker under conversations, and a conversation ended from outside: nothing lost, nothing doubled."""
 
 import asyncio
+import contextlib
+import sys
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 import httpx2
 import pytest
 import pytest_asyncio
 
+from deploy.environment import variables
+from deploy.postgres import API_ROLE
+from deploy.temporal import CONNECTION
 from domain.ids import new_id
 from domain.sessions.session import Status
 from tests.behaviour.conversations.talk import Gate, Talk, async_delegate, async_task, chain, gather, say, task
+from tests.support.launch import as_role, free_port, process
 from tests.support.stack import Stack, eventually, of_type
 from workflows.client import WorkflowClient
 
@@ -199,26 +209,56 @@ async def _waits_for_lock(stack: Stack) -> bool:
     return bool(await stack.pool.fetchval(waiting))
 
 
-async def test_messages_that_are_repeated_while_no_worker_answers_are_read_once(team: Stack) -> None:
-    """Callers give up and ask again with the same key, while their first requests are still handled."""
-    talk = await Talk.begin(team, '[[script:count n=4 tool=bash input={"command": "sleep 0.3"}]]')
-    await team.seen(talk.id, "tool_called")
-    texts = {new_id(): f"word {new_id()}" for _ in range(6)}
+@asynccontextmanager
+async def second_api(stack: Stack, log: Path) -> AsyncIterator[str]:
+    """Another API process of the same stack."""
+    settings = replace(
+        stack.settings,
+        database_url=as_role(stack, stack.database_url, API_ROLE),
+        temporal_address=stack.temporal_address,
+        port=free_port(),
+    )
+    url = f"http://127.0.0.1:{settings.port}"
 
-    async def send(key: str, seconds: float) -> int | None:
+    async def answers() -> bool:
+        with contextlib.suppress(httpx2.TransportError):
+            return (await stack.http.get(f"{url}/healthz")).is_success
+        return False
+
+    with process([sys.executable, "-m", "api"], log, variables(settings) | CONNECTION):
+        await eventually(answers, what="the second API answers")
+        yield url
+
+
+async def test_messages_that_are_repeated_while_no_worker_answers_are_read_once(team: Stack, tmp_path: Path) -> None:
+    """Callers give up and ask again with the same key, the same API process or another one, while their first
+    requests are still handled. Every repeat is answered soon."""
+    texts = {new_id(): f"word {new_id()}" for _ in range(4)}
+
+    async def send(url: str, key: str, seconds: float) -> int | None:
         body = {"conversation_id": talk.id, "input": texts[key], "transport": "stream", "if_busy": "steer"}
         try:
             headers = {"Idempotency-Key": key}
-            return (await team.http.post("/conversations/run", json=body, headers=headers, timeout=seconds)).status_code
+            answer = await team.http.post(f"{url}/conversations/run", json=body, headers=headers, timeout=seconds)
+            return answer.status_code
         except httpx2.TimeoutException:
             return None
 
-    with team.frozen("worker"):
-        assert set(await asyncio.gather(*(send(key, 1) for key in texts))) == {None}
-        again = [asyncio.create_task(send(key, 40)) for key in texts for _ in range(2)]
-        await asyncio.sleep(3)
-    assert set(await asyncio.gather(*again)) <= {202, 409}, "409: the request before it is still handled"
-    assert {await send(key, 40) for key in texts} == {202}
+    async def accepted(key: str) -> bool:
+        code = await send(team.url, key, 40)
+        assert code in (202, 503), "503: the request before it is still handled"
+        return code == 202
+
+    async with second_api(team, tmp_path / "api.log") as other:
+        talk = await Talk.begin(team, '[[script:count n=4 tool=bash input={"command": "sleep 0.3"}]]')
+        await team.seen(talk.id, "tool_called")
+        with team.frozen("worker"):
+            assert set(await asyncio.gather(*(send(team.url, key, 1) for key in texts))) == {None}
+            again = await asyncio.gather(*(send(url, key, 10) for url in (team.url, other) for key in texts))
+            assert set(again) == {503}, "neither process handles a request that is being handled"
+        for key in texts:
+            await eventually(partial(accepted, key), what="the repeat is accepted")
+        assert {await send(other, key, 40) for key in texts} == {202}
     await talk.rest()
     prompts = [prompt for row in await talk.sessions() for prompt in await talk.prompts(row.id)]
     assert {text: sum(prompt.count(text) for prompt in prompts) for text in texts.values()} == dict.fromkeys(
