@@ -161,8 +161,10 @@ class WorkflowClient:
     async def fire(self, tenant: str, conversation_id: str, fire: Fire) -> Fired:
         return await self._ask(tenant, conversation_id, wire.FIRE, fire, Fired)
 
-    async def steer(self, tenant: str, conversation_id: str, steer: Steer) -> Steered:
-        return await self._ask(tenant, conversation_id, wire.STEER, steer, Steered)
+    async def steer(
+        self, tenant: str, conversation_id: str, steer: Steer, within: timedelta = DECIDE_WITHIN
+    ) -> Steered:
+        return await self._ask(tenant, conversation_id, wire.STEER, steer, Steered, within)
 
     async def promote(self, tenant: str, conversation_id: str, promote: Promote) -> None:
         await self._ask(tenant, conversation_id, wire.PROMOTE, promote, None)

@@ -1,5 +1,7 @@
 """Messages to a running session: stored first, so that they are not lost, then delivered to its conversation."""
 
+from datetime import timedelta
+
 from api.auth import Call
 from api.http.idempotency import IdempotencyKey
 from api.submission.accept import Prepared
@@ -9,6 +11,8 @@ from domain.ids import derive_id
 from domain.sessions.session import SessionRef
 from domain.sessions.session_writes import ThreadMessage
 from store import conversations
+
+ANSWER_WITHIN = timedelta(seconds=5)  # the message is stored: without an answer it is read a little later
 
 
 def message_id_of(ref: SessionRef, key: IdempotencyKey) -> str:
@@ -40,7 +44,7 @@ async def deliver(
     """
     steer = Steer(request_id=derive_id(message_id, attempt), thread=thread_id, message=message_id)
     try:
-        steered = await call.services.workflows.steer(call.tenant, conversation_id, steer)
+        steered = await call.services.workflows.steer(call.tenant, conversation_id, steer, ANSWER_WITHIN)
     except Unavailable:
         call.services.retry_queue.add(
             f"the message {message_id}", lambda: _deliver_later(call, conversation_id, message_id)

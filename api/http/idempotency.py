@@ -22,7 +22,7 @@ from store.database import TRANSIENT_ERRORS, Pool
 
 LOCK_SECONDS = 22.0  # if its process dies, a repeat waits for so long
 HANDLED_WITHIN = 20.0  # less than that: a conversation that does not answer takes 15 of them
-WAITS_FOR = 4.0  # a repeat, for the request before it
+WAITS_FOR = 3.0  # a repeat, for the request before it
 PAUSE_SECONDS = 0.1
 
 Key = Annotated[str | None, Header(description="1 to 255 printable ASCII characters; kept for at least a day")]

@@ -54,6 +54,7 @@ async def test_a_call_that_runs_is_not_repeated(stack: Stack, tmp_path: Path, da
     # Temporal cancels the call of a workflow that is gone; a worker that did not learn of it in time is fenced
     assert states[0]["state"] in ("cancelled", "unknown") and states[1]["state"] == "ok"
     assert len(await stack.asked(task_id)) == 3, "no step is paid for twice"
+    assert len(results(await stack.nodes(task_id))) == 2, "the model knows what became of each call"
 
 
 @pytest.mark.parametrize("damage", [delete, reset])

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.behaviour.conversations.talk import Gate, Talk, agent, async_task, chain, gather, say, task
+from tests.behaviour.conversations.talk import Gate, Talk, agent, asked, async_task, chain, gather, say, task
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.faults.damage import Damage, delete, lines, once, reset, temporal_loses_its_data
 from tests.support.stack import Stack, eventually, of_type, steps
@@ -33,7 +33,7 @@ async def team(stack: Stack) -> Stack:
     for definition in (
         agent(HELPER, mode="subagent"),
         agent(LEAD, HELPER),
-        agent(CLERK, expose_as_tool=True),
+        agent(CLERK, expose_as_tool=True, prompt="You are the clerk."),
         agent(DESK, handoffs=[CLERK]),
     ):
         assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
@@ -145,6 +145,8 @@ async def test_nothing_is_repeated(team: Stack, tmp_path: Path, scene: Opening, 
         row = await running.talk.session(running.talk.id)
         assert row.current_agent == CLERK
         assert len(of_type(await team.events(row.id), "handed_over")) == 1
+        requests = await asked(team, str(running.ledgers[-1]))
+        assert ["the clerk" in str(request["system"]) for request in requests] == [False, True, True, True]
     if scene is two_sides:
         assert await running.talk.output() == "Good."
 

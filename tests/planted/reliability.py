@@ -49,7 +49,7 @@ BUGS = [
         "store/runs.py",
         'ended=[row["id"] for row in reversed(children) if not row["live"]],',
         "ended=[],",
-        (f"{_TREES}::test_nothing_is_repeated_after_temporal_lost_all_of_it",),
+        _RUNS[:1],
     ),
     Bug(
         "another run forgets that the session was handed over",
@@ -70,7 +70,7 @@ BUGS = [
         "store/runs.py",
         "    return None if reply.interrupted else reply",
         "    return None",
-        ("tests/faults/test_other_runs.py::test_a_call_that_runs_is_not_repeated",),
+        _RUNS,
     ),
     Bug(
         "a lost workflow is closed instead of continued",
@@ -98,7 +98,7 @@ BUGS = [
         "workflows/session/context.py",
         "if message_id not in self.state.seen_messages:",
         "if message_id not in self.state.inbox:",
-        _RENEWAL,
+        (f"{_RENEWAL[0]}::test_message_that_is_signalled_again_is_taken_once",),
     ),
     Bug(
         "a renewed session forgets what waits in its inbox",

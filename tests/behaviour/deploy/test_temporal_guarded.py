@@ -8,11 +8,13 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
+from temporalio.client import Client
 
 from deploy.state import StackInfo
 from tests.behaviour.deploy.processes import listening
 from tests.support.launch import connected, home, offline_model, settings_in, started
 from tests.support.stack import Stack
+from workflows.client import WorkflowClient
 from workflows.schedules import SWEEPER, ensure_swept
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux about its processes")
@@ -63,6 +65,8 @@ async def test_readiness_names_what_temporal_lacks(stack: Stack) -> None:
     finally:
         await ensure_swept(stack.client, stack.settings.task_queue)
     assert (await stack.http.get("/readyz")).status_code == 200
+    elsewhere = await Client.connect(stack.temporal_address, namespace="gone")
+    assert await WorkflowClient(elsewhere, stack.settings.task_queue).missing() == ["namespace gone"]
 
 
 async def test_tasks_start_again_after_temporals_database_was_deleted() -> None:

@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from domain import wire
 from domain.conversations.requests import InboxMessage
+from domain.ids import derive_id
 from tests.support.own_worker import platform
 from tests.support.stack import Stack, eventually, of_type
 from workflows.client import WorkflowClient
@@ -81,21 +82,23 @@ async def test_message_that_arrives_before_a_continued_run_is_delivered_once(own
 
 
 async def test_message_that_is_signalled_again_is_taken_once(own: Stack) -> None:
-    """Also by a run that began after it was taken."""
-    task_id = await own.submit('[[script:count n=30 tool=bash input={"command": "sleep 0.2"}]]')
+    """Also by a run that began after it was taken, and during the last reply: nothing is left to be read."""
+    slow = '{"command": "sleep 0.2"}'
+    task_id = await own.submit(f"[[script:count n=20 tool=bash input={slow}]] [[fault:slow delay=0.5 at=21]]")
     await own.seen(task_id, "step_started", step=2)
     answer = await own.http.post(f"/tasks/{task_id}/steer", json={"message": "only one word"})
-    message = InboxMessage(id=answer.json()["message_id"])
+    message = InboxMessage(id=derive_id(task_id, "steer", answer.json()["message_id"]))
 
     async def taken() -> bool:
         return [node["kind"] for node in await own.nodes(task_id)].count("user") == 2
 
     await eventually(taken, what="the message is in the context")
     await own.session(task_id).signal(wire.MESSAGE, message)
-    await own.seen(task_id, "step_started", step=20)
+    await own.seen(task_id, "step_started", step=21)
     assert len(await runs(own, task_id)) >= 2, "it never continued as new"
     await own.session(task_id).signal(wire.MESSAGE, message)
-    assert (await own.wait(task_id))["reason"] == "goal_reached"
+    record = await own.wait(task_id)
+    assert (record["reason"], record["usage"]["llm_calls"]) == ("goal_reached", 21)
     contexts = [request["body"]["messages"] for request in await own.asked(task_id)]
     assert str(contexts[-1]).count("only one word") == 1
     assert await taken()

@@ -1,12 +1,16 @@
 """The conversation: starts its sessions once, and closes when nothing is live."""
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 
+from domain import wire
+from domain.conversations.requests import Steer, Steered
+from domain.errors import Unavailable
 from domain.ids import new_id
 from store import sessions
 from tests.support.stack import Stack, calls, eventually
@@ -70,3 +74,11 @@ async def test_a_repeated_start_changes_nothing(stack: Stack) -> None:
     await closes(stack, task_id)
     assert await stack.record(task_id) == record
     assert len(await stack.asked(task_id)) == 2
+
+
+async def test_a_conversation_that_had_no_time_to_answer_is_away(stack: Stack) -> None:
+    """Repeats of an update share one time limit, which may be over before the next of them."""
+    client = WorkflowClient(stack.client, stack.settings.task_queue)
+    nobody = Steer(request_id=new_id(), thread=new_id(), message=new_id())
+    with pytest.raises(Unavailable):
+        await client._ask("default", nobody.thread, wire.STEER, nobody, Steered, timedelta(seconds=-1))

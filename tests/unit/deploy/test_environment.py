@@ -25,6 +25,11 @@ def test_settings_survive_conversion_to_environment_variables() -> None:
     assert Settings.from_env(variables(Settings())) == Settings()
 
 
+def test_tokens_do_not_end_a_task_before_its_steps_do() -> None:
+    """With half a million tokens of context in each step."""
+    assert Settings().max_tokens >= Settings().max_steps * 500_000
+
+
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
