@@ -70,7 +70,7 @@ BUGS = [
         "store/runs.py",
         "    return None if reply.interrupted else reply",
         "    return None",
-        _RUNS,
+        _RUNS[:1],
     ),
     Bug(
         "a lost workflow is closed instead of continued",
