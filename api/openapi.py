@@ -4,6 +4,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
+from api.schemas.budgets import RaiseBudget
 from api.schemas.channels import ConnectorBody
 from api.schemas.conversations import ConversationChange, FireBody, ForkBody, MessageBody, RunBody
 from api.schemas.events import EventPage, NoticePage
@@ -25,7 +26,7 @@ Lists have cursors. A POST that starts a session takes an `Idempotency-Key`: the
 the same session."""
 _MODELS = (TaskSpec, AgentDefinition, Problem, EventPage, NoticePage, RunBody, MessageBody, FireBody, ForkBody,
            ConversationChange, NewSubscription, RerunBody, NewSchedule, NewMission, NewTrigger,
-           ConnectorBody, ChannelMessage)  # fmt: skip
+           ConnectorBody, ChannelMessage, RaiseBudget)  # fmt: skip
 _DESCRIPTIONS = {
     400: "The request cannot be read",
     401: "No valid key",

@@ -3,17 +3,15 @@
 import logging
 from datetime import timedelta
 
-from pydantic import Field
-
 from api.auth import Call
 from api.http.problems import finding, type_name
+from api.schemas.budgets import FIELDS, RaiseBudget
 from api.schemas.problems import Finding
 from api.services import Services
 from api.submission.budgets import ceilings
 from domain.errors import Conflict, Invalid
 from domain.limits.budget import KINDS, Raise, TreeBudget
 from domain.sessions.session import Limits
-from domain.task import Strict
 from settings import Settings
 from store import budgets, sessions
 from store.sessions import SessionRow
@@ -21,39 +19,6 @@ from store.sessions import SessionRow
 log = logging.getLogger("errand.api")
 
 ENDED = "The task has ended; run it again, or send another message."
-_FIELDS = {
-    "ttl": "ttl_ms",
-    "max_steps": "steps",
-    "max_tokens": "tokens",
-    "max_cost_usd": "cost_usd",
-    "max_tool_calls": "tool_calls",
-}
-
-
-class RaiseTree(Strict):
-    """Of the conversation."""
-
-    max_steps: int | None = Field(default=None, ge=1, le=2**31 - 1)
-    max_tokens: int | None = Field(default=None, ge=1, le=2**53)
-    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    max_tool_calls: int | None = Field(default=None, ge=1, le=2**31 - 1)
-    max_sessions: int | None = Field(default=None, ge=1, le=2**31 - 1)
-
-
-class RaiseBudget(Strict):
-    """New limits, not additions: sent again, they change nothing."""
-
-    ttl: int | None = Field(default=None, ge=1_000, description="milliseconds since its beginning")
-    max_steps: int | None = Field(default=None, ge=1)
-    max_tokens: int | None = Field(default=None, ge=1)
-    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    max_tool_calls: int | None = Field(default=None, ge=1, le=2**31 - 1)
-    tree: RaiseTree | None = None
-
-    def wanted(self) -> Raise:
-        given = {kind: getattr(self, name) for name, kind in _FIELDS.items()}
-        tree = self.tree.model_dump(exclude_none=True) if self.tree else {}
-        return Raise(**given, tree={name.removeprefix("max_"): limit for name, limit in tree.items()})
 
 
 async def raise_budget(call: Call, session: SessionRow, body: RaiseBudget) -> None:
@@ -63,7 +28,7 @@ async def raise_budget(call: Call, session: SessionRow, body: RaiseBudget) -> No
     tree = await budgets.get(call.pool, call.tenant, session.conversation_id)
     problems = [*_own(session, wanted, call.settings), *_tree(tree, wanted, call.settings)]
     if not problems and not wanted.model_dump(exclude_defaults=True):
-        problems = [finding("", "empty", "name at least one limit", [*_FIELDS, "tree"])]
+        problems = [finding("", "empty", "name at least one limit", [*FIELDS, "tree"])]
     problems = problems or _beyond_tree(session, tree, wanted)
     if problems:
         raise Invalid("The budget cannot be raised like this.", errors=problems)
@@ -89,7 +54,7 @@ def _own(session: SessionRow, wanted: Raise, settings: Settings) -> list[Finding
     }
     return [
         problem
-        for name, kind in _FIELDS.items()
+        for name, kind in FIELDS.items()
         for problem in _problems(f"/{name}", getattr(wanted, kind), getattr(session.limits, kind), most.get(kind))
     ]
 
@@ -122,7 +87,7 @@ def _beyond_tree(session: SessionRow, tree: TreeBudget | None, wanted: Raise) ->
     whole = {share.kind: share.limit for share in tree.shares()} | wanted.tree
     over = [
         finding(f"/{name}", "out_of_range", "more than the conversation has", [f"..{whole[kind]:g}"])
-        for name, kind in _FIELDS.items()
+        for name, kind in FIELDS.items()
         if kind in whole and (getattr(wanted, kind) or 0) > whole[kind]
     ]
     longer = timedelta(milliseconds=(wanted.ttl_ms or 0) - session.limits.ttl_ms)

@@ -7,11 +7,12 @@ from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 
 from api.auth import Call, Reader, Stopper
-from api.control.raise_budget import RaiseBudget, raise_budget
+from api.control.raise_budget import raise_budget
 from api.http.accept_header import accepts_json
 from api.http.body import json_body
 from api.http.lookup import own_session, session_of
-from api.openapi import BODY, problems, request_body
+from api.openapi import BODY, problems, ref, request_body
+from api.schemas.budgets import RaiseBudget
 from domain.limits.budget import Reserved, Share, shares, time_of
 from domain.sessions.session import Status
 from store import budgets, children
@@ -68,9 +69,7 @@ async def show_budget(call: Reader, task_id: str) -> TaskBudget:
 @router.post(
     "/tasks/{task_id}/budget",
     responses=problems(403, 404, 409, *BODY),
-    openapi_extra=request_body(
-        {"application/json": {"schema": RaiseBudget.model_json_schema(), "example": {"max_steps": 100}}}
-    ),
+    openapi_extra=request_body({"application/json": {"schema": ref(RaiseBudget), "example": {"max_steps": 100}}}),
     summary="Raise what a running task may use",
 )
 async def raise_task_budget(

@@ -37,7 +37,7 @@ from tests.support.stack import Stack
 
 TOOLS = (
     *("list_files", "read_file", "write_file", "edit_file", "search_files", "bash", "fetch_url"),
-    *("update_plan", "report_progress", "save_artifact"),
+    *("update_plan", "report_progress", "save_artifact", "start_background_agent", "send_agent_message"),
 )
 
 
