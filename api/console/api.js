@@ -23,7 +23,7 @@ export function address(path) {
   return new URL(path.replace(/^\//, ""), BASE);
 }
 
-async function send(method, path, { body, key, signal, accept = "application/json", headers = {} } = {}) {
+async function send(method, path, { body, raw, key, signal, accept = "application/json", headers = {} } = {}) {
   const all = { Accept: accept, ...headers };
   if (body !== undefined) all["Content-Type"] = "application/json";
   if (key) all["Idempotency-Key"] = key;
@@ -32,7 +32,7 @@ async function send(method, path, { body, key, signal, accept = "application/jso
     response = await fetch(address(path), {
       method,
       headers: all,
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body: raw ?? (body === undefined ? undefined : JSON.stringify(body)),
       credentials: "same-origin",
       signal,
     });
@@ -91,11 +91,7 @@ export async function signIn(key) {
 }
 
 export async function upload(file) {
-  const path = `/files?name=${encodeURIComponent(file.name)}`;
-  const response = await fetch(address(path), { method: "POST", body: file, credentials: "same-origin" });
-  const body = await response.json();
-  if (!response.ok) throw new Problem(response.status, body);
-  return body;
+  return content(await send("POST", `/files?name=${encodeURIComponent(file.name)}`, { raw: file }));
 }
 
 // Follows a feed until the returned function is called. `on(event)` gets each event, `state(connected)` changes.

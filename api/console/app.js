@@ -56,7 +56,7 @@ function frame() {
   });
 }
 
-function show() {
+function show(moved = false) {
   if (!session) return;
   leave?.();
   leave = null;
@@ -70,6 +70,7 @@ function show() {
     if (match) {
       fill(main);
       leave = view(main, { session, parameters: match.slice(1) });
+      if (moved) main.focus(); // keyboard and screen reader continue in the new view
       return;
     }
   }
@@ -80,6 +81,7 @@ function signInForm() {
   leave?.();
   leave = null;
   session = null;
+  live.end();
   const problem = h("p", { class: "problem", role: "alert" });
   const key = h("input", { type: "password", id: "key", autocomplete: "current-password", required: true });
   const form = h(
@@ -125,6 +127,9 @@ async function begin() {
   show();
 }
 
-window.addEventListener("hashchange", show);
+window.addEventListener("hashchange", () => {
+  document.querySelectorAll("dialog[open]").forEach((box) => box.close());
+  show(true);
+});
 window.addEventListener("signed-out", () => session && signInForm());
 begin();

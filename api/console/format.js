@@ -52,6 +52,11 @@ export function short(text, length = 160) {
   return line.length > length ? `${line.slice(0, length - 1)}…` : line;
 }
 
+// What fits on a page; of a huge text the beginning, and how much is left out.
+export function bounded(text, most = 100_000) {
+  return text.length > most ? `${text.slice(0, most)}\n… ${(text.length - most).toLocaleString()} more characters` : text;
+}
+
 export function json(value) {
   if (typeof value !== "string") return JSON.stringify(value, null, 2);
   try {

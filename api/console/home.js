@@ -8,10 +8,10 @@ import { virtualList } from "./virtual_list.js";
 
 const PAGE = 100;
 
-export function home(main, { session }) {
+export function home(main) {
   const state = { tasks: new Map(), cursor: null, closed: false };
   const filters = {
-    text: h("input", { type: "search", id: "text", placeholder: "in title or reason" }),
+    text: h("input", { type: "search", id: "text", placeholder: "part of the title" }),
     agent: h("select", { id: "agent" }, h("option", { value: "" }, "all agents")),
     status: h(
       "select",
@@ -29,15 +29,37 @@ export function home(main, { session }) {
   const note = h("p", { class: "empty", role: "status" });
   const list = virtualList({ label: "Tasks", height: 56, row: taskRow, more: nextPage, key: (item) => item.task_id });
 
-  async function load() {
-    const page = await get("/tasks", query());
-    state.tasks = new Map(page.items.map((item) => [item.task_id, item]));
-    state.cursor = page.next_cursor;
+  // The first page again; the pages after it stay, unless the filters have changed.
+  async function load({ anew = false } = {}) {
+    const asked = query();
+    const page = await get("/tasks", asked);
+    if (JSON.stringify(asked) !== JSON.stringify(query())) return; // answered too late: other filters are set now
+    if (anew || !state.tasks.size) {
+      state.tasks.clear();
+      state.cursor = page.next_cursor;
+      list.element.scrollTop = 0;
+    }
+    for (const item of page.items) state.tasks.set(item.task_id, item);
     draw();
   }
 
   function query(extra = {}) {
-    return { agent: filters.agent.value, status: filters.status.value, limit: PAGE, ...extra };
+    return {
+      agent: filters.agent.value,
+      status: filters.status.value,
+      text: filters.text.value.trim(),
+      own: filters.mine.checked || null,
+      top_level: filters.subagents.checked ? null : true,
+      limit: PAGE,
+      ...extra,
+    };
+  }
+
+  // A task that has changed, if it still fits the filters: the server decides that.
+  async function look(id) {
+    const [found] = (await get("/tasks", query({ id_prefix: id, limit: 1 }))).items;
+    if (found) state.tasks.set(id, found);
+    else state.tasks.delete(id);
   }
 
   async function nextPage() {
@@ -49,14 +71,7 @@ export function home(main, { session }) {
   }
 
   function draw() {
-    const text = filters.text.value.toLowerCase();
-    const shown = [...state.tasks.values()]
-      .filter((one) => !text || `${one.title} ${one.agent} ${one.reason ?? ""} ${one.error?.message ?? ""}`.toLowerCase().includes(text))
-      .filter((one) => !filters.agent.value || one.agent === filters.agent.value)
-      .filter((one) => !filters.status.value || one.status === filters.status.value)
-      .filter((one) => filters.subagents.checked || !one.spawned_by)
-      .filter((one) => !filters.mine.checked || !("created_by" in one) || one.created_by === (session.key_id ?? session.name))
-      .sort((a, b) => (a.created_at < b.created_at ? 1 : -1));
+    const shown = [...state.tasks.values()].sort((a, b) => (a.task_id < b.task_id ? 1 : -1));
     list.set(shown);
     fill(note, shown.length ? "" : "No task fits. Start one, or change the filters.");
   }
@@ -94,8 +109,7 @@ export function home(main, { session }) {
     changed.clear();
     if (ids.length > 20 || ids.includes("*")) await load();
     else {
-      const found = await Promise.all(ids.map((id) => get(`/tasks/${id}`).catch(() => null)));
-      for (const one of found) if (one) state.tasks.set(one.task_id, one);
+      await Promise.all(ids.map(look));
       draw();
     }
     await summary();
@@ -106,9 +120,10 @@ export function home(main, { session }) {
     else return;
     refresh();
   });
+  const filter = soon(() => load({ anew: true }).catch((error) => fill(note, error.message)));
   const clockwork = setInterval(() => load().catch(() => {}), 15_000); // tasks that no worker has begun give no notice
   for (const [name, input] of Object.entries(filters)) {
-    input.addEventListener(name === "text" ? "input" : "change", () => (name === "text" ? draw() : load()));
+    input.addEventListener(name === "text" ? "input" : "change", filter);
   }
 
   fill(
@@ -122,7 +137,7 @@ export function home(main, { session }) {
       field("Agent", filters.agent),
       field("Status", filters.status),
       field("Mine", filters.mine),
-      field("Subagents", filters.subagents),
+      field("Subagents and reruns", filters.subagents),
       h("a", { class: "button primary", href: "#/start" }, "Start a task"),
     ),
     note,
@@ -131,7 +146,7 @@ export function home(main, { session }) {
     conversations,
   );
   get("/agents").then((page) => filters.agent.append(...page.items.map((one) => h("option", { value: one.name }, one.name)))).catch(() => {});
-  load().catch((error) => fill(note, error.message));
+  load({ anew: true }).catch((error) => fill(note, error.message));
   summary().catch(() => {});
   return () => {
     stop();

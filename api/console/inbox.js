@@ -15,6 +15,7 @@ export function inbox(main) {
   const said = h("p", { role: "status", class: "said" });
   let open = [];
   let chosen = null;
+  const before = new Map(); // request -> what the agent said before it asked
 
   async function load() {
     const [waiting, answered] = await Promise.all([
@@ -24,6 +25,7 @@ export function inbox(main) {
     open = waiting.items.sort((a, b) => (a.deadline < b.deadline ? -1 : 1));
     if (!open.some((one) => one.id === chosen)) chosen = open[0]?.id ?? null;
     draw();
+    if (chosen) readBefore(chosen);
     fill(
       done,
       ...answered.items.map((one) =>
@@ -32,10 +34,25 @@ export function inbox(main) {
     );
   }
 
+  // Read for the request that is looked at, once: a list of many must not cost a request each.
+  async function readBefore(id) {
+    const request = open.find((one) => one.id === id);
+    if (!request || before.has(id)) return;
+    before.set(id, "");
+    const trace = await get(`/tasks/${request.session_id}/trace`, { chars: 1500 }).catch(() => null);
+    const said = trace?.steps.flatMap((step) => step.models.map((call) => call.text)).filter(Boolean).at(-1);
+    if (!said) return;
+    before.set(id, said);
+    draw();
+  }
+
   function draw() {
     const typing = list.contains(document.activeElement) && /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName);
     if (typing) return; // never take a form from under somebody's hands; the next change draws it
+    const held = document.activeElement?.closest?.("[data-id]")?.dataset.id;
+    const button = document.activeElement?.dataset?.do;
     fill(list, ...open.map((one) => item(one)));
+    if (held && button) list.querySelector(`[data-id="${held}"] [data-do="${button}"]`)?.focus();
     if (!open.length) fill(list, h("li", {}, empty("Nothing waits for you.")));
   }
 
@@ -52,6 +69,7 @@ export function inbox(main) {
         h("strong", { class: "grow question" }, request.question),
         h("span", { class: "countdown", "data-deadline": request.deadline }, left(request.deadline)),
       ),
+      before.get(request.id) ? h("blockquote", { class: "before" }, before.get(request.id)) : null,
       details(request),
       form?.element,
       h(
@@ -124,6 +142,7 @@ export function inbox(main) {
 
   function choose(id) {
     chosen = id;
+    readBefore(id);
     for (const element of list.children) {
       if (element.dataset.id === id) {
         element.setAttribute("aria-current", "true");

@@ -16,6 +16,11 @@ export function start(state) {
   badge();
 }
 
+export function end() {
+  stop?.();
+  stop = null;
+}
+
 export function listen(listener) {
   listeners.add(listener);
   return () => listeners.delete(listener);
@@ -41,6 +46,7 @@ export function soon(run, ms = 150) {
   let timer = null;
   let running = false;
   let again = false;
+  let pause = ms;
   return function trigger() {
     if (running) {
       again = true;
@@ -50,7 +56,9 @@ export function soon(run, ms = 150) {
       timer = null;
       running = true;
       try {
+        const began = performance.now();
         await run();
+        pause = Math.min(5000, Math.max(ms, 2 * (performance.now() - began))); // a slow view asks less often
       } catch {
         // the server is away for a moment: the next notice, or the view's own clock, asks again
       } finally {
@@ -60,6 +68,6 @@ export function soon(run, ms = 150) {
           trigger();
         }
       }
-    }, ms);
+    }, pause);
   };
 }

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 
-const MOST = 200_000; // characters that are formatted; the rest is shown as it is
+const MOST = 100_000; // characters that are shown
 const INLINE = /(`[^`\n]+`)|\*\*([^*\n]+)\*\*|\*([^*\n]+)\*|\[([^\]\n]+)\]\((https?:\/\/[^\s)]+)\)/g;
 
 export function markdown(source) {
@@ -11,7 +11,7 @@ export function markdown(source) {
   const lines = text.slice(0, MOST).split("\n");
   let at = 0;
   while (at < lines.length) at = block(lines, at, box);
-  if (text.length > MOST) box.append(h("pre", {}, text.slice(MOST)));
+  if (text.length > MOST) box.append(h("p", { class: "why" }, `… ${(text.length - MOST).toLocaleString()} more characters`));
   return box;
 }
 

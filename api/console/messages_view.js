@@ -1,7 +1,7 @@
 // What was said in a session: messages, tool calls and results.
 
 import { h } from "./dom.js";
-import { short } from "./format.js";
+import { bounded, short } from "./format.js";
 import { markdown } from "./markdown.js";
 
 export function messageView(message) {
@@ -18,5 +18,5 @@ export function messageView(message) {
 }
 
 function fold(title, text, kind) {
-  return h("details", { class: `message ${kind}` }, h("summary", {}, title), h("pre", {}, text));
+  return h("details", { class: `message ${kind}` }, h("summary", {}, title), h("pre", {}, bounded(String(text ?? ""))));
 }

@@ -2,11 +2,11 @@
 
 import { get, getText, post } from "./api.js";
 import { action, empty, fill, h, status } from "./dom.js";
-import { ago, count, short } from "./format.js";
+import { ago, clock, count, duration, short } from "./format.js";
 import { diffView } from "./diff_view.js";
 
 export function operations(main) {
-  const place = { health: h("div"), deliveries: h("div"), agents: h("div"), difference: h("div") };
+  const place = { health: h("div"), queues: h("div"), deliveries: h("div"), agents: h("div"), difference: h("div") };
 
   async function health() {
     let ready;
@@ -28,13 +28,26 @@ export function operations(main) {
     );
   }
 
+  async function queues() {
+    const found = await get("/queues").catch((error) => ({ items: [], problem: error.message }));
+    const cells = (one) => [one.name, one.kind, one.backlog, duration(one.oldest_ms), one.added_per_second, one.taken_per_second, one.pollers];
+    fill(
+      place.queues,
+      h("h2", {}, "Queues"),
+      found.items.length
+        ? h("table", {}, h("thead", {}, h("tr", {}, ...["queue", "kind", "waiting", "oldest", "added/s", "taken/s", "workers"].map((name) => h("th", {}, name)))), h("tbody", {}, ...found.items.map((one) => h("tr", {}, ...cells(one).map((cell) => h("td", {}, String(cell)))))))
+        : empty(found.problem ?? "None."),
+    );
+  }
+
   async function deliveries() {
-    const page = await get("/deliveries", { status: "failed", limit: 50 });
+    const [failed, pending] = await Promise.all(["failed", "pending"].map((state) => get("/deliveries", { status: state, limit: 50 })));
+    const page = { items: [...failed.items, ...pending.items.filter((one) => one.last_error)] };
     fill(
       place.deliveries,
-      h("h2", {}, "Deliveries that failed"),
+      h("h2", {}, "Deliveries that fail"),
       page.items.length
-        ? h("ul", { class: "plain" }, ...page.items.map((one) => h("li", {}, `${one.event} · ${count(one.attempts, "attempt")} · ${short(one.last_error, 120)} `, h("small", {}, ago(one.created_at)), action("Send again", async () => { await post(`/deliveries/${one.id}/resend`); await deliveries(); }))))
+        ? h("ul", { class: "plain" }, ...page.items.map((one) => h("li", {}, `${one.event} · ${one.next_at ? `again ${clock(one.next_at)}` : "given up"} · ${count(one.attempts, "attempt")} · ${short(one.last_error, 120)} `, h("small", {}, ago(one.created_at)), action("Send again", async () => { await post(`/deliveries/${one.id}/resend`); await deliveries(); }))))
         : empty("None."),
     );
   }
@@ -55,8 +68,8 @@ export function operations(main) {
     fill(place.difference, h("h3", {}, `${agent.name}: version ${before} and ${now}`), diffView(lineDiff(...files)));
   }
 
-  const show = () => Promise.all([health(), deliveries()]).catch((error) => fill(place.health, h("p", { role: "alert" }, error.message)));
-  fill(main, h("h1", {}, "Operations"), place.health, place.deliveries, place.agents);
+  const show = () => Promise.all([health(), queues(), deliveries()]).catch((error) => fill(place.health, h("p", { role: "alert" }, error.message)));
+  fill(main, h("h1", {}, "Operations"), place.health, place.queues, place.deliveries, place.agents);
   show();
   agents().catch((error) => fill(place.agents, error.message));
   const clockwork = setInterval(show, 5000);

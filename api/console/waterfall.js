@@ -17,11 +17,17 @@ function* sessions(trace, depth) {
   const inner = [];
   collect(trace.steps, trace, bars, inner);
   for (const mark of trace.marks ?? []) {
-    if (mark.type.startsWith("input_required")) bars.push({ lane: "wait", start: mark.at, end: mark.at, label: mark.text });
+    if (mark.type === "input_required") bars.push({ lane: "wait", start: mark.at, end: settled(trace, mark), label: `asked: ${mark.text}` });
     else if (mark.type === "model_retry") bars.push({ lane: "retry", start: mark.at, end: mark.at, label: mark.text });
   }
   yield { trace, depth, bars };
   for (const child of [...inner, ...(trace.sessions ?? [])]) yield* sessions(child, depth + 1);
+}
+
+// When the wait that a mark began was over: the next answer or expiry, or the end, or not yet.
+function settled(trace, asked) {
+  const later = trace.marks.find((mark) => mark.at > asked.at && ["input_received", "input_expired"].includes(mark.type));
+  return later?.at ?? trace.ended_at ?? new Date().toISOString();
 }
 
 function collect(steps, trace, bars, inner) {

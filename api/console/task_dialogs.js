@@ -1,0 +1,76 @@
+// Dialogs of a task: rerun from a step with changes, give it a larger budget, choose a task to compare it with.
+
+import { get, post } from "./api.js";
+import { action, dialog, h, status } from "./dom.js";
+import { ago, short } from "./format.js";
+
+const CUT = / more characters\]$/;
+const line = (label, input, hint) => h("div", { class: "field" }, h("label", { for: input.id }, label), input, hint ? h("small", {}, hint) : null);
+
+function buttons(label, run, close) {
+  return h("div", { class: "row" }, action(label, run, { class: "primary" }), h("button", { type: "button", onclick: close }, "Back"));
+}
+
+// The results that the step sees are those of the step before it; a changed one is what the rerun begins with.
+export async function rerunDialog(id, record, trace, from) {
+  const agent = await get(`/tasks/${id}/agent`).catch(() => ({}));
+  dialog("Rerun", (close) => {
+    const step = h("input", { type: "number", id: "from", min: 1, value: from, onchange: () => show() });
+    const model = h("input", { type: "text", id: "model", placeholder: record.models[0] });
+    const prompt = h("textarea", { id: "prompt", rows: 4, value: agent.prompt ?? "" });
+    const rules = h("textarea", { id: "rules", rows: 3, placeholder: '[{"permission": "bash", "pattern": "rm *", "action": "deny"}]' });
+    const recorded = h("input", { type: "checkbox", id: "recorded" });
+    const place = h("div");
+    let results = [];
+
+    function show() {
+      const before = trace?.steps.findLast((one) => one.step < Number(step.value));
+      results = (before?.tools ?? []).map((call) => [call, h("textarea", { id: `result-${call.index}`, rows: 3, value: call.result, disabled: CUT.test(call.result) })]);
+      place.replaceChildren(...results.map(([call, text]) => line(`Result of ${call.tool}, call ${call.index} of step ${before.step}`, text, text.disabled ? "too long to be edited here" : "")));
+    }
+
+    async function run() {
+      const body = { from_step: Number(step.value), recorded: recorded.checked };
+      if (model.value) body.model = model.value;
+      if (prompt.value !== (agent.prompt ?? "")) body.prompt = prompt.value;
+      const changed = results.filter(([call, text]) => !text.disabled && text.value !== call.result);
+      if (changed.length) body.tool_results = changed.map(([call, text]) => ({ index: call.index, text: text.value }));
+      if (rules.value) body.permissions = JSON.parse(rules.value);
+      const accepted = await post(`/tasks/${id}/rerun`, body, { once: true });
+      close();
+      location.hash = `#/tasks/${accepted.task_id}`;
+    }
+
+    show();
+    return [line("From step", step), line("Model", model), line("Instructions", prompt), place, line("Rules added, as JSON", rules), line("Only rules and limits: no model, no tool", recorded), buttons("Rerun", run, close)];
+  });
+}
+
+const FIELDS = { steps: "max_steps", tokens: "max_tokens", cost_usd: "max_cost_usd", tool_calls: "max_tool_calls", sessions: "max_sessions", ttl: "ttl" };
+
+export function raiseDialog(id, budget, done) {
+  dialog("Raise the budget", (close) => {
+    const rows = [
+      ...budget.budgets.map((one) => [one, "its own", (body) => body]),
+      ...(budget.tree?.budgets ?? []).map((one) => [one, "of the conversation", (body) => (body.tree ??= {})]),
+    ].map(([one, whose, part], index) => [one, part, h("input", { type: "number", id: `raise-${index}`, step: "any", min: one.limit, value: one.limit }), `${one.budget === "ttl" ? "time in milliseconds" : one.budget.replaceAll("_", " ")}, ${whose}`]);
+
+    async function run() {
+      const body = {};
+      for (const [one, part, input] of rows) if (Number(input.value) !== one.limit) part(body)[FIELDS[one.budget]] = Number(input.value);
+      await post(`/tasks/${id}/budget`, body);
+      close();
+      await done();
+    }
+
+    return [...rows.map(([one, , input, label]) => line(label, input, `used: ${one.used.toLocaleString()}`)), buttons("Raise", run, close)];
+  });
+}
+
+export async function compareDialog(id, agent) {
+  const page = await get("/tasks", { agent, limit: 30 });
+  dialog("Compare with", (close) => [
+    h("ul", { class: "plain" }, ...page.items.filter((one) => one.task_id !== id).map((one) => h("li", {}, status(one.status), " ", h("a", { href: `#/compare/${id}/${one.task_id}`, onclick: close }, short(one.title, 80) || one.task_id), h("small", {}, ` ${ago(one.created_at)}`)))),
+    h("button", { type: "button", onclick: close }, "Back"),
+  ]);
+}
