@@ -9,8 +9,23 @@ from typing import NamedTuple
 from setting_files import SettingsError as SettingsError
 from setting_files import read_dotenv, read_toml
 
-ROOT = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parent  # of the code
+INSTALLED = not (ROOT / "pyproject.toml").exists()  # as a package, not a checkout
 MISCONFIGURED = 78  # exit code (EX_CONFIG) of a process with invalid settings: restarting it does not help
+
+
+def state_folder(installed: bool, env: Mapping[str, str]) -> Path:
+    """Where everything is kept that is not code: in the checkout, else in the user's own data folder."""
+    if not installed:
+        return ROOT / ".errand"
+    base = env.get("XDG_DATA_HOME") or ""
+    return (Path(base) if base.startswith("/") else Path("~/.local/share").expanduser()) / "errand"
+
+
+STATE_FOLDER = state_folder(INSTALLED, os.environ)
+SETTINGS_FOLDER = STATE_FOLDER if INSTALLED else ROOT  # of .env and errand.toml
+# a package's own folder is replaced with it, so agents of one's own are kept elsewhere
+AGENTS_FOLDER = STATE_FOLDER / "agents" if INSTALLED and (STATE_FOLDER / "agents").is_dir() else ROOT / "agents"
 
 
 @dataclass(frozen=True)
@@ -24,7 +39,7 @@ class Settings:
     anthropic_api_key: str | None = field(default=None, repr=False)
     anthropic_base_url: str | None = None
     data_dir: Path | None = None  # of the embedded stack; None: see deploy/data_dir.py
-    workspaces_dir: Path = ROOT / ".errand" / "workspaces"
+    workspaces_dir: Path = STATE_FOLDER / "workspaces"
     secret_keys: tuple[str, ...] = field(default=(), repr=False)  # id:key, the first encrypts; see domain/sealing.py
 
     otel_exporter_otlp_endpoint: str | None = None  # receiver of traces; None: none are sent
@@ -55,7 +70,7 @@ class Settings:
     poll_interval_ms: int = 2_000
 
     # agents and models
-    agents_dir: Path = ROOT / "agents"
+    agents_dir: Path = AGENTS_FOLDER
     prices_file: Path = ROOT / "agents" / "prices.yaml"
     tools_module: str | None = None  # Python module of your own with TOOLS = [Tool(...), ...]
     default_model: str = "claude-sonnet-5-5"
@@ -248,7 +263,7 @@ class Given(NamedTuple):
     source: str
 
 
-def read_sources(folder: Path = ROOT, env: Mapping[str, str] | None = None) -> dict[str, Given]:
+def read_sources(folder: Path = SETTINGS_FOLDER, env: Mapping[str, str] | None = None) -> dict[str, Given]:
     """The settings that are given anywhere: in the environment, else in `.env`, else in `errand.toml` of the folder.
 
     An empty variable of the environment counts, so that it can take a value of the files away.

@@ -1,6 +1,7 @@
 """The command `errand`: its subcommands, and what they all share."""
 
 import importlib
+import importlib.metadata
 import sys
 import tomllib
 from typing import Any
@@ -8,7 +9,8 @@ from typing import Any
 import click
 
 from cli.errors import EXIT_CODES, Exit
-from settings import ROOT, Settings, SettingsError
+from cli.render.output import PROGRAM
+from settings import INSTALLED, ROOT, Settings, SettingsError
 
 # by what people want to do, in the order in which they need it
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -48,7 +50,7 @@ class ErrandGroup(click.Group):
             return None
         # imported only when called, so that a command does not wait for what the others import
         command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
-        return command
+        return _as_typed(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for group, names in GROUPS.items():
@@ -67,9 +69,22 @@ class ErrandGroup(click.Group):
 
 def _print_version(ctx: click.Context, _: click.Parameter, given: bool) -> None:
     if given:
-        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-        click.echo(f"errand {project['version']}")
+        click.echo(f"errand {_version()}")
         ctx.exit()
+
+
+def _version() -> str:
+    if INSTALLED:
+        return importlib.metadata.version("errand")
+    return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
+
+
+def _as_typed(command: click.Command) -> click.Command:
+    """The examples of the help as people type them: only in the checkout the program is ./errand."""
+    command.help = command.help and command.help.replace("./errand", PROGRAM)
+    for one in command.commands.values() if isinstance(command, click.Group) else ():
+        _as_typed(one)
+    return command
 
 
 @click.group(cls=ErrandGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
@@ -99,3 +114,6 @@ def errand(ctx: click.Context) -> None:
             stream.reconfigure(errors="replace")  # a terminal that lacks a character must not end the command
     ctx.obj = settings
     ctx.color = False if settings.no_color or settings.term == "dumb" else None
+
+
+_as_typed(errand)

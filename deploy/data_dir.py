@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.state import StackError
-from settings import ROOT, Settings
+from settings import INSTALLED, ROOT, STATE_FOLDER, Settings
 
 SYSTEM_STATE = Path("/var/lib/errand")
 POSTGRES_ACCOUNT = "errand-postgres"
@@ -66,17 +66,17 @@ def _create_account() -> str:
 
 
 def locate_data_dir(settings: Settings) -> Path:
-    """ERRAND_DATA_DIR, else .errand/data in the checkout.
+    """ERRAND_DATA_DIR, else .errand/data in the checkout, or errand/data in the user's data folder if it is installed.
 
-    As root, if PostgreSQL's account cannot reach the checkout: a folder in the system's own state directory.
+    As root, if PostgreSQL's account cannot reach that: a folder in the system's own state directory.
     """
     if settings.data_dir:
         return settings.data_dir.absolute()
-    default = ROOT / ".errand" / "data"
+    default = STATE_FOLDER / "data"
     if os.geteuid() != 0 or UNPRIVILEGED.can_reach(_nearest_existing(default)):
         return default
     # one folder per checkout, or two checkouts would share their data
-    return SYSTEM_STATE / hashlib.sha256(str(ROOT).encode()).hexdigest()[:12]
+    return SYSTEM_STATE / hashlib.sha256(str(STATE_FOLDER if INSTALLED else ROOT).encode()).hexdigest()[:12]
 
 
 def create_data_dir(directory: Path, account: Account | None) -> None:

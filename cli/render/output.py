@@ -13,8 +13,9 @@ import click
 from domain.amounts import clean as clean
 from domain.amounts import dollars as dollars
 from domain.amounts import duration as duration
+from settings import INSTALLED
 
-PROGRAM = "./errand"
+PROGRAM = "errand" if INSTALLED else "./errand"  # as people type it
 
 
 def one_line(text: str, limit: int = 160) -> str:

@@ -1,0 +1,103 @@
+"""Events of a task. Those that programs act on have classes of their own; the others are plain `Event`s."""
+
+from datetime import datetime
+from typing import Any, ClassVar
+
+from errand.models import Model, Status, Usage
+
+
+class Event(Model):
+    """The fields of its own type are attributes; `data` has them all."""
+
+    ended: ClassVar[bool] = False
+
+    type: str
+    seq: int
+    session_id: str
+    at: datetime
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return self.model_dump(exclude={"type", "seq", "session_id", "at"})
+
+
+class StepStarted(Event):
+    step: int
+    description: str
+
+
+class StepCompleted(Event):
+    step: int
+    result: str
+
+
+class ProgressMade(Event):
+    message: str
+
+
+class MessageDelta(Event):
+    step: int
+    text: str
+
+
+class Message(Event):
+    step: int
+    text: str
+
+
+class ToolCalled(Event):
+    tool: str
+    args: str
+
+
+class ToolReturned(Event):
+    tool: str
+    state: str
+    preview: str
+
+
+class ArtifactSaved(Event):
+    name: str
+    artifact_type: str
+    file_id: str
+    size: int
+
+
+class InputRequired(Event):
+    request_id: str
+    kind: str
+    question: str
+    deadline: datetime
+
+
+class Ended(Event):
+    """The last event of a task."""
+
+    ended: ClassVar[bool] = True
+
+    status: Status
+    reason: str
+    partial: bool
+    usage: Usage
+    error: str | None
+    output: str | None
+
+
+CLASSES: dict[str, type[Event]] = {
+    "step_started": StepStarted,
+    "step_completed": StepCompleted,
+    "progress": ProgressMade,
+    "message_delta": MessageDelta,
+    "message": Message,
+    "tool_called": ToolCalled,
+    "tool_returned": ToolReturned,
+    "artifact_saved": ArtifactSaved,
+    "input_required": InputRequired,
+    "task_completed": Ended,
+    "task_failed": Ended,
+    "task_cancelled": Ended,
+}
+
+
+def event_of(data: dict[str, Any]) -> Event:
+    return CLASSES.get(str(data.get("type")), Event).model_validate(data)

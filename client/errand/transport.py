@@ -1,0 +1,144 @@
+"""What both clients share about connections: addresses, retries, and how far a stream was read."""
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any, overload
+
+import httpx2
+
+from errand.errors import Unreachable, problem_of
+from errand.events import Event, event_of
+from errand.local_stack import find_server
+from errand.requests import Answer, Request, path_of
+
+# a stream sends something every 15 seconds, and a result is waited for 30 seconds: after this silence all is lost
+TIMEOUT = httpx2.Timeout(5.0, read=60.0, write=60.0)
+TRANSIENT = frozenset({429, 500, 502, 503, 504})  # statuses of a server that is busy or restarting
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True)
+class Connection:
+    """What was given; where the server is, is looked up at each connection."""
+
+    url: str | None
+    key: str | None
+
+    def options(self) -> dict[str, Any]:
+        server = find_server(self.url, self.key)
+        headers = {"Authorization": f"Bearer {server.key}"} if server.key else {}
+        base = httpx2.URL(server.url)
+        # a proxy from the environment is for other machines
+        return {"base_url": base, "headers": headers, "timeout": TIMEOUT, "trust_env": base.host not in LOOPBACK}
+
+
+class Retries:
+    """How long to wait before a request is repeated, and when to give up."""
+
+    def __init__(self, patience: float) -> None:
+        self.attempts = 1
+        self._patience = patience
+        self.forget()
+
+    def forget(self) -> None:
+        """The server has answered."""
+        self._lost_at: float | None = None
+        self._pause = FIRST_PAUSE
+
+    @overload
+    def pause_after(self, outcome: Exception) -> float: ...
+    @overload
+    def pause_after(self, outcome: Answer) -> float | None: ...
+    def pause_after(self, outcome: Exception | Answer) -> float | None:
+        """Seconds to wait; None: it is answered, or refused for good."""
+        asked = 0.0
+        if isinstance(outcome, Answer):
+            problem = outcome.problem
+            if problem is None or problem.status not in TRANSIENT:
+                return None
+            asked = problem.retry_after or 0.0
+        now = time.monotonic()
+        self._lost_at = now if self._lost_at is None else self._lost_at
+        pause = max(self._pause, asked)
+        if now - self._lost_at + pause > self._patience:
+            if isinstance(outcome, Answer):
+                return None  # what the server said is more than that it was busy
+            raise Unreachable(
+                f"no answer for {self._patience:g} seconds: {outcome or type(outcome).__name__}"
+            ) from None
+        self.attempts += 1
+        self._pause = min(self._pause * 2, LONGEST_PAUSE)
+        return pause
+
+
+class EventReader:
+    """How far the stream of a task was read."""
+
+    def __init__(self, task_id: str, after: int, patience: float) -> None:
+        self.path = path_of("tasks", task_id, "events")
+        self.after = after
+        self.done = False
+        self._retries = Retries(patience)
+        self._refused: Answer | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Accept": "text/event-stream"} | ({"Last-Event-ID": str(self.after)} if self.after else {})
+
+    def begins(self, response: httpx2.Response) -> bool:
+        """Whether events follow. A refusal is raised, unless the server is only busy."""
+        self._refused = None
+        if response.status_code == 204:  # it has ended, and all of its events were seen
+            self.done = True
+            return False
+        if not response.is_success:
+            self._refused = answer_of(response, self._retries.attempts)
+            return False
+        self._retries.forget()
+        return True
+
+    def event(self, data: str) -> Event | None:
+        """The event, unless it was seen before."""
+        if not data:
+            return None
+        event = event_of(json.loads(data))
+        if event.seq <= self.after:
+            return None
+        self.after, self.done = event.seq, event.ended
+        return event
+
+    def pause_after_end(self) -> float:
+        """The stream ended: because the task did, the server stops, or it was refused."""
+        if self.done:
+            return 0.0
+        if self._refused is None:
+            return FIRST_PAUSE
+        pause = self._retries.pause_after(self._refused)
+        if pause is None:
+            self._refused.value()
+        return pause or 0.0
+
+    def pause_after(self, error: Exception) -> float:
+        return 0.0 if self.done else self._retries.pause_after(error)
+
+
+def sent_as(request: Request) -> dict[str, Any]:
+    body = {"content": request.content} if request.content is not None else {}
+    body |= {"json": request.json} if request.json is not None else {}
+    return {"params": dict(request.params), "headers": dict(request.headers), **body}
+
+
+def answer_of(response: httpx2.Response, attempts: int) -> Answer:
+    kind = response.headers.get("content-type", "")
+    body = None
+    if "json" in kind:
+        try:
+            body = response.json()
+        except ValueError:
+            body = None
+    if response.is_success:
+        return Answer(body, response.content, attempts=attempts)
+    refusal = problem_of(response.status_code, body, response.text, response.headers.get("retry-after"))
+    return Answer(body, response.content, refusal, attempts)

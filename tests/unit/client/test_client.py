@@ -1,0 +1,133 @@
+"""The client's pure parts, and its models against what the API documents and the events that exist."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from errand import errors, events, local_stack, models, requests
+from errand.events import CLASSES, Event
+from errand.requests import Answer
+from errand.transport import EventReader, Retries
+from pydantic import BaseModel, TypeAdapter
+
+from api.app import create_app
+from deploy.data_dir import locate_data_dir
+from domain.events import EVENTS
+from settings import Settings
+
+SAME: dict[str, type[BaseModel]] = {
+    "TaskAccepted": models.TaskHandle,
+    "Handle": models.SessionHandle,
+    "TaskProgress": models.Progress,
+    "TaskError": models.TaskError,
+    "Usage": models.Usage,
+    "ResultUsage": models.ResultUsage,
+    "TaskRecord": models.Task,
+    "ArtifactRecord": models.Artifact,
+    "CriterionVerdict": models.Verdict,
+    "EffectRecord": models.Effect,
+    "TaskResult": models.Result,
+    "InputRequest": models.InputRequest,
+    "FileRecord": models.File,
+}
+
+
+@pytest.fixture(scope="module")
+def schemas() -> dict[str, Any]:
+    document: dict[str, Any] = create_app().openapi()["components"]["schemas"]
+    return document
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_models_have_fields_that_the_api_has(schemas: dict[str, Any], name: str) -> None:
+    documented = schemas[name]["properties"]
+    for field, info in SAME[name].model_fields.items():
+        assert field in documented, field  # and what may be null there may be None here
+        nullable = {"type": "null"} in documented[field].get("anyOf", [])
+        assert not nullable or TypeAdapter[Any](info.annotation or Any).validate_python(None) is None, field
+
+
+def test_events_have_the_fields_of_the_platforms_own() -> None:
+    known = {event.type: event for event in EVENTS}
+    for kind, mirror in CLASSES.items():
+        own = set(mirror.model_fields) - set(Event.model_fields)
+        assert own <= set(known[kind].model_fields), kind
+        assert mirror.ended is known[kind].terminal, kind
+    assert {event.type for event in EVENTS if event.terminal} == {kind for kind, one in CLASSES.items() if one.ended}
+
+
+def test_an_event_of_a_newer_server_is_kept() -> None:
+    event = events.event_of({"type": "new", "seq": 3, "session_id": "s", "at": "2026-01-01T00:00:00Z", "more": 1})
+    assert type(event) is Event and event.data == {"more": 1}
+
+
+def test_the_data_folder_is_that_of_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("ERRAND_DATA_DIR", raising=False)
+    assert locate_data_dir(Settings()) in local_stack.data_folders()
+    monkeypatch.setenv("ERRAND_DATA_DIR", str(tmp_path))
+    assert local_stack.data_folders() == [locate_data_dir(Settings(data_dir=tmp_path))]
+
+
+def test_no_stack_and_no_address_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("ERRAND_URL", "ERRAND_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ERRAND_DATA_DIR", str(tmp_path))
+    with pytest.raises(errors.Unreachable, match="errand up"):
+        local_stack.find_server(None, None)
+    (tmp_path / "token").write_text("secret")
+    (tmp_path / "stack.json").write_text('{"pid": 1, "started": "long ago", "api_url": "http://127.0.0.1:9"}')
+    with pytest.raises(errors.Unreachable):  # another process has that pid now
+        local_stack.find_server(None, None)
+    assert local_stack.find_server("http://elsewhere", None) == local_stack.Server(
+        "http://elsewhere"
+    )  # without a token
+
+
+def test_requests_are_repeated_while_there_is_patience() -> None:
+    retries = Retries(1.0)
+    busy = Answer(problem=errors.problem_of(503, None, "away", None))
+    assert [retries.pause_after(busy), retries.pause_after(OSError())] == [0.25, 0.5]
+    with pytest.raises(errors.Unreachable, match="no answer for 1 seconds"):
+        retries.pause_after(OSError())
+    assert retries.pause_after(busy) is None  # the server's own reason is raised by who asked
+    assert Retries(60).pause_after(Answer(problem=errors.problem_of(422, {}, "", None))) is None
+    assert Retries(60).pause_after(Answer(problem=errors.problem_of(429, {}, "", "7"))) == 7.0
+
+
+def test_a_problem_names_what_is_wrong() -> None:
+    body = {"type": "urn:errand:problem:validation", "detail": "No.", "errors": [{"pointer": "/x", "message": "bad"}]}
+    problem = errors.problem_of(422, body, "", None)
+    assert isinstance(problem, errors.Invalid) and str(problem) == "No. (422 validation)\n  /x: bad"
+    assert errors.problem_of(502, None, "<html>", None).detail == "<html>"
+
+
+def test_a_reader_skips_what_it_has_seen() -> None:
+    reader = EventReader("a/b", 1, 1.0)
+    assert reader.path == "/tasks/a%2Fb/events" and reader.headers["Last-Event-ID"] == "1"
+    line = '{"type": "progress", "seq": %d, "session_id": "s", "at": "2026-01-01T00:00:00Z", "message": "m"}'
+    assert reader.event("") is None and reader.event(line % 1) is None
+    assert reader.event(line % 2) is not None and reader.after == 2 and not reader.done
+
+
+def test_an_answer_needs_a_request_unless_there_is_only_one() -> None:
+    flow = requests.answer("t", "yes", None)
+    assert next(flow).path == "/tasks/t/input-requests"
+    with pytest.raises(errors.ErrandError, match="waits for 0 answers"):
+        flow.send(Answer({"items": []}))
+
+
+def test_an_artifact_elsewhere_is_not_requested() -> None:
+    artifact = models.Artifact(type="pr", name="7", url="https://x", size=1, media_type="text/plain", file_id="f")
+    with pytest.raises(errors.ErrandError, match="is an address"):
+        next(requests.download(artifact))
+
+
+def test_the_client_imports_nothing_of_the_application() -> None:
+    """In an installed package the application is not on the path of a program that uses the client."""
+    folder = Path(models.__file__).parent
+    for file in folder.glob("*.py"):
+        if file.name != "__main__.py":
+            found = re.findall(r"^\s*(?:from|import) (api|cli|deploy|domain|settings|store)\b", file.read_text(), re.M)
+            assert found == [], file.name
+    assert (folder / "py.typed").exists()
