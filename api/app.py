@@ -20,6 +20,7 @@ from starlette.routing import Match
 from agents.loader import load_prices
 from api import openapi
 from api.control.retry_queue import RetryQueue
+from api.faces.responses import routes as responses
 from api.http.metrics import Metrics
 from api.http.middleware import RequestMiddleware
 from api.routes import (
@@ -74,7 +75,7 @@ ROUTERS = (
     *(conversations.router, threads.router, mailbox.router, forks.router, notifications.router),
     *(subscriptions.router, deliveries.router, traces.router, workspaces.router, reruns.router, replays.router),
     *(schedules.router, missions.router, triggers.router, connectors.router, channels.router),
-    *(agents.router, files.router, operations.router, codec.router, console.router),
+    *(agents.router, files.router, operations.router, codec.router, console.router, responses.router),
 )
 
 

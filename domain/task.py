@@ -120,6 +120,12 @@ class TaskConfig(Strict):
     external_tools: list[ExternalTool] = Field(
         default_factory=list, max_length=MAX_TOOLS, description="tools whose calls you answer, at …/input"
     )
+    instructions: Annotated[str, StringConstraints(min_length=1, max_length=100_000)] | None = Field(
+        default=None, description="added to the agent's prompt, for this task only"
+    )
+    output_schema: JsonObject | None = Field(
+        default=None, description="JSON schema of the final answer, in place of the agent's own"
+    )
     dry_run: bool = Field(default=False, description="calls with an effect are described, not made")
     retention: int | None = Field(
         default=None, ge=1_000, le=MAX_RETENTION_MS, description="how long its content is kept after its end, in ms"

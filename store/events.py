@@ -57,14 +57,15 @@ async def newest_of_types(pool: Pool, tenant: str, session_id: str, types: Seque
     return [_read(row) for row in reversed(rows)]
 
 
-async def without_deltas(pool: Pool, tenant: str, session_id: str, limit: int) -> list[Recorded]:
-    """The whole log without the deltas, which a later event repeats in full."""
+async def without_deltas(pool: Pool, tenant: str, session_id: str, limit: int, after: int = 0) -> list[Recorded]:
+    """The log without the deltas, which a later event repeats in full."""
     rows = await pool.fetch(
         """SELECT session_id, seq, conv_seq, type, at, data FROM events
-            WHERE tenant = $1 AND session_id = $2 AND type NOT LIKE '%\\_delta' ORDER BY seq LIMIT $3""",
+            WHERE tenant = $1 AND session_id = $2 AND seq > $4 AND type NOT LIKE '%\\_delta' ORDER BY seq LIMIT $3""",
         tenant,
         session_id,
         limit,
+        after,
     )
     return [_read(row) for row in rows]
 

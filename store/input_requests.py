@@ -9,6 +9,7 @@ import asyncpg
 from pydantic import BaseModel
 
 from domain.events import EventRow
+from domain.faces import FaceRequest
 from domain.json_object import JsonObject
 from domain.plan import Plan
 from domain.policy.rules import Action, StandingRule
@@ -16,7 +17,7 @@ from domain.sessions.input_request import InputRequest, RequestStatus
 from domain.sessions.request_writes import NewRequest, RequestAnswer, RequestOpening, RequestSettlement
 from domain.sessions.session import SessionRef
 from domain.sessions.session_writes import IdempotencyRecord
-from store import idempotency
+from store import face_requests, idempotency
 from store.database import Connection, Pool, call, to_json
 from store.idempotency import StoredResponse
 
@@ -79,9 +80,10 @@ async def answer_all(
     given: list[RequestAnswer],
     rest: list[RequestAnswer],
     record: IdempotencyRecord | None = None,
+    face: FaceRequest | None = None,
 ) -> RequestStatus | None:
-    """Write all of `given` or nothing, and with them those of `rest` that are still open, and what a repeat is
-    answered; returns the status of a request of `given` that was settled before."""
+    """Write all of `given` or nothing, and with them those of `rest` that are still open, what a repeat is answered,
+    and the request of a face; returns the status of a request of `given` that was settled before."""
     try:
         async with pool.acquire() as connection, connection.transaction():
             # the session and all its requests before any counter: one of them may be answered or expire beside this
@@ -95,6 +97,8 @@ async def answer_all(
             if record is not None:
                 answered = StoredResponse(digest=record.digest, status=record.status, response=record.response)
                 await idempotency.reserve(connection, tenant, record.key, answered)
+            if face is not None:
+                await face_requests.add(connection, tenant, face)
     except _Late as late:
         return late.status
     return None
@@ -115,6 +119,13 @@ async def get(pool: Pool, tenant: str, request_id: str) -> InputRequest | None:
         f"SELECT {_COLUMNS} FROM input_requests WHERE tenant = $1 AND id = $2", tenant, request_id
     )
     return _read(row) if row else None
+
+
+async def by_ids(pool: Pool, tenant: str, request_ids: Sequence[str]) -> dict[str, InputRequest]:
+    rows = await pool.fetch(
+        f"SELECT {_COLUMNS} FROM input_requests WHERE tenant = $1 AND id = ANY($2::text[])", tenant, list(request_ids)
+    )
+    return {row["id"]: _read(row) for row in rows}
 
 
 async def of_sessions(pool: Pool, tenant: str, session_ids: list[str]) -> list[InputRequest]:

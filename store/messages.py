@@ -13,6 +13,7 @@ from domain.messages import Node
 from domain.sessions.session import Status
 from domain.sessions.step import ModelReply, ToolCallResult
 from domain.sessions.step_writes import RetryNote, StepBegin, StepCommit
+from domain.sessions.task_terms import TaskTerms
 from store import outcomes
 from store.database import Pool, call
 
@@ -51,6 +52,7 @@ class StepFacts(BaseModel):
     approval_required: bool = False
     external_tools: Json[list[ExternalTool]] = Field(default_factory=list)
     variables: Json[dict[str, str]] = Field(default_factory=dict)
+    task_terms: Json[TaskTerms] | None = None  # what the task adds to the definition
     subagent: Json[SubagentTerms] | None = None  # the terms of a child that a tool of its parent's prompt started
     registry: list[RegistryEntry] = Field(default_factory=list)  # its own children of that kind
     rerun: str | None = None  # JSON: of which session this one is a rerun, and whether with its recorded answers

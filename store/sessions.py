@@ -19,6 +19,7 @@ from domain.sessions.new_session import PlacedSession
 from domain.sessions.session import Reason, SessionRef, Status, Usage
 from domain.sessions.session_state import SessionInput
 from domain.sessions.step import RecordedStop
+from domain.sessions.task_terms import TaskTerms
 from store import audit
 from store.database import Connection, Pool, call, to_json
 
@@ -86,12 +87,17 @@ class SessionRow(PlacedSession):
 
 
 # a page of a listing shows none of these, and each may be long
-_LONG = {"spec": "'{}' AS spec", "output": "NULL AS output", "external_tools": "'[]' AS external_tools"}
+_LONG = {
+    "spec": "'{}' AS spec",
+    "output": "NULL AS output",
+    "external_tools": "'[]' AS external_tools",
+    "task_terms": "NULL AS task_terms",
+}
 _LISTED = ", ".join(_LONG.get(name, name) for name in SessionRow.model_fields)
 # columns of type text that hold JSON
 _JSON = frozenset(
     {"spec", "limits", "plan", "retry", "usage", "cancel_requested", "rules", "rerun"}
-    | {"external_tools", "variables", "missing", "sides", "handed_to", "subagent"}
+    | {"external_tools", "variables", "missing", "sides", "handed_to", "subagent", "task_terms"}
 )
 _FIRST_STATE = {
     name: field.get_default(call_default_factory=True)
@@ -113,6 +119,13 @@ def from_columns(row: asyncpg.Record | Mapping[str, Any]) -> SessionRow:
 async def get(pool: "Pool | Connection", tenant: str, session_id: str) -> SessionRow | None:
     row = await pool.fetchrow("SELECT * FROM sessions WHERE tenant = $1 AND id = $2", tenant, session_id)
     return from_columns(row) if row else None
+
+
+async def task_terms(pool: Pool, ref: SessionRef) -> TaskTerms | None:
+    """What the task adds to the definition of its agent."""
+    statement = "SELECT task_terms FROM sessions WHERE tenant = $1 AND id = $2"
+    found = await pool.fetchval(statement, ref.tenant, ref.session_id)
+    return TaskTerms.model_validate_json(found) if found else None
 
 
 async def by_ids(pool: Pool, tenant: str, session_ids: list[str]) -> dict[str, SessionRow]:

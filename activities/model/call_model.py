@@ -31,6 +31,7 @@ from domain.model_exchange import ModelRequest, ModelResponse
 from domain.policy.rules import Rule
 from domain.sessions.step import ModelCall, ModelReply, Purpose, RecordedStop, StopReason, ToolCall, preview
 from domain.sessions.step_writes import OnceEvent, RetryNote
+from domain.sessions.task_terms import on_terms
 from store import input_requests, messages
 from store.database import TRANSIENT_ERRORS, Pool, patiently
 from store.messages import StepFacts
@@ -73,6 +74,7 @@ class CallModel:
                 agent = agents[-1]
                 call = self.shown_as(call, agent)
                 facts = await messages.begin_step(self._pool, turn_record.beginning(call, idem, info.attempt))
+                agent = on_terms(agent, None if call.above else facts.task_terms)
                 if facts.reply is not None:
                     return ModelReply.model_validate_json(facts.reply)
                 if facts.cancel_requested and call.purpose is Purpose.TURN:

@@ -192,11 +192,11 @@ def commit(
         reply=answer,
         nodes=written,
         once=once,
-        events=[EventRow.of(call.ref, event) for event in _events(call, turn, total)],
+        events=[EventRow.of(call.ref, event) for event in _events(call, turn, total, len(reply.calls))],
     )
 
 
-def _events(call: ModelCall, turn: ModelResponse, total: Usage) -> list[ev.Event]:
+def _events(call: ModelCall, turn: ModelResponse, total: Usage, calls: int) -> list[ev.Event]:
     events: list[ev.Event] = []
     text = turn.answer()
     if call.purpose is Purpose.COMPACT:
@@ -216,5 +216,5 @@ def _events(call: ModelCall, turn: ModelResponse, total: Usage) -> list[ev.Event
             )
         if turn.status:
             events.append(ev.Progress(message=turn.status))
-    events.append(ev.UsageUpdated(model=call.model, step=call.step, call=turn.usage, total=total))
+    events.append(ev.UsageUpdated(model=call.model, step=call.step, call=turn.usage, total=total, calls=calls))
     return events

@@ -24,6 +24,7 @@ from domain.messages import ASSISTANT, TOOL_RESULTS, Node, answered, calls_of, t
 from domain.sessions.session import BUDGET_REASONS, Reason
 from domain.sessions.session_writes import SessionEnding
 from domain.sessions.step import Finish, Finished, StopRequest, preview
+from domain.sessions.task_terms import on_terms
 from store import endings, files, mailbox, sessions, tool_calls, workspaces
 from store.database import Pool
 from store.endings import WrittenEnding
@@ -128,9 +129,12 @@ class FinishSession:
         return finish, message or _output(finish.ref.session_id, nodes)
 
     async def _value(self, finish: Finish, output: str | None) -> str | None:
-        """The answer as JSON, if it is one and the agent has an output schema."""
-        agent = await self._definitions.load(finish.agent)
-        if agent.output_schema is None or output is None or finish.reason is not Reason.GOAL_REACHED:
+        """The answer as JSON, if it is one and the agent or the task has an output schema."""
+        if output is None or finish.reason is not Reason.GOAL_REACHED:
+            return None
+        terms = await sessions.task_terms(self._pool, finish.ref)
+        agent = on_terms(await self._definitions.load(finish.agent), terms)
+        if agent.output_schema is None:
             return None
         try:
             return json.dumps(typed(agent.output_schema, output), ensure_ascii=False)

@@ -13,6 +13,7 @@ from api.schemas.conversations import Handle, MessageBody, handle
 from api.submission import accept as submit
 from api.submission.accept import SessionPlace
 from domain.errors import Conflict, Refusal
+from domain.faces import FaceRequest
 from domain.json_object import JsonObject
 from domain.sessions.input_request import (
     DEFERRED,
@@ -50,12 +51,15 @@ async def shown(call: Call, listed: Sequence[SessionRow]) -> dict[str, DeferredT
     return found
 
 
-async def answer(call: Call, conversation_id: str, body: MessageBody, key: IdempotencyKey) -> NewTurn:
-    """Give the running session these answers; omitted approvals are denied, omitted calls count as failed."""
+async def answer(
+    call: Call, conversation_id: str, body: MessageBody, key: IdempotencyKey, face: FaceRequest | None = None
+) -> NewTurn:
+    """Give the running session these answers; omitted approvals are denied, omitted calls count as failed. `face` is
+    written with them."""
     if (before := await _before(call, key)) is not None:
         return before
     try:
-        return await _answer(call, conversation_id, body, key)
+        return await _answer(call, conversation_id, body, key, face)
     except Refusal:
         # a repeat that runs beside the first request finds the input requests already answered
         if (before := await _before(call, key)) is not None:
@@ -68,7 +72,9 @@ async def _before(call: Call, key: IdempotencyKey) -> NewTurn | None:
     return NewTurn(Handle.model_validate_json(known), replayed=True) if known is not None else None
 
 
-async def _answer(call: Call, conversation_id: str, body: MessageBody, key: IdempotencyKey) -> NewTurn:
+async def _answer(
+    call: Call, conversation_id: str, body: MessageBody, key: IdempotencyKey, face: FaceRequest | None
+) -> NewTurn:
     await lookup.open_conversation(call, conversation_id)
     assert body.answers is not None
     live = await sessions.live_of_thread(call.pool, call.tenant, conversation_id)
@@ -85,6 +91,7 @@ async def _answer(call: Call, conversation_id: str, body: MessageBody, key: Idem
         [answering.to_write(call.caller, live, request, value) for request, value in given],
         [answering.to_write(call.caller, live, request, value) for request, value in rest],
         key.record(reply.model_dump_json()),
+        face,
     )
     if late is not None:
         if message_id is not None and await _before(call, key) is None:  # else the first request needs the message

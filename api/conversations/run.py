@@ -13,6 +13,7 @@ from api.submission import accept as submit
 from api.submission import rules
 from api.submission.accept import Prepared, SessionPlace
 from domain.errors import Conflict, Invalid, NotFound
+from domain.faces import NewFaceRequest
 from store import conversations, idempotency, sessions, workspaces
 from store.conversations import ConversationUpdate
 from store.idempotency import StoredResponse
@@ -31,7 +32,7 @@ class NewTurn:
     replayed: bool = False
 
 
-async def run(call: Call, body: RunBody, key: IdempotencyKey) -> NewTurn:
+async def run(call: Call, body: RunBody, key: IdempotencyKey, face: NewFaceRequest | None = None) -> NewTurn:
     if (known := await key.answered(call.pool, call.tenant)) is not None:
         return NewTurn(Handle.model_validate_json(known), replayed=True)
     if body.context.history_session and (body.conversation_id or body.fork_from):
@@ -39,26 +40,30 @@ async def run(call: Call, body: RunBody, key: IdempotencyKey) -> NewTurn:
         raise Invalid("A turn has one history.", errors=[problem])
     if body.fork_from is not None:
         source = await fork_source(call, body.fork_from, body.conversation_id)
-        return await fork(call, body, source, key)
+        return await fork(call, body, source, key, face)
     if body.conversation_id is not None:
-        return await further(call, body.conversation_id, body, key)
+        return await further(call, body.conversation_id, body, key, face)
     if body.agent is None:
         problem = finding("/agent", "missing", "a new conversation needs an agent")
         raise Invalid("A new conversation needs an agent.", errors=[problem])
     task = await submit.check(call, body.task(body.agent))
     previous = await rules.previous(call, task.spec)
-    place = replace(_own_place(body), parent=previous)
+    place = replace(_own_place(body), parent=previous, face=face)
     return await _own(call, submit.prepare(call, task, place), key)
 
 
-async def further(call: Call, conversation_id: str, body: MessageBody, key: IdempotencyKey) -> NewTurn:
+async def further(
+    call: Call, conversation_id: str, body: MessageBody, key: IdempotencyKey, face: NewFaceRequest | None = None
+) -> NewTurn:
     """A turn of a conversation that exists."""
     if (known := await key.answered(call.pool, call.tenant)) is not None:
         return NewTurn(Handle.model_validate_json(known), replayed=True)
     await lookup.open_conversation(call, conversation_id)
     latest = await latest_of(call, conversation_id)
     task = await submit.check(call, body.task(body.agent or latest.current_agent), variables=latest.variables)
-    place = SessionPlace(conversation_id, latest.workspace_id, transport=body.transport, await_children=False)
+    place = SessionPlace(
+        conversation_id, latest.workspace_id, transport=body.transport, await_children=False, face=face
+    )
     turn = await _continue(call, body, submit.prepare(call, task, place), key)
     if (body.delivery is not None or body.metadata is not None) and not turn.replayed:
         update = ConversationUpdate(metadata=body.metadata)
@@ -68,10 +73,12 @@ async def further(call: Call, conversation_id: str, body: MessageBody, key: Idem
     return turn
 
 
-async def fork(call: Call, body: MessageBody, source: SessionRow, key: IdempotencyKey) -> NewTurn:
+async def fork(
+    call: Call, body: MessageBody, source: SessionRow, key: IdempotencyKey, face: NewFaceRequest | None = None
+) -> NewTurn:
     task = await submit.check(call, body.task(body.agent or source.current_agent), variables=source.variables)
     _, manifest = await workspaces.get(call.pool, call.tenant, source.workspace_id)
-    place = replace(_own_place(body), parent=source, manifest=manifest)
+    place = replace(_own_place(body), parent=source, manifest=manifest, face=face)
     return await _own(call, submit.prepare(call, task, place), key)
 
 

@@ -9,6 +9,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import auth
+from api.faces.responses.errors import PREFIX, error_response
 from api.http.failed_keys import FailedKeys
 from api.http.page_policy import PAGES, PROTECTION, with_page_policy
 from api.http.problems import Unreadable, respond, type_name
@@ -52,7 +53,8 @@ class RequestMiddleware:
             if visit.begun:  # too late for a problem: the connection is closed, and a reader resumes
                 log.warning("%s: %s after the response began", visit.request_id, type_name(error))
                 raise
-            await respond(error, visit.request_id)(scope, receive, visit.send)
+            shaped = error_response if scope["path"].startswith(PREFIX) else respond
+            await shaped(error, visit.request_id)(scope, receive, visit.send)
         finally:
             visit.record()
 

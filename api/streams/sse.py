@@ -15,10 +15,11 @@ _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 def streaming(call: Call, feed: Readable, after: int = 0, headers: Mapping[str, str] | None = None) -> Response:
     call.services.slots.check(call.tenant, call.caller.created_by)
-    return EventSourceResponse(_counted(call, feed, after), headers={**_HEADERS, **(headers or {})})
+    return EventSourceResponse(counted(call, feed, after), headers={**_HEADERS, **(headers or {})})
 
 
-async def _counted(call: Call, feed: Readable, after: int) -> AsyncIterator[bytes]:
+async def counted(call: Call, feed: Readable, after: int) -> AsyncIterator[bytes]:
+    """The chunks of a feed, in one of the streams that the caller may keep open."""
     slot = call.services.slots.taken(call.tenant, call.caller.created_by)
     with slot, call.services.metrics.streams.track_inprogress():
         async for chunk in follow(

@@ -17,6 +17,7 @@ from domain.content import parts_of, text_of_parts
 from domain.conversations.mailbox import DeliveryMode
 from domain.errors import Conflict, TooMany
 from domain.events import EventRow, TaskSubmitted
+from domain.faces import NewFaceRequest
 from domain.ids import derive_id, new_id
 from domain.json_object import JsonObject
 from domain.sessions.new_session import NewSession, Supervision, Trigger
@@ -52,6 +53,7 @@ class SessionPlace:
     trigger: Trigger = Trigger.API
     delivery: DeliveryMode | None = None  # a new conversation's
     metadata: JsonObject = field(default_factory=dict)  # a new conversation's
+    face: NewFaceRequest | None = None  # the request, if it came through a face
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,7 @@ async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: d
     sides = session_sides(definition, lambda view: rules.models(spec, view, settings))
     limits = rules.limits(spec, definition, settings)
     rules.check_plan(spec, definition)
+    tools_and_variables.check_output_schema(spec, definition)
     await rules.check_tool_names(pool, spec, definition)
     every = all_models(models, sides)
     rules.check_prices(limits, spec.config.tree, every, call.services.prices, settings)
@@ -127,6 +130,7 @@ def prepare(call: Call, task: Checked, place: SessionPlace) -> Prepared:
         in_order=not own,
         delivery=place.delivery,
         metadata=place.metadata,
+        face=place.face.placed(session_id) if place.face else None,
     )
     return Prepared(acceptance, {} if own else task.files)
 

@@ -1,4 +1,4 @@
-"""What a task brings: tools that its caller answers, and values for the variables of its agent."""
+"""What a task brings: tools that its caller answers, variables of its agent, a form of its answer."""
 
 from api.auth import Call
 from api.http.problems import finding
@@ -9,6 +9,7 @@ from domain.agents.secret_variables import seal_secrets
 from domain.agents.variable_scope import Graph, graph_variables, kept, resolved
 from domain.errors import Invalid
 from domain.external_tool import ExternalTool, tool_problems
+from domain.json_schema import schema_problems
 from domain.sessions.new_session import Supervision
 from domain.task import TaskSpec
 from store import agent_graph
@@ -64,3 +65,16 @@ def variables(
         problems = [finding(f"/context/variables/{name}", "missing", text) for name, text in missing.items()]
         raise Invalid("The agent needs variables, and may not ask for them.", type="missing-variables", errors=problems)
     return values, missing
+
+
+def check_output_schema(spec: TaskSpec, definition: AgentDefinition) -> None:
+    """A form of the answer needs a schema that can be checked, and an agent with one last answer."""
+    schema, pointer = spec.config.output_schema, "/config/output_schema"
+    if schema is None:
+        return
+    if definition.dual:
+        problem = finding(pointer, "unavailable", "an agent with two sides has no single answer", [])
+        raise Invalid("This agent has no single answer.", errors=[problem])
+    if found := schema_problems("config.output_schema", schema):
+        problems = [finding("/" + one.field.replace(".", "/"), "invalid", one.message, one.allowed) for one in found]
+        raise Invalid("The output schema cannot be used.", errors=problems[:50])

@@ -52,6 +52,7 @@ class UsageUpdated(Event):
     step: int
     call: Usage
     total: Usage
+    calls: int = Field(default=0, exclude_if=lambda calls: calls == 0)  # tool calls of the reply, which run now
 
 
 class ModelRetry(Event):

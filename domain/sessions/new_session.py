@@ -21,6 +21,7 @@ from domain.json_object import JsonObject
 from domain.policy.rules import Action, Rule
 from domain.sessions.rerun import Rerun
 from domain.sessions.session import AgentRef, Limits, SessionRef
+from domain.sessions.task_terms import TaskTerms
 from domain.task import TaskSpec
 
 RETENTION_MS = 30 * 24 * 3_600_000
@@ -94,6 +95,7 @@ class NewSession(Supervision):
     dry_run: bool = False  # calls with an effect are described, not made
     retention_ms: int = RETENTION_MS
     rerun: Rerun | None = None  # the session that it repeats
+    task_terms: TaskTerms | None = None  # what the task adds to the definition of its agent
 
     @property
     def agent_ref(self) -> AgentRef:
@@ -131,6 +133,7 @@ class NewSession(Supervision):
             created_by=created_by,
             dry_run=spec.config.dry_run,
             retention_ms=retention_ms,
+            task_terms=TaskTerms.of(spec.config),
         )
 
     @classmethod

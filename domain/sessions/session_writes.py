@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from domain.conversations.mailbox import DeliveryMode
 from domain.events.base import EventRow
+from domain.faces import FaceRequest
 from domain.ids import derive_id
 from domain.json_object import JsonObject
 from domain.messages import Node
@@ -85,6 +86,7 @@ class Acceptance(Write):
     manifest: Mapping[str, Any] = Field(default_factory=dict)  # what a new workspace starts with, by path
     parent_thread_id: str | None = None
     thread_name: str | None = None
+    face: FaceRequest | None = None  # the request, if it came through a face
 
 
 class SessionEnding(Write):

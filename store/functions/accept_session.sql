@@ -138,6 +138,9 @@ BEGIN
             refused := '{"mail_taken": true}';
             RAISE EXCEPTION 'refused';
         END IF;
+        INSERT INTO face_requests (tenant, face, public_id, session_id, part, request, digest)
+        SELECT s.tenant, f.face, f.public_id, f.session_id, f.part, f.request, f.digest
+          FROM jsonb_populate_record(NULL::face_requests, nullif(p -> 'face', 'null')) f WHERE f.public_id IS NOT NULL;
         PERFORM emit_events(s.tenant, s.conversation_id, p -> 'events');
         PERFORM append_audit(s.tenant, s.conversation_id,
             CASE WHEN s.spawned_by IS NOT NULL THEN 'session ' || s.spawned_by

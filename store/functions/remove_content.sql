@@ -25,6 +25,7 @@ BEGIN
     UPDATE input_requests SET question = '', details = '{}', answer_schema = NULL, answer = NULL, default_answer = NULL,
                               gate = NULL
      WHERE tenant = p_tenant AND session_id = ANY(ids);
+    UPDATE face_requests SET request = '{}' WHERE tenant = p_tenant AND session_id = ANY(ids);
     UPDATE tool_calls SET description = '', result = '', sources = '[]' WHERE tenant = p_tenant AND session_id = ANY(ids);
 
     WITH gone AS (DELETE FROM file_uses WHERE tenant = p_tenant AND session_id = ANY(ids) RETURNING file_id)
@@ -48,7 +49,7 @@ BEGIN
     ON CONFLICT DO NOTHING;
 
     UPDATE sessions SET title = '', spec = '{}', output = NULL, error = NULL, progress = '', plan = NULL, inbox = '{}',
-                        acceptance = NULL, external_tools = '[]', variables = '{}', missing = '{}',
+                        acceptance = NULL, external_tools = '[]', variables = '{}', missing = '{}', task_terms = NULL,
                         head = NULL, base_head = NULL, committed = false, typed = false, content_removed_at = now(),
                         cancel_requested = (cancel_requested::jsonb || '{"note": ""}')::text
      WHERE tenant = p_tenant AND id = ANY(ids);

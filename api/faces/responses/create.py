@@ -1,0 +1,236 @@
+"""POST /v1/responses: a new task, a further turn, or the caller's answers to what a task waits for."""
+
+import json
+from typing import TypeVar
+
+from api.auth import Call
+from api.conversations import deferred, run
+from api.faces.responses import items
+from api.faces.responses.errors import BadParameter
+from api.faces.responses.ids import ResponseId, without_prefix
+from api.faces.responses.items import Input
+from api.faces.responses.request import CreateResponse
+from api.faces.responses.view import FACE, Found, find, folded
+from api.http import lookup
+from api.http.body import validated
+from api.http.idempotency import IdempotencyKey
+from api.schemas.conversations import Handle, MessageBody, RunBody
+from api.submission import rules
+from domain.errors import Conflict, NotFound
+from domain.faces import FaceRequest, NewFaceRequest
+from domain.json_object import JsonObject
+from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind, RequestStatus
+from store import face_requests, input_requests
+
+ROUTE = "POST /v1/responses"
+M = TypeVar("M", RunBody, MessageBody)
+
+
+async def create(call: Call, body: CreateResponse, key: str | None, *, repeats: bool) -> ResponseId:
+    """The id of the response. `repeats`: the client says that it has sent this request before."""
+    idempotency = IdempotencyKey.of(call, ROUTE, body, key)
+    if (known := await idempotency.answered(call.pool, call.tenant)) is not None:
+        return await _replayed(call, idempotency, Handle.model_validate_json(known))
+    if repeats and key is None:
+        before = await face_requests.repeated(call.pool, call.tenant, FACE, idempotency.digest)
+        if before is not None and (known_id := ResponseId.parse(before)) is not None:
+            return known_id
+    previous = await _previous(call, body)
+    conversation_id = _conversation(body)
+    given = items.parse(body.input, continues=bool(previous or conversation_id))
+    waiting = await _waiting(call, given, previous)
+    if waiting is not None:
+        if conversation_id is not None and waiting.session.conversation_id != conversation_id:
+            raise items.unknown_call("input")
+        return await _answer(call, body, given, waiting, idempotency)
+    return await _turn(call, body, given, previous, conversation_id, idempotency)
+
+
+async def _replayed(call: Call, key: IdempotencyKey, handle: Handle) -> ResponseId:
+    """The part of the session that this very request began."""
+    rows = await face_requests.of_session(call.pool, call.tenant, FACE, handle.session_id)
+    return ResponseId(
+        handle.session_id, max((part for part, row in rows.items() if row.digest == key.digest), default=1)
+    )
+
+
+async def _previous(call: Call, body: CreateResponse) -> tuple[ResponseId, Found] | None:
+    if body.previous_response_id is None:
+        return None
+    response_id = ResponseId.parse(body.previous_response_id)
+    try:
+        found = await find(call, response_id)
+    except NotFound:
+        message = "There is no such response to continue from."
+        raise BadParameter("previous_response_id", message, "previous_response_not_found") from None
+    assert response_id is not None
+    await lookup.check_acting(call, found.session)
+    return response_id, found
+
+
+def _conversation(body: CreateResponse) -> str | None:
+    given = body.conversation_id()
+    if given is None:
+        return None
+    known = without_prefix("conv", given)
+    if known is None:
+        raise BadParameter("conversation", "There is no such conversation.", "conversation_not_found")
+    return known
+
+
+async def _waiting(call: Call, given: Input, previous: tuple[ResponseId, Found] | None) -> Found | None:
+    """The session whose calls the input answers; None: it answers nothing that still waits."""
+    asked = await input_requests.by_ids(call.pool, call.tenant, list(given.answers)) if given.answers else {}
+    for request_id, where in given.where.items():
+        request = asked.get(request_id)
+        if request is None or (previous and request.session_id != previous[0].session_id):
+            raise items.unknown_call(where)
+    live = {one.session_id for one in asked.values() if one.status is RequestStatus.OPEN}
+    if len(live) > 1:
+        raise BadParameter("input", "The results belong to more than one task.")
+    given.answers = {name: given.answers[name] for name, one in asked.items() if one.status is RequestStatus.OPEN}
+    if live:
+        return await find(call, ResponseId(live.pop()))
+    if given.where and (previous or not given.new):
+        raise BadParameter("input", "These calls have been answered before.", "already_answered")
+    return None
+
+
+async def _answer(call: Call, body: CreateResponse, given: Input, found: Found, key: IdempotencyKey) -> ResponseId:
+    """The answers open the next part of the session that waits for them."""
+    session = found.session
+    await lookup.check_acting(call, session)
+    fold = await folded(call, found)
+    response_id = ResponseId(session.id, len(fold.parts) + 1)
+    if not fold.part.closed or session.status.terminal:
+        raise BadParameter("input", "The task does not wait for these answers yet.", "response_in_progress")
+    by_caller = found.facts.approvals_by_caller
+    for request in await input_requests.of_sessions(call.pool, call.tenant, [session.id]):
+        if request.id not in given.answers and _is_callers(request, by_caller):
+            raise BadParameter("input", f"No output was given for the call {_call_id(request)}.", "missing_call_output")
+    _check_unchanged(body, found)
+    if given.instructions:
+        raise BadParameter("input", "A task that runs takes no further instructions.", "unsupported_value")
+    face = FaceRequest(
+        face=FACE,
+        public_id=str(response_id),
+        session_id=session.id,
+        part=response_id.part,
+        request=body.stored(),
+        digest=key.digest,
+    )
+    message = validated_as(MessageBody, {"answers": given.answers, "input": "\n\n".join(given.new) or None})
+    await deferred.answer(call, session.conversation_id, message, key, face)
+    return response_id
+
+
+def _is_callers(request: InputRequest, approvals_by_caller: bool) -> bool:
+    return request.kind is RequestKind.EXTERNAL_RESULT or (approvals_by_caller and request.kind in APPROVALS)
+
+
+def _call_id(request: InputRequest) -> str:
+    return f"{'mcpr' if request.kind in APPROVALS else 'call'}_{request.id}"
+
+
+def _check_unchanged(body: CreateResponse, found: Found) -> None:
+    """What a session works with was decided when it began; a client may say it again."""
+    session, first = found.session, found.request(1)
+    if body.model != session.agent:
+        raise BadParameter("model", f"The task that waits runs as {session.agent}.", "unsupported_value")
+    if body.instructions is not None and body.instructions != first.instructions:
+        raise BadParameter("instructions", "The task that waits keeps its instructions.", "unsupported_value")
+    known = {tool.name: tool.model_dump() for tool in session.external_tools}
+    for place, tool in enumerate(body.external_tools()):
+        if known.get(tool["name"]) != tool:
+            raise BadParameter(f"tools[{place}]", "The task that waits keeps its tools.", "unsupported_value")
+    schema = session.task_terms.output_schema if session.task_terms else None
+    if body.output_schema is not None and body.output_schema != schema:
+        raise BadParameter("text.format", "The task that waits keeps the form of its answer.", "unsupported_value")
+
+
+async def _turn(
+    call: Call,
+    body: CreateResponse,
+    given: Input,
+    previous: tuple[ResponseId, Found] | None,
+    conversation_id: str | None,
+    key: IdempotencyKey,
+) -> ResponseId:
+    text = "\n\n".join(given.new)
+    if not text.strip():
+        raise BadParameter("input", "The input must end with a message of the user.")
+    face = NewFaceRequest(face=FACE, prefix="resp_", request=body.stored(), digest=key.digest)
+    run_body = validated_as(RunBody, await _run_body(call, body, given, text))
+    if previous is not None:
+        turn = await _after(call, run_body, previous, key, face)
+    elif conversation_id is not None:
+        further = run_body.model_copy(update={"if_busy": "queue"})
+        turn = await run.further(call, conversation_id, further, key, face)
+    else:
+        turn = await run.run(call, run_body, key, face)
+    return await _replayed(call, key, turn.handle) if turn.replayed else ResponseId(turn.handle.session_id)
+
+
+async def _after(
+    call: Call, body: RunBody, previous: tuple[ResponseId, Found], key: IdempotencyKey, face: NewFaceRequest
+) -> run.NewTurn:
+    """A further turn of the conversation; or, if the conversation has gone on from there already, a fork of it."""
+    response_id, found = previous
+    session = found.session
+    fold = await folded(call, found)
+    if not session.status.terminal:
+        waits = fold.part.closed
+        message = "It waits for the results of its calls." if waits else "The previous response has not ended."
+        code = "missing_call_output" if waits else "response_in_progress"
+        raise BadParameter("input" if waits else "previous_response_id", message, code)
+    if response_id.part < len(fold.parts):
+        message = f"The task went on after this response: continue from {ResponseId(session.id, len(fold.parts))}."
+        raise BadParameter("previous_response_id", message, "response_superseded")
+    if session.thread_id != session.conversation_id:
+        raise BadParameter("previous_response_id", "A subagent's response cannot be continued from.")
+    latest = await run.latest_of(call, session.conversation_id)
+    if latest.id == session.id:
+        try:
+            return await run.further(call, session.conversation_id, body, key, face)
+        except Conflict as error:
+            if error.type not in ("conversation-busy", "conversation-terminated"):
+                raise
+    return await run.fork(call, body, await run.fork_source(call, session.id), key, face)
+
+
+async def _run_body(call: Call, body: CreateResponse, given: Input, text: str) -> JsonObject:
+    _, definition = await rules.agent(call.pool, call.tenant, body.model)
+    options, instructions = body.options, [one for one in (body.instructions, *given.instructions) if one]
+    config: JsonObject = {
+        "instructions": "\n\n".join(instructions) or None,
+        "output_schema": body.output_schema,
+        "max_tokens": body.max_output_tokens,
+        "max_tool_calls": body.max_tool_calls,
+        "max_cost_usd": options.max_cost_usd,
+        "external_tools": body.external_tools(),
+        "approval_required": options.approval_required,
+        "await_children": True,
+    }
+    past = [{"role": role, "content": content} for role, content in given.past]
+    return {
+        "agent": body.model,
+        "input": _as_object(text) if definition.input_schema is not None else text,
+        "transport": "stream",
+        "if_busy": "reject",
+        "permissions": [rule.model_dump(mode="json") for rule in options.permissions],
+        "context": {"history": past},
+        "config": config,
+    }
+
+
+def _as_object(text: str) -> str | JsonObject:
+    """An agent with an input schema takes an object, which these clients write as text."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, dict) else text
+
+
+def validated_as(model: type[M], value: JsonObject) -> M:
+    return validated(model, value, json.dumps(value).encode())

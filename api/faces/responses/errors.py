@@ -1,0 +1,78 @@
+"""Refusals in the shape of OpenAI's API: {"error": {"message", "type", "param", "code"}}.
+
+They are made from the problems that every other route answers with, so that nothing is checked or worded twice.
+"""
+
+import json
+import re
+
+from starlette.responses import JSONResponse, Response
+
+from api.http.problems import URN, respond
+from domain.errors import Refusal
+
+PREFIX = "/v1/"
+_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+# where a finding about a task points to -> the parameter of the request that it came from
+_PARAMS = (
+    ("/agent", "model"),
+    ("/config/instructions", "instructions"),
+    ("/config/output_schema", "text.format.schema"),
+    ("/config/max_tokens", "max_output_tokens"),
+    ("/config/max_tool_calls", "max_tool_calls"),
+    ("/config/external_tools", "tools"),
+    ("/config/max_cost_usd", "errand.max_cost_usd"),
+    ("/config/approval_required", "errand.approval_required"),
+    ("/permissions", "errand.permissions"),
+    ("/context", "input"),
+    ("/answers", "input"),
+)
+_HEADERS = ("retry-after", "www-authenticate", "allow", "connection", "cache-control")
+
+
+class BadParameter(Refusal):
+    """A parameter cannot be used here."""
+
+    status = 400
+
+    def __init__(self, param: str | None, message: str, code: str = "invalid_value", status: int = 400) -> None:
+        super().__init__(message)
+        self.param, self.code = param, code
+        self.status = status
+
+
+def error_response(error: Exception, request_id: str) -> Response:
+    if isinstance(error, BadParameter):
+        return _shaped(error.status, error.detail, error.param, error.code)
+    problem = respond(error, request_id)
+    body = json.loads(bytes(problem.body))
+    code = str(body["type"]).removeprefix(URN).replace("-", "_")
+    message, param = body["detail"], None
+    if findings := body.get("errors"):
+        param = param_of(findings[0]["pointer"])
+        message = f"{message} {param}: {findings[0]['message']}."
+    status = problem.status_code
+    if code == "unknown_agent":
+        status, code, message = 404, "model_not_found", "There is no agent by the name of this model."
+    elif status in (409, 410, 422):  # a client repeats 409 by itself, and would never be answered otherwise
+        status = 400
+    headers = {name: value for name, value in problem.headers.items() if name in _HEADERS}
+    return _shaped(status, message, param, code, headers)
+
+
+def _shaped(
+    status: int, message: str, param: str | None, code: str | None, headers: dict[str, str] | None = None
+) -> Response:
+    kind = "server_error" if status >= 500 else _TYPES.get(status, "invalid_request_error")
+    body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
+    return JSONResponse(body, status, headers)
+
+
+def param_of(pointer: str) -> str | None:
+    """A JSON pointer as these clients know parameters: input[0].content."""
+    for prefix, param in _PARAMS:
+        if pointer == prefix or pointer.startswith(f"{prefix}/"):
+            pointer = f"/{param}" if param == "input" else f"/{param}{pointer.removeprefix(prefix)}"
+            break
+    dotted = re.sub(r"/(\d+)(?=/|$)", r"[\1]", pointer).replace("/", ".")
+    return dotted.strip(".").replace(".input_schema", ".parameters") or None

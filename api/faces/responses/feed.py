@@ -1,0 +1,98 @@
+"""A response as a stream: the fold of its session's log, continued as the log grows."""
+
+from collections.abc import AsyncIterator
+
+from fastapi import Request
+from pydantic_core import to_json
+
+from api.auth import Call
+from api.faces.responses.errors import BadParameter
+from api.faces.responses.ids import ResponseId
+from api.faces.responses.objects import ResponseObject
+from api.faces.responses.project import Fold
+from api.faces.responses.view import Found, asked_in, find
+from api.http.lookup import check_kept
+from api.streams.feeds import Page
+from api.streams.sse import counted
+from domain.errors import NotFound, Unavailable
+from store import events
+from store.database import Pool
+
+PAGE = 500
+
+
+class ResponseFeed:
+    """One reader's: it folds the log from the beginning and shows what comes after `starting_after`."""
+
+    def __init__(self, found: Found, part: int, starting_after: int = -1) -> None:
+        self.tenant, self.id = found.session.tenant, found.session.id
+        self._found, self._part, self._shown = found, part, starting_after
+        self._fold = Fold(found.facts)
+        self._number = -1  # of the last event of the part
+        self._ready = b""
+        self.last = 0
+
+    @property
+    def ended(self) -> bool:
+        return len(self._fold.parts) >= self._part and self._fold.parts[self._part - 1].closed
+
+    def response(self) -> ResponseObject:
+        return self._found.shown(self._part, self._fold.parts[self._part - 1].state)
+
+    async def load(self, pool: Pool) -> None:
+        """Fold what there is, before the reader is answered: only then is it known whether its cursor can be right."""
+        while not self.ended and (page := await self.page(pool, self.last)).last > self.last:
+            self._ready += page.frames
+            self.last = page.last
+        if len(self._fold.parts) < self._part:
+            raise NotFound("There is no such response.")
+        if self._shown > self._number:
+            raise BadParameter("starting_after", "The response has no event of this number yet.")
+
+    def opening(self, after: int) -> bytes:
+        return b": errand\n\n" + self._ready  # a comment: clients take any field for an event
+
+    async def page(self, pool: Pool, after: int) -> Page:
+        if self.ended:
+            return Page(b"", after, full=False, ended=True)
+        found = await events.of_session(pool, self.tenant, self.id, after, PAGE)
+        requests = await asked_in(pool, self.tenant, found)
+        frames = b""
+        for event in found:  # nothing is awaited from here on: a failed read leaves the fold as it was
+            self._fold.feed(event, requests)
+            frames += self._frames()
+        return Page(frames, found[-1].seq if found else after, full=len(found) == PAGE, ended=self.ended)
+
+    def _frames(self) -> bytes:
+        frames = b""
+        for part in self._fold.parts:
+            taken, part.events = part.events, []
+            for one in taken if part.number == self._part else []:
+                self._number += 1
+                if self._number > self._shown:
+                    whole = self._found.shown(self._part, one.state) if one.state else None
+                    frames += b"event: %s\ndata: %s\n\n" % (
+                        one.type.encode(),
+                        to_json(one.wire(self._number, whole)),
+                    )
+        return frames
+
+
+async def opened(call: Call, response_id: ResponseId | None, starting_after: int = -1) -> ResponseFeed:
+    found = await find(call, response_id)
+    assert response_id is not None
+    check_kept(found.session)
+    feed = ResponseFeed(found, response_id.part, starting_after)
+    await feed.load(call.pool)
+    return feed
+
+
+async def awaited(call: Call, request: Request, feed: ResponseFeed) -> ResponseObject:
+    """The response when it has ended. A client that has gone is not waited for; its task continues."""
+    chunks: AsyncIterator[bytes] = counted(call, feed, feed.last)
+    async for _ in chunks:
+        if feed.ended or await request.is_disconnected():
+            break
+    if not feed.ended:
+        raise Unavailable("This process is about to stop; ask again for the same response.")
+    return feed.response()

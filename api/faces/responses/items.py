@@ -1,0 +1,150 @@
+"""The items of `input`: messages, results of the caller's tools, approvals, and what clients send back of output."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from api.faces.responses.errors import BadParameter
+from api.faces.responses.ids import without_prefix
+from domain.json_object import JsonObject
+
+MOST_ITEMS = 1_000
+# parts of earlier output that carry nothing for the task: its own record has them
+ECHOED = frozenset({"reasoning", "mcp_call", "mcp_list_tools", "mcp_approval_request"})
+
+
+class Given(BaseModel):
+    """Clients send items back as they got them, so further fields are no mistake."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+
+class TextPart(Given):
+    type: Literal["input_text", "output_text", "text", "summary_text"]
+    text: str
+
+
+class Message(Given):
+    role: Literal["user", "assistant", "system", "developer"]
+    content: str | list[TextPart]
+
+    @property
+    def text(self) -> str:
+        return text_of(self.content)
+
+
+class Call(Given):
+    call_id: str
+    name: str
+    arguments: str
+
+
+class Output(Given):
+    call_id: str
+    output: str | list[TextPart]
+
+
+class Approval(Given):
+    approval_request_id: str
+    approve: bool
+    reason: str | None = Field(default=None, max_length=5_000)
+
+
+_KINDS: dict[str, type[Given]] = {
+    "message": Message,
+    "function_call": Call,
+    "function_call_output": Output,
+    "mcp_approval_response": Approval,
+}
+
+
+@dataclass
+class Input:
+    """What the items say."""
+
+    instructions: list[str] = field(default_factory=list)  # of system and developer messages
+    past: list[tuple[str, str]] = field(default_factory=list)  # role and text: what was said before
+    new: list[str] = field(default_factory=list)  # the user's messages after that
+    answers: dict[str, Any] = field(default_factory=dict)  # by input request
+    where: dict[str, str] = field(default_factory=dict)  # the parameter that each answer came from
+
+
+def text_of(content: str | list[TextPart]) -> str:
+    return content if isinstance(content, str) else "\n".join(part.text for part in content)
+
+
+def parse(given: str | list[JsonObject], *, continues: bool) -> Input:
+    """`continues`: the history is known, so that every message is new; else only those after the last reply are."""
+    if isinstance(given, str):
+        return Input(new=[given])
+    if len(given) > MOST_ITEMS:
+        raise BadParameter("input", f"The input may have {MOST_ITEMS} items.", "array_above_max_length")
+    found, names = Input(), dict[str, str]()
+    for place, item in enumerate(given):
+        match parsed := _parsed(item, f"input[{place}]"):
+            case Message(role="system" | "developer"):
+                found.instructions.append(parsed.text)
+            case Message(role="user"):
+                found.new.append(parsed.text)
+            case Message():
+                _reply(found, parsed.text, continues)
+            case None:
+                _reply(found, "", continues)
+            case Call():
+                names[parsed.call_id] = parsed.name
+                _reply(found, f"(I called {parsed.name} with {parsed.arguments}.)", continues)
+            case Output():
+                _result(found, parsed, names, f"input[{place}].call_id", continues)
+            case Approval():
+                request_id = _request("mcpr", parsed.approval_request_id, f"input[{place}].approval_request_id")
+                note = {"notes": parsed.reason} if parsed.reason else {}
+                found.answers[request_id] = {"approved": parsed.approve, **note}
+                found.where[request_id] = f"input[{place}].approval_request_id"
+    return found
+
+
+def _parsed(item: JsonObject, where: str) -> Given | None:
+    kind = item.get("type", "message" if "role" in item else None)
+    if kind in ECHOED:
+        return None
+    model = _KINDS.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        raise BadParameter(f"{where}.type", "Items of this type are not supported here.", "unsupported_value")
+    try:
+        return model.model_validate(item)
+    except ValidationError as error:
+        entry = error.errors(include_url=False, include_input=False)[0]
+        place = next((str(part) for part in entry["loc"] if isinstance(part, str) and part in item), "")
+        missing = str(entry["loc"][0]) if entry["type"] == "missing" else ""
+        named = ".".join(part for part in (where, place or missing) if part)
+        raise BadParameter(named, f"{named} is not valid here: {entry['msg']}.") from None
+
+
+def _reply(found: Input, text: str, continues: bool) -> None:
+    """What the agent said before; the user's messages up to here were said before too."""
+    if continues:
+        return
+    found.past += [("user", one) for one in found.new]
+    found.new = []
+    if text.strip():
+        found.past.append(("assistant", text))
+
+
+def _result(found: Input, given: Output, names: dict[str, str], where: str, continues: bool) -> None:
+    request_id, text = _request("call", given.call_id, where), text_of(given.output)
+    found.answers[request_id] = {"result": text}
+    found.where[request_id] = where
+    if not continues and given.call_id in names:
+        found.past.append(("user", f"(Result of {names[given.call_id]}: {text})"))
+
+
+def _request(prefix: str, given: str, where: str) -> str:
+    request_id = without_prefix(prefix, given)
+    if request_id is None:
+        raise unknown_call(where)
+    return request_id
+
+
+def unknown_call(where: str) -> BadParameter:
+    return BadParameter(where, "No call of this task has this id.", "unknown_call")

@@ -1,0 +1,175 @@
+"""Objects of the Responses API that this platform produces, as its clients check them."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import to_jsonable_python
+
+from domain.json_object import JsonObject
+
+SERVER = "errand"  # the label under which the platform's own tools are shown
+
+ItemStatus = Literal["in_progress", "completed", "incomplete"]
+ResponseStatus = Literal["queued", "in_progress", "completed", "failed", "incomplete", "cancelled"]
+
+
+class Shown(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class OutputText(Shown):
+    type: Literal["output_text"] = "output_text"
+    text: str
+    annotations: list[JsonObject] = []
+    logprobs: list[JsonObject] = []
+
+
+class OutputMessage(Shown):
+    type: Literal["message"] = "message"
+    id: str
+    role: Literal["assistant"] = "assistant"
+    status: ItemStatus
+    content: list[OutputText]
+    phase: Literal["commentary", "final_answer"]
+
+
+class SummaryText(Shown):
+    type: Literal["summary_text"] = "summary_text"
+    text: str
+
+
+class Reasoning(Shown):
+    type: Literal["reasoning"] = "reasoning"
+    id: str
+    summary: list[SummaryText]
+    status: ItemStatus
+
+
+class ToolError(Shown):
+    type: Literal["mcp_tool_execution_error"] = "mcp_tool_execution_error"
+    content: list[JsonObject]
+
+
+class McpCall(Shown):
+    """A call of one of the platform's own tools."""
+
+    type: Literal["mcp_call"] = "mcp_call"
+    id: str
+    server_label: str = SERVER
+    name: str
+    arguments: str
+    status: Literal["in_progress", "completed", "failed", "incomplete"]
+    output: str | None = None
+    error: ToolError | None = None
+
+
+class FunctionCall(Shown):
+    """A call of a tool that the caller brought and answers."""
+
+    type: Literal["function_call"] = "function_call"
+    id: str
+    call_id: str
+    name: str
+    arguments: str
+    status: ItemStatus
+
+
+class ApprovalRequest(Shown):
+    type: Literal["mcp_approval_request"] = "mcp_approval_request"
+    id: str
+    server_label: str = SERVER
+    name: str
+    arguments: str
+
+
+Item = OutputMessage | Reasoning | McpCall | FunctionCall | ApprovalRequest
+
+
+class InputDetails(Shown):
+    cached_tokens: int
+    cache_write_tokens: int
+
+
+class OutputDetails(Shown):
+    reasoning_tokens: int = 0
+
+
+class ResponseUsage(Shown):
+    input_tokens: int
+    input_tokens_details: InputDetails
+    output_tokens: int
+    output_tokens_details: OutputDetails = OutputDetails()
+    total_tokens: int
+
+
+class ResponseError(Shown):
+    code: Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]
+    message: str
+
+
+class IncompleteDetails(Shown):
+    reason: Literal["max_output_tokens", "max_messages"]
+
+
+class ResponseState(Shown):
+    """What of a response follows from the event log."""
+
+    status: ResponseStatus
+    created_at: float
+    completed_at: float | None = None
+    output: list[Item] = []
+    usage: ResponseUsage | None = None
+    error: ResponseError | None = None
+    incomplete_details: IncompleteDetails | None = None
+
+
+class ConversationRef(Shown):
+    id: str
+
+
+class ResponseObject(ResponseState):
+    id: str
+    object: Literal["response"] = "response"
+    model: str
+    background: bool
+    instructions: str | None
+    metadata: dict[str, str]
+    previous_response_id: str | None
+    conversation: ConversationRef
+    tools: list[JsonObject]
+    text: JsonObject
+    max_output_tokens: int | None
+    max_tool_calls: int | None
+    reasoning: JsonObject = Field(default_factory=lambda: {"effort": None, "summary": "auto"})
+    tool_choice: str = "auto"
+    parallel_tool_calls: bool = True
+    store: bool = True
+    temperature: float = 1.0
+    top_p: float = 1.0
+    truncation: str = "disabled"
+    service_tier: str = "default"
+
+
+class StreamEvent(Shown):
+    """An event of a stream: its type, and those fields that the type has."""
+
+    type: str
+    state: ResponseState | None = None  # of the events about the whole response
+    item: Item | None = None
+    output_index: int = 0
+    item_id: str = ""
+    content_index: int = 0
+    summary_index: int = 0
+    part: OutputText | SummaryText | None = None
+    delta: str = ""
+    text: str = ""
+    arguments: str = ""
+    logprobs: list[JsonObject] = []
+
+    def wire(self, number: int, response: ResponseObject | None) -> JsonObject:
+        fields: JsonObject = {
+            name: to_jsonable_python(getattr(self, name)) for name in self.model_fields_set if name != "state"
+        }
+        if response is not None:
+            fields["response"] = response.model_dump(mode="json")
+        return {**fields, "sequence_number": number}

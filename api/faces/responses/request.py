@@ -1,0 +1,166 @@
+"""The body of POST /v1/responses. What the platform cannot honour is refused by name, never dropped in silence."""
+
+import json
+from typing import Annotated, Any, Literal
+
+from fastapi import Request
+from pydantic import Field, StringConstraints
+
+from api.auth import Call
+from api.faces.responses.errors import BadParameter
+from api.http.body import read_json, validated
+from domain.external_tool import ExternalTool
+from domain.json_object import JsonObject
+from domain.policy.rules import Rule
+from domain.task import Strict
+
+# Parameters that change nothing here: allowed if null or with what they mean by default.
+DEFAULTS: dict[str, tuple[Any, ...]] = {
+    "include": ([],),
+    "parallel_tool_calls": (True,),
+    "service_tier": ("auto", "default"),
+    "store": (True,),
+    "stream_options": ({"include_obfuscation": False}, {}),
+    "temperature": (1,),
+    "tool_choice": ("auto",),
+    "top_logprobs": (0,),
+    "top_p": (1,),
+    "truncation": ("disabled",),
+}
+MetadataKey = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+MetadataValue = Annotated[str, StringConstraints(max_length=512)]
+Summary = Literal["auto", "concise", "detailed"]
+
+
+class ConversationParam(Strict):
+    id: str = Field(max_length=200)
+
+
+class TextFormat(Strict):
+    type: Literal["text", "json_schema", "json_object"] = "text"
+    name: str | None = Field(default=None, max_length=64)
+    description: str | None = Field(default=None, max_length=2_000)
+    schema_: JsonObject | None = Field(default=None, alias="schema")
+    strict: bool | None = None
+
+
+class TextConfig(Strict):
+    format: TextFormat = TextFormat()
+    verbosity: Literal["medium"] | None = None
+
+
+class ReasoningConfig(Strict):
+    """Summaries are shown whenever the model thinks aloud; how much it thinks is its agent's matter."""
+
+    summary: Summary | None = None
+    generate_summary: Summary | None = None
+    effort: None = None
+
+
+class FunctionTool(Strict):
+    type: Literal["function"]
+    name: str
+    description: str | None = None
+    parameters: JsonObject | None = None
+    strict: bool | None = None
+
+    def external(self) -> JsonObject:
+        """As the task declares it: the caller answers its calls."""
+        schema = self.parameters or {"type": "object", "properties": {}}
+        return {"name": self.name, "description": self.description or self.name, "input_schema": schema}
+
+
+class ErrandOptions(Strict):
+    """What a task can have beyond the protocol, as `extra_body={"errand": {…}}`."""
+
+    approvals: Literal["inbox", "caller"] = "inbox"
+    permissions: list[Rule] = Field(default_factory=list, max_length=200)
+    approval_required: bool = False
+    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+
+class CreateResponse(Strict):
+    model: str = Field(min_length=1, max_length=200)
+    input: str | list[JsonObject]
+    instructions: str | None = Field(default=None, max_length=100_000)
+    background: bool | None = None
+    stream: bool | None = None
+    previous_response_id: str | None = Field(default=None, max_length=200)
+    conversation: str | ConversationParam | None = None
+    tools: list[FunctionTool] | None = Field(default=None, max_length=128)
+    text: TextConfig | None = None
+    reasoning: ReasoningConfig | None = None
+    metadata: dict[MetadataKey, MetadataValue] | None = Field(default=None, max_length=16)
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    max_tool_calls: int | None = Field(default=None, ge=1)
+    errand: ErrandOptions | None = None
+
+    @property
+    def options(self) -> ErrandOptions:
+        return self.errand or ErrandOptions()
+
+    @property
+    def output_schema(self) -> JsonObject | None:
+        given = self.text.format if self.text else TextFormat()
+        if given.type == "json_object":
+            return {"type": "object"}
+        return given.schema_ if given.type == "json_schema" else None
+
+    def conversation_id(self) -> str | None:
+        if self.conversation is None or isinstance(self.conversation, str):
+            return self.conversation
+        return self.conversation.id
+
+    def stored(self) -> str:
+        """What the face keeps of it."""
+        return self.model_dump_json(exclude_unset=True, by_alias=True)
+
+    def external_tools(self) -> list[JsonObject]:
+        return [tool.external() for tool in self.tools or []]
+
+
+async def read_create(request: Request, call: Call) -> CreateResponse:
+    value, _ = await read_json(request, call.settings.max_body_bytes)
+    if not isinstance(value, dict):
+        raise BadParameter(None, "The body must be a JSON object.")
+    known = {name: given for name, given in value.items() if name in CreateResponse.model_fields}
+    for name in value.keys() - known.keys():
+        _check_unsupported(name, value[name])
+    body = validated(CreateResponse, known, json.dumps(known).encode())
+    _check(body, call)
+    return body
+
+
+def _check_unsupported(name: str, value: Any) -> None:
+    if value is None or any(value == one and type(value) is not bool or value is one for one in DEFAULTS.get(name, ())):
+        return
+    shown = name if name.isidentifier() and len(name) <= 64 else None
+    known = name in DEFAULTS
+    problem = "has another value than its default" if known else "is not supported"
+    code = "unsupported_value" if known else "unsupported_parameter"
+    raise BadParameter(shown, f"The parameter {shown or ''} {problem} here.", code)
+
+
+def _check(body: CreateResponse, call: Call) -> None:
+    if body.previous_response_id is not None and body.conversation is not None:
+        raise BadParameter("conversation", "previous_response_id and conversation exclude each other.")
+    given = body.text.format if body.text else TextFormat()
+    if (given.type == "json_schema") != (given.schema_ is not None):
+        raise BadParameter("text.format.schema", "A schema belongs to the type json_schema, which needs one.")
+    if isinstance(body.input, str) and len(body.input) > call.settings.max_input_chars:
+        limit = call.settings.max_input_chars
+        raise BadParameter("input", f"The input may have {limit} characters.", "string_above_max_length")
+
+
+def declared(tools: list[ExternalTool]) -> list[JsonObject]:
+    """External tools of a task as function tools."""
+    return [
+        {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.input_schema,
+            "strict": False,
+        }
+        for tool in tools
+    ]

@@ -1,0 +1,111 @@
+"""Find the response that a request names, fold its log, and show it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from api.auth import Call
+from api.faces.responses.ids import ResponseId
+from api.faces.responses.objects import ConversationRef, ResponseObject, ResponseState
+from api.faces.responses.project import Fold, SessionFacts
+from api.faces.responses.request import CreateResponse, declared
+from api.http import lookup
+from domain.errors import NotFound
+from domain.events import Recorded
+from domain.faces import StoredFaceRequest
+from domain.sessions.input_request import InputRequest
+from store import events, face_requests, input_requests
+from store.database import Pool
+from store.sessions import SessionRow
+
+FACE = "responses"
+PAGE = 1_000
+
+
+@dataclass(frozen=True)
+class Found:
+    """A session, and the requests of this face that led to its parts."""
+
+    session: SessionRow
+    rows: Mapping[int, StoredFaceRequest]
+
+    def request(self, part: int) -> CreateResponse:
+        """What was asked for: of a task that another face started, what its session says."""
+        row = self.rows.get(part)
+        if row is not None and row.request != "{}":
+            return CreateResponse.model_validate_json(row.request)
+        terms = self.session.task_terms
+        return CreateResponse(
+            model=self.session.agent,
+            input="",
+            background=True,
+            instructions=terms.instructions if terms and part == 1 else None,
+        )
+
+    @property
+    def facts(self) -> SessionFacts:
+        return SessionFacts(
+            session_id=self.session.id,
+            callers_tools=frozenset(tool.name for tool in self.session.external_tools),
+            approvals_by_caller=self.request(1).options.approvals == "caller",
+        )
+
+    def shown(self, part: int, state: ResponseState) -> ResponseObject:
+        asked, session = self.request(part), self.session
+        before = asked.previous_response_id if part == 1 else str(ResponseId(session.id, part - 1))
+        schema = session.task_terms.output_schema if session.task_terms else None
+        form = asked.text.format if asked.text else None
+        name = (form.name if form else None) or "answer"
+        shown = {"type": "json_schema", "name": name, "schema": schema, "strict": True}
+        return ResponseObject(
+            **dict(state),
+            id=str(ResponseId(session.id, part)),
+            model=session.agent,
+            background=bool(asked.background),
+            instructions=asked.instructions,
+            metadata=asked.metadata or {},
+            previous_response_id=before,
+            conversation=ConversationRef(id=f"conv_{session.conversation_id}"),
+            tools=declared(session.external_tools),
+            text={"format": shown if schema is not None else {"type": "text"}},
+            max_output_tokens=asked.max_output_tokens,
+            max_tool_calls=session.limits.tool_calls,
+        )
+
+
+async def find(call: Call, response_id: ResponseId | None) -> Found:
+    """Unknown, malformed, foreign and deleted ids look the same."""
+    if response_id is None:
+        raise NotFound("There is no such response.")
+    session = await lookup.session_of(call, response_id.session_id)
+    rows = await face_requests.of_session(call.pool, call.tenant, FACE, session.id)
+    row = rows.get(response_id.part)
+    if row is not None and row.deleted_at is not None:
+        raise NotFound("There is no such response.")
+    return Found(session, rows)
+
+
+async def folded(call: Call, found: Found) -> Fold:
+    """The whole log up to now, without deltas, which add nothing to the objects."""
+    lookup.check_kept(found.session)
+    fold, after = Fold(found.facts), 0
+    while page := await events.without_deltas(call.pool, call.tenant, found.session.id, PAGE, after):
+        requests = await asked_in(call.pool, call.tenant, page)
+        for event in page:
+            fold.feed(event, requests)
+        after = page[-1].seq
+    return fold
+
+
+async def asked_in(pool: Pool, tenant: str, page: Sequence[Recorded]) -> dict[str, InputRequest]:
+    """The input requests that these events name; what they ask for never changes."""
+    ids = [event.data["request_id"] for event in page if event.type == "input_required"]
+    return await input_requests.by_ids(pool, tenant, ids) if ids else {}
+
+
+async def show(call: Call, response_id: ResponseId | None) -> ResponseObject:
+    found = await find(call, response_id)
+    assert response_id is not None
+    fold = await folded(call, found)
+    if response_id.part > len(fold.parts):
+        raise NotFound("There is no such response.")
+    return found.shown(response_id.part, fold.parts[response_id.part - 1].state)

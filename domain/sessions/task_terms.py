@@ -1,0 +1,35 @@
+"""What a task adds to the definition of its agent, for itself alone."""
+
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict
+
+from domain.agents.definition import AgentDefinition
+from domain.json_object import JsonObject
+from domain.task import TaskConfig
+
+
+class TaskTerms(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    instructions: str | None = None
+    output_schema: JsonObject | None = None
+
+    @classmethod
+    def of(cls, config: TaskConfig) -> Self | None:
+        """None: the definition alone decides, as for most tasks."""
+        if config.instructions is None and config.output_schema is None:
+            return None
+        return cls(instructions=config.instructions, output_schema=config.output_schema)
+
+
+def on_terms(agent: AgentDefinition, terms: TaskTerms | None) -> AgentDefinition:
+    """The definition as the task has it: its prompt and then the instructions, and the task's form of the answer."""
+    if terms is None:
+        return agent
+    changes: JsonObject = {}
+    if terms.instructions:
+        changes["prompt"] = f"{agent.prompt.strip()}\n\nFor this task:\n{terms.instructions.strip()}"
+    if terms.output_schema is not None:
+        changes["output_schema"] = terms.output_schema
+    return agent.model_copy(update=changes)

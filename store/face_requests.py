@@ -1,0 +1,67 @@
+"""What a face knows of the requests that it took, by public id; the session itself has everything else."""
+
+from domain.faces import FaceRequest, StoredFaceRequest
+from store import audit
+from store.database import Connection, Pool
+
+REPEAT_SECONDS = (
+    60  # a repeat comes within this time of the request before it, or of the end of what that one waited for
+)
+
+
+async def add(connection: "Pool | Connection", tenant: str, row: FaceRequest) -> None:
+    """The first request of an id stays: a repeat changes nothing. That of a new session is added as it is accepted."""
+    await connection.execute(
+        """INSERT INTO face_requests (tenant, face, public_id, session_id, part, request, digest)
+           VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING""",
+        tenant,
+        row.face,
+        row.public_id,
+        row.session_id,
+        row.part,
+        row.request,
+        row.digest,
+    )
+
+
+async def of_session(pool: Pool, tenant: str, face: str, session_id: str) -> dict[int, StoredFaceRequest]:
+    """The requests that led to the parts of a session, by part; a task that another face started has none."""
+    rows = await pool.fetch(
+        """SELECT face, public_id, session_id, part, request, digest, created_at, deleted_at FROM face_requests
+            WHERE tenant = $1 AND session_id = $3 AND face = $2""",
+        tenant,
+        face,
+        session_id,
+    )
+    return {row["part"]: StoredFaceRequest(**dict(row)) for row in rows}
+
+
+async def repeated(pool: Pool, tenant: str, face: str, digest: str) -> str | None:
+    """The public id that the same request led to just before. Its caller may have waited for the end all the time."""
+    found: str | None = await pool.fetchval(
+        """SELECT public_id FROM face_requests f JOIN sessions s ON s.tenant = f.tenant AND s.id = f.session_id
+            WHERE f.tenant = $1 AND f.face = $2 AND f.digest = $3 AND f.deleted_at IS NULL
+              AND greatest(f.created_at, coalesce(s.ended_at, now())) > now() - make_interval(secs => $4)
+            ORDER BY f.created_at DESC LIMIT 1""",
+        tenant,
+        face,
+        digest,
+        REPEAT_SECONDS,
+    )
+    return found
+
+
+async def delete(pool: Pool, tenant: str, row: FaceRequest, chain: str, actor: str) -> None:
+    """Hide it in its face. The task, its record and the audit log stay until their retention is over."""
+    async with pool.acquire() as connection, connection.transaction():
+        await add(connection, tenant, row)
+        await connection.execute(
+            """UPDATE face_requests SET deleted_at = coalesce(deleted_at, now()), request = '{}'
+                WHERE tenant = $1 AND face = $2 AND public_id = $3""",
+            tenant,
+            row.face,
+            row.public_id,
+        )
+        await audit.append(
+            connection, tenant, chain, actor, "delete_response", session_id=row.session_id, subject=row.public_id
+        )

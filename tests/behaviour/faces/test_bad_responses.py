@@ -1,0 +1,119 @@
+"""What the Responses face refuses: in OpenAI's own shape, with the parameter named, and nothing changed."""
+
+from typing import Any
+
+import pytest
+
+from domain.ids import new_id
+from tests.support.stack import Stack
+
+SAY = "[[script:say text=x]]"
+TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}}
+
+
+def asks(**fields: Any) -> dict[str, Any]:
+    return {"model": "tester", "input": SAY, "background": True, **fields}
+
+
+REFUSED: list[tuple[dict[str, Any], int, str | None, str]] = [
+    (asks(model="nobody"), 404, "model", "model_not_found"),
+    (asks(model="x" * 150), 404, "model", "model_not_found"),
+    (asks(temperature=0.2), 400, "temperature", "unsupported_value"),
+    (asks(store=False), 400, "store", "unsupported_value"),
+    (asks(tool_choice="required"), 400, "tool_choice", "unsupported_value"),
+    (asks(parallel_tool_calls=False), 400, "parallel_tool_calls", "unsupported_value"),
+    (asks(reasoning={"effort": "high"}), 400, "reasoning.effort", "validation"),
+    (asks(prompt={"id": "p"}), 400, "prompt", "unsupported_parameter"),
+    (asks(nonsense=1), 400, "nonsense", "unsupported_parameter"),
+    (asks(tools=[{"type": "web_search"}]), 400, "tools[0].type", "validation"),
+    (asks(tools=[TOOL, TOOL]), 400, "tools[1].name", "validation"),
+    (asks(tools=[{**TOOL, "name": "bash"}]), 400, "tools[0].name", "validation"),
+    (asks(tools=[{**TOOL, "parameters": {"type": "array"}}]), 400, "tools[0].parameters.type", "validation"),
+    (asks(metadata={"k": "v" * 513}), 400, "metadata.k", "validation"),
+    (asks(metadata={str(n): "v" for n in range(17)}), 400, "metadata", "validation"),
+    (asks(max_output_tokens=0), 400, "max_output_tokens", "validation"),
+    (asks(text={"format": {"type": "json_schema", "name": "x"}}), 400, "text.format.schema", "invalid_value"),
+    (
+        asks(text={"format": {"type": "json_schema", "name": "x", "schema": {"type": "nothing"}}}),
+        400,
+        "text.format.schema.type",
+        "validation",
+    ),
+    (asks(input=""), 400, "input", "invalid_value"),
+    (asks(input=[]), 400, "input", "invalid_value"),
+    (asks(input=None), 400, "input", "validation"),
+    (asks(input="x" * 300_000), 400, "input", "string_above_max_length"),
+    (asks(input=[{"role": "user", "content": "x"}] * 1_001), 400, "input", "array_above_max_length"),
+    (asks(input=[{"role": "assistant", "content": "x"}]), 400, "input", "invalid_value"),
+    (asks(input=[{"type": "item_reference", "id": "x"}]), 400, "input[0].type", "unsupported_value"),
+    (
+        asks(input=[{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]),
+        400,
+        "input[0].content",
+        "invalid_value",
+    ),
+    (
+        asks(input=[{"type": "function_call_output", "call_id": "call_1", "output": "x"}]),
+        400,
+        "input[0].call_id",
+        "unknown_call",
+    ),
+    (
+        asks(input=[{"type": "function_call_output", "call_id": f"call_{new_id()}", "output": "x"}]),
+        400,
+        "input[0].call_id",
+        "unknown_call",
+    ),
+    (asks(previous_response_id=f"resp_{new_id()}"), 400, "previous_response_id", "previous_response_not_found"),
+    (asks(previous_response_id="resp_1"), 400, "previous_response_id", "previous_response_not_found"),
+    (asks(conversation=f"conv_{new_id()}"), 404, None, "unknown_conversation"),
+    (asks(conversation="x"), 400, "conversation", "conversation_not_found"),
+    (asks(conversation="x", previous_response_id="y"), 400, "conversation", "invalid_value"),
+    (asks(errand={"approvals": "nobody"}), 400, "errand.approvals", "validation"),
+    ([], 400, None, "invalid_value"),  # type: ignore[list-item]
+]
+
+
+async def sessions(stack: Stack) -> int:
+    count: int = await stack.pool.fetchval("SELECT count(*) FROM sessions")
+    return count
+
+
+@pytest.mark.parametrize("place", range(len(REFUSED)))
+async def test_refusals_name_the_parameter(stack: Stack, place: int) -> None:
+    body, status, param, code = REFUSED[place]
+    before = await stack.pool.fetchval("SELECT count(*) FROM face_requests")
+    answer = await stack.http.post("/v1/responses", json=body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"], error["code"]) == (status, param, code), answer.text
+    assert set(error) == {"message", "type", "param", "code"} and error["message"]
+    assert await stack.pool.fetchval("SELECT count(*) FROM face_requests") == before
+
+
+async def test_ids_cursors_and_queries_that_do_not_fit(stack: Stack) -> None:
+    short = f"resp_{await stack.submit(SAY)}"
+    await stack.wait(short.removeprefix("resp_"))
+    for path, status, param in (
+        (f"resp_{new_id()}", 404, None),
+        ("resp_x", 404, None),
+        (f"{short}_1", 404, None),
+        (f"{short}_2", 404, None),
+        (f"{short}?stream=true&starting_after=5000", 400, "starting_after"),  # of another, longer one
+        (f"{short}?stream=true&starting_after=-1", 400, "starting_after"),
+        (f"{short}?starting_after=1", 400, "starting_after"),
+        (f"{short}?include=x", 400, "include"),
+        (f"{short}/input_items?after=msg_1", 400, "after"),
+        (f"{short}/input_items?limit=0", 400, "limit"),
+    ):
+        answer = await stack.http.get(f"/v1/responses/{path}")
+        assert answer.status_code == status, path
+        assert answer.json()["error"]["param"] == param, path
+    unknown = await stack.http.get("/v1/models/nobody")
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "model_not_found")
+    nowhere = await stack.http.get("/v1/files")
+    assert nowhere.status_code == 404 and nowhere.json()["error"]["type"] == "invalid_request_error"
+    wrong = await stack.http.get("/v1/models", headers={"Authorization": "Bearer ek_no"})
+    assert (wrong.status_code, wrong.json()["error"]["type"]) == (401, "authentication_error")
+    foreground = await stack.http.post("/v1/responses", json={"model": "tester", "input": SAY})
+    cancel = await stack.http.post(f"/v1/responses/{foreground.json()['id']}/cancel")
+    assert (cancel.status_code, cancel.json()["error"]["param"]) == (400, "response_id")

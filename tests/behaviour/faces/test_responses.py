@@ -1,0 +1,230 @@
+"""OpenAI's own client, with strict validation, against the real stack."""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx2
+from openai import AsyncOpenAI
+from openai.types.responses import FunctionToolParam, Response, ResponseStreamEvent
+from pydantic import BaseModel
+
+from tests.behaviour.faces.conftest import key_of
+from tests.behaviour.supervision.people import waiting
+from tests.support.stack import Stack, calls, eventually, steps
+
+LOOK_UP: FunctionToolParam = {
+    "type": "function",
+    "name": "look_up",
+    "description": "Looks an order up.",
+    "parameters": {"type": "object", "properties": {"order": {"type": "integer"}}, "required": ["order"]},
+    "strict": False,
+}
+
+
+class Weather(BaseModel):
+    city: str
+    degrees: int
+
+
+def look_up(order: int) -> tuple[str, dict[str, Any]]:
+    return "look_up", {"order": order}
+
+
+def session_of(response: Response) -> str:
+    return response.id.split("_")[1]
+
+
+async def ended(client: AsyncOpenAI, response_id: str) -> Response:
+    async def look() -> Response | None:
+        response = await client.responses.retrieve(response_id)
+        return response if response.status not in ("queued", "in_progress") else None
+
+    return await eventually(look, what=f"{response_id} ended")
+
+
+def outputs(response: Response) -> list[Any]:
+    """The results of a response's function calls."""
+    return [
+        {"type": "function_call_output", "call_id": item.call_id, "output": f"{item.name}: {item.arguments}"}
+        for item in response.output
+        if item.type == "function_call"
+    ]
+
+
+async def test_waiting_streaming_and_background_show_the_same_response(stack: Stack, client: AsyncOpenAI) -> None:
+    assert {"assistant", "thinker"} <= {model.id async for model in client.models.list()}
+    assert (await client.models.retrieve("thinker")).owned_by == "default"
+    bash = {"name": "bash", "input": {"command": "echo hi"}}
+    text = f"[[script:tools json={json.dumps([bash])}]]"
+    waited = await client.responses.create(model="thinker", input=text, metadata={"ticket": "7"})
+    assert (waited.status, waited.metadata, waited.background) == ("completed", {"ticket": "7"}, False)
+    assert [item.type for item in waited.output] == ["reasoning", "mcp_call", "reasoning", "message"]
+    assert waited.output_text.startswith("bash returned: hi") and waited.usage and waited.usage.total_tokens > 0
+    assert await client.responses.retrieve(waited.id) == waited
+
+    # a further turn, streamed to its end, then read again from the middle and by another protocol
+    think = '[[script:think thought="Hm, a sum." text="It is four."]]'
+    seen: list[ResponseStreamEvent] = []
+    async with client.responses.stream(model="thinker", input=think, previous_response_id=waited.id) as stream:
+        async for event in stream:
+            seen.append(event)  # type: ignore[arg-type]  # the accumulated form of the same events
+        final = await stream.get_final_response()
+    assert final.previous_response_id == waited.id and final.conversation == waited.conversation
+    assert [item.type for item in final.output] == ["reasoning", "message"] and final.output_text == "It is four."
+    assert [event.sequence_number for event in seen] == list(range(len(seen)))
+    again = await client.responses.retrieve(final.id, stream=True, starting_after=4)
+    resumed = [event async for event in again]
+    assert [event.type for event in resumed] == [event.type for event in seen[5:]]
+    assert resumed[-1].type == "response.completed"
+    assert resumed[-1].response == await client.responses.retrieve(final.id)
+    record = await stack.record(session_of(final))
+    assert (record["status"], record["conversation_id"]) == ("completed", session_of(waited))
+
+    # a turn from the first response again is a branch: it knows nothing of the second
+    branch = await client.responses.create(model="thinker", input="Go on.", previous_response_id=waited.id)
+    assert branch.conversation != waited.conversation and branch.status == "completed"
+    by_conversation = await client.responses.create(
+        model="thinker", input="Go on.", conversation={"id": f"conv_{session_of(waited)}"}, background=True
+    )
+    assert (await ended(client, by_conversation.id)).conversation == waited.conversation
+
+    listed = [item async for item in client.responses.input_items.list(waited.id)]
+    assert [item.content[0].text for item in listed if item.type == "message"] == [text]  # type: ignore[union-attr]
+    foreign = await client.responses.retrieve(f"resp_{await stack.submit('[[script:say text=Hello]]')}")
+    assert (await ended(client, foreign.id)).output_text == "Hello"  # a task of POST /tasks
+    await client.responses.delete(waited.id)
+    assert (await stack.record(session_of(waited)))["status"] == "completed"
+    gone = await stack.http.get(f"/v1/responses/{waited.id}")
+    assert (gone.status_code, gone.json()["error"]["code"]) == (404, "not_found")
+
+
+async def test_instructions_structured_output_and_limits(stack: Stack, client: AsyncOpenAI) -> None:
+    answer = '```json\n{"city": "Ulm", "degrees": 21}\n```'
+    parsed = await client.responses.parse(
+        model="tester",
+        instructions=f"[[script:say text={json.dumps(answer)}]]",  # the stand-in reads scripts in prompts too
+        input=[{"role": "user", "content": "How warm is it?"}],
+        text_format=Weather,
+    )
+    assert parsed.output_parsed == Weather(city="Ulm", degrees=21)
+    assert parsed.text and parsed.text.format and parsed.text.format.type == "json_schema"
+    result = await stack.result(session_of(parsed))
+    assert result["output"] == {"city": "Ulm", "degrees": 21} or json.loads(result["output"]) == {
+        "city": "Ulm",
+        "degrees": 21,
+    }
+    plain = await client.responses.create(model="tester", input="Go on.", previous_response_id=parsed.id)
+    assert plain.instructions is None and plain.text and plain.text.format and plain.text.format.type == "text"
+    assert plain.output_text != answer  # neither is inherited
+    limited = await client.responses.create(model="tester", input="[[script:forever]]", max_output_tokens=3_000)
+    assert limited.status == "incomplete" and limited.incomplete_details
+    assert limited.incomplete_details.reason == "max_output_tokens"
+    running = await client.responses.create(model="tester", input="[[script:forever]]", background=True)
+    assert running.status in ("queued", "in_progress")
+    assert [(await client.responses.cancel(running.id)).status for _ in range(2)] == ["cancelled", "cancelled"]
+    await stack.wait(session_of(running))
+    assert (await ended(client, running.id)).status == "cancelled"
+
+
+async def test_function_tools_through_kills_of_api_and_worker(stack: Stack, client: AsyncOpenAI) -> None:
+    text = steps([look_up(1), look_up(2), ("bash", {"command": "echo 3"})], [look_up(4)])
+    ask: dict[str, Any] = {"model": "tester", "tools": [LOOK_UP], "background": True}
+    first = await client.responses.create(**ask, input=text)
+    await stack.kill("worker")
+    await stack.kill("api")
+    first = await ended(client, first.id)  # the client itself repeats what failed
+    assert first.status == "completed"
+    assert sorted(item.type for item in first.output) == ["function_call", "function_call", "mcp_call"]
+    record = await stack.record(session_of(first))
+    assert (record["status"], len(record["deferred_tools"]["calls"])) == ("input_required", 2)
+
+    # half of the results changes nothing; all of them open the next part of the same task
+    half = await stack.http.post(
+        "/v1/responses",
+        json={"model": "tester", "previous_response_id": first.id, "input": outputs(first)[:1]},
+    )
+    assert (half.status_code, half.json()["error"]["code"]) == (400, "missing_call_output")
+    second = await client.responses.create(
+        **ask, previous_response_id=first.id, input=outputs(first), extra_headers={"Idempotency-Key": first.id}
+    )
+    assert (second.id, second.previous_response_id) == (f"{first.id}_2", first.id)
+    repeated = await client.responses.create(
+        **ask, previous_response_id=first.id, input=outputs(first), extra_headers={"Idempotency-Key": first.id}
+    )
+    assert repeated.id == second.id
+    second = await ended(client, second.id)
+    assert [item.type for item in second.output] == ["function_call"]
+    late = await stack.http.post(
+        "/v1/responses", json={"model": "tester", "previous_response_id": first.id, "input": outputs(first)}
+    )
+    assert (late.status_code, late.json()["error"]["code"]) == (400, "already_answered")
+
+    # without previous_response_id, as clients do that keep the history themselves; the API dies while one waits
+    history = [{"role": "user", "content": text}]
+    for response in (first, second):
+        history += [item.model_dump(exclude_none=True) for item in response.output] + outputs(response)
+    third = await client.responses.create(model="tester", tools=[LOOK_UP], input=history, stream=True)
+    types = [event.type async for event in third]
+    assert types[:2] == ["response.created", "response.in_progress"] and types[-1] == "response.completed"
+    last = await client.responses.retrieve(f"{first.id}_3")
+    assert last.status == "completed" and last.output_text.count("look_up returned") == 3
+    assert await client.responses.retrieve(first.id) == first  # an ended response never changes
+    assert len({item["seq"] for item in await stack.events(session_of(first))}) > 10
+    items = [item async for item in client.responses.input_items.list(second.id, order="asc", limit=1)]
+    assert [item.type for item in items] == ["function_call_output", "function_call_output"]
+
+
+async def test_waiting_client_gets_its_response_through_a_restart_and_only_one_task_runs(
+    stack: Stack, client: AsyncOpenAI
+) -> None:
+    text = f"[[script:say words=40 delay=0.1]] {json.dumps('through a restart')}"
+    waits = asyncio.create_task(client.responses.create(model="tester", input=text))
+
+    async def running() -> bool:
+        page = (await stack.http.get("/tasks", params={"text": "through a restart"})).json()["items"]
+        return any(task["status"] == "working" for task in page)
+
+    await eventually(running)
+    await stack.kill("api")
+    response = await waits
+    assert response.status == "completed" and response.output_text.endswith("word40")
+    page = (await stack.http.get("/tasks", params={"text": "through a restart"})).json()["items"]
+    assert [task["task_id"] for task in page] == [session_of(response)]
+
+
+async def test_approvals_stay_in_the_inbox_or_go_to_the_caller(stack: Stack, client: AsyncOpenAI) -> None:
+    gated = {"permissions": [{"permission": "bash", "action": "ask"}]}
+    text = calls(("bash", {"command": "echo approved"}))
+    ask: dict[str, Any] = {"model": "tester", "input": text, "background": True}
+    ours = await client.responses.create(**ask, extra_body={"errand": gated})
+    [request] = await waiting(stack, session_of(ours))
+    assert (await client.responses.retrieve(ours.id)).status == "in_progress"
+    body = {"response_to": request["id"], "input": {"approved": True}}
+    assert (await stack.http.post(f"/tasks/{session_of(ours)}/input", json=body)).status_code == 202
+    assert "approved" in (await ended(client, ours.id)).output_text
+
+    theirs = await client.responses.create(**ask, extra_body={"errand": gated | {"approvals": "caller"}})
+    theirs = await ended(client, theirs.id)
+    [item] = theirs.output
+    assert item.type == "mcp_approval_request" and json.loads(item.arguments) == {"command": "echo approved"}
+    denied = await client.responses.create(
+        model="tester",
+        previous_response_id=theirs.id,
+        input=[{"type": "mcp_approval_response", "approval_request_id": item.id, "approve": False, "reason": "no"}],
+    )
+    assert denied.id == f"{theirs.id}_2" and "denied" in denied.output_text
+
+
+async def test_the_key_of_another_tenant_sees_nothing(stack: Stack, client: AsyncOpenAI) -> None:
+    own = await client.responses.create(model="tester", input="[[script:say text=secret]]")
+    headers = {"Authorization": f"Bearer {await key_of(stack, 'elsewhere')}"}
+    async with httpx2.AsyncClient(base_url=stack.url, headers=headers, timeout=20) as http:
+        for method, path in (("GET", ""), ("GET", "/input_items"), ("POST", "/cancel"), ("DELETE", "")):
+            answer = await http.request(method, f"/v1/responses/{own.id}{path}")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found"), path
+        body = {"model": "assistant", "input": "mine now", "previous_response_id": own.id}
+        assert (await http.post("/v1/responses", json=body)).json()["error"]["code"] == "previous_response_not_found"
+        by_conversation = {"model": "assistant", "input": "mine now", "conversation": f"conv_{session_of(own)}"}
+        assert (await http.post("/v1/responses", json=by_conversation)).status_code == 404
+    assert (await client.responses.retrieve(own.id)).output_text == "secret"

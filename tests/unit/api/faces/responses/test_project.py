@@ -1,0 +1,272 @@
+"""The fold by table: logs as sessions write them, and the responses and streams that clients check strictly."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from openai.lib.streaming.responses._responses import ResponseStreamState
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
+
+from api.faces.responses.objects import ResponseObject, ResponseState
+from api.faces.responses.project import Fold, SessionFacts
+from api.faces.responses.view import Found
+from domain import events as ev
+from domain.events import Event, Recorded
+from domain.ids import derive_id, new_id
+from domain.sessions.input_request import InputRequest, OnExpiry, RequestKind
+from domain.sessions.session import Limits, Reason, Usage
+from store.sessions import SessionRow
+
+SESSION = new_id(0)
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+EVENTS: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
+ROW = SessionRow(
+    tenant="t",
+    id=SESSION,
+    conversation_id=SESSION,
+    thread_id=SESSION,
+    workspace_id=SESSION,
+    agent_owner="*",
+    agent="assistant",
+    agent_version=1,
+    models=["m"],
+    limits=Limits(),
+    deadline=NOW,
+    created_at=NOW,
+    updated_at=NOW,
+    live=True,
+)
+
+
+def request(name: str, kind: RequestKind = RequestKind.EXTERNAL_RESULT, **details: Any) -> InputRequest:
+    return InputRequest(
+        id=derive_id(SESSION, name),
+        conversation_id=SESSION,
+        session_id=SESSION,
+        kind=kind,
+        question="?",
+        details=details or {"tool": "look_up", "arguments": {"order": name}},
+        deadline=NOW,
+        on_expiry=OnExpiry.CANCEL,
+        created_at=NOW,
+    )
+
+
+A, B = request("a"), request("b")
+GATED = request("gated", RequestKind.TOOL_APPROVAL, tool="bash", arguments={"command": "ls"})
+PLAN = request("plan", RequestKind.PLAN_APPROVAL, plan=["look"])
+ASKED = {one.id: one for one in (A, B, GATED, PLAN)}
+SUBMITTED = ev.TaskSubmitted(agent="assistant", agent_version=1, title="")
+
+
+def began(step: int) -> Event:
+    return ev.StepStarted(step=step, description="")
+
+
+def replied(step: int, calls: int = 0, tokens: int = 10) -> Event:
+    total = Usage(input_tokens=tokens * step, output_tokens=step)
+    return ev.UsageUpdated(model="m", step=step, call=Usage(), total=total, calls=calls)
+
+
+def asks(one: InputRequest) -> Event:
+    return ev.InputRequired(request_id=one.id, kind=one.kind, question="?", deadline=NOW)
+
+
+def got(one: InputRequest) -> Event:
+    return ev.InputReceived(request_id=one.id, kind=one.kind, by="x")
+
+
+def called(tool: str) -> Event:
+    return ev.ToolCalled(tool=tool, args="notes.md")
+
+
+def returned(tool: str, state: str = "ok") -> Event:
+    return ev.ToolReturned(tool=tool, state=state, preview=f"{tool}: {state}", rule=None)
+
+
+def ended(reason: Reason = Reason.GOAL_REACHED, output: str | None = None, error: str | None = None) -> Event:
+    usage = Usage(input_tokens=100, output_tokens=9)
+    kind = ev.ENDED[reason.status]
+    return kind(status=reason.status, reason=reason, partial=False, usage=usage, output=output, error=error)
+
+
+def said(step: int, text: str) -> list[Event]:
+    return [ev.MessageDelta(step=step, text=text[:3]), ev.MessageDelta(step=step, text=text[3:]),
+            ev.Message(step=step, text=text)]  # fmt: skip
+
+
+def recorded(log: list[Event]) -> list[Recorded]:
+    return [
+        Recorded(
+            session_id=SESSION,
+            seq=place + 1,
+            conv_seq=place + 1,
+            type=event.type,
+            at=NOW + timedelta(seconds=place),
+            data=event.data(),
+        )
+        for place, event in enumerate(log)
+    ]
+
+
+def folded(log: list[Event], *, approvals: bool = False) -> Fold:
+    facts = SessionFacts(SESSION, frozenset({"look_up"}), approvals_by_caller=approvals)
+    fold = Fold(facts)
+    for event in recorded(log):
+        fold.feed(event, ASKED)
+    return fold
+
+
+def shown(state: ResponseState, part: int) -> ResponseObject:
+    return Found(ROW, {}).shown(part, state)
+
+
+def streamed(fold: Fold, part: int = 1) -> tuple[list[ResponseStreamEvent], ResponseStreamState[Any]]:
+    """The stream of a part, read as clients read it: each event strictly, then accumulated."""
+    state: ResponseStreamState[Any] = ResponseStreamState(input_tools=[], text_format=NO_FORMAT)
+    seen = []
+    for number, one in enumerate(fold.parts[part - 1].events):
+        raw = json.loads(json.dumps(one.wire(number, shown(one.state, part) if one.state else None)))
+        event = EVENTS.validate_python(raw)
+        assert event.type == raw["type"] and event.sequence_number == number
+        state.handle_event(event)
+        seen.append(event)
+    return seen, state
+
+
+from openai import omit as NO_FORMAT  # noqa: E402
+
+
+def final(fold: Fold, part: int = 1) -> Response:
+    """The object as a GET shows it, checked strictly; the same without the deltas."""
+    return Response.model_validate(shown(fold.parts[part - 1].state, part).model_dump(mode="json"), strict=True)
+
+
+WORKING = [SUBMITTED, ev.TaskStarted(model="m"), began(1)]
+TOOLS = [*WORKING, ev.ThinkingDelta(step=1, text="Hm"), ev.Thinking(step=1, text="Hm."), *said(1, "I look."),
+         replied(1, 2), called("read_file"), called("bash"), returned("bash", "failed"), returned("read_file"),
+         began(2), *said(2, "Done: 42."), replied(2), ended(output="Done: 42.")]  # fmt: skip
+VOID = [*WORKING, ev.MessageDelta(step=1, text="Wro"), ev.AttemptReset(step=1, attempt=2), *said(1, "Right."),
+        replied(1), ended(output="Right.")]  # fmt: skip
+PARALLEL = [*WORKING, replied(1, 3), called("look_up"), asks(A), called("bash"), returned("bash"),
+            called("look_up"), asks(B)]  # fmt: skip
+ANSWERED = [*PARALLEL, got(A), ev.InputReminder(request_id=B.id, kind=B.kind, question="?", deadline=NOW),
+            returned("look_up"), got(B), returned("look_up"), began(2), *said(2, "Both."), replied(2),
+            ended(output="Both.")]  # fmt: skip
+
+
+def test_stream_shows_reasoning_commentary_tools_and_the_answer() -> None:
+    fold = folded(TOOLS)
+    events, state = streamed(fold)
+    assert [one.type.removeprefix("response.") for one in events[:6]] == [
+        *("created", "queued", "in_progress"),
+        *("output_item.added", "reasoning_summary_part.added", "reasoning_summary_text.delta"),
+    ]
+    response = final(fold)
+    assert [item.type for item in response.output] == ["reasoning", "message", "mcp_call", "mcp_call", "message"]
+    assert [getattr(item, "phase", None) for item in response.output if item.type == "message"] == [
+        "commentary",
+        "final_answer",
+    ]
+    read, bash = [item for item in response.output if item.type == "mcp_call"]
+    assert (read.name, read.status, read.output) == ("read_file", "completed", "read_file: ok")
+    assert json.loads(read.arguments) == {"summary": "notes.md"} and read.server_label == "errand"
+    assert (bash.status, bash.output) == ("failed", None) and bash.error is not None
+    assert response.status == "completed" and response.output_text == "I look.Done: 42."
+    assert response.usage is not None and response.usage.total_tokens == 109
+    assert state._completed_response is not None
+    assert len(state._completed_response.output) == len(response.output)
+
+
+def test_void_attempt_is_closed_in_the_stream_and_no_part_of_the_response() -> None:
+    fold = folded(VOID)
+    events, _ = streamed(fold)
+    done = [one.item for one in events if one.type == "response.output_item.done"]
+    assert [(item.id, getattr(item, "status", "")) for item in done] == [
+        (f"msg_{SESSION}_1", "incomplete"),
+        (f"msg_{SESSION}_1_1", "completed"),
+    ]
+    assert [item.id for item in final(fold).output] == [f"msg_{SESSION}_1_1"]
+
+
+def test_response_ends_when_all_calls_wait_for_the_caller_and_continues_with_the_last_answer() -> None:
+    for length in range(1, len(PARALLEL)):
+        assert not folded(PARALLEL[:length]).part.closed, PARALLEL[length - 1]
+    first = folded(PARALLEL)
+    response = final(first)
+    assert response.status == "completed" and response.usage is not None
+    calls = [item for item in response.output if item.type == "function_call"]
+    assert [(one.name, one.call_id, json.loads(one.arguments)) for one in calls] == [
+        ("look_up", f"call_{A.id}", {"order": "a"}),
+        ("look_up", f"call_{B.id}", {"order": "b"}),
+    ]
+    assert [item.type for item in response.output] == ["function_call", "mcp_call", "function_call"]
+    for length in range(len(PARALLEL), len(PARALLEL) + 4):  # one answer opens nothing
+        assert len(folded(ANSWERED[:length]).parts) == 1
+    fold = folded(ANSWERED)
+    assert final(fold) == response and len(fold.parts) == 2
+    second = final(fold, 2)
+    assert (second.id, second.previous_response_id) == (f"resp_{SESSION}_2", f"resp_{SESSION}")
+    assert second.output_text == "Both." and second.created_at > response.created_at
+    assert second.usage is not None and second.usage.total_tokens == 109 - 11
+    for part in (1, 2):
+        streamed(folded(ANSWERED), part)
+
+
+@pytest.mark.parametrize(("approvals", "closed"), [(False, False), (True, True)])
+def test_approvals_stop_a_response_only_if_its_caller_asked_for_them(approvals: bool, closed: bool) -> None:
+    log = [*WORKING, replied(1, 1), asks(GATED)]
+    fold = folded(log, approvals=approvals)
+    streamed(fold)
+    assert fold.part.closed is closed
+    plan = folded([*WORKING, replied(1, 1), called("update_plan"), returned("update_plan"), asks(PLAN)],
+                  approvals=approvals)  # fmt: skip
+    assert plan.part.closed is closed
+    if closed:
+        [item] = final(fold).output
+        assert item.type == "mcp_approval_request" and item.id == f"mcpr_{GATED.id}"
+        assert json.loads(item.arguments) == {"command": "ls"}
+        answered = folded([*log, got(GATED), called("bash"), returned("bash"), began(2)], approvals=True)
+        assert [one.type for one in final(answered, 2).output] == ["mcp_call"]
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "detail", "last"),
+    [
+        (ended(Reason.TOKEN_BUDGET), "incomplete", "max_output_tokens", "response.incomplete"),
+        (ended(Reason.COST_BUDGET), "incomplete", "max_output_tokens", "response.incomplete"),
+        (ended(Reason.STEP_LIMIT), "incomplete", "max_messages", "response.incomplete"),
+        (ended(Reason.TTL), "failed", "server_error", "response.failed"),
+        (ended(Reason.ERROR, error="no such model"), "failed", "server_error", "response.failed"),
+        (ended(Reason.POLICY_DENIED), "failed", "invalid_prompt", "response.failed"),
+        (ended(Reason.CALLER_CANCEL), "cancelled", None, "response.incomplete"),
+    ],
+)
+def test_every_end_has_its_status(end: Event, status: str, detail: str | None, last: str) -> None:
+    fold = folded([*WORKING, ev.MessageDelta(step=1, text="Unfini"), end])
+    events, _ = streamed(fold)
+    response = final(fold)
+    assert (events[-1].type, response.status, response.output) == (last, status, [])
+    named = response.incomplete_details.reason if response.incomplete_details else None
+    assert (named or (response.error.code if response.error else None)) == detail
+
+
+def test_cancel_shows_at_once_and_reads_of_any_length_agree() -> None:
+    stop = ev.CancelRequested(reason=Reason.CALLER_CANCEL, by="x")
+    assert final(folded([*WORKING, stop])).status == "cancelled"
+    assert final(folded([SUBMITTED])).status == "queued" and final(folded(WORKING)).status == "in_progress"
+    whole = [one.model_dump() for one in folded(ANSWERED).parts[0].events]
+    for length in range(1, len(ANSWERED)):  # a cursor means the same in every process, whenever it read the log
+        begun = [one.model_dump() for one in folded(ANSWERED[:length]).parts[0].events]
+        assert whole[: len(begun)] == begun
+
+
+def test_output_of_a_task_that_a_tool_call_ended_is_its_answer() -> None:
+    log = [*WORKING, *said(1, "Over."), replied(1, 1), called("finish"), returned("finish"), ended(output="The result")]
+    messages = [item for item in final(folded(log)).output if item.type == "message"]
+    assert [(one.content[0].text, one.phase) for one in messages if one.content[0].type == "output_text"] == [
+        ("Over.", "commentary"),
+        ("The result", "final_answer"),
+    ]
