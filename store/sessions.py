@@ -19,7 +19,6 @@ from domain.sessions.new_session import PlacedSession
 from domain.sessions.session import Reason, SessionRef, Status, Usage
 from domain.sessions.session_state import SessionInput
 from domain.sessions.step import RecordedStop
-from domain.sessions.task_terms import TaskTerms
 from store import audit
 from store.database import Connection, Pool, call, to_json
 
@@ -119,13 +118,6 @@ def from_columns(row: asyncpg.Record | Mapping[str, Any]) -> SessionRow:
 async def get(pool: "Pool | Connection", tenant: str, session_id: str) -> SessionRow | None:
     row = await pool.fetchrow("SELECT * FROM sessions WHERE tenant = $1 AND id = $2", tenant, session_id)
     return from_columns(row) if row else None
-
-
-async def task_terms(pool: Pool, ref: SessionRef) -> TaskTerms | None:
-    """What the task adds to the definition of its agent."""
-    statement = "SELECT task_terms FROM sessions WHERE tenant = $1 AND id = $2"
-    found = await pool.fetchval(statement, ref.tenant, ref.session_id)
-    return TaskTerms.model_validate_json(found) if found else None
 
 
 async def by_ids(pool: Pool, tenant: str, session_ids: list[str]) -> dict[str, SessionRow]:

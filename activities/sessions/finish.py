@@ -25,7 +25,7 @@ from domain.sessions.session import BUDGET_REASONS, Reason
 from domain.sessions.session_writes import SessionEnding
 from domain.sessions.step import Finish, Finished, StopRequest, preview
 from domain.sessions.task_terms import on_terms
-from store import endings, files, mailbox, sessions, tool_calls, workspaces
+from store import endings, files, mailbox, sessions, task_terms, tool_calls, workspaces
 from store.database import Pool
 from store.endings import WrittenEnding
 from store.workspaces import Manifest
@@ -132,7 +132,7 @@ class FinishSession:
         """The answer as JSON, if it is one and the agent or the task has an output schema."""
         if output is None or finish.reason is not Reason.GOAL_REACHED:
             return None
-        terms = await sessions.task_terms(self._pool, finish.ref)
+        terms = await task_terms.get(self._pool, finish.ref)
         agent = on_terms(await self._definitions.load(finish.agent), terms)
         if agent.output_schema is None:
             return None

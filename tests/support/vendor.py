@@ -13,8 +13,8 @@ TERMS = re.compile(
 )
 TRANSLATES = "activities/model/anthropic.py"
 CALLS_THE_SDK = ("activities/model/check.py", "activities/model/errors.py", "worker.py")
-# the offline server in place of the vendor, and the loops that ours is compared with
-SPEAK_THE_PROTOCOL = ("offline/", "bench/")
+# the offline server in place of the vendor, the loops that ours is compared with, and the protocols of other vendors
+SPEAK_THE_PROTOCOL = ("offline/", "bench/", "api/faces/")
 
 
 def vendor_terms(root: Path) -> list[str]:

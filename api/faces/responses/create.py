@@ -8,9 +8,9 @@ from api.conversations import deferred, run
 from api.faces.responses import items
 from api.faces.responses.errors import BadParameter
 from api.faces.responses.ids import ResponseId, without_prefix
-from api.faces.responses.items import Input
+from api.faces.responses.items import ParsedInput
 from api.faces.responses.request import CreateResponse
-from api.faces.responses.view import FACE, Found, find, folded
+from api.faces.responses.view import FACE, FoundResponse, find, folded
 from api.http import lookup
 from api.http.body import validated
 from api.http.idempotency import IdempotencyKey
@@ -54,7 +54,7 @@ async def _replayed(call: Call, key: IdempotencyKey, handle: Handle) -> Response
     )
 
 
-async def _previous(call: Call, body: CreateResponse) -> tuple[ResponseId, Found] | None:
+async def _previous(call: Call, body: CreateResponse) -> tuple[ResponseId, FoundResponse] | None:
     if body.previous_response_id is None:
         return None
     response_id = ResponseId.parse(body.previous_response_id)
@@ -78,7 +78,9 @@ def _conversation(body: CreateResponse) -> str | None:
     return known
 
 
-async def _waiting(call: Call, given: Input, previous: tuple[ResponseId, Found] | None) -> Found | None:
+async def _waiting(
+    call: Call, given: ParsedInput, previous: tuple[ResponseId, FoundResponse] | None
+) -> FoundResponse | None:
     """The session whose calls the input answers; None: it answers nothing that still waits."""
     asked = await input_requests.by_ids(call.pool, call.tenant, list(given.answers)) if given.answers else {}
     for request_id, where in given.where.items():
@@ -96,7 +98,9 @@ async def _waiting(call: Call, given: Input, previous: tuple[ResponseId, Found] 
     return None
 
 
-async def _answer(call: Call, body: CreateResponse, given: Input, found: Found, key: IdempotencyKey) -> ResponseId:
+async def _answer(
+    call: Call, body: CreateResponse, given: ParsedInput, found: FoundResponse, key: IdempotencyKey
+) -> ResponseId:
     """The answers open the next part of the session that waits for them."""
     session = found.session
     await lookup.check_acting(call, session)
@@ -132,7 +136,7 @@ def _call_id(request: InputRequest) -> str:
     return f"{'mcpr' if request.kind in APPROVALS else 'call'}_{request.id}"
 
 
-def _check_unchanged(body: CreateResponse, found: Found) -> None:
+def _check_unchanged(body: CreateResponse, found: FoundResponse) -> None:
     """What a session works with was decided when it began; a client may say it again."""
     session, first = found.session, found.request(1)
     if body.model != session.agent:
@@ -151,8 +155,8 @@ def _check_unchanged(body: CreateResponse, found: Found) -> None:
 async def _turn(
     call: Call,
     body: CreateResponse,
-    given: Input,
-    previous: tuple[ResponseId, Found] | None,
+    given: ParsedInput,
+    previous: tuple[ResponseId, FoundResponse] | None,
     conversation_id: str | None,
     key: IdempotencyKey,
 ) -> ResponseId:
@@ -172,7 +176,7 @@ async def _turn(
 
 
 async def _after(
-    call: Call, body: RunBody, previous: tuple[ResponseId, Found], key: IdempotencyKey, face: NewFaceRequest
+    call: Call, body: RunBody, previous: tuple[ResponseId, FoundResponse], key: IdempotencyKey, face: NewFaceRequest
 ) -> run.NewTurn:
     """A further turn of the conversation; or, if the conversation has gone on from there already, a fork of it."""
     response_id, found = previous
@@ -198,7 +202,7 @@ async def _after(
     return await run.fork(call, body, await run.fork_source(call, session.id), key, face)
 
 
-async def _run_body(call: Call, body: CreateResponse, given: Input, text: str) -> JsonObject:
+async def _run_body(call: Call, body: CreateResponse, given: ParsedInput, text: str) -> JsonObject:
     _, definition = await rules.agent(call.pool, call.tenant, body.model)
     options, instructions = body.options, [one for one in (body.instructions, *given.instructions) if one]
     config: JsonObject = {

@@ -54,7 +54,7 @@ def error_response(error: Exception, request_id: str) -> Response:
     status = problem.status_code
     if code == "unknown_agent":
         status, code, message = 404, "model_not_found", "There is no agent by the name of this model."
-    elif status in (409, 410, 422):  # a client repeats 409 by itself, and would never be answered otherwise
+    elif status in (409, 410, 422):  # clients repeat a 409 on their own, which would never help here
         status = 400
     headers = {name: value for name, value in problem.headers.items() if name in _HEADERS}
     return _shaped(status, message, param, code, headers)

@@ -10,7 +10,7 @@ from api.faces.responses.errors import BadParameter
 from api.faces.responses.ids import ResponseId
 from api.faces.responses.objects import ResponseObject
 from api.faces.responses.project import Fold
-from api.faces.responses.view import Found, asked_in, find
+from api.faces.responses.view import FoundResponse, asked_in, find
 from api.http.lookup import check_kept
 from api.streams.feeds import Page
 from api.streams.sse import counted
@@ -24,7 +24,7 @@ PAGE = 500
 class ResponseFeed:
     """One reader's: it folds the log from the beginning and shows what comes after `starting_after`."""
 
-    def __init__(self, found: Found, part: int, starting_after: int = -1) -> None:
+    def __init__(self, found: FoundResponse, part: int, starting_after: int = -1) -> None:
         self.tenant, self.id = found.session.tenant, found.session.id
         self._found, self._part, self._shown = found, part, starting_after
         self._fold = Fold(found.facts)

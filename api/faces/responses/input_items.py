@@ -4,7 +4,7 @@ import json
 
 from api.faces.responses.errors import BadParameter
 from api.faces.responses.objects import Shown
-from api.faces.responses.view import Found
+from api.faces.responses.view import FoundResponse
 from domain.ids import derive_id
 from domain.json_object import JsonObject
 
@@ -17,7 +17,7 @@ class ItemPage(Shown):
     has_more: bool
 
 
-def input_items(found: Found, part: int, *, after: str | None, limit: int, ascending: bool) -> ItemPage:
+def input_items(found: FoundResponse, part: int, *, after: str | None, limit: int, ascending: bool) -> ItemPage:
     listed = [_item(found.session.id, part, place, item) for place, item in enumerate(_given(found, part))]
     if not ascending:
         listed.reverse()
@@ -32,7 +32,7 @@ def input_items(found: Found, part: int, *, after: str | None, limit: int, ascen
     return ItemPage(data=page, first_id=first, last_id=last, has_more=len(listed) > begin + limit)
 
 
-def _given(found: Found, part: int) -> list[JsonObject]:
+def _given(found: FoundResponse, part: int) -> list[JsonObject]:
     row = found.rows.get(part)
     given: str | list[JsonObject] = found.request(part).input
     if row is None or row.request == "{}":  # another face started it, or gave the answers

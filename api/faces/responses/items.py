@@ -14,18 +14,18 @@ MOST_ITEMS = 1_000
 ECHOED = frozenset({"reasoning", "mcp_call", "mcp_list_tools", "mcp_approval_request"})
 
 
-class Given(BaseModel):
+class InputItem(BaseModel):
     """Clients send items back as they got them, so further fields are no mistake."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
 
-class TextPart(Given):
+class TextPart(InputItem):
     type: Literal["input_text", "output_text", "text", "summary_text"]
     text: str
 
 
-class Message(Given):
+class InputMessage(InputItem):
     role: Literal["user", "assistant", "system", "developer"]
     content: str | list[TextPart]
 
@@ -34,33 +34,33 @@ class Message(Given):
         return text_of(self.content)
 
 
-class Call(Given):
+class FunctionCallItem(InputItem):
     call_id: str
     name: str
     arguments: str
 
 
-class Output(Given):
+class CallOutput(InputItem):
     call_id: str
     output: str | list[TextPart]
 
 
-class Approval(Given):
+class ApprovalAnswer(InputItem):
     approval_request_id: str
     approve: bool
     reason: str | None = Field(default=None, max_length=5_000)
 
 
-_KINDS: dict[str, type[Given]] = {
-    "message": Message,
-    "function_call": Call,
-    "function_call_output": Output,
-    "mcp_approval_response": Approval,
+_KINDS: dict[str, type[InputItem]] = {
+    "message": InputMessage,
+    "function_call": FunctionCallItem,
+    "function_call_output": CallOutput,
+    "mcp_approval_response": ApprovalAnswer,
 }
 
 
 @dataclass
-class Input:
+class ParsedInput:
     """What the items say."""
 
     instructions: list[str] = field(default_factory=list)  # of system and developer messages
@@ -74,29 +74,29 @@ def text_of(content: str | list[TextPart]) -> str:
     return content if isinstance(content, str) else "\n".join(part.text for part in content)
 
 
-def parse(given: str | list[JsonObject], *, continues: bool) -> Input:
+def parse(given: str | list[JsonObject], *, continues: bool) -> ParsedInput:
     """`continues`: the history is known, so that every message is new; else only those after the last reply are."""
     if isinstance(given, str):
-        return Input(new=[given])
+        return ParsedInput(new=[given])
     if len(given) > MOST_ITEMS:
         raise BadParameter("input", f"The input may have {MOST_ITEMS} items.", "array_above_max_length")
-    found, names = Input(), dict[str, str]()
+    found, names = ParsedInput(), dict[str, str]()
     for place, item in enumerate(given):
         match parsed := _parsed(item, f"input[{place}]"):
-            case Message(role="system" | "developer"):
+            case InputMessage(role="system" | "developer"):
                 found.instructions.append(parsed.text)
-            case Message(role="user"):
+            case InputMessage(role="user"):
                 found.new.append(parsed.text)
-            case Message():
+            case InputMessage():
                 _reply(found, parsed.text, continues)
             case None:
                 _reply(found, "", continues)
-            case Call():
+            case FunctionCallItem():
                 names[parsed.call_id] = parsed.name
                 _reply(found, f"(I called {parsed.name} with {parsed.arguments}.)", continues)
-            case Output():
+            case CallOutput():
                 _result(found, parsed, names, f"input[{place}].call_id", continues)
-            case Approval():
+            case ApprovalAnswer():
                 request_id = _request("mcpr", parsed.approval_request_id, f"input[{place}].approval_request_id")
                 note = {"notes": parsed.reason} if parsed.reason else {}
                 found.answers[request_id] = {"approved": parsed.approve, **note}
@@ -104,7 +104,7 @@ def parse(given: str | list[JsonObject], *, continues: bool) -> Input:
     return found
 
 
-def _parsed(item: JsonObject, where: str) -> Given | None:
+def _parsed(item: JsonObject, where: str) -> InputItem | None:
     kind = item.get("type", "message" if "role" in item else None)
     if kind in ECHOED:
         return None
@@ -121,7 +121,7 @@ def _parsed(item: JsonObject, where: str) -> Given | None:
         raise BadParameter(named, f"{named} is not valid here: {entry['msg']}.") from None
 
 
-def _reply(found: Input, text: str, continues: bool) -> None:
+def _reply(found: ParsedInput, text: str, continues: bool) -> None:
     """What the agent said before; the user's messages up to here were said before too."""
     if continues:
         return
@@ -131,7 +131,7 @@ def _reply(found: Input, text: str, continues: bool) -> None:
         found.past.append(("assistant", text))
 
 
-def _result(found: Input, given: Output, names: dict[str, str], where: str, continues: bool) -> None:
+def _result(found: ParsedInput, given: CallOutput, names: dict[str, str], where: str, continues: bool) -> None:
     request_id, text = _request("call", given.call_id, where), text_of(given.output)
     found.answers[request_id] = {"result": text}
     found.where[request_id] = where

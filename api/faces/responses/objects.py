@@ -123,7 +123,7 @@ class ResponseState(Shown):
     incomplete_details: IncompleteDetails | None = None
 
 
-class ConversationRef(Shown):
+class ConversationId(Shown):
     id: str
 
 
@@ -135,7 +135,7 @@ class ResponseObject(ResponseState):
     instructions: str | None
     metadata: dict[str, str]
     previous_response_id: str | None
-    conversation: ConversationRef
+    conversation: ConversationId
     tools: list[JsonObject]
     text: JsonObject
     max_output_tokens: int | None

@@ -43,7 +43,7 @@ class SessionFacts:
 
 
 @dataclass
-class Part:
+class ResponsePart:
     """One response, as far as the log goes."""
 
     number: int
@@ -58,7 +58,7 @@ class Part:
 class Fold:
     def __init__(self, facts: SessionFacts) -> None:
         self._facts = facts
-        self.parts: list[Part] = []
+        self.parts: list[ResponsePart] = []
         self._texts = Texts(facts.session_id)
         self._usage = Usage()
         self._thinking: set[int] = set()  # steps whose reply is awaited
@@ -87,14 +87,14 @@ class Fold:
             self._close(event, "response.completed", status="completed")
 
     @property
-    def part(self) -> Part:
+    def part(self) -> ResponsePart:
         return self.parts[-1]
 
     def _begin(self, event: Recorded) -> None:
         first = not self.parts
         status: ResponseStatus = "queued" if first and event.type == "task_submitted" else "in_progress"
         state = ResponseState(status=status, created_at=round(event.at.timestamp(), 3))
-        self.parts.append(Part(len(self.parts) + 1, state, self._usage))
+        self.parts.append(ResponsePart(len(self.parts) + 1, state, self._usage))
         for name in ("created", status):
             self._emit(StreamEvent(type=f"response.{name}", state=state))
 

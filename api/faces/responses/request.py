@@ -152,7 +152,7 @@ def _check(body: CreateResponse, call: Call) -> None:
         raise BadParameter("input", f"The input may have {limit} characters.", "string_above_max_length")
 
 
-def declared(tools: list[ExternalTool]) -> list[JsonObject]:
+def function_tools(tools: list[ExternalTool]) -> list[JsonObject]:
     """External tools of a task as function tools."""
     return [
         {

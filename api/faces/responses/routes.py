@@ -52,20 +52,20 @@ class Deleted(Shown):
     deleted: bool = True
 
 
-class Model(Shown):
+class ListedModel(Shown):
     id: str
     object: Literal["model"] = "model"
     created: int = 0
     owned_by: str
 
     @classmethod
-    def of(cls, ref: AgentRef) -> "Model":
+    def of(cls, ref: AgentRef) -> "ListedModel":
         return cls(id=ref.name, owned_by="errand" if ref.owner == agents.SHIPPED else ref.owner)
 
 
 class ModelPage(Shown):
     object: Literal["list"] = "list"
-    data: list[Model]
+    data: list[ListedModel]
 
 
 @router.post("/responses")
@@ -141,14 +141,14 @@ async def list_input_items(call: Reader, response_id: str, query: Annotated[Item
 @router.get("/models")
 async def list_models(call: Viewer) -> ModelPage:
     """The agents that a caller can start."""
-    return ModelPage(data=[Model.of(ref) for ref, _ in await _startable(call)])
+    return ModelPage(data=[ListedModel.of(ref) for ref, _ in await _startable(call)])
 
 
 @router.get("/models/{name}")
-async def get_model(call: Viewer, name: str) -> Model:
+async def get_model(call: Viewer, name: str) -> ListedModel:
     for ref, _ in await _startable(call):
         if ref.name == name:
-            return Model.of(ref)
+            return ListedModel.of(ref)
     raise NotFound("There is no agent by the name of this model.", type="unknown-agent")
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from api.auth import Call
 from api.faces.responses.ids import ResponseId
-from api.faces.responses.objects import ConversationRef, ResponseObject, ResponseState
+from api.faces.responses.objects import ConversationId, ResponseObject, ResponseState
 from api.faces.responses.project import Fold, SessionFacts
-from api.faces.responses.request import CreateResponse, declared
+from api.faces.responses.request import CreateResponse, function_tools
 from api.http import lookup
 from domain.errors import NotFound
 from domain.events import Recorded
@@ -22,7 +22,7 @@ PAGE = 1_000
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundResponse:
     """A session, and the requests of this face that led to its parts."""
 
     session: SessionRow
@@ -64,15 +64,15 @@ class Found:
             instructions=asked.instructions,
             metadata=asked.metadata or {},
             previous_response_id=before,
-            conversation=ConversationRef(id=f"conv_{session.conversation_id}"),
-            tools=declared(session.external_tools),
+            conversation=ConversationId(id=f"conv_{session.conversation_id}"),
+            tools=function_tools(session.external_tools),
             text={"format": shown if schema is not None else {"type": "text"}},
             max_output_tokens=asked.max_output_tokens,
             max_tool_calls=session.limits.tool_calls,
         )
 
 
-async def find(call: Call, response_id: ResponseId | None) -> Found:
+async def find(call: Call, response_id: ResponseId | None) -> FoundResponse:
     """Unknown, malformed, foreign and deleted ids look the same."""
     if response_id is None:
         raise NotFound("There is no such response.")
@@ -81,10 +81,10 @@ async def find(call: Call, response_id: ResponseId | None) -> Found:
     row = rows.get(response_id.part)
     if row is not None and row.deleted_at is not None:
         raise NotFound("There is no such response.")
-    return Found(session, rows)
+    return FoundResponse(session, rows)
 
 
-async def folded(call: Call, found: Found) -> Fold:
+async def folded(call: Call, found: FoundResponse) -> Fold:
     """The whole log up to now, without deltas, which add nothing to the objects."""
     lookup.check_kept(found.session)
     fold, after = Fold(found.facts), 0

@@ -29,6 +29,7 @@ OPTIONS: dict[tuple[str, str], dict[str, Any]] = {
     ("GET", "/conversations/{conversation_id}/events"): JSON,
     ("GET", "/notifications"): JSON,
     ("POST", "/tasks"): {"json": {"agent": "assistant", "input": "x"}},
+    ("POST", "/v1/responses"): {"json": {"model": "assistant", "input": "x", "background": True}},
     ("POST", "/conversations/run"): {"json": {"agent": "assistant", "input": "x", "transport": "stream"}},
     ("POST", "/conversations/{conversation_id}/messages"): {"json": {"input": "x", "transport": "stream"}},
     ("POST", "/conversations/{conversation_id}/fork"): {"json": {"execute": False}},
@@ -93,8 +94,10 @@ class Holder:
         """What the path names, made anew by this key."""
         await self.keep_only(frozenset(Right))
         made: dict[str, str] = {"name": "assistant"}
-        if any(name in path for name in ("{task_id}", "{session_id}", "{conversation_id}", "{thread_id}")):
+        names = ("{task_id}", "{session_id}", "{conversation_id}", "{thread_id}", "{response_id}")
+        if any(name in path for name in names):
             task_id = await submitted(self._client, self.headers)
+            made["response_id"] = f"resp_{task_id}"
             made |= {"task_id": task_id, "session_id": task_id, "conversation_id": task_id, "thread_id": task_id}
         if "{request_id}" in path:
             task_id = await submitted(self._client, self.headers)
@@ -154,6 +157,8 @@ async def _check(
     answer = await client.request(row.method, row.path.format(**ids), **{**options, "headers": headers})
     if rule.allows(rights):
         assert answer.status_code not in (401, 403, 500), (sorted(rights), answer.text)
+    elif row.path.startswith("/v1/"):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "insufficient_scope"), answer.text
     else:
         problem(answer, 403, "insufficient-scope")
 

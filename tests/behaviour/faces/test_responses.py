@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import httpx2
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, AsyncStream
 from openai.types.responses import FunctionToolParam, Response, ResponseStreamEvent
 from pydantic import BaseModel
 
@@ -161,10 +161,11 @@ async def test_function_tools_through_kills_of_api_and_worker(stack: Stack, clie
     assert (late.status_code, late.json()["error"]["code"]) == (400, "already_answered")
 
     # without previous_response_id, as clients do that keep the history themselves; the API dies while one waits
-    history = [{"role": "user", "content": text}]
+    history: list[Any] = [{"role": "user", "content": text}]
     for response in (first, second):
         history += [item.model_dump(exclude_none=True) for item in response.output] + outputs(response)
     third = await client.responses.create(model="tester", tools=[LOOK_UP], input=history, stream=True)
+    assert isinstance(third, AsyncStream)
     types = [event.type async for event in third]
     assert types[:2] == ["response.created", "response.in_progress"] and types[-1] == "response.completed"
     last = await client.responses.retrieve(f"{first.id}_3")

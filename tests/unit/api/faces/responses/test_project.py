@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from api.faces.responses.objects import ResponseObject, ResponseState
 from api.faces.responses.project import Fold, SessionFacts
-from api.faces.responses.view import Found
+from api.faces.responses.view import FoundResponse
 from domain import events as ev
 from domain.events import Event, Recorded
 from domain.ids import derive_id, new_id
@@ -120,7 +120,7 @@ def folded(log: list[Event], *, approvals: bool = False) -> Fold:
 
 
 def shown(state: ResponseState, part: int) -> ResponseObject:
-    return Found(ROW, {}).shown(part, state)
+    return FoundResponse(ROW, {}).shown(part, state)
 
 
 def streamed(fold: Fold, part: int = 1) -> tuple[list[ResponseStreamEvent], ResponseStreamState[Any]]:
