@@ -37,11 +37,13 @@ async def of_session(pool: Pool, tenant: str, face: str, session_id: str) -> dic
 
 
 async def repeated(pool: Pool, tenant: str, face: str, digest: str) -> str | None:
-    """The public id that the same request led to just before. Its caller may have waited for the end all the time."""
+    """The public id that the same request led to just before; without `background`, its caller waited until the end."""
     found: str | None = await pool.fetchval(
         """SELECT public_id FROM face_requests f JOIN sessions s ON s.tenant = f.tenant AND s.id = f.session_id
             WHERE f.tenant = $1 AND f.face = $2 AND f.digest = $3 AND f.deleted_at IS NULL
-              AND greatest(f.created_at, coalesce(s.ended_at, now())) > now() - make_interval(secs => $4)
+              AND (f.created_at > now() - make_interval(secs => $4)
+                   OR (f.request::jsonb -> 'background' IS DISTINCT FROM 'true'
+                       AND coalesce(s.ended_at, now()) > now() - make_interval(secs => $4)))
             ORDER BY f.created_at DESC LIMIT 1""",
         tenant,
         face,
@@ -56,7 +58,7 @@ async def delete(pool: Pool, tenant: str, row: FaceRequest, chain: str, actor: s
     async with pool.acquire() as connection, connection.transaction():
         await add(connection, tenant, row)
         await connection.execute(
-            """UPDATE face_requests SET deleted_at = coalesce(deleted_at, now()), request = '{}'
+            """UPDATE face_requests SET deleted_at = coalesce(deleted_at, now())
                 WHERE tenant = $1 AND face = $2 AND public_id = $3""",
             tenant,
             row.face,

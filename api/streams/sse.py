@@ -1,6 +1,6 @@
 """A feed as a response of server-sent events. A reader may disconnect at any time without consequences."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from functools import partial
 
 from fastapi import Response
@@ -18,7 +18,7 @@ def streaming(call: Call, feed: Readable, after: int = 0, headers: Mapping[str, 
     return EventSourceResponse(counted(call, feed, after), headers={**_HEADERS, **(headers or {})})
 
 
-async def counted(call: Call, feed: Readable, after: int) -> AsyncIterator[bytes]:
+async def counted(call: Call, feed: Readable, after: int) -> AsyncGenerator[bytes, None]:
     """The chunks of a feed, in one of the streams that the caller may keep open."""
     slot = call.services.slots.taken(call.tenant, call.caller.created_by)
     with slot, call.services.metrics.streams.track_inprogress():

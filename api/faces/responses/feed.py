@@ -1,6 +1,6 @@
 """A response as a stream: the fold of its session's log, continued as the log grows."""
 
-from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 from fastapi import Request
 from pydantic_core import to_json
@@ -89,10 +89,10 @@ async def opened(call: Call, response_id: ResponseId | None, starting_after: int
 
 async def awaited(call: Call, request: Request, feed: ResponseFeed) -> ResponseObject:
     """The response when it has ended. A client that has gone is not waited for; its task continues."""
-    chunks: AsyncIterator[bytes] = counted(call, feed, feed.last)
-    async for _ in chunks:
-        if feed.ended or await request.is_disconnected():
-            break
+    async with aclosing(counted(call, feed, feed.last)) as chunks:
+        async for _ in chunks:
+            if feed.ended or await request.is_disconnected():
+                break
     if not feed.ended:
         raise Unavailable("This process is about to stop; ask again for the same response.")
     return feed.response()
