@@ -68,7 +68,7 @@ async def test_waiting_streaming_and_background_show_the_same_response(stack: St
     seen: list[ResponseStreamEvent] = []
     async with client.responses.stream(model="thinker", input=think, previous_response_id=waited.id) as stream:
         async for event in stream:
-            seen.append(event)  # type: ignore[arg-type]  # the accumulated form of the same events
+            seen.append(event)  # the accumulated form of the same events
         final = await stream.get_final_response()
     assert final.previous_response_id == waited.id and final.conversation == waited.conversation
     assert [item.type for item in final.output] == ["reasoning", "message"] and final.output_text == "It is four."
