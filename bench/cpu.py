@@ -15,6 +15,11 @@ def measurable() -> bool:
 
 def seconds(roots: Iterable[int]) -> float:
     """Of these processes and all that they started; a child that ended stays counted in its parent."""
+    return sum(tree(roots).values()) / _TICKS
+
+
+def tree(roots: Iterable[int]) -> dict[int, int]:
+    """These processes and all that they started, with the clock ticks that each has used."""
     spent: dict[int, int] = {}
     children: defaultdict[int, list[int]] = defaultdict(list)
     for entry in PROC.glob("[0-9]*/stat"):
@@ -25,12 +30,12 @@ def seconds(roots: Iterable[int]) -> float:
         pid = int(entry.parent.name)
         children[int(fields[1])].append(pid)
         spent[pid] = sum(map(int, fields[11:15]))  # user, system, and both of ended children
-    todo, total = list(roots), 0
+    todo, found = list(roots), dict[int, int]()
     while todo:
         pid = todo.pop()
-        total += spent.get(pid, 0)
+        found[pid] = spent.get(pid, 0)
         todo += children[pid]
-    return total / _TICKS
+    return found
 
 
 def resident(pid: int) -> int:

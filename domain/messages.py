@@ -13,6 +13,7 @@ from domain.content import (
     ToolResultBlock,
     joined,
 )
+from domain.ids import derive_id
 from domain.model_exchange import ModelMessage
 from domain.sessions.step import CallState, StopReason, ToolCallResult
 
@@ -152,6 +153,21 @@ def answer_calls(calls: list[ToolCallBlock], results: list[ToolCallResult]) -> R
         failed = result is None or result.state is not CallState.OK
         answers.append(ToolResultBlock(call_id=call.id, text=text, failed=failed))
     return ResultsBody(results=answers)
+
+
+def without_gaps(nodes: list[Node]) -> list[Node]:
+    """A path of which some nodes are missing: results without their calls go, and calls without results get some."""
+    kept: list[Node] = []
+    for node in nodes:
+        open_calls = kept and calls_of(kept[-1])
+        if isinstance(node.body, ResultsBody) and not open_calls:
+            continue
+        if open_calls and not isinstance(node.body, ResultsBody):
+            last = kept[-1]
+            given = {"id": derive_id(last.id, "gap"), "parent": last.id, "kind": TOOL_RESULTS, "author": ""}
+            kept.append(last.model_copy(update={**given, "body": answered(last, [])}))
+        kept.append(node)
+    return kept
 
 
 def turn_text_of(node: Node) -> str:

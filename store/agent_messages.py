@@ -3,6 +3,9 @@
 from pydantic import BaseModel
 
 from store.database import Pool
+from store.sessions import SessionRow
+
+REMINDER = "reminder"  # the author of the message that reminds a background agent of its report
 
 
 class AgentAddress(BaseModel):
@@ -21,6 +24,25 @@ async def address(pool: Pool, tenant: str, agent_id: str) -> AgentAddress | None
         agent_id,
     )
     return AgentAddress(**row) if row else None
+
+
+async def has_reported(pool: Pool, session: SessionRow) -> bool:
+    """Whether a session's agent has sent a message to the one that started it since the session began, or the session
+    itself is its answer to a reminder."""
+    found: bool = await pool.fetchval(
+        """SELECT EXISTS (SELECT 1 FROM inbox i JOIN sessions p ON p.tenant = i.tenant AND p.id = $4
+                           WHERE i.tenant = $1 AND i.conversation_id = $2 AND i.thread_id = p.thread_id
+                             AND i.author = $3 AND i.created_at >= $5)
+               OR EXISTS (SELECT 1 FROM inbox WHERE tenant = $1 AND taken_by = $6 AND author = $7)""",
+        session.tenant,
+        session.conversation_id,
+        session.thread_id,
+        session.spawned_by,
+        session.created_at,
+        session.id,
+        REMINDER,
+    )
+    return found
 
 
 async def recent_foreground(pool: Pool, tenant: str, except_for: str) -> AgentAddress | None:

@@ -1,21 +1,25 @@
 """The immutable message tree: append a step, read the path to a head."""
 
+import logging
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict, Field, Json
+import asyncpg
+from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 
 from domain.content import TextBlock
 from domain.conversations.mailbox import Outcome
 from domain.conversations.subagent import RegistryEntry, SubagentTerms
 from domain.external_tool import ExternalTool
 from domain.limits.budget import TreeBudget
-from domain.messages import Node
+from domain.messages import Node, without_gaps
 from domain.sessions.session import Status
 from domain.sessions.step import ModelReply, ToolCallResult
 from domain.sessions.step_writes import RetryNote, StepBegin, StepCommit
 from domain.sessions.task_terms import TaskTerms
 from store import outcomes
 from store.database import Pool, call
+
+log = logging.getLogger("errand.store")
 
 
 class TakenMessage(BaseModel):
@@ -101,7 +105,7 @@ async def path(
         known,
         limit,
     )
-    return [Node(**row) for row in rows]
+    return _read(rows)
 
 
 async def of_session(pool: Pool, tenant: str, session_id: str) -> list[Node]:
@@ -112,4 +116,15 @@ async def of_session(pool: Pool, tenant: str, session_id: str) -> list[Node]:
         tenant,
         session_id,
     )
-    return [Node(**row) for row in rows]
+    return _read(rows)
+
+
+def _read(rows: list[asyncpg.Record]) -> list[Node]:
+    """The nodes. One that cannot be read is left out, so that the rest of its conversation can be continued."""
+    nodes: list[Node] = []
+    for row in rows:
+        try:
+            nodes.append(Node(**row))
+        except ValidationError:
+            log.warning("message %s cannot be read and is left out", row["id"])
+    return nodes if len(nodes) == len(rows) else without_gaps(nodes)

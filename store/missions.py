@@ -187,9 +187,29 @@ async def settle(pool: Pool, tenant: str, mission_id: str) -> Mission | None:
     over = mission.end(datetime.now(UTC), await spent(pool, mission), await _last_answer(pool, mission))
     if over is None and (schedule is None or schedule.deleted_at is not None):
         over = MissionStatus.CANCELLED, "its schedule was deleted"
-    if over is None:
+    # what its last run does, or asks for, still belongs to it; time alone ends a mission in the middle of a run
+    running = over is not None and over[0] is not MissionStatus.EXPIRED and await _is_running(pool, mission)
+    if over is None or (running and schedule is not None and schedule.deleted_at is None):
         return mission
     return await end(pool, tenant, mission_id, *over) or await get(pool, tenant, mission_id)
+
+
+async def _is_running(pool: Pool, mission: Mission) -> bool:
+    found: bool = await pool.fetchval(
+        f"""SELECT EXISTS (SELECT 1 FROM ({_SESSIONS}) s
+                            WHERE spawned_by IS NULL AND status NOT IN ('completed', 'failed', 'cancelled'))""",
+        mission.tenant,
+        mission.conversation_id,
+        mission.schedule_id,
+    )
+    return found
+
+
+async def of_conversation(pool: Pool, tenant: str, conversation_id: str) -> Mission | None:
+    row = await pool.fetchrow(
+        f"SELECT {_COLUMNS} FROM missions WHERE tenant = $1 AND conversation_id = $2", tenant, conversation_id
+    )
+    return _read(row) if row else None
 
 
 async def working(pool: Pool) -> list[tuple[str, str]]:

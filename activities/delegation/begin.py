@@ -207,7 +207,7 @@ class BeginDelegations:
         if one.kind is DelegationTool.ASYNC_TASK:
             text = launched(child, one.planned.agent.name, one.planned.description)
         elif one.kind is DelegationTool.START_BACKGROUND:
-            text = background(child, one.planned.name)
+            text = background(one.planned.thread or child, one.planned.name)  # the same id when it is continued
         settled = await record.settle(one.index, one.tool, CallState.OK, text, [started])
         return Begun(index=one.index, kind=one.kind, settled=settled, child=child, wakes=said.delivery == "wake")
 

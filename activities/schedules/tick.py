@@ -84,6 +84,8 @@ class Ticks:
         if (kind := today.over(mission.rules.per_day)) is not None:
             return f"the day's budget of {kind} is used up", None
         total = await missions.spent(self._pool, mission)
+        if (kind := total.over(mission.rules.total)) is not None:  # its last run is not over
+            return f"its budget of {kind} is used up", None
         shared = schedule.rules.context is ContextMode.CONTINUE
         conversation = await missions.spent(self._pool, mission, own=True) if shared else Spent()
         return None, mission.run_budget(today, total, conversation)

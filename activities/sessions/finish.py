@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.delegation.report_reminder import ReportReminder
 from activities.model.contexts import Contexts
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
@@ -21,7 +22,7 @@ from domain.conversations.requests import EndedSession
 from domain.events import EventRow, SubagentBudgetExceeded
 from domain.ids import derive_id
 from domain.messages import ASSISTANT, TOOL_RESULTS, Node, answered, calls_of, text_of, turn_text_of
-from domain.sessions.session import BUDGET_REASONS, Reason
+from domain.sessions.session import BUDGET_REASONS, Reason, Status
 from domain.sessions.session_writes import SessionEnding
 from domain.sessions.step import Finish, Finished, StopRequest, preview
 from domain.sessions.task_terms import on_terms
@@ -39,6 +40,7 @@ class FinishSession:
     def __init__(
         self, pool: Pool, workflows: WorkflowClient, definitions: Definitions, events: EventWriter, contexts: Contexts
     ) -> None:
+        self._reminder = ReportReminder(pool, workflows, definitions)
         self._pool = pool
         self._workflows = workflows
         self._definitions = definitions
@@ -65,6 +67,8 @@ class FinishSession:
         assert isinstance(written, WrittenEnding)
         self._contexts.forget(ref)
         await self._post(finish, written.mail, written.given_back, written.held)
+        if finish.spawned_by is not None and written.status is Status.COMPLETED:
+            await self._reminder.remind(ref)
         return Finished(
             status=written.status,
             reason=written.reason,

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from domain.missions.mission import Mission, MissionStatus, RiskTrigger, mission_of
+from domain.missions.mission import Mission, RiskTrigger, mission_of
 from domain.policy.commands import matches
 from domain.policy.rules import Rule
 from domain.sessions.step import ToolCall
@@ -19,7 +19,7 @@ async def with_risks(
     if mission_id is None or not calls:
         return calls
     mission = await missions.get(pool, tenant, mission_id)
-    if mission is None or mission.status is not MissionStatus.WORKING or not mission.rules.risks:
+    if mission is None or not mission.rules.risks:
         return calls
     since = mission.day_start(datetime.now(UTC))
     called = await missions.calls_today(pool, mission, since)

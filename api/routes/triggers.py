@@ -26,11 +26,12 @@ from api.services import ServicesDep
 from api.submission import accept as submit
 from api.submission.accept import SessionPlace
 from domain.errors import Conflict, Invalid, NotFound
+from domain.missions.mission import mission_mark
 from domain.notification import is_secret, new_secret
 from domain.sessions.new_session import NewSession, Trigger
 from domain.task import opening
 from domain.triggers.trigger import TRIGGER_NAME, EventAccepted, SignatureKind
-from store import external_events, triggers
+from store import external_events, missions, triggers
 from store.database import current_tenant
 from store.triggers import SignedTrigger
 
@@ -178,6 +179,10 @@ async def _session(call: Call, name: str, body: NewTrigger) -> tuple[NewSession 
     session = submit.new_session(
         task, task.spec.title or name, SessionPlace(trigger=Trigger.EVENT), call.caller.created_by
     )
+    if body.conversation_id is not None:
+        mission = await missions.of_conversation(call.pool, call.tenant, body.conversation_id)
+        if mission is not None:  # its risks hold for what events cause too
+            session = session.model_copy(update={"rules": [*session.rules, mission_mark(mission.id)]})
     return session, opening(task.spec, [])
 
 

@@ -41,15 +41,22 @@ class Caller:
         await self._http.aclose()
 
     async def ask(
-        self, method: str, path: str, body: dict[str, Any] | None = None, key: str | None = None
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        key: str | None = None,
+        *,
+        content: bytes | None = None,
+        headers: dict[str, str] | None = None,
     ) -> httpx2.Response:
         """Until something other than "not now" is said; with a key a repetition is the same request."""
         give_up = time.monotonic() + GIVE_UP
-        headers = {"Idempotency-Key": key} if key else {}
+        given = {**(headers or {}), **({"Idempotency-Key": key} if key else {})}
         while True:
             self.asked += 1
             try:
-                answer = await self._http.request(method, path, json=body, headers=headers)
+                answer = await self._http.request(method, path, json=body, content=content, headers=given)
                 if answer.status_code not in (429, 502, 503):
                     return answer
             except httpx2.TransportError:

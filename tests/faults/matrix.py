@@ -17,6 +17,7 @@ from tests.behaviour.conversations.talk import AGENTS
 from tests.faults import temporal_faults, workload
 from tests.faults.caller import Caller
 from tests.faults.checker import Violations, check
+from tests.faults.daemons import DAEMONS
 from tests.faults.nemesis import FAULTS, Fault, Nemesis
 from tests.faults.readers import Reader
 from tests.support.launch import TESTER, as_role, process
@@ -47,6 +48,7 @@ ROWS: dict[str, Plan] = {
     "malformed signals": Plan([temporal_faults.send_nonsense]),
     "two workers": Plan(KILLS, (workload.workspaces, workload.effects, workload.gathers), workers=True),
     "two tenants": Plan(KILLS, workload.FLAT, tenants=True),
+    "schedules, triggers, missions": Plan([*KILLS, FAULTS["API killed"]], DAEMONS),
 }
 
 

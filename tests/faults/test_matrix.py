@@ -8,6 +8,8 @@ from tests.faults import network
 from tests.faults.matrix import ANY, SHORT, Plan, prepare, run
 from tests.support.stack import Stack
 
+DAEMONS = "schedules, triggers, missions"
+
 
 @pytest.mark.parametrize(("name", "seed"), [("nothing", 1), (ANY, 2)])
 @pytest.mark.proves("S1-05", "F-09", "F-14")
@@ -18,7 +20,7 @@ async def test_faults_lose_and_double_nothing(stack: Stack, tmp_path: Path, name
     assert row.tasks >= 7 and (row.hits > 0) == (name != "nothing"), "nothing was tested"
 
 
-@pytest.mark.parametrize("name", ["workflows deleted", "workflows reset", "two workers", "two tenants"])
+@pytest.mark.parametrize("name", ["workflows deleted", "workflows reset", "two workers", "two tenants", DAEMONS])
 async def test_work_survives_damage_and_other_workers_and_tenants(stack: Stack, tmp_path: Path, name: str) -> None:
     await prepare(stack)
     row = await run(stack, name, 3, SHORT, tmp_path)

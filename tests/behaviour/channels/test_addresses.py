@@ -7,6 +7,7 @@ import pytest
 from domain.ids import new_id
 from store import sessions
 from tests.behaviour.channels.people import Service
+from tests.behaviour.conversations.talk import asked
 from tests.support.stack import eventually
 from workflows.client import WorkflowClient
 
@@ -29,7 +30,7 @@ async def test_messages_of_one_address_are_answered_in_order_one_at_a_time(servi
     assert sorted(replies[1:]) == ["n0", "n1", "n2", "n3"]
 
 
-@pytest.mark.proves("S2-03")
+@pytest.mark.proves("S2-03", "S1-B13")
 async def test_twenty_first_messages_at_once_make_one_conversation(service: Service) -> None:
     answers = await asyncio.gather(*(service.say(say(f"x{number}"), user="bob") for number in range(20)))
     assert len({one["conversation_id"] for one in answers}) == 1
@@ -122,6 +123,7 @@ async def test_messages_are_merged_only_where_that_is_enabled(service: Service) 
     assert again["duplicate"] and again["session_id"] == row.id
 
 
+@pytest.mark.proves("S2-B05")
 async def test_a_debounced_session_starts_though_its_api_dies(service: Service) -> None:
     name = f"m-{new_id()}"
     await service.put(name, debounce_ms=10_000)
@@ -131,9 +133,49 @@ async def test_a_debounced_session_starts_though_its_api_dies(service: Service) 
     await service.stack.age(said["session_id"])
     row = await sessions.get(service.stack.pool, "default", said["session_id"])
     assert row and not row.live
+    kept = "SELECT taken_by FROM inbox WHERE conversation_id = $1"  # it was durable before anything was started
+    assert len(await service.stack.pool.fetch(kept, said["conversation_id"])) == 1
     await WorkflowClient(service.stack.client, service.stack.settings.task_queue).sweep()
 
     async def done() -> bool:
         return (await service.ended(said["session_id"])).output == "late"
 
     await eventually(done)
+    assert [row["taken_by"] for row in await service.stack.pool.fetch(kept, said["conversation_id"])] == [row.id]
+
+
+@pytest.mark.proves("S2-10", "S2-20")
+async def test_the_context_is_rebuilt_from_the_records_and_a_malformed_one_is_left_out(service: Service) -> None:
+    stack, tags = service.stack, [new_id() for _ in range(4)]
+    for tag in tags[:3]:
+        await service.ended((await service.say(f"{say(f'answer-{tag}')} {tag}", user="past"))["session_id"])
+    conversation_id = (await stack.http.get(f"/channels/{service.name}/room/past")).json()["conversation_id"]
+    rows = await service.rows(conversation_id)
+    change = "UPDATE messages SET body = {} WHERE session_id = $1 AND kind = 'assistant'"
+    await stack.pool.execute(change.format(f"replace(body, 'answer-{tags[0]}', 'changed-{tags[0]}')"), rows[0].id)
+    await stack.pool.execute(change.format("'{broken'"), rows[1].id)
+    await stack.back("worker", await stack.kill("worker"))  # it remembers nothing
+    last = await service.ended((await service.say(f"{say('last')} {tags[3]}", user="past"))["session_id"])
+    assert (last.status, last.output) == ("completed", "last")
+    [request] = await asked(stack, tags[3])
+    asked_for, answered = [
+        str([one for one in request["messages"] if one["role"] == role]) for role in ("user", "assistant")
+    ]
+    assert all(tag in asked_for for tag in tags)
+    assert f"changed-{tags[0]}" in answered and f"answer-{tags[2]}" in answered
+    assert tags[1] not in answered and "broken" not in answered
+
+
+@pytest.mark.proves("S2-B19")
+async def test_a_stop_ends_the_model_call_and_is_no_error(service: Service) -> None:
+    said = await service.say("[[script:say words=600 delay=0.1]]", user="stop")
+    await service.stack.seen(said["session_id"], "message_delta")
+    stop = f"/tasks/{said['session_id']}/cancel"
+    assert (await service.stack.http.post(stop, json={})).status_code == 202
+    row = await service.ended(said["session_id"])
+    assert (row.status, row.error) == ("cancelled", None)
+    again = await service.stack.http.post(stop, json={})
+    assert (again.status_code, again.json()["status"]) == (200, "cancelled")  # there is nothing to stop any more
+    await service.say(say("after"), user="stop")
+    [reply] = await service.replies(1)
+    assert reply.json["data"]["text"] == "after"

@@ -7,6 +7,8 @@ import pytest
 import pytest_asyncio
 
 from domain.ids import new_id
+from store import conversations
+from store.sessions import SessionRow
 from tests.behaviour.channels.people import Service
 from tests.behaviour.conversations.talk import HANG, Gate, chain, say
 from tests.support.stack import Stack, eventually, of_type
@@ -87,7 +89,7 @@ async def test_threads_are_shown_as_running_queued_or_idle(front: Service) -> No
     await front.stack.http.post(f"/conversations/{said['conversation_id']}/terminate")
 
 
-@pytest.mark.proves("S2-11")
+@pytest.mark.proves("S2-11", "S2-18")
 async def test_a_failing_background_agent_causes_exactly_one_notice(front: Service) -> None:
     broken = "[[script:say]] [[fault:400 times=always]]"
     said = await front.say(chain(background(broken, name="mole"), last="started"), user="fail")
@@ -105,6 +107,55 @@ async def test_a_failing_background_agent_causes_exactly_one_notice(front: Servi
     assert child.error and child.error in text
     mail = await front.stack.pool.fetch("SELECT 1 FROM mailbox WHERE conversation_id = $1", said["conversation_id"])
     assert len(mail) == 1
+    # a failure that reaches nobody any more breaks nothing
+    gate = Gate()
+    left = await front.say(chain(background(chain([gate.call], [("explode", {})], last=broken)), last="x"), user="gone")
+    await front.ended(left["session_id"])
+    await conversations.terminate(front.stack.pool, "default", left["conversation_id"])
+    gate.open()
+    [child] = [row for row in await front.rows(left["conversation_id"]) if row.spawned_by]
+    assert (await front.ended(child.id)).status.terminal
+    assert (await front.ended((await front.say(say("well"), user="other"))["session_id"])).output == "well"
+
+
+@pytest.mark.proves("S2-16")
+async def test_a_background_agent_is_continued_by_its_id(front: Service) -> None:
+    said = await front.say(chain(background(chain(send(say("one")), last="done")), last="x"), user="cont")
+    await front.ended(said["session_id"])
+    [child] = [row for row in await front.rows(said["conversation_id"]) if row.spawned_by]
+    assert child.subagent_name == "subagent"  # unless it is given a name
+    await front.ended(child.id)
+    more = chain(send(say("two")), last="done")
+    steps = [background(more, agent_id=child.thread_id), background("  "), background("x", agent_id=new_id())]
+    again = await front.say(chain(*steps), user="cont")
+    row = await front.ended(again["session_id"])
+
+    async def both() -> list[str] | None:
+        found = [one.id for one in await front.rows(said["conversation_id"]) if one.thread_id == child.thread_id]
+        return found if len(found) == 2 else None
+
+    assert len(await eventually(both, what="it works again")) == 2
+    nodes = await front.stack.nodes(row.id)
+    results = [one for node in nodes if node["kind"] == "tool_results" for one in node["body"]["results"]]
+    assert [one.get("failed", False) for one in results] == [False, True, True], results
+    assert child.thread_id in results[0]["text"]
+
+
+@pytest.mark.proves("S2-B12")
+async def test_a_background_agent_that_ends_without_a_report_is_reminded_once(front: Service) -> None:
+    said = await front.say(chain(background(say("quiet"), name="mute"), last="started"), user="mute")
+
+    async def sessions_of_child() -> list[SessionRow] | None:
+        rows = [row for row in await front.rows(said["conversation_id"]) if row.spawned_by]
+        return rows if len(rows) == 2 and all(row.status.terminal for row in rows) else None
+
+    found = await eventually(sessions_of_child, what="it was reminded, and has ended again")
+    first, second = sorted(found, key=lambda row: row.created_at)
+    assert first.thread_id == second.thread_id
+    reminded = [node for node in await front.stack.nodes(second.id) if node["kind"] == "note"]
+    assert len(reminded) == 1 and "without a report" in reminded[0]["body"]["text"]
+    await front.ended((await front.say(say("x"), user="mute"))["session_id"])  # its second silence is accepted
+    assert len([row for row in await front.rows(said["conversation_id"]) if row.spawned_by]) == 2
 
 
 @pytest.mark.proves("S2-06", "S2-17", "S2-B14")

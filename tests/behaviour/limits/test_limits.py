@@ -80,7 +80,7 @@ async def test_agent_sees_time_that_the_tree_allows_as_such(bounded: Stack) -> N
     assert [one["limit"] for one in budgets if one["budget"] == "ttl"] == [tree["limit"]]
 
 
-@pytest.mark.proves("S1-15", "S1-07")
+@pytest.mark.proves("S1-15", "S1-07", "S1-71")
 async def test_session_out_of_time_while_waiting_for_people_ends_with_input_timeout(bounded: Stack) -> None:
     task_id = await bounded.submit(calls(ask("Which?")), "curious", config={"ttl": 2_500})
     await waiting(bounded, task_id)

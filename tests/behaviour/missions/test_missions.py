@@ -172,14 +172,49 @@ async def test_a_risk_may_begin_after_some_calls(stack: Stack) -> None:
     assert (await stack.wait(row["session_id"]))["status"] == "completed"
 
 
-async def test_events_are_runs_of_a_mission(stack: Stack) -> None:
-    made = await create(stack)
+@pytest.mark.proves("S1-32")
+async def test_a_mission_is_triggered_from_outside_and_bounded_by_risks_conditions_and_budgets(stack: Stack) -> None:
+    risky = calls(("bash", {"command": "echo push"}))
+    made = await create(
+        stack, total={"runs": 3}, stop_when_answer="^never$", risks=[{"tool": "bash", "argument": "*push*"}]
+    )
     await finished(stack, made)
-    sender = await Sender.new(stack, conversation_id=made["conversation_id"])
+    sender = await Sender.new(stack, conversation_id=made["conversation_id"], task={"agent": "tester", "input": risky})
     accepted = await sender.accepted({"n": 1})
     assert accepted["conversation_id"] == made["conversation_id"]
+    [request] = await waiting(stack, accepted["session_id"])
+    assert (await show(stack, made))["paused"]
+    await answer(stack, accepted["session_id"], request["id"], {"approved": True})
     await stack.wait(accepted["session_id"])
-    assert (await show(stack, made))["total"]["runs"] == 2
+    shown = await show(stack, made)
+    assert (shown["status"], shown["paused"], shown["total"]["runs"]) == ("working", False, 2)  # no single completion
+    await finished(stack, made)
+    ended = await show(stack, made)
+    assert (ended["status"], ended["reason"]) == ("out_of_budget", "its budget of runs is used up")
+    assert "Runs: 3" in ended["summary"]
+
+
+async def test_a_mission_survives_kills_in_the_middle_of_a_risk(stack: Stack) -> None:
+    """Worker and API are killed while a run waits for an answer: one run, one pause, one answer, one effect."""
+    script = steps([("bash", {"command": "echo push it >> log"})], [("bash", {"command": "cat log"})])
+    made = await create(stack, script, risks=[{"tool": "bash", "argument": "*push*"}], total={"runs": 1})
+    row = await run(stack, made)
+    await stack.back("worker", await stack.kill("worker"))
+    [request] = await waiting(stack, row["session_id"])
+    await stack.back("api", await stack.kill("api"))
+    assert (await show(stack, made))["requests"] == [request["id"]]
+    await stack.back("worker", await stack.kill("worker"))
+    assert (await answer(stack, row["session_id"], request["id"], {"approved": True})).status_code == 202
+    assert (await stack.wait(row["session_id"], 120))["status"] == "completed"
+    assert (stack.workspace(row["session_id"]) / "log").read_text() == "push it\n"
+
+    async def ended() -> bool:
+        return bool((await show(stack, made))["status"] == "out_of_budget")
+
+    await eventually(ended)
+    assert [one["status"] for one in await runs(stack, made)] == ["fired"]
+    notices = "SELECT count(*) FROM notices WHERE type = 'mission_ended' AND data LIKE $1"
+    assert await stack.pool.fetchval(notices, f"%{made['id']}%") == 1
 
 
 @pytest.mark.parametrize(

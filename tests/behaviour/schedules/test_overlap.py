@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import pytest
+
 from tests.behaviour.conversations.talk import Gate, asked
-from tests.behaviour.schedules.clock import create, fired, trigger
+from tests.behaviour.schedules.clock import create, fired, runs, trigger
 from tests.support.stack import Stack
 
 
@@ -74,14 +76,24 @@ async def test_allow_runs_both(team: Stack) -> None:
     assert len({record["conversation_id"] for record in ended}) == 2
 
 
+@pytest.mark.proves("S0-B32")
 async def test_each_context_knows_what_it_should(team: Stack) -> None:
     """Isolation that is ignored: an isolated run must see nothing of the runs before."""
+    busy = {"skip": "skipped", "queue": "fired", "steer": "steered"}
+    for overlap, status in busy.items():
+        gate = Gate()
+        made, first = await waiting(team, gate, overlap)
+        assert (await trigger(team, made["id"]))["status"] == status
+        gate.open()
+        await team.wait(first)
+        assert len(await runs(team, made["id"])) == 2  # each firing is recorded once
     seen: dict[str, list[int]] = {}
     for context in ("continue", "fork", "isolated"):
         secret = f"secret-{context}-{id(seen)}"
         made = await create(team, f"[[script:say text=done]] {secret}", context=context)
         for _ in range(3):
             await fired(team, made["id"])
+        assert [run["status"] for run in await runs(team, made["id"])] == ["fired"] * 3
         requests = await asked(team, secret)
         seen[context] = [len(request["messages"]) for request in requests]
     assert seen == {"continue": [1, 3, 5], "fork": [1, 3, 3], "isolated": [1, 1, 1]}

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -32,6 +33,24 @@ async def test_once_fires_once(stack: Stack) -> None:
     assert run["status"] == "fired" and datetime.fromisoformat(run["scheduled_at"]) == at
     await asyncio.sleep(2)
     assert len(await runs(stack, made["id"])) == 1 and (await show(stack, made["id"]))["next_times"] == []
+
+
+@pytest.mark.proves("S1-B12")
+async def test_the_rules_for_times_missed_ticks_and_overlap_are_temporals_and_ours(stack: Stack) -> None:
+    once = await create(stack, at=(datetime.now(UTC) + timedelta(seconds=2)).isoformat())
+    daily = await create(stack, cron="30 7 * * *", timezone="Europe/Berlin", catch_up=60_000, overlap="skip")
+    kept = (await stack.client.get_schedule_handle(schedule_workflow_id(daily["id"])).describe()).schedule
+    assert kept.policy.catchup_window == timedelta(minutes=1)  # a tick missed for longer is dropped
+    assert kept.spec.time_zone_name == "Europe/Berlin" and len(daily["next_times"]) == 5
+    zone = ZoneInfo("Europe/Berlin")
+    assert {datetime.fromisoformat(one).astimezone(zone).strftime("%H:%M") for one in daily["next_times"]} == {"07:30"}
+    slow = await create(stack, "[[script:say words=100 delay=0.1]]", overlap="skip")
+    first, second = await trigger(stack, slow["id"]), await trigger(stack, slow["id"])
+    assert (first["status"], second["status"]) == ("fired", "skipped")
+    assert [run["status"] for run in await runs(stack, slow["id"])] == ["fired", "skipped"]
+    await stack.cancel(first["session_id"])
+    [run] = await until(stack, once["id"], lambda listed: len(listed) == 1)
+    assert run["status"] == "fired" and (await show(stack, once["id"]))["next_times"] == []
 
 
 async def test_the_same_tick_is_one_message_however_often_it_is_repeated(stack: Stack) -> None:

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from domain.ids import new_id
+from tests.behaviour.schedules.clock import create, fired, trigger
 from tests.behaviour.triggers.sender import SECRET, Sender
 from tests.support.stack import Stack, eventually
 
@@ -226,3 +227,30 @@ async def test_an_event_is_one_message_though_api_and_worker_are_killed(stack: S
         assert (await stack.wait(session_id, 120))["status"] == "completed"
     messages = await stack.pool.fetchval("SELECT count(*) FROM inbox WHERE author = $1", f"trigger {sender.name}")
     assert messages == 8 and len(await sender.events()) == 8
+
+
+@pytest.mark.proves("S2-B16")
+async def test_one_task_has_several_triggers_and_outlives_each(stack: Stack) -> None:
+    schedule = await create(stack, say("done"))
+    conversation_id = (await fired(stack, schedule["id"]))["conversation_id"]
+    sender = await Sender.new(stack, conversation_id=conversation_id)
+    accepted = await sender.accepted({"n": 1})
+    assert accepted["conversation_id"] == conversation_id
+    await stack.wait(accepted["session_id"])
+    assert (await stack.http.delete(f"/triggers/{sender.name}")).status_code == 204
+    assert (await fired(stack, schedule["id"]))["conversation_id"] == conversation_id  # by hand, and by the clock
+    again = await stack.http.put(
+        f"/triggers/{sender.name}",
+        json={
+            "signature": "standard_webhooks",
+            "conversation_id": conversation_id,
+            "task": {"agent": "tester", "input": "x"},
+        },
+    )
+    assert again.json()["id"] != sender.made["id"]  # an id is never used again
+    assert (await stack.http.delete(f"/schedules/{schedule['id']}")).status_code == 204
+    body = {"conversation_id": conversation_id, "input": say("still here"), "transport": "stream"}
+    said = (await stack.http.post("/conversations/run", json=body)).json()
+    assert (await stack.wait(said["session_id"]))["status"] == "completed"
+    silent = await create(stack, check={"run": "exit 3"})
+    assert (await trigger(stack, silent["id"]))["status"] == "skipped"  # it did its work without a model

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from domain.ids import new_id
@@ -41,6 +42,7 @@ async def _waits(stack: Stack, task_id: str) -> dict[str, Any]:
     return request
 
 
+@pytest.mark.proves("S1-B11")
 async def test_an_event_reaches_the_session_that_waits_for_its_key(waiters: Stack) -> None:
     order = new_id()
     sender = await Sender.new(waiters, **KEYED)
@@ -52,8 +54,9 @@ async def test_an_event_reaches_the_session_that_waits_for_its_key(waiters: Stac
     assert request["id"] not in [one["id"] for one in listed]
     other = await sender.accepted({"order": "another", "paid": 1})
     assert other["outcome"] == "kept"
-    accepted = await sender.accepted({"order": order, "paid": 42})
+    accepted = await sender.accepted({"order": order, "paid": 42}, event_id=f"evt-{order}")
     assert (accepted["outcome"], accepted["session_id"]) == ("delivered", task_id)
+    assert await sender.accepted({"order": order, "paid": 42}, event_id=f"evt-{order}") == accepted  # sent again
     assert (await waiters.wait(task_id))["status"] == "completed"
     [text] = await _results(waiters, task_id)
     assert "<untrusted_event" in text and "\npaid: 42\n" in text

@@ -1,0 +1,96 @@
+"""Work that nobody waits for, while things break: ticks of schedules, signed events, runs of missions."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from domain.ids import new_id
+from domain.sessions.session import TERMINAL
+from tests.faults.caller import GIVE_UP, Accepted, Caller
+
+COUNT = 4
+SECRET = "a-secret-of-the-fault-bench"
+SAY = "[[script:say words=5 delay=0.05]]"
+
+
+async def ticks(caller: Caller, random: Random, folder: Path) -> None:
+    """A range of ticks, asked for twice: each has one row and one session."""
+    task = {"agent": "tester", "input": SAY}
+    made = await _made(caller, "/schedules", {"cron": "0 * * * *", "overlap": "queue", "task": task})
+    span = {"start": "2026-01-05T00:30:00Z", "end": f"2026-01-05T0{COUNT}:30:00Z"}
+    for _ in range(2):
+        answer = await caller.ask("POST", f"/schedules/{made['id']}/backfill", span)
+        assert answer.status_code == 202, answer.text
+    await _ended(caller, made["conversation_id"], "ticks", COUNT)
+    rows = (await caller.ask("GET", f"/schedules/{made['id']}/runs")).json()["items"]
+    assert [row["status"] for row in rows] == ["fired"] * COUNT, rows
+
+
+async def events(caller: Caller, random: Random, folder: Path) -> None:
+    """Signed events, each sent three times at once: each is one message."""
+    name = f"t-{new_id()}"
+    body: dict[str, Any] = {"signature": "github", "secret": SECRET, "task": {"agent": "tester", "input": SAY}}
+    assert (await caller.ask("PUT", f"/triggers/{name}", body)).status_code == 200
+
+    async def send(number: int) -> str:
+        raw = json.dumps({"n": number}).encode()
+        signed = hmac.new(SECRET.encode(), raw, hashlib.sha256).hexdigest()
+        headers = {"X-Hub-Signature-256": f"sha256={signed}", "Content-Type": "application/json"}
+        answer = await caller.ask("POST", f"/triggers/{name}", content=raw, headers=headers)
+        assert answer.status_code == 202, answer.text
+        conversation_id: str = answer.json()["conversation_id"]
+        return conversation_id
+
+    found = set(await asyncio.gather(*(send(number) for number in list(range(COUNT)) * 3)))
+    assert len(found) == 1, found
+    await _ended(caller, found.pop(), "events", COUNT)
+
+
+async def missions(caller: Caller, random: Random, folder: Path) -> None:
+    """A mission runs until its budget of runs is used up, and has one end."""
+    budget = {"cron": "0 0 1 1 *", "total": {"runs": COUNT}, "task": {"agent": "tester", "input": SAY}}
+    made = await _made(caller, "/missions", budget)
+    for _ in range(int(GIVE_UP)):
+        shown = (await caller.ask("GET", f"/missions/{made['id']}")).json()
+        if shown["status"] != "working":
+            break
+        listed = await _sessions(caller, made["conversation_id"])
+        if all(one["status"] in TERMINAL for one in listed):
+            assert (await caller.ask("POST", f"/missions/{made['id']}/run")).status_code in (202, 409)
+        await asyncio.sleep(1)
+    assert (shown["status"], shown["total"]["runs"]) == ("out_of_budget", COUNT), shown
+    await _ended(caller, made["conversation_id"], "missions", COUNT)
+
+
+DAEMONS = (ticks, events, missions)
+
+
+async def _made(caller: Caller, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Created once: where the first answer was lost, the name is taken, and is ours."""
+    name = f"d-{new_id()}"
+    answer = await caller.ask("POST", path, {"name": name, **body})
+    assert answer.status_code in (201, 409), answer.text
+    found: dict[str, Any] = (await caller.ask("GET", f"{path}?name={name}")).json()["items"][0]
+    return found
+
+
+async def _sessions(caller: Caller, conversation_id: str) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = (await caller.ask("GET", f"/tasks?conversation_id={conversation_id}")).json()[
+        "items"
+    ]
+    return listed
+
+
+async def _ended(caller: Caller, conversation_id: str, kind: str, count: int) -> None:
+    """The conversation has so many sessions, which the checker looks at, and gets no more."""
+    for _ in range(int(GIVE_UP / 0.5)):
+        listed = await _sessions(caller, conversation_id)
+        if len(listed) >= count and all(one["status"] in TERMINAL for one in listed):
+            break
+        await asyncio.sleep(0.5)
+    assert len(listed) == count, f"{kind}: {len(listed)} sessions of {count} in {conversation_id}"
+    caller.accepted += [Accepted(one["task_id"], kind) for one in listed]
