@@ -1,10 +1,8 @@
 """Schedules that an agent makes for itself: in its own conversation, as many as its definition allows, no others'."""
 
-from datetime import UTC, datetime
-
 from activities.runtime.definitions import Definitions
 from domain.errors import Unavailable
-from domain.schedules.schedule import Schedule, ScheduleRules
+from domain.schedules.schedule import Schedule, ScheduleRules, time_problem
 from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import SessionRef
 from store import schedules, sessions
@@ -26,8 +24,8 @@ class OwnSchedules:
     async def put(self, ref: SessionRef, rules: ScheduleRules, prompt: str) -> str:
         """Create a schedule, or replace the agent's own one of this name; returns its next times."""
         session = await self._owner(ref)
-        if rules.at is not None and rules.at <= datetime.now(UTC):
-            raise ScheduleRefused("That time is past.")
+        if rules.at is not None and (problem := time_problem(rules.at)) is not None:
+            raise ScheduleRefused(f"Nothing can be due at that time: it {problem}.")
         rules = rules.model_copy(
             update={"name": _stored_name(session, rules.name), "conversation_id": ref.conversation_id}
         )

@@ -3,6 +3,8 @@
 import logging
 import time
 
+from temporalio.service import RPCError
+
 from domain.errors import Unavailable
 from store import missions, schedule_runs, schedules
 from store.database import Pool
@@ -32,4 +34,7 @@ class ScheduleSync:
                 await self._client.put(schedule)
             except Unavailable:
                 return
+            except RPCError as error:  # one that Temporal refuses holds up no other
+                log.error("Temporal refuses the schedule %s: %s", schedule.id, error)
+                continue
             await schedules.synced(self._pool, schedule)

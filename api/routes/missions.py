@@ -46,6 +46,7 @@ _EXAMPLE = {
 )
 async def create_mission(call: Submitter, body: Annotated[NewMission, json_body(NewMission)]) -> MissionRecord:
     """A mission is a schedule with budgets. It needs a total budget or a time at which it expires."""
+    await schedule_routes.check_room(call)
     mission_id = new_id()
     task = await schedule_routes.checked(call, body)
     session = schedule_routes.run_session(call, body, task)

@@ -28,7 +28,7 @@ from api.submission.accept import Checked, SessionPlace
 from domain.errors import Conflict, Invalid, NotFound, Unavailable
 from domain.ids import is_id
 from domain.schedules.cron import per_day
-from domain.schedules.schedule import DAY_MS, Schedule
+from domain.schedules.schedule import DAY_MS, Schedule, time_problem
 from domain.sessions.new_session import NewSession, Trigger
 from domain.task import opening
 from store import schedule_runs, schedules
@@ -56,8 +56,7 @@ async def create_schedule(call: Submitter, body: Annotated[NewSchedule, json_bod
     """Each run is a session of the task, in the schedule's own conversation unless it names one. What is invalid is
     refused now, not when a run is due."""
     task = await checked(call, body)
-    if await schedules.count(call.pool, call.tenant) >= MOST:
-        raise Conflict(f"There may be at most {MOST} schedules.")
+    await check_room(call)
     made = await schedules.create(
         call.pool,
         call.tenant,
@@ -198,11 +197,15 @@ async def list_schedule_runs(
     return RunPage(items=await schedule_runs.listing(call.pool, call.tenant, found.id, before=before, limit=limit))
 
 
+async def check_room(call: Call) -> None:
+    if await schedules.count(call.pool, call.tenant) >= MOST:
+        raise Conflict(f"There may be at most {MOST} schedules.")
+
+
 async def checked(call: Call, body: NewSchedule) -> Checked:
-    if body.at is not None and body.at <= datetime.now(UTC):
-        raise Invalid(
-            "The time is past.", type="invalid-time", errors=[finding("/at", "past", "must be in the future")]
-        )
+    if body.at is not None and (why := time_problem(body.at)) is not None:
+        found = [finding("/at", "out_of_range", why)]
+        raise Invalid("Nothing can be due at this time.", type="invalid-time", errors=found)
     excluded = [name for name in ("history", "history_session") if getattr(body.task.context, name)]
     excluded += ["files"] if body.conversation_id and body.task.context.files else []
     if excluded:

@@ -17,6 +17,7 @@ from domain.task import Id, Strict
 
 DAY_MS = 24 * 3_600_000
 YEAR_MS = 366 * DAY_MS
+LAST_YEAR = 2100  # Temporal's calendars end there
 
 
 def _cron(text: str) -> str:
@@ -193,6 +194,13 @@ class TickOutcome(BaseModel):
     status: RunStatus | Literal["gone"]  # gone: the schedule was deleted
     reason: str = ""
     session_id: str | None = None
+
+
+def time_problem(at: datetime) -> str | None:
+    """Why nothing can be due once at this time."""
+    if at <= datetime.now(UTC):
+        return "must be in the future"
+    return f"must be before the year {LAST_YEAR}" if at.astimezone(UTC).year >= LAST_YEAR else None
 
 
 def tick_key(at: datetime) -> str:

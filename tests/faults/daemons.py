@@ -12,7 +12,7 @@ from domain.ids import new_id
 from domain.sessions.session import TERMINAL
 from tests.faults.caller import GIVE_UP, Accepted, Caller
 
-COUNT = 4
+COUNT = 3
 SECRET = "a-secret-of-the-fault-bench"
 SAY = "[[script:say words=5 delay=0.05]]"
 

@@ -15,6 +15,7 @@ import click
 from temporalio.client import Client, WorkflowHistory
 
 from domain.agents.hook import HookPoint
+from domain.ids import new_id
 from tests.behaviour.conversations.talk import AGENTS as TEAM
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.behaviour.supervision.people import answer, waiting
@@ -61,9 +62,32 @@ async def _cancelled(stack: Stack, text: str, seen: str, **how: str) -> str:
     return task_id
 
 
+async def _mission(stack: Stack) -> str:
+    """A run of a mission whose second call is a risk, which a person approves."""
+    script = steps([("bash", {"command": "echo a"})], [("bash", {"command": "echo push"})])
+    body = {
+        "name": f"m{new_id()}",
+        "cron": "0 0 1 1 *",
+        "total": {"runs": 1},
+        "task": {"agent": "tester", "input": script},
+    }
+    made = await stack.http.post("/missions", json={**body, "risks": [{"tool": "bash", "argument": "*push*"}]})
+    task_id: str = made.raise_for_status().json()["conversation_id"]
+    (await stack.http.post(f"/missions/{made.json()['id']}/run")).raise_for_status()
+
+    async def begun() -> bool:
+        return (await stack.http.get(f"/tasks/{task_id}")).is_success
+
+    await eventually(begun)
+    return await _answer_all(stack, task_id, {"tool_approval": [{"approved": True}]})
+
+
 async def _answered(stack: Stack, text: str, agent: str, answers: dict[str, list[Any]], **spec: Any) -> str:
     """Answer each open request, in the order of its kind."""
-    task_id = await stack.submit(text, agent, **spec)
+    return await _answer_all(stack, await stack.submit(text, agent, **spec), answers)
+
+
+async def _answer_all(stack: Stack, task_id: str, answers: dict[str, list[Any]]) -> str:
     while not (await stack.record(task_id))["ended_at"]:
         for request in reversed((await stack.http.get(f"/tasks/{task_id}/input-requests")).json()["items"]):
             if request["status"] == "open":
@@ -200,6 +224,7 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     ),
     "error": lambda stack: _run(stack, "[[fault:auth]]"),
     "input_requests": _questions,
+    "mission_risk": _mission,
     "raised_limits": _raised,
     "external_results": _external,
     "event_wait": _event,

@@ -127,6 +127,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"cron": "0 3 * * *", "timezone": "Europe/Atlantis"}, "/timezone"),
     ({"every": 10}, "/every"),
     ({"at": "2020-01-01T00:00:00Z"}, "/at"),
+    ({"at": "9999-12-31T23:59:59Z"}, "/at"),
     ({"every": 60_000, "overlap": "allow"}, ""),
     ({"every": 60_000, "task": {"agent": "nobody", "input": "x"}}, "/agent"),
     ({"every": 60_000, "check": {"run": ""}}, "/check/run"),
