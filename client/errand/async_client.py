@@ -9,7 +9,6 @@ import httpx2
 
 from errand import requests
 from errand.client import AuditLog, Mode, Scope
-from errand.errors import Unreachable
 from errand.events import Event
 from errand.models import Artifact, File, InputRequest, Result, SessionHandle, Task, TaskHandle
 from errand.requests import Answer, Flow, Input, Request, TaskRef, Upload
@@ -25,6 +24,7 @@ class AsyncErrand:
         self._connection = Connection(url, key)
         self._patience = patience
         self._http: httpx2.AsyncClient | None = None
+        self._former: list[httpx2.AsyncClient] = []  # of addresses where the server no longer is
 
     async def __aenter__(self) -> Self:
         return self
@@ -33,9 +33,9 @@ class AsyncErrand:
         await self.close()
 
     async def close(self) -> None:
-        if self._http is not None:
-            await self._http.aclose()
-            self._http = None
+        for http in (*self._former, *([self._http] if self._http else [])):
+            await http.aclose()
+        self._http, self._former = None, []
 
     async def submit(
         self,
@@ -83,9 +83,9 @@ class AsyncErrand:
                             if event := reader.event(sent.data):
                                 yield event
                 pause = reader.pause_after_end()
-            except (httpx2.RequestError, Unreachable) as error:
+            except httpx2.RequestError as error:
                 pause = reader.pause_after(error)
-            await self.close()
+                self._find_again()
             await asyncio.sleep(pause)
 
     async def cancel(self, task: TaskRef, reason: str = "", *, scope: Scope = "session", mode: Mode = "hard") -> Task:
@@ -153,12 +153,17 @@ class AsyncErrand:
                 pause = retries.pause_after(answered)
                 if pause is None:
                     return answered
-            except (httpx2.RequestError, Unreachable) as error:
+            except httpx2.RequestError as error:
                 pause = retries.pause_after(error)
-                await self.close()
+                self._find_again()
             await asyncio.sleep(pause)
 
     def _client(self) -> httpx2.AsyncClient:
         if self._http is None:
             self._http = httpx2.AsyncClient(**self._connection.options())
         return self._http
+
+    def _find_again(self) -> None:
+        if self._http is not None and self._connection.moved():
+            self._former.append(self._http)
+            self._http = None

@@ -8,7 +8,6 @@ from typing import Any, Literal, Self, TypeVar
 import httpx2
 
 from errand import requests
-from errand.errors import Unreachable
 from errand.events import Event
 from errand.models import Artifact, File, InputRequest, Result, SessionHandle, Task, TaskHandle
 from errand.requests import Answer, Flow, Input, Request, TaskRef, Upload
@@ -31,6 +30,7 @@ class Errand:
         self._connection = Connection(url, key)
         self._patience = patience
         self._http: httpx2.Client | None = None
+        self._former: list[httpx2.Client] = []  # of addresses where the server no longer is
 
     def __enter__(self) -> Self:
         return self
@@ -39,9 +39,9 @@ class Errand:
         self.close()
 
     def close(self) -> None:
-        if self._http is not None:
-            self._http.close()
-            self._http = None
+        for http in (*self._former, *([self._http] if self._http else [])):
+            http.close()
+        self._http, self._former = None, []
 
     def submit(
         self,
@@ -96,9 +96,9 @@ class Errand:
                             if event := reader.event(sent.data):
                                 yield event
                 pause = reader.pause_after_end()
-            except (httpx2.RequestError, Unreachable) as error:
+            except httpx2.RequestError as error:
                 pause = reader.pause_after(error)
-            self._reconnect()
+                self._find_again()
             time.sleep(pause)
 
     def cancel(self, task: TaskRef, reason: str = "", *, scope: Scope = "session", mode: Mode = "hard") -> Task:
@@ -173,9 +173,9 @@ class Errand:
                 pause = retries.pause_after(answered)
                 if pause is None:
                     return answered
-            except (httpx2.RequestError, Unreachable) as error:
+            except httpx2.RequestError as error:
                 pause = retries.pause_after(error)
-                self._reconnect()
+                self._find_again()
             time.sleep(pause)
 
     def _client(self) -> httpx2.Client:
@@ -183,6 +183,8 @@ class Errand:
             self._http = httpx2.Client(**self._connection.options())
         return self._http
 
-    def _reconnect(self) -> None:
-        """Look for the server anew: a local stack that was restarted may have another port."""
-        self.close()
+    def _find_again(self) -> None:
+        """A local stack that was restarted may have another port. Others may still read from the former one."""
+        if self._http is not None and self._connection.moved():
+            self._former.append(self._http)
+            self._http = None

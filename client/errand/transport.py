@@ -2,14 +2,13 @@
 
 import json
 import time
-from dataclasses import dataclass
 from typing import Any, overload
 
 import httpx2
 
 from errand.errors import Unreachable, problem_of
 from errand.events import Event, event_of
-from errand.local_stack import find_server
+from errand.local_stack import Server, find_server
 from errand.requests import Answer, Request, path_of
 
 # a stream sends something every 15 seconds, and a result is waited for 30 seconds: after this silence all is lost
@@ -19,19 +18,25 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-@dataclass(frozen=True)
 class Connection:
-    """What was given; where the server is, is looked up at each connection."""
+    """Where the server is: looked up at first, and again when it does not answer, since a local stack may move."""
 
-    url: str | None
-    key: str | None
+    def __init__(self, url: str | None, key: str | None) -> None:
+        self._given = (url, key)
+        self._server: Server | None = None
 
     def options(self) -> dict[str, Any]:
-        server = find_server(self.url, self.key)
+        self._server = server = find_server(*self._given)
         headers = {"Authorization": f"Bearer {server.key}"} if server.key else {}
         base = httpx2.URL(server.url)
         # a proxy from the environment is for other machines
         return {"base_url": base, "headers": headers, "timeout": TIMEOUT, "trust_env": base.host not in LOOPBACK}
+
+    def moved(self) -> bool:
+        try:
+            return find_server(*self._given) != self._server
+        except Unreachable:
+            return False  # it is starting, or has not been started again yet
 
 
 class Retries:
@@ -88,7 +93,7 @@ class EventReader:
         return {"Accept": "text/event-stream"} | ({"Last-Event-ID": str(self.after)} if self.after else {})
 
     def begins(self, response: httpx2.Response) -> bool:
-        """Whether events follow. A refusal is raised, unless the server is only busy."""
+        """Whether events follow."""
         self._refused = None
         if response.status_code == 204:  # it has ended, and all of its events were seen
             self.done = True
@@ -110,7 +115,7 @@ class EventReader:
         return event
 
     def pause_after_end(self) -> float:
-        """The stream ended: because the task did, the server stops, or it was refused."""
+        """The stream ended: because the task did, the server stops, or it was refused, which is raised."""
         if self.done:
             return 0.0
         if self._refused is None:

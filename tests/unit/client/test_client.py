@@ -1,5 +1,7 @@
 """The client's pure parts, and its models against what the API documents and the events that exist."""
 
+import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -8,11 +10,12 @@ import pytest
 from errand import errors, events, local_stack, models, requests
 from errand.events import CLASSES, Event
 from errand.requests import Answer
-from errand.transport import EventReader, Retries
+from errand.transport import Connection, EventReader, Retries
 from pydantic import BaseModel, TypeAdapter
 
 from api.app import create_app
 from deploy.data_dir import locate_data_dir
+from deploy.state import started_at
 from domain.events import EVENTS
 from settings import Settings
 
@@ -82,6 +85,27 @@ def test_no_stack_and_no_address_is_said(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert local_stack.find_server("http://elsewhere", None) == local_stack.Server(
         "http://elsewhere"
     )  # without a token
+
+
+def test_a_stack_that_moved_is_found_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("ERRAND_URL", "ERRAND_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ERRAND_DATA_DIR", str(tmp_path))
+
+    def runs_at(port: int) -> None:
+        state = {"pid": os.getpid(), "started": started_at(os.getpid()), "api_url": f"http://127.0.0.1:{port}"}
+        (tmp_path / "stack.json").write_text(json.dumps(state))
+
+    runs_at(1)
+    (tmp_path / "token").write_text("secret\n")
+    connection = Connection(None, None)
+    options = connection.options()
+    assert (str(options["base_url"]), options["headers"]) == ("http://127.0.0.1:1", {"Authorization": "Bearer secret"})
+    assert not connection.moved()
+    (tmp_path / "stack.json").unlink()
+    assert not connection.moved()  # it is being restarted
+    runs_at(2)
+    assert connection.moved()
 
 
 def test_requests_are_repeated_while_there_is_patience() -> None:
