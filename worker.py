@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import anthropic
@@ -20,6 +21,7 @@ from activities.handlers.registry import load_handlers
 from activities.hooks.registry import load_hooks
 from activities.model.anthropic import Model
 from activities.model.check import ModelCheck
+from activities.model.trial import ModelTrial
 from activities.notifications.channels import channels, ports
 from activities.notifications.channels.email import MailServer
 from activities.notifications.dispatcher import Dispatcher
@@ -31,10 +33,11 @@ from activities.runtime.workspaces import Workspaces
 from activities.sandbox import Commands, Sandbox, SandboxLimits, choose
 from activities.sandbox.orphans import bury_orphans
 from activities.sessions.sweep import Sweep, Swept
-from activities.tools.registry import ToolsError, load_tools
+from activities.tools.registry import load_tools
 from activities.tools.support.egress import Fetcher, Guard
 from agents.catalogue import Catalogue
-from agents.loader import check_agents, load_prices
+from agents.folder import AgentFolder
+from agents.loader import LoadedAgents, load_prices
 from agents.problems import AgentFileError
 from domain.limits.anomalies import Thresholds
 from domain.sealing import KeyRing, KeyRingError
@@ -62,9 +65,9 @@ def build_services(
         model=Model(model_client, load_prices(settings.prices_file)),
         model_check=ModelCheck(model_client),
         events=events,
-        tools=load_tools(settings.tools_module),
-        handlers=load_handlers(settings.tools_module),
-        hooks=load_hooks(settings.tools_module),
+        tools=load_tools(settings.tools_module).found,
+        handlers=load_handlers(settings.tools_module).found,
+        hooks=load_hooks(settings.tools_module).found,
         commands=_commands(settings, sandbox),
         workspaces=Workspaces(pool, settings.workspaces_dir, caps, settings.tenant_workspace_bytes),
         fetcher=Fetcher(settings.allow_private_hosts, ports=_ports(settings)),
@@ -100,13 +103,35 @@ def build_worker(settings: Settings, services: ActivityServices) -> Worker:
     )
 
 
-async def publish_agents(settings: Settings, pool: Pool, known: Catalogue) -> None:
-    """The agents that ship with the platform, as its tenants see them."""
-    loaded = check_agents(settings.agents_dir, known)
-    for error in loaded.errors:  # the others can be used all the same
-        log.error("agent file %s", error)
-    for definition in loaded.agents.values():
-        await agents.put(pool, agents.SHIPPED, definition)
+class AgentFiles:
+    """The agents that ship with the platform, as its tenants see them: the files of a folder, whenever they change."""
+
+    def __init__(self, pool: Pool, folder: AgentFolder) -> None:
+        self._pool = pool
+        self._folder = folder
+        self._names: frozenset[str] | None = None  # of the files that were published
+        self._unpublished: LoadedAgents | None = None
+        self.problems: list[str] = []
+
+    async def publish(self) -> bool:
+        """Store what has changed; True if something had. Repeated until it succeeds."""
+        self._unpublished = await asyncio.to_thread(self._folder.changes) or self._unpublished
+        if (loaded := self._unpublished) is None:
+            return False
+        if self._names is None:  # a first worker also removes files of earlier ones; another's may not be here yet
+            self._names = (
+                frozenset() if await workers.fresh(self._pool) else frozenset(await agents.shipped(self._pool))
+            )
+        for definition in loaded.agents.values():
+            await agents.put(self._pool, agents.SHIPPED, definition)
+        for name in self._names - loaded.names if loaded.names else ():  # no file at all: the folder may not be mounted
+            await agents.remove(self._pool, agents.SHIPPED, name)
+            log.info("the agent %s has no file any more", name)
+        self.problems = [f"agent file {error}" for error in loaded.errors]
+        for problem in self.problems:  # the others can be used all the same
+            log.error("%s", problem)
+        self._names, self._unpublished = loaded.names, None
+        return True
 
 
 def _commands(settings: Settings, sandbox: Sandbox) -> Commands:
@@ -164,10 +189,20 @@ async def run(settings: Settings) -> None:
         services = build_services(settings, pool, client, events, sandbox)
         # for as long as it takes: the database may be restarting, or its disk full
         known = Catalogue(tools=services.tools, handlers=services.handlers, hooks=services.hooks)
-        await patiently(lambda: publish_agents(settings, pool, known), seconds=math.inf)
+        files = AgentFiles(pool, AgentFolder(settings.agents_dir, known))
+        await patiently(files.publish, seconds=math.inf)
+        own = _problems(settings.tools_module)
+        model = ModelTrial(services.model_check, settings.default_model)
+        await model.run()
+
+        async def beat() -> None:
+            problems = [*model.problems, *own, *files.problems]
+            await workers.beat(pool, name, sandbox.name, known.tools, known.handlers, known.hooks, problems)
+
         await ensure_swept(client, settings.task_queue)
         async with build_worker(settings, services):
-            beating = asyncio.create_task(_beat(pool, name, sandbox.name, known))
+            beating = asyncio.create_task(_beat(beat))
+            watching = asyncio.create_task(_watch(files, model, beat))
             dispatching = asyncio.create_task(services.dispatcher.run(url))
             looking = asyncio.create_task(_look(activities.sweeper(services)))
             log.info("working on queue %s", settings.task_queue)
@@ -176,6 +211,7 @@ async def run(settings: Settings) -> None:
             beating.cancel()
             dispatching.cancel()
             looking.cancel()
+            watching.cancel()
         with contextlib.suppress(*TRANSIENT_ERRORS):
             await workers.leave(pool, name)
 
@@ -191,11 +227,33 @@ async def _look(sweep: Sweep) -> None:
         log.info("started %d sessions that had waited for a worker", swept.started)
 
 
-async def _beat(pool: Pool, name: str, sandbox: str, known: Catalogue) -> None:
+def _problems(module: str | None) -> list[str]:
+    """What is wrong with the user's own tools; the worker runs with the others."""
+    parts = (load_tools(module), load_handlers(module), load_hooks(module))
+    problems = list(dict.fromkeys(problem for part in parts for problem in part.problems))
+    for problem in problems:
+        log.error("%s", problem)
+    return problems
+
+
+async def _watch(files: AgentFiles, model: ModelTrial, beat: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(1)
+        try:
+            with contextlib.suppress(*TRANSIENT_ERRORS):
+                if published := await files.publish():
+                    log.info("read the agent files again")
+                if await model.run() or published:
+                    await beat()
+        except Exception:  # one bad moment must not be the last
+            log.exception("the agent files could not be read again")
+
+
+async def _beat(beat: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
             with contextlib.suppress(*TRANSIENT_ERRORS):
-                await workers.beat(pool, name, sandbox, known.tools, known.handlers, known.hooks)
+                await beat()
             if buried := await asyncio.to_thread(bury_orphans):
                 log.warning("ended %d sandboxes whose worker was killed", buried)
         except Exception:  # a worker that nobody sees any more is taken for dead
@@ -210,6 +268,6 @@ if __name__ == "__main__":
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log every URL, and some hold a token
     try:
         asyncio.run(run(Settings.from_env()))
-    except (SettingsError, KeyRingError, ToolsError, AgentFileError) as error:
+    except (SettingsError, KeyRingError, AgentFileError) as error:
         log.error("%s", error)  # it says what to change; a traceback would bury it
         sys.exit(MISCONFIGURED)

@@ -104,6 +104,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         definitions,
         Toolbox(pool, tools),
         Bounds(pool, model, services.budget_low_percent, services.thresholds),
+        services.model_check,
         services.attempts_before_fallback,
     )
     states = ThreadStates(pool, services.keys, definitions, subagents, services.workspaces)

@@ -41,10 +41,11 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True)
 class LoadedAgents:
-    """The definitions of a folder that can be used, and what is wrong with the others."""
+    """The definitions of a folder that can be used, what is wrong with the others, and which files there are."""
 
     agents: dict[str, AgentDefinition]
     errors: list[AgentFileError]
+    names: frozenset[str] = frozenset()
 
 
 def load_agents(folder: Path, known: Catalogue) -> dict[str, AgentDefinition]:
@@ -65,7 +66,10 @@ def check_agents(folder: Path, known: Catalogue) -> LoadedAgents:
             prompts[path.stem] = _parse_prompt(_read(path), f"prompts/{path.name}")
         except AgentFileError as error:
             errors[error.file] = error
-    for path in sorted(folder.glob("*.md")):
+    files = sorted(folder.glob("*.md"))
+    if not folder.is_dir():
+        errors["."] = AgentFileError(str(folder), [FieldProblem("(folder)", "does not exist")])
+    for path in files:
         try:
             parsed[path.stem] = parse_agent(_read(path), path.name, known, prompts)
         except AgentFileError as error:
@@ -75,7 +79,8 @@ def check_agents(folder: Path, known: Catalogue) -> LoadedAgents:
         if problems := [*definition_problems(definition, known), *graph_problems(definition, agents, known)]:
             errors[f"{name}.md"] = AgentFileError(f"{name}.md", problems)
     usable = {name: definition for name, definition in agents.items() if f"{name}.md" not in errors}
-    return LoadedAgents(_without_missing(usable), list(errors.values()))
+    names = frozenset(path.stem for path in files)
+    return LoadedAgents(_without_missing(usable), list(errors.values()), names)
 
 
 def parse_agent(
@@ -223,6 +228,8 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise AgentFileError(path.name, [FieldProblem("(file)", f"not UTF-8: {error.reason}")]) from None
+    except OSError as error:
+        raise AgentFileError(path.name, [FieldProblem("(file)", f"cannot be read: {error.strerror}")]) from None
 
 
 def _validate(fields: JsonObject, file: str, model: type[Model]) -> Model:

@@ -41,7 +41,7 @@ class BareModelCall:
         self._client = anthropic.AsyncAnthropic(
             api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url, max_retries=0
         )
-        tools = load_tools(settings.tools_module)
+        tools = load_tools(settings.tools_module).found
         agent = load_agents(settings.agents_dir, Catalogue(tools, HANDLERS))[AGENT]
         self._request: dict[str, Any] = {
             "model": settings.default_model,

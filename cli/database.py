@@ -8,12 +8,14 @@ import asyncpg
 
 from cli.errors import CliError, Unreachable
 from cli.options import settings
+from settings import Settings
 from store.database import TRANSIENT_ERRORS, Pool, connect
 
 T = TypeVar("T")
 
 
-def with_database(query: Callable[[Pool], Awaitable[T]]) -> T:
+def with_database(query: Callable[[Pool], Awaitable[T]], given: Settings | None = None) -> T:
+    """`given`: the settings, where there is no command's context to find them."""
     from deploy.local import database_url  # slow to import
     from deploy.state import StackError
 
@@ -25,7 +27,7 @@ def with_database(query: Callable[[Pool], Awaitable[T]]) -> T:
             await pool.close()
 
     try:
-        address = database_url(settings())
+        address = database_url(given or settings())
         return asyncio.run(connected())
     except StackError as error:
         raise Unreachable(str(error)) from None

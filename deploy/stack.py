@@ -20,6 +20,7 @@ from deploy.temporal import CONNECTION, Temporal
 from settings import ROOT, Settings
 
 STATE_RETRY_SECONDS = 5.0
+ANTHROPIC = "https://api.anthropic.com"
 MakeAppParts = Callable[[Settings, dict[str, str], int | None], AppParts]
 
 
@@ -112,6 +113,8 @@ class Stack:
             database_url=without_password(database),
             data_dir=self._home,
             offline_model=plan.offline_port is not None,
+            model=settings.default_model,
+            model_endpoint=without_password(settings.anthropic_base_url or ANTHROPIC),
             cost_limit=settings.default_cost_usd,
             parts=self.supervisor.infos(),
         )

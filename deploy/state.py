@@ -53,8 +53,11 @@ class StackInfo(BaseModel):
     database_url: str  # without its password, since people see it
     data_dir: Path
     offline_model: bool
+    model: str = ""  # which agents use that name none
+    model_endpoint: str = ""
     cost_limit: float = 0.0  # dollars per task, unless it or its agent has a limit; 0: none
     parts: list[PartInfo] = []
+    problems: list[str] = []  # of the model, agent files and own tools, when `status` looked
     disk_free: int | None = None  # bytes, when `status` looked
 
     @property

@@ -1,6 +1,9 @@
-"""Agent versions: written once, never changed; the newest of a tenant's own and the shipped ones is current."""
+"""Agent versions: written once, never changed; the newest of a tenant's own and the shipped ones is current, unless it
+was removed."""
 
 import hashlib
+
+import asyncpg
 
 from domain.agents.definition import AgentDefinition
 from domain.audit import TENANT
@@ -10,26 +13,23 @@ from store.database import Connection, Pool
 
 SHIPPED = audit.EVERYBODY  # owner of the definitions that come as files
 
-_CURRENT = """
-SELECT DISTINCT ON (name) owner, name, version, definition, created_at FROM agent_versions
- WHERE owner IN ($1, '*') {where} ORDER BY name, created_at DESC, version DESC
+_REMOVED = (
+    "EXISTS (SELECT FROM agent_removals r WHERE (r.tenant, r.name) = (owner, v.name) AND removed_at >= created_at)"
+)
+_CURRENT = f"""
+SELECT DISTINCT ON (name) owner, name, version, definition, created_at FROM agent_versions v
+ WHERE owner IN ($1, '*') {{where}} AND NOT {_REMOVED} ORDER BY name, created_at DESC, version DESC
 """
 
 
 async def put(pool: Pool, owner: str, definition: AgentDefinition, created_by: str = "") -> AgentRef:
-    """Store a definition as a new version, unless the owner's newest is the same already."""
+    """Store a definition as a new version, unless the owner's newest is the same already and was not removed."""
     text = definition.model_dump_json()
     digest = hashlib.sha256(text.encode()).hexdigest()
     async with pool.acquire() as connection, connection.transaction():
-        await connection.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended($1, 2))", f"agent/{owner}/{definition.name}"
-        )
-        newest = await connection.fetchrow(
-            "SELECT version, digest FROM agent_versions WHERE owner = $1 AND name = $2 ORDER BY version DESC LIMIT 1",
-            owner,
-            definition.name,
-        )
-        if newest and newest["digest"] == digest:
+        await _lock(connection, owner, definition.name)
+        newest = await _newest(connection, owner, definition.name)
+        if newest and newest["digest"] == digest and not newest["removed"]:
             return AgentRef(owner=owner, name=definition.name, version=newest["version"])
         version = await connection.fetchval(
             "SELECT coalesce(max(version), 0) + 1 FROM agent_versions WHERE owner IN ($1, '*') AND name = $2",
@@ -49,6 +49,51 @@ async def put(pool: Pool, owner: str, definition: AgentDefinition, created_by: s
         said = {"subject": f"{definition.name} {version}", "inputs": text}
         await audit.append(connection, owner, TENANT, created_by, "define_agent", **said)
         return AgentRef(owner=owner, name=definition.name, version=version)
+
+
+async def remove(pool: Pool, owner: str, name: str, removed_by: str = "") -> bool:
+    """Take an agent away from those who may start it; its versions stay for the sessions that have them."""
+    async with pool.acquire() as connection, connection.transaction():
+        await _lock(connection, owner, name)
+        newest = await _newest(connection, owner, name)
+        if newest is None or newest["removed"]:
+            return False
+        await connection.execute(
+            """INSERT INTO agent_removals (tenant, name, removed_by, removed_at) VALUES ($1, $2, $3, clock_timestamp())
+               ON CONFLICT (tenant, name)
+               DO UPDATE SET removed_by = excluded.removed_by, removed_at = excluded.removed_at""",
+            owner,
+            name,
+            removed_by,
+        )
+        subject = f"{name} {newest['version']}"
+        await audit.append(connection, owner, TENANT, removed_by, "remove_agent", subject=subject)
+        return True
+
+
+async def _lock(connection: Connection, owner: str, name: str) -> None:
+    await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 2))", f"agent/{owner}/{name}")
+
+
+async def _newest(connection: Connection, owner: str, name: str) -> asyncpg.Record | None:
+    return await connection.fetchrow(
+        f"""SELECT version, digest, {_REMOVED} AS removed FROM agent_versions v WHERE owner = $1 AND name = $2
+             ORDER BY version DESC LIMIT 1""",
+        owner,
+        name,
+    )
+
+
+async def connectors_with(pool: Pool, tenant: str, name: str) -> list[str]:
+    """The connectors whose messages go to this agent."""
+    rows = await pool.fetch("SELECT name FROM connectors WHERE tenant = $1 AND agent = $2 ORDER BY name", tenant, name)
+    return [row["name"] for row in rows]
+
+
+async def shipped(pool: Pool) -> set[str]:
+    """The names of the agents that come as files, except those that were removed."""
+    rows = await pool.fetch(f"SELECT DISTINCT name FROM agent_versions v WHERE owner = '*' AND NOT {_REMOVED}")
+    return {row["name"] for row in rows}
 
 
 async def current(pool: Pool, tenant: str, name: str) -> tuple[AgentRef, AgentDefinition] | None:

@@ -36,7 +36,7 @@ BEGIN
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', named);
         EXECUTE format('CREATE POLICY all_tenants ON %I TO errand_worker USING (true) WITH CHECK (true)', named);
         EXECUTE format('CREATE POLICY one_tenant ON %1$I TO errand_api USING (tenant = %2$s) WITH CHECK (tenant = %2$s)', named, tenant);
-        IF named IN ('audit', 'audit_heads') THEN  -- what concerns everybody: the shipped agents
+        IF named IN ('audit', 'audit_heads', 'agent_removals') THEN  -- what concerns everybody: the shipped agents
             EXECUTE format('CREATE POLICY shared ON %I FOR SELECT TO errand_api USING (tenant = ''*'')', named);
         END IF;
     END LOOP;

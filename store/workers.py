@@ -6,6 +6,7 @@ from datetime import datetime
 from store.database import Pool
 
 FRESH_SECONDS = 30
+MOST_PROBLEMS, MOST_CHARACTERS = 100, 1_000
 
 
 async def beat(
@@ -15,17 +16,30 @@ async def beat(
     tools: Collection[str] = (),
     handlers: Collection[str] = (),
     hooks: Collection[str] = (),
+    problems: Collection[str] = (),
 ) -> None:
     await pool.execute(
-        """INSERT INTO workers (id, sandbox, tools, handlers, hooks) VALUES ($1, $2, $3, $4, $5)
+        """INSERT INTO workers (id, sandbox, tools, handlers, hooks, problems) VALUES ($1, $2, $3, $4, $5, $6)
            ON CONFLICT (id) DO UPDATE SET seen_at = now(), sandbox = excluded.sandbox, tools = excluded.tools,
-                                          handlers = excluded.handlers, hooks = excluded.hooks""",
+                                          handlers = excluded.handlers, hooks = excluded.hooks,
+                                          problems = excluded.problems""",
         worker_id,
         sandbox,
         sorted(tools),
         sorted(handlers),
         sorted(hooks),
+        [problem[:MOST_CHARACTERS] for problem in problems][:MOST_PROBLEMS],
     )
+
+
+async def problems(pool: Pool) -> list[str]:
+    """What is wrong with files of agents and own tools, as the workers that are up see it."""
+    rows = await pool.fetch(
+        """SELECT DISTINCT unnest(problems) AS problem FROM workers
+            WHERE seen_at > now() - make_interval(secs => $1) ORDER BY 1""",
+        FRESH_SECONDS,
+    )
+    return [row["problem"] for row in rows]
 
 
 async def leave(pool: Pool, worker_id: str) -> None:

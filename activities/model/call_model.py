@@ -11,8 +11,9 @@ from activities.model import recorded as recording
 from activities.model import response as turn_record
 from activities.model.anthropic import Model
 from activities.model.budget import Bounds
+from activities.model.check import ModelCheck
 from activities.model.contexts import Contexts
-from activities.model.errors import UNAVAILABLE, backoff, classify
+from activities.model.errors import UNAVAILABLE, backoff
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
 from activities.runtime.heartbeat import cancel_requested, heartbeating
@@ -49,6 +50,7 @@ class CallModel:
         definitions: Definitions,
         toolbox: Toolbox,
         bounds: Bounds,
+        check: ModelCheck,
         attempts_before_fallback: int,
     ) -> None:
         self._pool = pool
@@ -58,6 +60,7 @@ class CallModel:
         self._definitions = definitions
         self.toolbox = toolbox
         self._bounds = bounds
+        self._check = check
         self._attempts = attempts_before_fallback
 
     @activity.defn(name="call_model")
@@ -206,8 +209,8 @@ class CallModel:
 
     async def failure(self, call: ModelCall, attempt: int, error: Exception) -> ApplicationError:
         """What Temporal should do about a failed call; a retry is shown to watchers before it is waited for."""
-        failure = classify(error)
-        exhausted = attempt >= self._attempts or failure.type in UNAVAILABLE
+        failure = await self._check.failure(error, call.model)
+        exhausted = (attempt >= self._attempts or failure.type in UNAVAILABLE) and not failure.any_model
         if not call.last_model and exhausted and (failure.retryable or failure.type in UNAVAILABLE):
             return ApplicationError(failure.message, type=wire.MODEL_UNAVAILABLE, non_retryable=True)
         if not failure.retryable:

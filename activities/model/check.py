@@ -1,8 +1,12 @@
-"""Whether a model can be called at all: asked before a subagent gets an id, so that none is born dead."""
+"""Whether a model can be called at all: asked when a worker starts, and before a subagent gets an id."""
 
 import time
+from dataclasses import replace
 
 import anthropic
+import httpx2
+
+from activities.model.errors import BAD_KEY, ModelFailure, classify
 
 FRESH_SECONDS = 60.0
 
@@ -26,3 +30,27 @@ class ModelCheck:
             return None  # away or overloaded: the session's own retries deal with that
         self._good[model] = time.monotonic()
         return None
+
+    async def trial(self, model: str) -> str | None:
+        """Why a call to this model would fail now, with what to do; None if it would not."""
+        try:
+            await self._client.models.retrieve(model)
+        except (anthropic.APIError, httpx2.TransportError) as error:
+            return classify(error, model).message
+        return None
+
+    async def failure(self, error: BaseException, model: str) -> ModelFailure:
+        """What a failed call means. A key that is refused everywhere can be replaced: the call waits for that."""
+        failure = classify(error, model)
+        if failure.type != BAD_KEY or failure.retryable or not await self._refuses_key(model):
+            return failure
+        return replace(failure, message=f"{failure.message} The task waits for it.", retryable=True, any_model=True)
+
+    async def _refuses_key(self, model: str) -> bool:
+        try:
+            await self._client.models.retrieve(model)
+        except anthropic.AuthenticationError:
+            return True
+        except (anthropic.APIError, httpx2.TransportError):
+            return False
+        return False

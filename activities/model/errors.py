@@ -1,6 +1,7 @@
 """What a failed model call means: retry later, compact, try another model, or give up with a readable sentence."""
 
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import anthropic
 import httpx2
@@ -16,6 +17,7 @@ class ModelFailure:
     message: str
     retryable: bool
     wait: float | None = None  # the server's own retry-after
+    any_model: bool = False  # other models would fail in the same way
 
 
 class IncompleteStream(Exception):
@@ -29,26 +31,58 @@ _BY_STATUS = {400: "invalid_request_error", 401: "authentication_error", 402: "b
               422: "invalid_request_error", 429: "rate_limit_error", 529: "overloaded_error"}  # fmt: skip
 # another model may still answer when this one is unknown or not permitted
 UNAVAILABLE = {"not_found_error", "permission_error"}
+BAD_KEY = "authentication_error"
 
 
-def classify(error: BaseException) -> ModelFailure:
+# what a person can do about it
+_ADVICE = {
+    "authentication_error": "Set a valid ANTHROPIC_API_KEY and start the workers again.",
+    "billing_error": "The account of this key needs credit.",
+    "permission_error": "Use a key that may use this model, or another model.",
+    "not_found_error": "Check the model's name and ANTHROPIC_BASE_URL.",
+    "connection_error": "Check ANTHROPIC_BASE_URL and the network.",
+}
+
+
+def classify(error: BaseException, model: str) -> ModelFailure:
+    """What the failure of a call to this model means."""
     if isinstance(error, anthropic.APIStatusError):
-        return _classify_status(error)
+        return _classify_status(error, model)
     if isinstance(error, IncompleteStream):
         return ModelFailure("incomplete_stream", str(error), retryable=True)
     if isinstance(error, anthropic.APITimeoutError):
-        return ModelFailure("timeout_error", "The model did not answer in time.", retryable=True)
+        return _failed("timeout_error", "The model did not answer in time.", error, model)
     if isinstance(error, anthropic.APIConnectionError | httpx2.TransportError):
-        return ModelFailure("connection_error", "The connection to the model was lost.", retryable=True)
+        never = isinstance(error, httpx2.ConnectError) or isinstance(error.__cause__, httpx2.ConnectError)
+        said = "No connection to the model could be made." if never else "The connection to the model was lost."
+        return _failed("connection_error", said, error, model)
     if isinstance(error, anthropic.APIResponseValidationError | ValueError):
         return ModelFailure("malformed_reply", "The model's reply could not be read.", retryable=True)
     raise error
 
 
-def _classify_status(error: anthropic.APIStatusError) -> ModelFailure:
+def _failed(kind: str, said: str, error: anthropic.APIError | httpx2.TransportError, model: str) -> ModelFailure:
+    return ModelFailure(kind, _message(kind, said, "no status", error, model), retryable=True)
+
+
+def _message(kind: str, said: str, status: str, error: anthropic.APIError | httpx2.TransportError, model: str) -> str:
+    """What the endpoint said, then status, model and endpoint, then what to do."""
+    text = f"{said} ({status}; model {model} at {endpoint(str(error.request.url))})"
+    return f"{text} {_ADVICE[kind]}" if kind in _ADVICE else text
+
+
+def endpoint(url: str) -> str:
+    """Scheme, host and port: a path says nothing here, and a name or password in it is nobody's business."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def _classify_status(error: anthropic.APIStatusError, model: str) -> ModelFailure:
     kind = error.type or _BY_STATUS.get(error.status_code, "api_error" if error.status_code >= 500 else "unknown_error")
-    message = error.api_message or f"The model API answered {error.status_code}."
-    if kind == "request_too_large" or (kind == "invalid_request_error" and "prompt is too long" in message):
+    said = error.api_message or f"The model API answered {error.status_code}."
+    status = f"status {error.status_code}" if error.status_code >= 400 else kind
+    message = _message(kind, said, status, error, model)
+    if kind == "request_too_large" or (kind == "invalid_request_error" and "prompt is too long" in said):
         return ModelFailure(wire.CONTEXT_TOO_LONG, message, retryable=False)
     retryable = kind in _RETRYABLE or error.status_code >= 500
     advice = error.response.headers.get("x-should-retry")

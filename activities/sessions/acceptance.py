@@ -123,7 +123,7 @@ class AcceptanceChecks:
         try:
             await self._model.ask(request, turn, on_text=lambda _: None, on_thinking=lambda _: None)
         except Exception as error:
-            failure = classify(error)
+            failure = classify(error, check.model)
             raise ApplicationError(failure.message, type=failure.type, non_retryable=not failure.retryable) from error
         said = turn.calls[0].arguments.get("verdicts") if turn.calls else None
         return [_verdict(text, said, place) for place, text in enumerate(criteria)], turn.usage

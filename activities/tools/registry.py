@@ -2,7 +2,9 @@
 
 import importlib
 import re
+from dataclasses import dataclass, field
 from types import ModuleType
+from typing import Generic, TypeVar
 
 from activities.tools.builtin import (
     ask_agent,
@@ -83,43 +85,54 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _RESERVED = ("bookkeeping", "asks", "plans", "delegates", "starts", "activity")
 
 
-class ToolsError(Exception):
-    """The module of the user's own tools cannot be used; the message says what to change."""
+Part = TypeVar("Part")
 
 
-def load_tools(module: str | None) -> dict[str, Tool]:
+@dataclass(frozen=True)
+class Loaded(Generic[Part]):
+    """Built-in parts and those of the user's module that can be used, by name, and what is wrong with the others."""
+
+    found: dict[str, Part]
+    problems: list[str] = field(default_factory=list)
+
+
+def load_tools(module: str | None) -> Loaded[Tool]:
     """The built-in tools and those in `TOOLS` of the named module."""
-    if module is None:
-        return dict(TOOLS)
-    tools = dict(TOOLS)
-    for tool in _tools_of(users_module(module)):
-        if tool.name in tools:
-            raise ToolsError(
-                f"ERRAND_TOOLS_MODULE: {module}: there is already a tool named {tool.name!r}; rename yours"
-            )
-        tools[tool.name] = tool
-    return tools
-
-
-def users_module(module: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except Exception as error:
-        raise ToolsError(f"ERRAND_TOOLS_MODULE: {module!r} cannot be imported: {error!r}") from error
-
-
-def _tools_of(module: ModuleType) -> list[Tool]:
-    where = f"ERRAND_TOOLS_MODULE: {module.__name__}"
+    loaded = Loaded(dict(TOOLS))
+    own = users_module(module, loaded.problems)
+    if own is None:
+        return loaded
     # a module may have nothing but handlers or hooks
-    others = hasattr(module, "HANDLERS") or hasattr(module, "HOOKS")
-    listed = getattr(module, "TOOLS", () if others else None)
+    others = hasattr(own, "HANDLERS") or hasattr(own, "HOOKS")
+    listed = getattr(own, "TOOLS", () if others else None)
     if not isinstance(listed, list | tuple):
-        raise ToolsError(f"{where} needs an attribute TOOLS, a list of activities.tools.tool.Tool")
+        needed = "needs an attribute TOOLS, a list of activities.tools.tool.Tool"
+        loaded.problems.append(f"ERRAND_TOOLS_MODULE: {module} {needed}")
+        return loaded
     for tool in listed:
-        if not isinstance(tool, Tool):
-            raise ToolsError(f"{where}: TOOLS holds {tool!r}, which is not an activities.tools.tool.Tool")
-        if not _NAME.fullmatch(tool.name):
-            raise ToolsError(f"{where}: {tool.name!r} is not a tool name (a-z, 0-9 and _, at most 64, a letter first)")
-        if taken := [trait for trait in _RESERVED if getattr(tool, trait)]:
-            raise ToolsError(f"{where}: {tool.name!r} sets {', '.join(taken)}, which only built-in tools may")
-    return list(listed)
+        if problem := _problem(tool, loaded.found):
+            loaded.problems.append(f"ERRAND_TOOLS_MODULE: {module}: {problem}")
+        else:
+            loaded.found[tool.name] = tool
+    return loaded
+
+
+def users_module(module: str | None, problems: list[str]) -> ModuleType | None:
+    """The named module; None if there is none or if it cannot be imported, which becomes a problem."""
+    try:
+        return importlib.import_module(module) if module is not None else None
+    except (Exception, SystemExit) as error:
+        problems.append(f"ERRAND_TOOLS_MODULE: {module!r} cannot be imported: {error!r}")
+        return None
+
+
+def _problem(tool: object, taken: dict[str, Tool]) -> str | None:
+    if not isinstance(tool, Tool):
+        return f"TOOLS holds {tool!r}, which is not an activities.tools.tool.Tool"
+    if not isinstance(tool.name, str) or not _NAME.fullmatch(tool.name):
+        return f"{tool.name!r} is not a tool name (a-z, 0-9 and _, at most 64, a letter first)"
+    if tool.name in taken:
+        return f"there is already a tool named {tool.name!r}; rename yours"
+    if reserved := [trait for trait in _RESERVED if getattr(tool, trait)]:
+        return f"{tool.name!r} sets {', '.join(reserved)}, which only built-in tools may"
+    return None

@@ -16,7 +16,7 @@ from api.openapi import BODY, problems, ref, request_body
 from api.schemas.agents import AgentPage, AgentRecord, AgentVersions
 from api.services import ServicesDep
 from domain.agents.definition import AgentDefinition
-from domain.errors import Invalid, NotFound
+from domain.errors import Conflict, Invalid, NotFound
 from store import agents
 
 router = APIRouter(tags=["agents"])
@@ -126,6 +126,25 @@ async def put_agent(call: Admin, name: str, text: Annotated[str, Depends(_sent)]
     ref = await agents.put(call.pool, call.tenant, definition, call.caller.created_by)
     response.status_code = 200 if name in known else 201
     return AgentRecord.of(ref, definition)
+
+
+@router.delete(
+    "/agents/{name}", status_code=204, responses=problems(403, 404, 409), summary="Remove an agent of your own"
+)
+async def remove_agent(call: Admin, name: str) -> Response:
+    """Running tasks and schedules keep the version they have. A shipped agent of the same name can be used again."""
+    found = {ref.name: (ref, one) for ref, one in await agents.all_current(call.pool, call.tenant)}
+    if name not in found:
+        raise NotFound()
+    if found[name][0].owner == agents.SHIPPED:
+        raise Conflict(f"The agent {name} comes from the file {name}.md of the workers: remove it there.")
+    if name not in await agents.shipped(call.pool):
+        users = [f"the agent {ref.name}" for ref, one in found.values() if name in one.references and ref.name != name]
+        users += [f"the connector {one}" for one in await agents.connectors_with(call.pool, call.tenant, name)]
+        if users:
+            raise Conflict(f"The agent {name} is needed by {', '.join(users[:20])}: change or remove these first.")
+    await agents.remove(call.pool, call.tenant, name, call.caller.created_by)
+    return Response(status_code=204)
 
 
 def _refusal(found: list[FieldProblem]) -> Invalid:

@@ -1,4 +1,4 @@
-"""`errand agents`: list the agents, show one, check the files of a folder, draw who works with whom."""
+"""`errand agents`: list, show, add and remove agents, check the files of a folder, draw who works with whom."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import click
 
 from activities.handlers.registry import load_handlers
 from activities.hooks.registry import load_hooks
-from activities.tools.registry import ToolsError, load_tools
+from activities.tools.registry import load_tools
 from agents.catalogue import Catalogue
 from agents.diagram import mermaid
 from agents.loader import check_agents
@@ -45,6 +45,8 @@ def agents() -> None:
       ./errand agents
       ./errand agents researcher
       ./errand agents check
+      ./errand agents add greeter.md
+      ./errand agents remove greeter
       ./errand agents graph | tee agents.mmd
     """
 
@@ -74,34 +76,67 @@ def show(api: Api, name: str, as_json: bool) -> None:
 
 
 @agents.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@remote
+def add(api: Api, file: Path, as_json: bool) -> None:
+    """Define an agent for your tenant, from a Markdown file; a changed file becomes a new version.
+
+    The file is called <name>.md. Running tasks keep the version they have.
+    """
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise CliError(f"cannot read {file}: {error.strerror}") from None
+    sent = api.send("PUT", f"/agents/{segment(file.stem)}", content=text, headers={"Content-Type": "text/markdown"})
+    answer = sent.json()
+    if as_json:
+        emit(answer)
+    else:
+        click.echo(f"{answer['name']}: version {answer['version']}")
+
+
+@agents.command()
+@click.argument("name")
+@remote
+def remove(api: Api, name: str, as_json: bool) -> None:
+    """Remove an agent that your tenant has defined. Running tasks keep the version they have."""
+    api.send("DELETE", f"/agents/{segment(name)}")
+    if as_json:
+        emit({"removed": name})
+    else:
+        click.echo(f"{clean(name)} is removed.")
+
+
+@agents.command()
 @click.argument("folder", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @json_option
 def check(folder: Path | None, as_json: bool) -> None:
-    """Check the agent files of a folder; without one, those that a worker loads. Nothing is changed.
+    """Check the agent files of a folder; without one, those that a worker loads. Your own tools are checked too.
 
-    All problems of all files are listed, and the exit code is 1 if there are any.
+    Nothing is changed. All problems of all files are listed, and the exit code is 1 if there are any.
     """
-    try:
-        module = settings().tools_module
-        known = Catalogue(load_tools(module), handlers=load_handlers(module), hooks=load_hooks(module))
-    except ToolsError as error:
-        raise CliError(str(error)) from None
-    loaded = check_agents(folder or settings().agents_dir, known)
+    module = settings().tools_module
+    tools, handlers, hooks = load_tools(module), load_handlers(module), load_hooks(module)
+    loaded = check_agents(folder or settings().agents_dir, Catalogue(tools.found, handlers.found, hooks.found))
+    of_tools = list(dict.fromkeys([*tools.problems, *handlers.problems, *hooks.problems]))
     if as_json:
         problems = [
             {"file": wrong.file, "field": one.field, "message": one.message, "allowed": list(one.allowed)}
             for wrong in loaded.errors
             for one in wrong.problems
         ]
+        problems += [{"file": module or "", "field": "", "message": one, "allowed": []} for one in of_tools]
         emit({"agents": sorted(loaded.agents), "problems": problems})
     else:
+        for one in of_tools:
+            click.echo(clean(one))
         for wrong in loaded.errors:
             click.echo(f"{wrong.file}:")
             for problem in wrong.problems:
                 click.echo(f"  {clean(str(problem))}")
         found = f"{counted(len(loaded.agents), 'agent')} can be used"
         click.echo(f"{found}; {counted(len(loaded.errors), 'file')} cannot.")
-    if loaded.errors:
+    if loaded.errors or of_tools:
         raise SystemExit(int(Exit.FAILED))
 
 

@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import click
 
 from cli.errors import CliError, Exit, Unreachable
 from cli.options import json_option, settings
-from cli.render.output import PROGRAM, dim, emit, facts, note, table
+from cli.render.output import PROGRAM, clean, dim, emit, facts, note, table
 
 if TYPE_CHECKING:
     from deploy.state import StackInfo
@@ -36,6 +37,7 @@ def up(detach: bool, as_json: bool) -> None:
     from deploy import local
 
     def ready(info: "StackInfo") -> None:
+        info.problems = _problems()
         _emit(info) if as_json else _welcome(info, detach)
 
     with _stack_errors():
@@ -61,6 +63,7 @@ def status(as_json: bool) -> None:
         info = local.status(settings())
     if info is None:
         raise Unreachable(f"no stack is running here; `{PROGRAM} up` starts it")
+    info.problems = _problems()
     if as_json:
         _emit(info)
     else:
@@ -73,6 +76,7 @@ def status(as_json: bool) -> None:
         for part in info.parts:
             if part.problem and not part.healthy:
                 note(f"{part.name}: {part.problem}")
+        _show_problems(info)
     if info.disk_full:
         note(f"the disk is full: {(info.disk_free or 0) // 1_000_000} MB are left at {info.data_dir}")
     if info.disk_full or not (info.ready and all(part.healthy for part in info.parts)):
@@ -128,6 +132,29 @@ def _emit(info: "StackInfo") -> None:
     emit(info.model_dump(mode="json"))
 
 
+def _problems() -> list[str]:
+    """What is wrong with the model, files of agents and own tools; nothing while the database does not answer."""
+    from cli.database import with_database
+    from store import workers
+
+    given = settings()
+
+    def ask() -> list[str]:
+        with contextlib.suppress(CliError):
+            return with_database(workers.problems, given)
+        return []
+
+    with ThreadPoolExecutor(1) as thread:  # `up` has an event loop in this one
+        return thread.submit(ask).result()
+
+
+def _show_problems(info: "StackInfo") -> None:
+    for problem in info.problems:
+        click.echo(click.style(clean(problem), fg="yellow"))
+    if info.problems:
+        click.echo(dim(f"All else can be used. `{PROGRAM} status` shows what is still wrong."))
+
+
 def _health(healthy: bool) -> str:
     return click.style("healthy", fg="green") if healthy else click.style("unhealthy", fg="red")
 
@@ -148,9 +175,10 @@ def _addresses(info: "StackInfo") -> None:
 def _model(info: "StackInfo") -> str:
     if info.offline_model:
         return "offline stand-in, since ANTHROPIC_API_KEY is not set"
+    named = f"{info.model} at {info.model_endpoint}"
     if not info.cost_limit:
-        return "Anthropic; no cost limit per task (ERRAND_DEFAULT_COST_USD)"
-    return f"Anthropic; at most ${info.cost_limit:.2f} per task (ERRAND_DEFAULT_COST_USD, or run --max-cost)"
+        return f"{named}; no cost limit per task (ERRAND_DEFAULT_COST_USD)"
+    return f"{named}; at most ${info.cost_limit:.2f} per task (ERRAND_DEFAULT_COST_USD, or run --max-cost)"
 
 
 def _welcome(info: "StackInfo", detached: bool) -> None:
@@ -158,6 +186,7 @@ def _welcome(info: "StackInfo", detached: bool) -> None:
 
     click.echo(click.style("Errand is ready.", fg="green", bold=True))
     _addresses(info)
+    _show_problems(info)
     click.echo("Try it" + (":" if detached else " in another terminal:"))
     if not is_loopback(settings().host):
         click.echo(f"  export ERRAND_API_KEY=$({PROGRAM} keys create me)")

@@ -21,6 +21,7 @@ import worker
 from activities.runtime.event_writer import EventWriter
 from activities.sandbox import choose
 from agents.catalogue import Catalogue
+from agents.folder import AgentFolder
 from api.app import create_app
 from settings import ROOT, Settings
 from store import database
@@ -85,7 +86,9 @@ async def files_of(settings: Settings, prompt: str) -> FilesRun:
         httpx2.AsyncClient(base_url=url) as http,
     ):
         services = worker.build_services(settings, pool, temporal, events, await choose("none"))
-        await worker.publish_agents(settings, pool, Catalogue(services.tools, services.handlers))
+        await worker.AgentFiles(
+            pool, AgentFolder(settings.agents_dir, Catalogue(services.tools, services.handlers))
+        ).publish()
         built = worker.build_worker(settings, services)
         with recorded() as files:
             async with built:

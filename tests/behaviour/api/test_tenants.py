@@ -42,6 +42,7 @@ FOREIGN: list[tuple[str, str, dict[str, Any]]] = [
     ("DELETE", "/files/{file_id}", {}),
     ("GET", "/agents/{name}", {}),
     ("GET", "/agents/{name}/versions", {}),
+    ("DELETE", "/agents/{name}", {}),
     ("POST", "/tasks/{task_id}/replay", {}),
     ("GET", "/threads/{thread_id}/variables/{request_id}", {}),
     ("POST", "/threads/{thread_id}/variables/{request_id}", {"json": {"variables": {"A": "mine now"}}}),

@@ -172,7 +172,7 @@ async def test_sample_tool_loads_and_works(tmp_path: Path, monkeypatch: pytest.M
     (sample,) = [block for block in blocks("docs/tools.md") if block.info.startswith("python file=")]
     (tmp_path / sample.info.removeprefix("python file=")).write_text(sample.text)
     monkeypatch.syspath_prepend(tmp_path)
-    tool = load_tools("my_tools")["look_up_order"]
+    tool = load_tools("my_tools").found["look_up_order"]
     monkeypatch.delitem(sys.modules, "my_tools")
     context = ToolContext(
         ref=SessionRef(tenant="default", session_id=new_id(), conversation_id=new_id()),
@@ -195,7 +195,7 @@ async def test_sample_handler_loads_and_works(tmp_path: Path, monkeypatch: pytes
     (sample,) = [block for block in blocks("docs/graphs.md") if block.info == "python file=my_handlers.py"]
     (tmp_path / sample.info.removeprefix("python file=")).write_text(sample.text)
     monkeypatch.syspath_prepend(tmp_path)
-    handler = load_handlers("my_handlers")["accept_short"]
+    handler = load_handlers("my_handlers").found["accept_short"]
     monkeypatch.delitem(sys.modules, "my_handlers")
     for text, ends in (("Short.", "stop"), ("Long. " * 100, None)):
         said = [HandlerMessage(speaker=Speaker.OTHER, text=text)]
@@ -207,7 +207,7 @@ async def test_sample_hooks_load_and_work(tmp_path: Path, monkeypatch: pytest.Mo
     (sample,) = [block for block in blocks("docs/graphs.md") if block.info == "python file=my_hooks.py"]
     (tmp_path / sample.info.removeprefix("python file=")).write_text(sample.text)
     monkeypatch.syspath_prepend(tmp_path)
-    hooks = load_hooks("my_hooks")
+    hooks = load_hooks("my_hooks").found
     monkeypatch.delitem(sys.modules, "my_hooks")
     about = {"session_id": "s", "conversation_id": "s", "agent": "x", "step": 1, "key": "k", "arguments": {}}
     state = cast(Any, SimpleNamespace(variables={"WEEKEND": "yes"}))

@@ -3,7 +3,8 @@ import time
 import httpx2
 import pytest
 
-from store import workers
+from domain.sessions.session import AgentRef
+from store import agents, workers
 from store.database import Pool
 from tests.behaviour.api.conftest import problem, submitted
 
@@ -89,3 +90,38 @@ async def test_definitions_in_unreadable_bodies_are_refused(api: httpx2.AsyncCli
     problem(await api.put(path, json={"name": "greeter"}), 422, "invalid-spec")
     problem(await api.put(path, json=[]), 422, "invalid-spec")
     problem(await api.put(path, content=b"x" * 2_000_000, headers=MARKDOWN), 413, "body-too-large")
+
+
+async def test_removed_agent_cannot_be_started_and_its_versions_stay(api: httpx2.AsyncClient, pool: Pool) -> None:
+    definition = {"name": "passing", "description": "x", "prompt": "x"}
+    assert (await api.put("/agents/passing", json=definition)).json()["version"] == 1
+    task_id = await submitted(api, {}, agent="passing")
+    assert (await api.delete("/agents/passing")).status_code == 204
+    problem(await api.delete("/agents/passing"), 404, "not-found")
+    problem(await api.get("/agents/passing"), 404, "not-found")
+    assert "passing" not in [one["name"] for one in (await api.get("/agents")).json()["items"]]
+    problem(await api.post("/tasks", json={"agent": "passing", "input": "x"}), 422, "unknown-agent")
+    ref = AgentRef(owner="default", name="passing", version=1)
+    assert (await agents.load(pool, ref)).name == "passing"  # the task's own version
+    assert (await api.get(f"/tasks/{task_id}")).json()["agent"] == "passing"
+    assert (await api.get("/agents/passing?version=1")).json()["prompt"] == "x"
+    again = await api.put("/agents/passing", json=definition)  # the same text, and it can be started again
+    assert (again.status_code, again.json()["version"]) == (201, 2)
+    assert (await api.post("/tasks", json={"agent": "passing", "input": "x"})).status_code == 202
+
+
+async def test_agent_that_is_shipped_or_needed_is_not_removed(api: httpx2.AsyncClient) -> None:
+    shipped = problem(await api.delete("/agents/assistant"), 409, "conflict")
+    assert "assistant.md" in shipped["detail"]
+    own = {"description": "x", "prompt": "x"}
+    await api.put("/agents/needed", json={**own, "name": "needed"})
+    await api.put("/agents/needing", json={**own, "name": "needing", "subagents": [{"agent": "needed"}]})
+    await api.put("/connectors/desk-of-needed", json={"kind": "webhook", "agent": "needed"})
+    detail = problem(await api.delete("/agents/needed"), 409, "conflict")["detail"]
+    assert "the agent needing" in detail and "the connector desk-of-needed" in detail
+    assert (await api.delete("/agents/needing")).status_code == 204
+    assert (await api.delete("/connectors/desk-of-needed")).status_code == 204
+    assert (await api.delete("/agents/needed")).status_code == 204
+    await api.put("/agents/code-reviewer", json={**own, "name": "code-reviewer"})  # one's own before the shipped one
+    assert (await api.delete("/agents/code-reviewer")).status_code == 204
+    assert (await api.get("/agents/code-reviewer")).json()["shipped"] is True

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from activities.handlers.registry import HANDLERS, load_handlers
-from activities.tools.registry import ToolsError, load_tools
+from activities.tools.registry import load_tools
 from domain.agents.handler import HandlerReply, HandlerTurn
 
 
@@ -24,9 +24,10 @@ def module(monkeypatch: pytest.MonkeyPatch, **contents: Any) -> str:
 
 def test_handlers_of_a_module_are_added_to_the_built_in_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     name = module(monkeypatch, HANDLERS={"greet": greet})
-    assert load_handlers(name) == {**HANDLERS, "greet": greet}
+    loaded = load_handlers(name)
+    assert (loaded.found, loaded.problems) == ({**HANDLERS, "greet": greet}, [])
     assert load_tools(name) == load_tools(None)  # it needs no tools
-    assert load_handlers(None) == HANDLERS == load_handlers(module(monkeypatch, TOOLS=[]))
+    assert load_handlers(None).found == HANDLERS == load_handlers(module(monkeypatch, TOOLS=[])).found
 
 
 @pytest.mark.parametrize(
@@ -40,5 +41,5 @@ def test_handlers_of_a_module_are_added_to_the_built_in_ones(monkeypatch: pytest
     ],
 )
 def test_value_that_is_no_handler_is_refused(monkeypatch: pytest.MonkeyPatch, listed: Any, reason: str) -> None:
-    with pytest.raises(ToolsError, match=reason):
-        load_handlers(module(monkeypatch, HANDLERS=listed))
+    loaded = load_handlers(module(monkeypatch, HANDLERS=listed))
+    assert loaded.found == HANDLERS and len(loaded.problems) == 1 and reason in loaded.problems[0]

@@ -8,7 +8,6 @@ import pytest
 
 from activities.hooks.hook import SessionHook
 from activities.hooks.registry import load_hooks
-from activities.tools.registry import ToolsError
 from domain.agents.hook import HookPoint
 
 
@@ -29,7 +28,8 @@ def module(monkeypatch: pytest.MonkeyPatch, hooks: Any) -> str:
 
 
 def test_hooks_are_loaded_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert list(load_hooks(module(monkeypatch, [hook()]))) == ["watches"] and load_hooks(None) == {}
+    loaded = load_hooks(module(monkeypatch, [hook()]))
+    assert (list(loaded.found), loaded.problems) == (["watches"], []) and load_hooks(None).found == {}
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,6 @@ def test_hooks_are_loaded_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"watches": watches}, "must be a list"),
         ([watches], "is not an activities.hooks.hook.SessionHook"),
         ([hook(name="no name")], "is not a name"),
-        ([hook(), hook()], "two hooks named 'watches'"),
         ([hook(point="sometimes")], "runs at 'sometimes', not at one of before_model"),
         ([hook(run=print)], "is not an async function"),
         ([hook(timeout_s=61)], "at most 60 seconds"),
@@ -46,5 +45,11 @@ def test_hooks_are_loaded_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_hooks_that_cannot_be_used_are_refused(monkeypatch: pytest.MonkeyPatch, hooks: Any, why: str) -> None:
-    with pytest.raises(ToolsError, match=why):
-        load_hooks(module(monkeypatch, hooks))
+    loaded = load_hooks(module(monkeypatch, hooks))
+    assert loaded.found == {} and len(loaded.problems) == 1 and why in loaded.problems[0]
+
+
+def test_good_hooks_work_beside_bad_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = load_hooks(module(monkeypatch, [hook(name="no name"), hook(), hook(), watches]))
+    assert list(loaded.found) == ["watches"] and len(loaded.problems) == 3
+    assert "there are two hooks named 'watches'" in loaded.problems[1]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from activities.tools.registry import TOOLS, ToolsError, load_tools
+from activities.tools.registry import TOOLS, load_tools
 from activities.tools.tool import Tool
 from domain.sessions.step import Effect
 
@@ -36,13 +36,14 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
 
 
 def test_registry_without_a_module_has_the_built_in_tools() -> None:
-    assert load_tools(None) == TOOLS
+    assert load_tools(None).found == TOOLS
 
 
 @pytest.mark.proves("S1-24")
 @pytest.mark.parametrize("module", ["TOOLS = [tool('greet')]"], indirect=True)
 def test_own_tools_join_the_built_in_ones(module: str) -> None:
-    assert set(load_tools(module)) == {*TOOLS, "greet"}
+    loaded = load_tools(module)
+    assert (set(loaded.found), loaded.problems) == ({*TOOLS, "greet"}, [])
     assert "greet" not in TOOLS
 
 
@@ -50,7 +51,8 @@ def test_own_tools_join_the_built_in_ones(module: str) -> None:
     ("module", "message"),
     [
         ("TOOLS = [tool('bash')]", "already a tool named 'bash'"),
-        ("TOOLS = [tool('a'), tool('a')]", "already a tool named 'a'"),
+        ("TOOLS = [tool(7)]", "7 is not a tool name"),
+        ("raise SystemExit(3)", "cannot be imported: SystemExit(3)"),
         ("TOOLS = [print]", "not an activities.tools.tool.Tool"),
         ("TOOLS = [tool('No Name')]", "not a tool name"),
         ("TOOLS = [tool('note', bookkeeping=True)]", "'note' sets bookkeeping, which only built-in tools may"),
@@ -61,13 +63,19 @@ def test_own_tools_join_the_built_in_ones(module: str) -> None:
     indirect=["module"],
 )
 def test_a_module_that_cannot_be_used_says_why(module: str, message: str) -> None:
-    with pytest.raises(ToolsError, match=message):
-        load_tools(module)
+    loaded = load_tools(module)
+    assert loaded.found == TOOLS and len(loaded.problems) == 1 and message in loaded.problems[0]
+
+
+@pytest.mark.parametrize("module", ["TOOLS = [tool('No Name'), tool('a'), tool('a'), print]"], indirect=True)
+def test_good_tools_work_beside_bad_ones(module: str) -> None:
+    loaded = load_tools(module)
+    assert set(loaded.found) == {*TOOLS, "a"} and len(loaded.problems) == 3
+    assert "already a tool named 'a'" in loaded.problems[1]
 
 
 def test_missing_module_says_so() -> None:
-    with pytest.raises(ToolsError, match="no_such_module"):
-        load_tools("no_such_module")
+    assert "no_such_module" in load_tools("no_such_module").problems[0]
 
 
 def test_bookkeeping_may_be_repeated() -> None:
