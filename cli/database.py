@@ -14,8 +14,10 @@ from store.database import TRANSIENT_ERRORS, Pool, connect
 T = TypeVar("T")
 
 
-def with_database(query: Callable[[Pool], Awaitable[T]], given: Settings | None = None) -> T:
-    """`given`: the settings, where there is no command's context to find them."""
+def with_database(
+    query: Callable[[Pool], Awaitable[T]], given: Settings | None = None, seconds: float | None = None
+) -> T:
+    """`given`: the settings, where there is no command's context to find them; `seconds`: how long to wait."""
     from deploy.local import database_url  # slow to import
     from deploy.state import StackError
 
@@ -28,7 +30,7 @@ def with_database(query: Callable[[Pool], Awaitable[T]], given: Settings | None 
 
     try:
         address = database_url(given or settings())
-        return asyncio.run(connected())
+        return asyncio.run(asyncio.wait_for(connected(), seconds))
     except StackError as error:
         raise Unreachable(str(error)) from None
     except asyncpg.UndefinedTableError:

@@ -14,7 +14,7 @@ from settings import INSTALLED, ROOT, Settings, SettingsError
 
 # by what people want to do, in the order in which they need it
 GROUPS: dict[str, tuple[str, ...]] = {
-    "The stack": ("up", "status", "down", "token"),
+    "The stack": ("up", "demo", "status", "down", "token"),
     "Tasks": (
         "run",
         "chat",

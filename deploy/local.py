@@ -35,17 +35,22 @@ async def up(
     *,
     on_ready: Callable[[StackInfo], None],
     log: Callable[[str], None],
+    on_stop: Callable[[], None] = lambda: None,
     make_parts: MakeAppParts = make_app_parts,
 ) -> None:
     """Run the stack until SIGINT, SIGTERM, SIGHUP or cancellation; a second signal kills it."""
     try:
-        await _up(settings, on_ready, log, make_parts)
+        await _up(settings, on_ready, on_stop, log, make_parts)
     except OSError as error:
         raise StackError(state.describe(error)) from error
 
 
 async def _up(
-    settings: Settings, on_ready: Callable[[StackInfo], None], log: Callable[[str], None], make_parts: MakeAppParts
+    settings: Settings,
+    on_ready: Callable[[StackInfo], None],
+    on_stop: Callable[[], None],
+    log: Callable[[str], None],
+    make_parts: MakeAppParts,
 ) -> None:
     home = locate_data_dir(settings)
     create_data_dir(home, postgres_account())
@@ -62,14 +67,16 @@ async def _up(
         try:
             with _signals(stack) as stop:
                 try:
-                    await stack.supervisor.until(_run_until(stop, stack, on_ready))
+                    await stack.supervisor.until(_run_until(stop, stack, on_ready, on_stop))
                 finally:
                     await stack.stop()
         finally:
             state.remove(home)
 
 
-async def _run_until(stop: asyncio.Event, stack: Stack, on_ready: Callable[[StackInfo], None]) -> None:
+async def _run_until(
+    stop: asyncio.Event, stack: Stack, on_ready: Callable[[StackInfo], None], on_stop: Callable[[], None]
+) -> None:
     stopped = asyncio.create_task(stop.wait())
     booted = asyncio.create_task(stack.boot())
     try:
@@ -78,6 +85,7 @@ async def _run_until(stop: asyncio.Event, stack: Stack, on_ready: Callable[[Stac
             booted.result()
             on_ready(stack.info())
             await stopped
+            on_stop()
     finally:
         for task in (booted, stopped):
             task.cancel()

@@ -42,8 +42,8 @@ MIDSTREAM = {
     "api_midstream": ("api_error", "Internal server error"),
     "invalid_midstream": ("invalid_request_error", "The request became invalid while it was answered"),
 }
-_STREAM_KINDS = (*MIDSTREAM, "cut", "drop", "hang", "malformed_tool_json")
-_CONDITIONS = ("slow", "toolong")
+STREAM_KINDS = (*MIDSTREAM, "cut", "drop", "hang", "malformed_tool_json")
+CONDITIONS = ("slow", "toolong")
 _MESSAGES = {401: "invalid authorization header", 429: "This request would exceed your rate limit", 529: "Overloaded"}
 _REMEMBERED = 20_000
 
@@ -76,14 +76,14 @@ class FaultCounter:
             elif marker.name == "toolong":
                 window = marker.count("window", 1_000) if self._due(index, marker, transcript) else window
             elif error is None and stream is None and self._due(index, marker, transcript):
-                if marker.name in _STREAM_KINDS:
+                if marker.name in STREAM_KINDS:
                     stream, after = marker.name, marker.count("after", 0 if marker.name == "hang" else 2)
                 else:
                     error = _status_error(marker)
         return Faults(error, stream, after, delay, window)
 
     def _due(self, index: int, marker: Marker, transcript: Transcript) -> bool:
-        times = marker.text("times", "always" if marker.name in _CONDITIONS else "1")
+        times = marker.text("times", "always" if marker.name in CONDITIONS else "1")
         if times == "always":
             return True
         key = hashlib.sha256(f"{index}\0{marker.raw}\0{transcript.opening}".encode()).hexdigest()
@@ -108,7 +108,7 @@ def _applies(marker: Marker, transcript: Transcript) -> bool:
 
 def _status_error(marker: Marker) -> ApiError:
     if marker.name != "auth" and not (marker.name.isdigit() and 400 <= int(marker.name) <= 599):
-        kinds = ", ".join((*_STREAM_KINDS, *_CONDITIONS, "auth", "400 to 599"))
+        kinds = ", ".join((*STREAM_KINDS, *CONDITIONS, "auth", "400 to 599"))
         raise MarkerError(f"{marker.raw}: no such fault; there are {kinds}")
     status = 401 if marker.name == "auth" else int(marker.name)
     headers = {}

@@ -54,9 +54,13 @@ take_lock() {
     trap 'exit 130' INT TERM HUP
 }
 
+# on a terminal uv shows its own progress
 install_with_uv() {
     is_venv || uv venv --quiet --python "$python" "$venv" || return
-    uv pip install --quiet --python "$venv/bin/python" --require-hashes -r "$root/$1"
+    quiet=--quiet
+    [ ! -t 2 ] || quiet=
+    # shellcheck disable=SC2086 # empty is no argument
+    uv pip install $quiet --python "$venv/bin/python" --require-hashes -r "$root/$1"
 }
 
 install_with_pip() {
@@ -65,8 +69,27 @@ install_with_pip() {
             fail "$python lacks the venv module; on Debian and Ubuntu: apt install python3-venv (or install uv)"
         "$python" -m venv --clear "$venv"
     fi
-    PIP_REQUIRE_VIRTUALENV=1 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-        --require-hashes -r "$root/$1"
+    echo 1 >"$lock/status"
+    {
+        PIP_REQUIRE_VIRTUALENV=1 "$venv/bin/python" -m pip install --progress-bar off --disable-pip-version-check \
+            --require-hashes -r "$root/$1" && echo 0 >"$lock/status"
+    } | show_progress "$1"
+    [ "$(cat "$lock/status")" = 0 ]
+}
+
+# pip names each package as it begins with it
+show_progress() {
+    total=$(grep -c '^[a-zA-Z0-9].*==' "$root/$1" || true)
+    count=0
+    while read -r word package _; do
+        case $word in
+            Collecting) count=$((count + 1)) && step="$count of $total packages: $package" ;;
+            Installing) step="unpacking all of them" ;;
+            *) continue ;;
+        esac
+        [ ! -t 2 ] || printf '\r\033[Kerrand: %s' "$step" >&2
+    done
+    [ ! -t 2 ] || printf '\r\033[K' >&2
 }
 
 ensure_venv() {
@@ -74,7 +97,7 @@ ensure_venv() {
     take_lock
     if ! is_current "$1"; then
         python=$(find_python) || exit 1
-        echo "errand: installing the packages of $1 into $venv (only when they change)" >&2
+        echo "errand: installing the packages of $1 into $venv (a minute or two, and only when they change)" >&2
         if uv --version >/dev/null 2>&1; then
             install_with_uv "$1" || fail "the installation failed; see above"
         else

@@ -36,7 +36,7 @@ BAD_KEY = "authentication_error"
 
 # what a person can do about it
 _ADVICE = {
-    "authentication_error": "Set a valid ANTHROPIC_API_KEY and start the workers again.",
+    "authentication_error": "Set a valid ANTHROPIC_API_KEY and start again.",
     "billing_error": "The account of this key needs credit.",
     "permission_error": "Use a key that may use this model, or another model.",
     "not_found_error": "Check the model's name and ANTHROPIC_BASE_URL.",
@@ -62,13 +62,13 @@ def classify(error: BaseException, model: str) -> ModelFailure:
 
 
 def _failed(kind: str, said: str, error: anthropic.APIError | httpx2.TransportError, model: str) -> ModelFailure:
-    return ModelFailure(kind, _message(kind, said, "no status", error, model), retryable=True)
+    return ModelFailure(kind, _message(kind, said, "", error, model), retryable=True)
 
 
 def _message(kind: str, said: str, status: str, error: anthropic.APIError | httpx2.TransportError, model: str) -> str:
     """What the endpoint said, then status, model and endpoint, then what to do."""
-    text = f"{said} ({status}; model {model} at {endpoint(str(error.request.url))})"
-    return f"{text} {_ADVICE[kind]}" if kind in _ADVICE else text
+    text = f"{said.rstrip('.')} ({status}model {model} at {endpoint(str(error.request.url))})"
+    return f"{text}. {_ADVICE[kind]}" if kind in _ADVICE else text
 
 
 def endpoint(url: str) -> str:
@@ -80,7 +80,7 @@ def endpoint(url: str) -> str:
 def _classify_status(error: anthropic.APIStatusError, model: str) -> ModelFailure:
     kind = error.type or _BY_STATUS.get(error.status_code, "api_error" if error.status_code >= 500 else "unknown_error")
     said = error.api_message or f"The model API answered {error.status_code}."
-    status = f"status {error.status_code}" if error.status_code >= 400 else kind
+    status = f"status {error.status_code}; " if error.status_code >= 400 else f"{kind}; "
     message = _message(kind, said, status, error, model)
     if kind == "request_too_large" or (kind == "invalid_request_error" and "prompt is too long" in said):
         return ModelFailure(wire.CONTEXT_TOO_LONG, message, retryable=False)

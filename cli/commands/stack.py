@@ -2,18 +2,21 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from cli.errors import CliError, Exit, Unreachable
 from cli.options import json_option, settings
-from cli.render.output import PROGRAM, clean, dim, emit, facts, note, table
+from cli.render.output import PROGRAM, clean, counted, dim, emit, facts, note, table
 
 if TYPE_CHECKING:
     from deploy.state import StackInfo
+    from store.database import Pool
+
+T = TypeVar("T")
 
 # deploy is imported inside the commands: loading it is slow, and no other command needs it
 
@@ -40,9 +43,12 @@ def up(detach: bool, as_json: bool) -> None:
         info.problems = _problems()
         _emit(info) if as_json else _welcome(info, detach)
 
+    def stopping() -> None:
+        note(f"stopping; {_unfinished() or 'no task is running'}")
+
     with _stack_errors():
         if not detach:
-            asyncio.run(local.up(settings(), on_ready=ready, log=note))
+            asyncio.run(local.up(settings(), on_ready=ready, on_stop=stopping, log=note))
         elif (running := local.status(settings())) and running.ready:
             note(f"already running (pid {running.pid})")
             ready(running)
@@ -90,11 +96,12 @@ def down(as_json: bool) -> None:
     from deploy import local
 
     with _stack_errors():
+        unfinished = _unfinished() if local.status(settings()) else ""
         stopped = local.down(settings())
     if as_json:
         emit({"stopped": stopped})
     else:
-        click.echo("stopped" if stopped else "no stack was running")
+        click.echo("; ".join(filter(None, ("stopped", unfinished))) if stopped else "no stack was running")
 
 
 @click.command()
@@ -133,16 +140,32 @@ def _emit(info: "StackInfo") -> None:
 
 
 def _problems() -> list[str]:
-    """What is wrong with the model, files of agents and own tools; nothing while the database does not answer."""
-    from cli.database import with_database
+    """What is wrong with the model, files of agents and own tools."""
     from store import workers
+
+    return _ask(workers.problems) or []
+
+
+def _unfinished() -> str:
+    """A sentence about the tasks that a stop interrupts; empty if there are none."""
+    from domain.sessions.session import TERMINAL
+    from store import figures
+
+    counts = _ask(figures.sessions_by_status) or {}
+    number = sum(count for status, count in counts.items() if status not in TERMINAL)
+    return f"{counted(number, 'task')} will continue at the next start" if number else ""
+
+
+def _ask(query: "Callable[[Pool], Awaitable[T]]") -> T | None:
+    """Ask the stack's database; None while it does not answer."""
+    from cli.database import with_database
 
     given = settings()
 
-    def ask() -> list[str]:
+    def ask() -> T | None:
         with contextlib.suppress(CliError):
-            return with_database(workers.problems, given)
-        return []
+            return with_database(query, given, seconds=3)
+        return None
 
     with ThreadPoolExecutor(1) as thread:  # `up` has an event loop in this one
         return thread.submit(ask).result()
@@ -190,6 +213,7 @@ def _welcome(info: "StackInfo", detached: bool) -> None:
     click.echo("Try it" + (":" if detached else " in another terminal:"))
     if not is_loopback(settings().host):
         click.echo(f"  export ERRAND_API_KEY=$({PROGRAM} keys create me)")
-    click.echo(f'  {PROGRAM} run assistant "Look around the workspace and write a short report"')
+    click.echo(f"  {PROGRAM} demo look")
+    click.echo(f'  {PROGRAM} run assistant "Look around the workspace and write a short report" --dir .')
     stop = f"`{PROGRAM} down`" if detached else "Ctrl-C"
     click.echo(dim(f"{stop} stops everything; tasks continue at the next start."))

@@ -128,7 +128,7 @@ class EventPrinter:
         when = datetime.fromisoformat(event["next_at"])
         pause = duration(max(0.0, (when - datetime.fromisoformat(event["at"])).total_seconds()))
         self._line(
-            f"  {event['model']}: {one_line(event['reason'])}; attempt {event['attempt']} failed,"
+            f"  {event['model']}: {one_line(event['reason']).rstrip('.')}; attempt {event['attempt']} failed,"
             f" next try at {when.astimezone():%H:%M:%S} (in {pause})",
             fg="yellow",
         )

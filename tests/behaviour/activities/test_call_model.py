@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
@@ -74,6 +75,9 @@ async def test_permanent_errors_are_not_retried(stack: Stack, under_way: dict[st
     task_id = under_way[fault]
     record = await stack.wait(task_id)
     assert (record["status"], record["error"]["type"]) == ("failed", REFUSED[fault])
+    assert re.search(
+        r"\((status 4\d\d|status 529|invalid_request_error); model \S+ at http://", record["error"]["message"]
+    )
     assert len(await stack.asked(task_id)) == 1
     assert not of_type(await stack.events(task_id), "model_retry", "message")
 
@@ -94,7 +98,9 @@ async def test_a_backing_off_call_is_visible(stack: Stack) -> None:
         return seen
 
     retry = await eventually(backing_off)
-    assert (retry["attempt"], retry["reason"]) == (1, "Overloaded")
+    assert retry["attempt"] == 1
+    address = stack.settings.anthropic_base_url
+    assert re.fullmatch(rf"Overloaded \(status 529; model claude-\S+ at {address}\)", retry["reason"])
     assert 0 < (_time(retry["next_at"]) - datetime.now(UTC)).total_seconds() < 5
     assert (await stack.record(task_id))["status"] == "working"
     assert await activity_of(stack, task_id) == "running"  # a retry is running, and no third state

@@ -61,7 +61,7 @@ def test_commands_find_the_running_stack(stack: StackInfo, server: StandIn, cli:
 def test_second_detached_up_is_harmless_and_shows_the_first_command(stack: StackInfo, cli: Cli) -> None:
     done = cli("up", "--detach")
     assert done.exit_code == 0 and "already running" in done.stderr
-    assert './errand run assistant "Look around the workspace and write a short report"' in done.stdout
+    assert "./errand demo look" in done.stdout
     assert json.loads(cli("up", "--detach", "--json").stdout)["api_url"] == stack.api_url
 
 

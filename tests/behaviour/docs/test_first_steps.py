@@ -3,12 +3,16 @@
 import asyncio
 import os
 import re
+import shutil
 import signal
 import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from domain.ids import new_id
 from settings import ROOT
-from tests.support.launch import home, process
+from tests.support.launch import home, offline_model, process
 from tests.support.stack import eventually
 
 
@@ -16,6 +20,13 @@ def environment(folder: Path) -> dict[str, str]:
     """The environment of a fresh machine, with another data directory."""
     own = {"ERRAND_DATA_DIR": str(folder / "data"), "ERRAND_WORKSPACES_DIR": str(folder / "workspaces")}
     return {name: os.environ[name] for name in ("PATH", "HOME", "ERRAND_VENV") if name in os.environ} | own
+
+
+async def typed_until(command: str, wanted: str, env: dict[str, str]) -> None:
+    async def look() -> bool:
+        return wanted in (await typed(command, env))[1]
+
+    await eventually(look, seconds=30, what=f"{command} shows {wanted}")
 
 
 async def typed(command: str, env: dict[str, str]) -> tuple[int | None, str]:
@@ -26,20 +37,72 @@ async def typed(command: str, env: dict[str, str]) -> tuple[int | None, str]:
     return shell.returncode, output.decode()
 
 
-async def test_up_proposes_a_command_that_works_and_ctrl_c_stops_everything() -> None:
-    with home() as folder, process(["./errand", "up"], log := folder / "up.log", env := environment(folder)) as up:
+@contextmanager
+def starting(env: dict[str, str], folder: Path) -> Iterator[Callable[[str], Awaitable[str]]]:
+    """`./errand up`; what is yielded waits for a pattern in its output, from the last match on, and sends Ctrl-C first
+    if the pattern is about stopping."""
+    log = folder / f"{new_id()}.log"
+    with process(["./errand", "up"], log, env) as up:
+        read_to = 0
 
-        async def proposed() -> str | None:
-            assert up.poll() is None, log.read_text()
-            found = re.search(r"^Try it in another terminal:\n +(\./errand run .+)$", log.read_text(), re.MULTILINE)
-            return found[1] if found else None
+        async def shown(pattern: str) -> str:
+            nonlocal read_to
+            if pattern.startswith("stopping"):
+                up.send_signal(signal.SIGINT)
 
-        command = await eventually(proposed, seconds=120, pause=0.05, what="it is ready")
-        code, output = await typed(command, env)
-        assert code == 0 and "completed (goal_reached)" in output, output
+            async def look() -> re.Match[str] | None:
+                found = re.compile(pattern, re.MULTILINE).search(log.read_text(), read_to)
+                assert found or up.poll() is None, log.read_text()
+                return found
 
-        up.send_signal(signal.SIGINT)
-        assert await asyncio.to_thread(up.wait, 30) in (0, 130), log.read_text()
+            found = await eventually(look, seconds=120, pause=0.05, what=pattern)
+            read_to = found.end()
+            if pattern.startswith("stopping"):
+                assert await asyncio.to_thread(up.wait, 30) in (0, 130), log.read_text()
+            return found[found.lastindex or 0]
+
+        yield shown
+
+
+async def test_up_reports_what_is_wrong_and_works_all_the_same() -> None:
+    """A refused key, bad files and a stop in the middle: all is named, and the next start finishes the task."""
+    with home() as folder, offline_model(folder) as port:
+        env = environment(folder) | {"ERRAND_AGENTS_DIR": str(folder / "agents")}
+        shutil.copytree(ROOT / "agents", folder / "agents", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+        (folder / "agents" / "bad.md").write_text("---\nname: bad\ndescription: x\ntools: [fly]\nlimit: 3\n---\nx\n")
+        wrong = {"ANTHROPIC_API_KEY": "invalid", "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}"}
+        with starting(env | wrong | {"ERRAND_TOOLS_MODULE": "tests.support.bad_tools"}, folder) as shown:
+            await shown(
+                rf"^model: +claude-\S+ at http://127.0.0.1:{port}; at most \$5\.00 per task \(ERRAND_DEFAULT_COST_USD"
+            )
+            report = await shown(r"((?s:.*?))^Try it in another terminal:")
+            assert "agent file bad.md: " in report and "limit: unknown field" in report
+            assert "'No Name' is not a tool name" in report and "TOOLS holds <built-in function print>" in report
+            assert re.search(
+                r"^model: .*\(status 401; model claude-\S+ at \S+\)\. Set a valid ANTHROPIC_API_KEY", report, re.M
+            )
+            code, status = await typed("./errand status", env)
+            assert code == 0 and "status 401" in status and "bad.md" in status
+            code, task_id = await typed('./errand run assistant "Look around" --dir docs --detach 2>/dev/null', env)
+            assert code == 0, task_id
+            task_id = task_id.strip()
+            await typed_until(f"./errand show {task_id}", "Set a valid ANTHROPIC_API_KEY", env)
+            await shown(r"stopping; 1 task will continue at the next start")
+
+        with starting(env, folder) as shown:
+            command = await shown(r"^Try it in another terminal:\n +(\./errand .+)$")
+            code, output = await typed(command, env)
+            assert code == 0 and "completed (goal_reached)" in output, output
+            code, output = await typed(f"./errand result {task_id} --wait", env)
+            assert code == 0 and "The workspace has" in output, output
+
+            # files are taken up, and problems mended, without a restart
+            (folder / "agents" / "bad.md").write_text("---\nname: bad\ndescription: Is good now.\n---\nx\n")
+            await typed_until("./errand agents", "Is good now.", env)
+            assert "bad.md" not in (await typed("./errand status", env))[1]
+            (folder / "agents" / "bad.md").unlink()
+            await typed_until("./errand agents bad", "Not found", env)
+            await shown(r"stopping; no task is running")
         code, output = await typed("./errand status", env)
         assert code == 6 and "no stack is running" in output
 

@@ -1,0 +1,90 @@
+"""`errand demo`: small tasks that show what the platform does, with the stand-in for the model or a real one."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from cli.commands.run import run
+from cli.render.output import PROGRAM, dim, note, table
+
+SAMPLE = Path(__file__).parent.parent / "sample"
+_SLOW = (
+    "Keep the log book of a lighthouse for twelve hours, one file per hour in log/, slowly. [[script:slow seconds=90]]"
+)
+
+
+@dataclass(frozen=True)
+class Demo:
+    shows: str
+    agent: str
+    text: str
+    options: tuple[str, ...] = ()
+
+    def arguments(self) -> list[str]:
+        return [self.agent, self.text, *self.options]
+
+
+DEMOS = {
+    "look": Demo(
+        "an agent plans, reads a small project, measures it and reports",
+        "assistant",
+        "Look around the workspace and write a short report",
+        ("--dir", str(SAMPLE)),
+    ),
+    "slow": Demo(
+        "a minute and a half of work: kill what you like in the middle, and it finishes",
+        "assistant",
+        _SLOW,
+        ("--title", "A slow log book"),
+    ),
+    "ask": Demo(
+        "an agent asks you a question; answer it, or come back tomorrow",
+        "assistant",
+        "Compute some primes, and ask me how many",
+    ),
+    "approve": Demo(
+        "a command waits for your approval: yes, no, edit it, or always",
+        "assistant",
+        "Compute the first 7 primes",
+        ("--permission", "bash=ask"),
+    ),
+    "fan-out": Demo(
+        "an orchestrator hands files to subagents and joins their reports",
+        "orchestrator",
+        "What do these files say about the lighthouse?",
+        ("--dir", str(SAMPLE)),
+    ),
+    "trouble": Demo(
+        "the model is overloaded, then its stream breaks: both are retried and shown",
+        "assistant",
+        "Compute the first 7 primes [[fault:529 at=2]] [[fault:drop at=3]]",
+        ("--title", "Primes in spite of trouble"),
+    ),
+}
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("name", required=False, type=click.Choice(list(DEMOS)), metavar="[NAME]")
+@click.argument("options", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def demo(ctx: click.Context, name: str | None, options: tuple[str, ...]) -> None:
+    """Run a demo, or list them all. OPTIONS are those of `run`, such as --detach.
+
+    Texts in double square brackets are markers for the offline stand-in; docs/offline.md explains them.
+
+    \b
+    Examples:
+      ./errand demo
+      ./errand demo look
+      ./errand demo slow --detach
+    """
+    if name is None:
+        table(["DEMO", "SHOWS"], [[one, about.shows] for one, about in DEMOS.items()])
+        click.echo(dim(f"`{PROGRAM} demo NAME` runs one, and shows the command behind it."))
+        return
+    arguments = [*DEMOS[name].arguments(), *options]
+    note(f"{PROGRAM} run {shlex.join(arguments)}")
+    with run.make_context("run", arguments, parent=ctx) as inner:
+        run.invoke(inner)
