@@ -22,11 +22,14 @@ def environment(folder: Path) -> dict[str, str]:
     return {name: os.environ[name] for name in ("PATH", "HOME", "ERRAND_VENV") if name in os.environ} | own
 
 
-async def typed_until(command: str, wanted: str, env: dict[str, str]) -> None:
-    async def look() -> bool:
-        return wanted in (await typed(command, env))[1]
+async def typed_until(command: str, wanted: str, env: dict[str, str], gone: bool = False) -> None:
+    """Type the command until it shows this text, or no longer does."""
 
-    await eventually(look, seconds=30, what=f"{command} shows {wanted}")
+    async def look() -> bool:
+        code, output = await typed(command, env)
+        return code == 0 and (wanted in output) != gone
+
+    await eventually(look, seconds=60, what=f"{command} shows {wanted}")
 
 
 async def typed(command: str, env: dict[str, str]) -> tuple[int | None, str]:
@@ -101,7 +104,7 @@ async def test_up_reports_what_is_wrong_and_works_all_the_same() -> None:
             await typed_until("./errand agents", "Is good now.", env)
             assert "bad.md" not in (await typed("./errand status", env))[1]
             (folder / "agents" / "bad.md").unlink()
-            await typed_until("./errand agents bad", "Not found", env)
+            await typed_until("./errand agents", "Is good now.", env, gone=True)
             await shown(r"stopping; no task is running")
         code, output = await typed("./errand status", env)
         assert code == 6 and "no stack is running" in output
