@@ -41,9 +41,10 @@ class ResponseFeed:
 
     async def load(self, pool: Pool) -> None:
         """Fold what there is, before the reader is answered: only then is it known whether its cursor can be right."""
-        while not self.ended and (page := await self.page(pool, self.last)).last > self.last:
-            self._ready += page.frames
-            self.last = page.last
+        before = -1
+        while not self.ended and self.last > before:
+            before = self.last
+            self._ready += (await self.page(pool, before)).frames
         if len(self._fold.parts) < self._part:
             raise NotFound("There is no such response.")
         if self._shown > self._number:
@@ -53,15 +54,17 @@ class ResponseFeed:
         return b": errand\n\n" + self._ready  # a comment: clients take any field for an event
 
     async def page(self, pool: Pool, after: int) -> Page:
+        """What is new since the last page. After one without frames `after` is as before, but its events are folded."""
         if self.ended:
             return Page(b"", after, full=False, ended=True)
-        found = await events.of_session(pool, self.tenant, self.id, after, PAGE)
+        found = await events.of_session(pool, self.tenant, self.id, self.last, PAGE)
         requests = await asked_in(pool, self.tenant, found)
         frames = b""
         for event in found:  # nothing is awaited from here on: a failed read leaves the fold as it was
             self._fold.feed(event, requests)
             frames += self._frames()
-        return Page(frames, found[-1].seq if found else after, full=len(found) == PAGE, ended=self.ended)
+            self.last = event.seq
+        return Page(frames, self.last, full=len(found) == PAGE, ended=self.ended)
 
     def _frames(self) -> bytes:
         frames = b""
