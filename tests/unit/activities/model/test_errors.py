@@ -1,0 +1,39 @@
+"""What a failed model call says: status, model, endpoint and what to do."""
+
+import anthropic
+import httpx2
+import pytest
+
+from activities.model.errors import classify
+
+REQUEST = httpx2.Request("POST", "http://name:secret@gateway.example:8443/v1/messages?key=secret")
+
+
+def refused() -> anthropic.APIConnectionError:
+    error = anthropic.APIConnectionError(request=REQUEST)
+    error.__cause__ = httpx2.ConnectError("refused", request=REQUEST)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "begins", "advice"),
+    [
+        (refused(), "connection_error", "No connection to the model could be made (model m", "ANTHROPIC_BASE_URL"),
+        (
+            httpx2.RemoteProtocolError("cut", request=REQUEST),
+            "connection_error",
+            "The connection to the model was lost (model m",
+            "ANTHROPIC_BASE_URL",
+        ),
+        (
+            anthropic.AuthenticationError("no", response=httpx2.Response(401, request=REQUEST), body=None),
+            "authentication_error",
+            "The model API answered 401 (status 401; model m",
+            "ANTHROPIC_API_KEY",
+        ),
+    ],
+)
+def test_failure_names_model_endpoint_and_advice(error: Exception, kind: str, begins: str, advice: str) -> None:
+    failure = classify(error, "m")
+    assert failure.type == kind and failure.message.startswith(f"{begins} at http://gateway.example:8443). ")
+    assert advice in failure.message and "secret" not in failure.message
