@@ -253,7 +253,24 @@ class WorkflowClient:
         result: type[Answer] | None,
         within: timedelta = DECIDE_WITHIN,
     ) -> Answer:
-        """Send an update to a conversation, which is started again if it has closed."""
+        """Send an update to a conversation, which is started again if it has closed.
+
+        The SDK applies its time limit to each call of the server, of which an update needs several; ours is for all."""
+        try:
+            async with asyncio.timeout(within.total_seconds()):
+                return await self._ask_until_answered(tenant, conversation_id, update, argument, result, within)
+        except TimeoutError as error:
+            raise Unavailable("No worker answered in time.") from error
+
+    async def _ask_until_answered(
+        self,
+        tenant: str,
+        conversation_id: str,
+        update: str,
+        argument: Any,
+        result: type[Answer] | None,
+        within: timedelta,
+    ) -> Answer:
         give_up = time.monotonic() + within.total_seconds()
         while True:
             left = timedelta(seconds=max(give_up - time.monotonic(), 0.001))  # the SDK takes no negative one

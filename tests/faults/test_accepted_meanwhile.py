@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from tests.behaviour.conversations.talk import Talk, say
-from tests.support.stack import Stack, eventually
+from tests.support.stack import Stack, calls, eventually
 from workflows.schedules import SWEEPER
 
 
@@ -29,19 +29,20 @@ async def no_sweeper(stack: Stack) -> AsyncIterator[None]:
 
 @pytest.mark.proves("S1-05", "S1-21")
 async def test_api_passes_requests_on_when_temporal_is_back(stack: Stack) -> None:
-    """A task, and a stop that the same outage kept from another one's workflow."""
-    hangs = await stack.submit("[[script:say words=30]] [[fault:hang after=6 times=9]]")
-    await stack.seen(hangs, "message_delta")
+    """A task, and a stop that the same outage kept from another one's workflow, which waits for nothing else."""
+    tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
+    asking = await stack.submit(calls(("look_up", {})), config={"external_tools": [tool]})
+    await stack.seen(asking, "input_required")
     async with no_sweeper(stack):
         before = stack.pid("temporal")
         with stack.frozen_supervisor():
             stack.signal("temporal", signal.SIGKILL)
             waiting = await stack.submit("[[script:say text=patient]]")
-            assert (await stack.cancel(hangs)).status_code == 202
+            assert (await stack.cancel(asking)).status_code == 202
             assert (await stack.record(waiting))["status"] == "submitted"
         await stack.back("temporal", before)
         assert (await stack.wait(waiting))["status"] == "completed"
-        assert (await stack.wait(hangs))["reason"] == "caller_cancel"
+        assert (await stack.wait(asking))["reason"] == "caller_cancel"
 
 
 @pytest.mark.proves("S1-21", "S0-10")

@@ -192,7 +192,7 @@ BUGS = [
         "api/control/stop.py",
         "    if not delivered:\n",
         "    if delivered is None:\n",
-        ("tests/behaviour/workflows/test_stop.py", "tests/faults/test_accepted_meanwhile.py"),
+        ("tests/faults/test_accepted_meanwhile.py::test_api_passes_requests_on_when_temporal_is_back",),
     ),
     Bug(
         "requests wait as long as PostgreSQL is stopped",

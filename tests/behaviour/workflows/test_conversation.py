@@ -8,8 +8,7 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 
-from domain import wire
-from domain.conversations.requests import Steer, Steered
+from domain.conversations.requests import Steer
 from domain.errors import Unavailable
 from domain.ids import new_id
 from store import sessions
@@ -81,4 +80,4 @@ async def test_a_conversation_that_had_no_time_to_answer_is_away(stack: Stack) -
     client = WorkflowClient(stack.client, stack.settings.task_queue)
     nobody = Steer(request_id=new_id(), thread=new_id(), message=new_id())
     with pytest.raises(Unavailable):
-        await client._ask("default", nobody.thread, wire.STEER, nobody, Steered, timedelta(seconds=-1))
+        await client.steer("default", nobody.thread, nobody, timedelta(seconds=-1))
