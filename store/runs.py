@@ -109,7 +109,7 @@ async def state(pool: Pool, session: SessionRow) -> SessionState:
     first = start.first_state()
     if point is not None:
         replied = sides if start.sides else []
-        _place(first, point, [row["side"] for row in replied if not row["immediate"]])
+        place(first, point, [row["side"] for row in replied if not row["immediate"]])
         for line in filter(None, (first.line, first.waiting_line)):
             line.activated = line.activated or any(row["side"] == line.agent.side for row in replied)
         if (to := session.handed_to) is not None:
@@ -141,7 +141,7 @@ async def state(pool: Pool, session: SessionRow) -> SessionState:
     )
 
 
-def _place(state: SessionState, point: ResumePoint, sides: list[SideName]) -> None:
+def place(state: SessionState, point: ResumePoint, sides: list[SideName]) -> None:
     """Bring a first state to a later head; `sides` are those that replied, in order."""
     if state.waiting_line is not None and sides and sides[-1] != state.line.agent.side:
         state.line, state.waiting_line = state.waiting_line, state.line

@@ -63,7 +63,7 @@ BUGS = [
         "store/runs.py",
         "if state.waiting_line is not None and sides and sides[-1] != state.line.agent.side:",
         "if state.waiting_line is not None and not sides:",
-        (f"{_TREES}::test_nothing_is_repeated[two_sides-delete]",),
+        ("tests/unit/store/test_runs.py",),
     ),
     Bug(
         "another run makes the calls of a reply a second time",
