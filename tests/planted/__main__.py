@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
+import pytest
 
 from settings import ROOT
 from tests.planted import operations, reliability, security
@@ -40,7 +41,7 @@ class Verdict:
 
 
 def run(tree: Path, tests: Iterable[str], *options: str, seconds: float = PATIENCE) -> list[str] | None:
-    """The lines about tests that failed. None: they did not end in time."""
+    """The lines about tests that failed. None: they did not end in time, or could not be run."""
     env = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "250"}
     flags = ["-q", "-rfE", "-p", "no:cacheprovider", "--no-header", "--tb=no", *options]
     command = [sys.executable, "-m", "pytest", *flags, *tests]
@@ -48,7 +49,13 @@ def run(tree: Path, tests: Iterable[str], *options: str, seconds: float = PATIEN
         ended = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, timeout=seconds)
     except subprocess.TimeoutExpired:
         return None
+    if ended.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        return None
     return [line for line in ended.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+
+
+def node_of(line: str) -> str:
+    return line.partition(" ")[2].partition(" - ")[0]
 
 
 @contextmanager
@@ -69,7 +76,7 @@ def judge(tree: Path, bug: Bug) -> Verdict:
     took = round(time.monotonic() - began)
     if lines is None:
         return Verdict(bug.name, list(bug.tests) if bug.hangs else [], f"no end within {took} s", took)
-    return Verdict(bug.name, [line.split()[1] for line in lines], "; ".join(lines), took)
+    return Verdict(bug.name, [node_of(line) for line in lines], "; ".join(lines), took)
 
 
 def passing(tree: Path, tests: set[str]) -> set[str]:
@@ -77,7 +84,7 @@ def passing(tree: Path, tests: set[str]) -> set[str]:
     if not tests:
         return set()
     lines = run(tree, sorted(tests))
-    failed = {line.split()[1] for line in lines or []}
+    failed = {node_of(line) for line in lines or []}
     return {test for test in tests if lines is not None and not any(name.startswith(test) for name in failed)}
 
 
