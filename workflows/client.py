@@ -161,10 +161,8 @@ class WorkflowClient:
     async def fire(self, tenant: str, conversation_id: str, fire: Fire) -> Fired:
         return await self._ask(tenant, conversation_id, wire.FIRE, fire, Fired)
 
-    async def steer(
-        self, tenant: str, conversation_id: str, steer: Steer, within: timedelta = DECIDE_WITHIN
-    ) -> Steered:
-        return await self._ask(tenant, conversation_id, wire.STEER, steer, Steered, within)
+    async def steer(self, tenant: str, conversation_id: str, steer: Steer, limit: timedelta = DECIDE_WITHIN) -> Steered:
+        return await self._ask(tenant, conversation_id, wire.STEER, steer, Steered, limit)
 
     async def promote(self, tenant: str, conversation_id: str, promote: Promote) -> None:
         await self._ask(tenant, conversation_id, wire.PROMOTE, promote, None)
@@ -215,11 +213,10 @@ class WorkflowClient:
         await self._client.execute_workflow(wire.SWEEPER, 1, id=f"sweeper/{new_id()}", task_queue=self._queue)
 
     async def healthy(self) -> bool:
-        try:
+        with contextlib.suppress(RPCError, RuntimeError):
             await self._client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=ANSWER_WITHIN)
-        except (RPCError, RuntimeError):
-            return False
-        return True
+            return True
+        return False
 
     async def missing(self) -> list[str]:
         """What Temporal lacks for tasks to start: its database may have been deleted, or replaced by another."""
@@ -253,33 +250,16 @@ class WorkflowClient:
         result: type[Answer] | None,
         within: timedelta = DECIDE_WITHIN,
     ) -> Answer:
-        """Send an update to a conversation, which is started again if it has closed.
-
-        The SDK applies its time limit to each call of the server, of which an update needs several; ours is for all."""
-        try:
-            async with asyncio.timeout(within.total_seconds()):
-                return await self._ask_until_answered(tenant, conversation_id, update, argument, result, within)
-        except TimeoutError as error:
-            raise Unavailable("No worker answered in time.") from error
-
-    async def _ask_until_answered(
-        self,
-        tenant: str,
-        conversation_id: str,
-        update: str,
-        argument: Any,
-        result: type[Answer] | None,
-        within: timedelta,
-    ) -> Answer:
+        """Send an update to a conversation, which is started again if it has closed."""
         give_up = time.monotonic() + within.total_seconds()
         while True:
             left = timedelta(seconds=max(give_up - time.monotonic(), 0.001))  # the SDK takes no negative one
             try:
                 answer = await self._update(tenant, conversation_id, update, argument, result, left)
-                break
+                return answer if result is not None else Nothing()  # type: ignore[return-value]
             except WorkflowUpdateFailedError as error:
                 raise refusal(error.cause) from error
-            except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+            except (WorkflowUpdateRPCTimeoutOrCancelledError, TimeoutError) as error:
                 raise Unavailable("No worker answered in time.") from error
             except (RPCError, RuntimeError) as error:
                 if is_away(error):
@@ -289,7 +269,6 @@ class WorkflowClient:
                 if time.monotonic() + RETRY_PAUSE_S > give_up:
                     raise Unavailable("The conversation is being renewed; try again.") from error
                 await asyncio.sleep(RETRY_PAUSE_S)
-        return answer if result is not None else Nothing()  # type: ignore[return-value]
 
     async def _update(
         self, tenant: str, conversation_id: str, update: str, argument: Any, result: type[Any] | None, within: timedelta
@@ -303,14 +282,16 @@ class WorkflowClient:
             **conversation_options(tenant, conversation_id),
         )
         try:
-            return await self._client.execute_update_with_start_workflow(
-                update,
-                argument,
-                start_workflow_operation=operation,
-                id=f"{update}/{argument.request_id}",
-                result_type=result,
-                rpc_timeout=within,
-            )
+            # the SDK applies its limit to each call of the server, of which an update needs several
+            async with asyncio.timeout(within.total_seconds()):
+                return await self._client.execute_update_with_start_workflow(
+                    update,
+                    argument,
+                    start_workflow_operation=operation,
+                    id=f"{update}/{argument.request_id}",
+                    result_type=result,
+                    rpc_timeout=within,
+                )
         except (WorkflowUpdateRPCTimeoutOrCancelledError, RPCError):
             with contextlib.suppress(Exception):
                 # it failed too, and the SDK complains about an error that is never retrieved
