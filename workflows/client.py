@@ -255,7 +255,8 @@ class WorkflowClient:
         while True:
             left = timedelta(seconds=max(give_up - time.monotonic(), 0.001))  # the SDK takes no negative one
             try:
-                answer = await self._update(tenant, conversation_id, update, argument, result, left)
+                async with asyncio.timeout(left.total_seconds()):  # the SDK's own is for each of several calls
+                    answer = await self._update(tenant, conversation_id, update, argument, result, left)
                 return answer if result is not None else Nothing()  # type: ignore[return-value]
             except WorkflowUpdateFailedError as error:
                 raise refusal(error.cause) from error
@@ -282,16 +283,14 @@ class WorkflowClient:
             **conversation_options(tenant, conversation_id),
         )
         try:
-            # the SDK applies its limit to each call of the server, of which an update needs several
-            async with asyncio.timeout(within.total_seconds()):
-                return await self._client.execute_update_with_start_workflow(
-                    update,
-                    argument,
-                    start_workflow_operation=operation,
-                    id=f"{update}/{argument.request_id}",
-                    result_type=result,
-                    rpc_timeout=within,
-                )
+            return await self._client.execute_update_with_start_workflow(
+                update,
+                argument,
+                start_workflow_operation=operation,
+                id=f"{update}/{argument.request_id}",
+                result_type=result,
+                rpc_timeout=within,
+            )
         except (WorkflowUpdateRPCTimeoutOrCancelledError, RPCError):
             with contextlib.suppress(Exception):
                 # it failed too, and the SDK complains about an error that is never retrieved
