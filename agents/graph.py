@@ -59,15 +59,19 @@ def graph_problems(
 
 def immediate_cycle(name: str, agents: Mapping[str, AgentDefinition]) -> list[str]:
     """A way from an agent back to itself along subagents that start at once; empty if there is none."""
-    ways = [[name]]
-    while ways:
-        way = ways.pop()
-        agent = agents.get(way[-1])
-        for follower in _immediate(agent) if agent is not None else ():
+    starter = {name: ""}  # of each agent that was reached; each is looked at once, however many ways lead there
+    waiting = [name]
+    while waiting:
+        current = waiting.pop()
+        for follower in _immediate(agents[current]) if current in agents else ():
             if follower == name:
-                return [*way, follower]
-            if follower not in way:
-                ways.append([*way, follower])
+                way = [follower]
+                while current:
+                    way, current = [current, *way], starter[current]
+                return way
+            if follower not in starter:
+                starter[follower] = current
+                waiting.append(follower)
     return []
 
 

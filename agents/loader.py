@@ -10,13 +10,14 @@ from pydantic import BaseModel, ValidationError
 
 from agents import front_matter
 from agents.catalogue import Catalogue
-from agents.graph import graph_problems, with_agents_separated
+from agents.graph import DEFAULT_ARGUMENTS, graph_problems, with_agents_separated
 from agents.problems import AgentFileError, AgentFilesError, FieldProblem, problems_of
 from agents.side_problems import side_problems
 from domain.agents.definition import AgentDefinition
 from domain.agents.own_tools import own_tools
 from domain.agents.prices import PriceTable
 from domain.agents.prompt import Equipment, PromptDefinition
+from domain.agents.system_prompt import argument_names
 from domain.external_tool import tool_problems
 from domain.json_object import JsonObject
 from domain.json_schema import schema_problems
@@ -140,6 +141,17 @@ def definition_problems(definition: AgentDefinition, known: Catalogue) -> list[F
         FieldProblem(f"permissions.{index}.permission", f"no tool {rule.permission!r}", tuple(sorted(named)))
         for index, rule in enumerate(definition.permissions)
         if not names_a_tool(rule.permission, named)
+    ]
+    properties = (definition.input_schema or {}).get("properties")
+    known_arguments = properties if isinstance(properties, dict) else dict.fromkeys(DEFAULT_ARGUMENTS)
+    texts = {"prompt": definition.prompt} | {
+        f"prompts.{one.name}.text": one.text for one in definition.prompts.values()
+    }
+    found += [
+        FieldProblem(field, f"the agent has no argument {name!r}", tuple(known_arguments))
+        for field, text in texts.items()
+        for name in argument_names(text)
+        if name not in known_arguments
     ]
     for field, schema in (("input_schema", definition.input_schema), ("output_schema", definition.output_schema)):
         if schema is not None:

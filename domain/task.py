@@ -30,6 +30,9 @@ Text = Annotated[
 ]
 Line = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
 Id = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
+Tag = Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,98}[^\s\x00-\x1f\x7f])?$")]
+Tags = Annotated[list[Tag], Field(max_length=20)]
+UserId = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]
 
 
 # what people can be turned to for: the kinds of input requests, and what goes out of bounds
@@ -187,6 +190,8 @@ class TaskSpec(Strict):
     constraints: list[Line] = Field(default_factory=list, max_length=50)
     permissions: list[Rule] = Field(default_factory=list, max_length=200, description="ordered; the last match decides")
     boundary: Boundary | None = None
+    tags: Tags = Field(default_factory=list, description="words of yours by which conversations can be found")
+    user_id: UserId | None = Field(default=None, description="the person that the thread belongs to")
     context: TaskContext = TaskContext()
     config: TaskConfig = TaskConfig()
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from domain.content import text_of_parts
 from domain.conversations.mailbox import DeliveryMode
+from domain.json_object import JsonObject
 from domain.messages import UserBody
 from domain.sessions.session import Reason, Status, Usage
 from store.database import Pool
@@ -43,6 +44,9 @@ class ThreadRow(BaseModel):
     name: str
     agent: str
     depth: int
+    tags: list[str]
+    user_id: str | None
+    arguments: JsonObject | None  # that a subagent was created with
     state: Literal["running", "queued", "idle"]
     pending: int  # sessions and messages that wait
     created_at: datetime
@@ -110,6 +114,7 @@ async def latest_committed(pool: Pool, tenant: str, thread_id: str) -> str | Non
 async def threads(pool: Pool, tenant: str, conversation_id: str, limit: int) -> list[ThreadRow]:
     rows = await pool.fetch(
         """SELECT t.id AS thread_id, t.parent_thread_id, coalesce(x.name, t.name) AS name, t.agent, t.depth,
+                  t.tags, t.user_id, t.arguments,
                   t.created_at, coalesce(x.updated_at, t.created_at) AS updated_at, x.queued + i.unread AS pending,
                   CASE WHEN x.running > 0 THEN 'running' WHEN x.queued + i.unread > 0 THEN 'queued' ELSE 'idle'
                   END AS state
@@ -126,7 +131,7 @@ async def threads(pool: Pool, tenant: str, conversation_id: str, limit: int) -> 
         conversation_id,
         limit,
     )
-    return [ThreadRow(**row) for row in rows]
+    return [ThreadRow(**{**row, "arguments": json.loads(row["arguments"] or "null")}) for row in rows]
 
 
 async def usage_by_model(pool: Pool, tenant: str, conversation_id: str) -> dict[str, Usage]:

@@ -68,10 +68,13 @@ async def find(
     *,
     search: str | None = None,
     metadata: JsonObject | None = None,
+    tag: str | None = None,
+    user_id: str | None = None,
     before_id: str | None = None,
     limit: int = 50,
 ) -> list[Found]:
-    """Newest first. Every word of `search` must occur in a title, an input or an answer; metadata by containment."""
+    """Newest first. Every word of `search` must occur in a title, an input or an answer; metadata by containment; the
+    tag of any thread; the user of the main one."""
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS}, pending_mail(c.tenant, c.id) AS pending_count,
                    ARRAY(SELECT DISTINCT p.place FROM unnest($4::text[]) AS word, LATERAL ({_PLACES}) p
@@ -79,12 +82,18 @@ async def find(
               FROM conversations c
              WHERE tenant = $1 AND ($2::text IS NULL OR id < $2) AND metadata @> $3::jsonb
                AND NOT EXISTS (SELECT 1 FROM unnest($4::text[]) AS word WHERE NOT EXISTS ({_PLACES}))
+               AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM threads t WHERE t.tenant = c.tenant
+                                                   AND t.conversation_id = c.id AND t.tags @> ARRAY[$6]))
+               AND ($7::text IS NULL OR EXISTS (SELECT 1 FROM threads t WHERE t.tenant = c.tenant
+                                                   AND t.id = c.id AND t.user_id = $7))
              ORDER BY id DESC LIMIT $5""",
         tenant,
         before_id,
         json.dumps(metadata or {}),
         [_pattern(word) for word in (search or "").split()],
         limit,
+        tag,
+        user_id,
     )
     return [Found(**{**row, "metadata": json.loads(row["metadata"])}) for row in rows]
 

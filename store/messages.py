@@ -10,6 +10,7 @@ from domain.content import TextBlock
 from domain.conversations.mailbox import Outcome
 from domain.conversations.subagent import RegistryEntry, SubagentTerms
 from domain.external_tool import ExternalTool
+from domain.json_object import JsonObject
 from domain.limits.budget import TreeBudget
 from domain.messages import Node, without_gaps
 from domain.sessions.session import Status
@@ -57,6 +58,7 @@ class StepFacts(BaseModel):
     external_tools: Json[list[ExternalTool]] = Field(default_factory=list)
     variables: Json[dict[str, str]] = Field(default_factory=dict)
     task_terms: Json[TaskTerms] | None = None  # what the task adds to the definition
+    arguments: Json[JsonObject] | None = None  # that its thread was created with
     subagent: Json[SubagentTerms] | None = None  # the terms of a child that a tool of its parent's prompt started
     registry: list[RegistryEntry] = Field(default_factory=list)  # its own children of that kind
     rerun: str | None = None  # JSON: of which session this one is a rerun, and whether with its recorded answers

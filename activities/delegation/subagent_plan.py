@@ -80,7 +80,8 @@ class SubagentPlanner:
             schema = child.input_schema or DEFAULT_SCHEMA
             if found := errors(schema, given, most=5):
                 raise ChildRefused("The arguments do not fit; nothing was started.\n" + "\n".join(map(str, found)))
-        name = instance.name if instance else getattr(arguments, "name", None) or self._name(config, given) or wanted
+        own_name = getattr(arguments, "name", None) or self._name(config, given)
+        name = instance.name if instance else own_name or wanted
         sides, models = await self._children.chosen_models(call, child)
         await self._children.check_budget(call)
         terms = SubagentTerms.of(config, description_of(child), call.node)
@@ -103,6 +104,7 @@ class SubagentPlanner:
             limits=limits_of(parent, child),
             terms=terms,
             arguments=rewritten(given, files),
+            tags=[f"name:{own_name}"] if own_name and instance is None else (),
             workspace_id=own_space,
         )
         nested = kind is DelegationTool.SUBAGENT_CREATE and arguments.arguments is not None

@@ -147,10 +147,11 @@ class CallModel:
     ) -> None:
         compacts, takes_turn = call.purpose is Purpose.COMPACT, call.purpose is Purpose.TURN
         shown = shorten_results(nodes, 2_000) if compacts else nodes
+        given = facts.arguments if call.line == "main" else None  # an inline line was not created with them
         request = ModelRequest(
             model=call.model,
             max_tokens=agent.max_tokens,
-            system=system_prompt(agent, facts.variables, call.agent.side),
+            system=system_prompt(agent, facts.variables, call.agent.side, given),
             messages=render(shown, call.model, call.agent.side),
             notes=[checkpoint.REQUEST] if compacts else self._notes(call, facts) if takes_turn else [],
             tools=[definition for _, definition in tools.values()] if takes_turn else [],

@@ -39,6 +39,7 @@ from api.views.messages import display_messages
 from domain.errors import Invalid, Refusal
 from domain.json_object import JsonObject
 from domain.sessions.session import Reason
+from domain.task import Tag, UserId
 from store import conversation_reads, conversations
 from store.conversations import ConversationRow
 
@@ -124,6 +125,8 @@ class ConversationQuery(BaseModel):
     metadata: str | None = Field(
         default=None, max_length=2_000, description='JSON that the metadata must contain: {"ticket": "4711"}'
     )
+    tag: Tag | None = Field(default=None, description="a tag of one of its threads")
+    user_id: UserId | None = Field(default=None, description="the person that it belongs to")
     cursor: str | None = Field(default=None, max_length=200)
     limit: int = Field(default=50, ge=1, le=200)
 
@@ -139,6 +142,8 @@ async def list_conversations(call: Reader, query: Annotated[ConversationQuery, Q
         call.tenant,
         search=_text(query.q),
         metadata=_metadata(query.metadata),
+        tag=query.tag,
+        user_id=query.user_id,
         before_id=position(filters, query.cursor),
         limit=query.limit + 1,
     )

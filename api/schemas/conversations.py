@@ -18,7 +18,7 @@ from domain.policy.rules import Rule
 from domain.sessions.acceptance import Criterion
 from domain.sessions.input_request import InputRequest
 from domain.sessions.session import Reason, Status
-from domain.task import Boundary, Id, Line, Strict, TaskConfig, TaskContext, TaskSpec, Text
+from domain.task import Boundary, Id, Line, Strict, Tags, TaskConfig, TaskContext, TaskSpec, Text, UserId
 from settings import Settings
 from store.conversation_reads import ThreadRow
 
@@ -57,6 +57,8 @@ class MessageBody(Strict):
     boundary: Boundary | None = None
     context: TaskContext = TaskContext()
     config: TaskConfig = TaskConfig()
+    tags: Tags = Field(default_factory=list, description="added to those of the thread")
+    user_id: UserId | None = Field(default=None, description="the person that the thread belongs to; the first counts")
     delivery: HowDelivered = None
     metadata: Metadata | None = None
 

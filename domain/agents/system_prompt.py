@@ -1,10 +1,14 @@
 """The system prompt: the agent's own prompt, its variables, then the platform's few rules. Stable, so it caches."""
 
+import json
+import re
+
 from domain.agents.definition import AgentDefinition
 from domain.agents.side import SideName
 from domain.agents.sides import other_side
 from domain.agents.typed_output import instruction
 from domain.agents.variable_scope import shown_to_model
+from domain.json_object import JsonObject
 
 RULES = """\
 How you work here:
@@ -20,13 +24,40 @@ ANSWER = """\
   what was not, and where results are."""
 
 
-def system_prompt(agent: AgentDefinition, variables: dict[str, str] | None = None, side: SideName = "a") -> str:
+_ARGUMENT = re.compile(r"\{\{ ?arguments\.([A-Za-z_][A-Za-z0-9_]{0,63}) ?\}\}")
+MOST_ARGUMENT = 4_000  # characters of one argument in a prompt
+NOT_GIVEN = "(not given)"
+
+
+def argument_names(prompt: str) -> list[str]:
+    """The arguments of a subagent's creation that a prompt shows, as `{{arguments.topic}}`."""
+    return list(dict.fromkeys(_ARGUMENT.findall(prompt)))
+
+
+def with_arguments(prompt: str, arguments: JsonObject) -> str:
+    def shown(name: str) -> str:
+        value = arguments.get(name, NOT_GIVEN)
+        text = (
+            value if isinstance(value, str) else NOT_GIVEN if value is None else json.dumps(value, ensure_ascii=False)
+        )
+        return text if len(text) <= MOST_ARGUMENT else text[:MOST_ARGUMENT] + " […]"
+
+    return _ARGUMENT.sub(lambda found: shown(found[1]), prompt)
+
+
+def system_prompt(
+    agent: AgentDefinition,
+    variables: dict[str, str] | None = None,
+    side: SideName = "a",
+    arguments: JsonObject | None = None,
+) -> str:
     given = shown_to_model(agent, variables or {})
     listed = "".join(f"- {name}: {value}\n" for name, value in sorted(given.items()))
     section = f"Variables of this task:\n{listed}\n" if listed else ""
     rules = _side_rules(agent, side) if agent.dual else ANSWER
     form = f"\n\n{instruction(agent.output_schema)}" if agent.output_schema is not None and not agent.dual else ""
-    return f'You are the agent "{agent.name}".\n\n{agent.prompt.strip()}\n\n{section}{RULES}\n{rules}{form}'
+    own = with_arguments(agent.prompt.strip(), arguments or {})
+    return f'You are the agent "{agent.name}".\n\n{own}\n\n{section}{RULES}\n{rules}{form}'
 
 
 def _side_rules(agent: AgentDefinition, name: SideName) -> str:

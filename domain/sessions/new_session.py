@@ -152,6 +152,7 @@ class NewSession(Supervision):
         limits: Limits,
         terms: SubagentTerms | None = None,
         arguments: JsonObject | None = None,
+        tags: Sequence[str] = (),
         workspace_id: str | None = None,
     ) -> Self:
         """A subagent. It works in its parent's workspace, or, on terms of its own, in the given one or a new one."""
@@ -163,7 +164,12 @@ class NewSession(Supervision):
             models=models,
             sides=sides,
             title=f"{label} (@{agent.name} subagent)",
-            spec={"agent": agent.name, "config": shared, **({"arguments": arguments} if arguments else {})},
+            spec={
+                "agent": agent.name,
+                "config": shared,
+                **({"arguments": arguments} if arguments else {}),
+                **({"tags": list(tags)} if tags else {}),
+            },
             limits=limits,
             session_type=SessionType.SUBAGENT,
             trigger=Trigger(tool),

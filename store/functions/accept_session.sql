@@ -94,10 +94,19 @@ BEGIN
              WHERE tenant = s.tenant AND thread_id = s.thread_id AND live;
             IF refused IS NOT NULL THEN RAISE EXCEPTION 'refused'; END IF;
         END IF;
-        INSERT INTO threads (tenant, id, conversation_id, parent_thread_id, name, agent, depth, registered)
-        VALUES (s.tenant, s.thread_id, s.conversation_id, p ->> 'parent_thread_id',
-                coalesce(p ->> 'thread_name', s.agent), s.agent, s.depth, s.subagent IS NOT NULL)
-        ON CONFLICT (tenant, id) DO NOTHING;
+        INSERT INTO threads (tenant, id, conversation_id, parent_thread_id, name, agent, depth, registered, tags, user_id,
+                             arguments)
+        SELECT s.tenant, s.thread_id, s.conversation_id, p ->> 'parent_thread_id',
+               coalesce(p ->> 'thread_name', s.agent), s.agent, s.depth, s.subagent IS NOT NULL,
+               ARRAY(SELECT jsonb_array_elements_text(coalesce(spec -> 'tags', '[]'))),
+               coalesce(spec ->> 'user_id', (SELECT user_id FROM threads o WHERE o.tenant = s.tenant
+                                                AND o.id = p ->> 'parent_thread_id')), spec ->> 'arguments'
+          FROM (SELECT s.spec::jsonb AS spec) x
+        -- further tags are added; a thread keeps its user and the arguments that it was created with
+        ON CONFLICT (tenant, id) DO UPDATE
+           SET tags = threads.tags || ARRAY(SELECT unnest(excluded.tags) EXCEPT SELECT unnest(threads.tags) ORDER BY 1),
+               user_id = coalesce(threads.user_id, excluded.user_id)
+         WHERE NOT excluded.tags <@ threads.tags OR (threads.user_id IS NULL AND excluded.user_id IS NOT NULL);
         s.generation := coalesce(conv.generation, 0);
         -- a continuation starts from the newest session of its thread that has an answer; after a reset the main thread
         -- has none

@@ -31,6 +31,7 @@ BEGIN
         'rules', s.rules, 'may_ask', s.may_ask, 'approval_required', s.approval_required, 'limits', s.limits,
         'created_at', s.created_at, 'started_at', s.started_at, 'external_tools', s.external_tools,
         'variables', s.variables, 'rerun', s.rerun, 'task_terms', s.task_terms,
+        'arguments', (SELECT th.arguments FROM threads th WHERE th.tenant = t AND th.id = s.thread_id),
         'subagent', s.subagent, 'registry', child_registry(t, s.conversation_id, s.thread_id),
         'tree', (SELECT to_jsonb(b) FROM budgets b WHERE b.tenant = t AND b.conversation_id = s.conversation_id),
         'inbox', (SELECT coalesce(jsonb_agg(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from domain.ids import new_id
 from tests.behaviour.conversations.talk import Talk, agent, asked, chain, say
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.support.stack import Stack, eventually, of_type
@@ -25,6 +26,7 @@ SUBAGENTS: dict[str, Any] = {
     "st_patient": {"name": "st_pair", "blocking": False, "resumable": True},
     "st_quiet": {"name": "st_reporter", "blocking": False, "resumable": {"parent_communication": "explicit"}},
     "st_mapped": {"name": "st_typed", "init_user_message_property": "brief", "init_agent_name_property": "label"},
+    "st_kept": {"name": "st_typed", "init_user_message_property": "brief", "resumable": True},
     "st_switched": {"name": "st_pair", "optional": "WITH_PAIR"},
 }
 
@@ -38,13 +40,18 @@ async def family(stack: Stack) -> None:
     sides: dict[str, Any] = {"side_b": {"session_stop": STOP}, "expose_as_tool": True, "max_session_turns": 6}
     shown: dict[str, Any] = {"tool_description": "Drafts and reviews."}
     await define(stack, "st_pair", worker, reviewer, **sides, **shown)
-    schema = {
+    schema: dict[str, Any] = {
         "type": "object",
         "properties": {"brief": {"type": "string"}, "label": {"type": "string"}},
         "required": ["brief"],
         "additionalProperties": False,
     }
-    await define(stack, "st_typed", worker, reviewer, **sides, input_schema=schema)
+    schema["properties"]["tone"] = {"type": "string"}
+    told = prompt("st_told", "A draft.", "Another draft.")
+    told["text"] += " It is about: {{arguments.brief}} {{ arguments.tone }}"
+    await define(stack, "st_typed", told, reviewer, **sides, input_schema=schema)
+    closer = agent("st_closer", expose_as_tool=True)
+    assert (await stack.http.put("/agents/st_closer", json=closer)).is_success
     quits = prompt("st_quits", {"calls": [call("give_up", reason="No paper.")]}, tools=(give_up,))
     await define(stack, "st_failing", quits, reviewer, **{**sides, "side_a": {"session_fail": FAIL}})
     half = prompt("st_half", {"text": "Half a page.", "calls": [call("list_files")]}, tools=("list_files",))
@@ -59,7 +66,8 @@ async def family(stack: Stack) -> None:
     await define(stack, "st_reporter", reports, reviewer, **sides)
     for name, config in SUBAGENTS.items():
         variables = {"WITH_PAIR": {"description": "Whether the pair is there.", "required": False}}
-        extra = {"variables": variables} if "optional" in config else {}
+        extra: dict[str, Any] = {"variables": variables} if "optional" in config else {}
+        extra |= {"handoffs": ["st_closer"]} if name == "st_lead" else {}
         answer = await stack.http.put(f"/agents/{name}", json=agent(name, subagent_tools=[config], **extra))
         assert answer.is_success, answer.text
 
@@ -152,11 +160,49 @@ async def test_cancelled_subagent_is_an_error_with_its_output_so_far(stack: Stac
         assert await messages_to_root(talk) == [FAILED.format(child.thread_id, so_far)]
 
 
-async def test_mapped_arguments_are_the_first_message_and_the_name(stack: Stack) -> None:
-    talk = await Talk.done(stack, chain([("st_typed", {"brief": "In short.", "label": "ann"})]), "st_mapped")
-    [child] = await talk.children()
-    assert await talk.prompts(child.id) == ["In short."] and child.subagent_name == "ann"
-    assert child.spec["arguments"] == {"brief": "In short.", "label": "ann"}
+@pytest.mark.proves("S4-B07")
+async def test_arguments_of_creation_name_and_tag_the_thread_and_stay_in_its_prompt(stack: Stack) -> None:
+    brief = f"In short {new_id()}."
+    given = {"brief": brief, "label": "ann"}
+    steps = chain(
+        [("subagent_create", {"agent": "st_typed", "name": "ann", "arguments": given})],
+        [message("ann", "Again.")],
+    )
+    talk = await Talk.done(stack, steps, "st_kept")
+    first, second = await talk.children()
+    assert await talk.prompts(first.id) == [brief] and first.subagent_name == "ann"
+    [thread] = [one for one in (await talk.shown())["threads"] if one["thread_id"] == first.thread_id]
+    assert (thread["tags"], thread["arguments"]) == (["name:ann"], given)
+    systems = [request["system"][0]["text"] for request in await asked(stack, brief)]
+    # both sessions of the thread, and only the side whose prompt shows it
+    assert len([text for text in systems if f"It is about: {brief} (not given)" in text]) == 2
+    assert await talk.prompts(second.id) == ["Again."]
+    mapped = await Talk.done(stack, chain([("st_typed", {"brief": "x", "label": "ben"})]), "st_mapped")
+    [child] = await mapped.children()
+    assert child.subagent_name == "ben" and (await mapped.shown())["threads"][1]["tags"] == ["name:ben"]
+
+
+@pytest.mark.proves("S4-B14")
+async def test_threads_have_tags_and_a_user_by_which_they_are_found(stack: Stack) -> None:
+    user, tag = f"user-{new_id()}", f"ticket {new_id()}"
+    script = chain([("st_pair", {"message": "Draft it.", "name": "ann"})], [("st_closer", {})], last="Closed.")
+    talk = await Talk.done(stack, script, "st_lead", tags=["support", tag], user_id=user)
+    await talk.ended(await talk.say(say("More."), tags=["late", "support"], user_id="somebody else"))
+    root, child = (await talk.shown())["threads"]
+    assert (root["tags"], root["user_id"]) == (["support", tag, "late"], user)
+    assert (child["tags"], child["user_id"]) == (["name:ann"], user)
+    # the agent that took over has the same thread
+    assert (root["thread_id"], root["agent"]) == (talk.id, "st_closer")
+    assert [row.thread_id for row in await talk.sessions() if not row.spawned_by] == [talk.id] * 2
+    for found in ({"user_id": user}, {"tag": tag}, {"tag": "name:ann", "user_id": user}):
+        listed = (await stack.http.get("/conversations", params=found)).json()["items"]
+        assert [one["conversation_id"] for one in listed] == [talk.id], found
+    for wrong in ({"user_id": user, "tag": "other"}, {"user_id": "somebody else", "tag": tag}):
+        assert (await stack.http.get("/conversations", params=wrong)).json()["items"] == []
+    refused: list[dict[str, Any]] = [{"tags": [""]}, {"tags": ["a\nb"]}, {"tags": ["x" * 101]}, {"user_id": ""}]
+    for body in (*refused, {"tags": ["x"] * 21}, {"tags": None}, {"user_id": 5}):
+        answer = await stack.http.post("/tasks", json={"agent": "st_lead", "input": "x", **body})
+        assert answer.status_code == 422, answer.text
 
 
 async def test_instance_persists_and_is_addressed_by_reference_and_by_name(stack: Stack) -> None:
