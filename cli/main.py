@@ -29,7 +29,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "promote",
         "budget",
     ),
-    "Questions and approvals": ("inbox", "answer", "approve"),
+    "Questions and approvals": ("inbox", "answer", "approve", "variables"),
     "Conversations": ("conversations", "tree", "mailbox", "fire", "fork", "terminate"),
     "Looking closer": ("trace", "rerun", "diff", "replay", "export", "audit"),
     "Schedules and notifications": ("schedules", "missions", "triggers", "subscriptions", "deliveries"),

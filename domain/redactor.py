@@ -19,10 +19,16 @@ class Redactor:
     """Replaces values in texts. Without values it changes nothing. Its repr shows none."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
+        self._forms: list[str] = []
+        self.add(values)
+
+    def add(self, values: Iterable[str]) -> None:
         known = [value for value in values if len(value) >= SHORTEST]
         known += [line for value in known for line in value.splitlines() if len(line) >= LONG_LINE and line != value]
         # the longest first: one value may be a part of another
-        self._forms = sorted({form for value in known for form in _forms(value)}, key=len, reverse=True)
+        self._forms = sorted(
+            {*self._forms, *(form for value in known for form in _forms(value))}, key=len, reverse=True
+        )
 
     def __bool__(self) -> bool:
         return bool(self._forms)

@@ -2,12 +2,12 @@
 
 from domain.agents.definition import AgentDefinition
 from store import agents
-from store.database import Pool
+from store.database import Connection, Pool
 
 MOST = 200  # agents; a graph of one tenant's agents could be all of them
 
 
-async def reachable(pool: Pool, tenant: str, agent: AgentDefinition) -> dict[str, AgentDefinition]:
+async def reachable(pool: "Pool | Connection", tenant: str, agent: AgentDefinition) -> dict[str, AgentDefinition]:
     found = {agent.name: agent}
     waiting = [agent]
     while waiting:

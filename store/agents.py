@@ -96,7 +96,7 @@ async def shipped(pool: Pool) -> set[str]:
     return {row["name"] for row in rows}
 
 
-async def current(pool: Pool, tenant: str, name: str) -> tuple[AgentRef, AgentDefinition] | None:
+async def current(pool: "Pool | Connection", tenant: str, name: str) -> tuple[AgentRef, AgentDefinition] | None:
     row = await pool.fetchrow(_CURRENT.format(where="AND name = $2"), tenant, name)
     if row is None:
         return None
@@ -152,7 +152,7 @@ async def put_private(connection: Connection, ref: AgentRef, definition: AgentDe
     )
 
 
-async def load(pool: Pool, ref: AgentRef) -> AgentDefinition:
+async def load(pool: "Pool | Connection", ref: AgentRef) -> AgentDefinition:
     text = await pool.fetchval(
         "SELECT definition FROM agent_versions WHERE owner = $1 AND name = $2 AND version = $3",
         ref.owner,

@@ -37,6 +37,7 @@ class Resealer:
             columns = (
                 ("sessions", "variables"),
                 ("sessions", "spec"),
+                ("threads", "variables"),
                 ("variable_requests", "spawn"),
                 ("schedules", "session"),
                 ("triggers", "session"),

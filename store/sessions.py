@@ -16,7 +16,7 @@ from domain.events import CancelRequested, EventRow, ModelRetry
 from domain.json_object import JsonObject
 from domain.plan import Plan
 from domain.sessions.new_session import PlacedSession
-from domain.sessions.session import Reason, SessionRef, Status, Usage
+from domain.sessions.session import AgentRef, Reason, SessionRef, Status, Usage
 from domain.sessions.session_state import SessionInput
 from domain.sessions.step import RecordedStop
 from store import audit
@@ -59,8 +59,12 @@ class SessionRow(PlacedSession):
     content_removed_at: datetime | None = None
 
     @property
+    def current_agent_ref(self) -> AgentRef:
+        return self.handed_to.agent if self.handed_to else self.agent_ref
+
+    @property
     def current_agent(self) -> str:
-        return self.handed_to.agent.name if self.handed_to else self.agent
+        return self.current_agent_ref.name
 
     def workflow_input(self) -> SessionInput:
         """What the Session workflow starts with; the row alone suffices, so a restart needs nothing else."""

@@ -4,6 +4,7 @@ from pydantic import BaseModel
 
 from store import audit
 from store.database import Pool
+from store.sessions import SessionRow, from_columns
 
 
 class ThreadPlace(BaseModel):
@@ -21,6 +22,16 @@ async def get(pool: Pool, tenant: str, thread_id: str) -> ThreadPlace | None:
         thread_id,
     )
     return ThreadPlace(**row) if row else None
+
+
+async def newest_session(pool: Pool, tenant: str, thread_id: str) -> SessionRow | None:
+    """The newest session, also one that still waits."""
+    row = await pool.fetchrow(
+        "SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 ORDER BY created_at DESC LIMIT 1",
+        tenant,
+        thread_id,
+    )
+    return from_columns(row) if row else None
 
 
 async def is_terminated(pool: Pool, tenant: str, thread_id: str) -> bool:

@@ -1,6 +1,6 @@
 """Tool calls: claimed before the effect, recorded after it, fenced by holder and attempt."""
 
-from pydantic import BaseModel, Json
+from pydantic import BaseModel, Field, Json
 
 from domain.messages import ReplyBody
 from domain.sessions.step import CallState, ToolCallResult
@@ -17,6 +17,7 @@ class ToolClaimResult(BaseModel):
     plan: str | None = None
     workspace_version: int | None = None
     body: Json[ReplyBody] | None = None  # of the node that asked
+    variables: Json[dict[str, str]] = Field(default_factory=dict)  # of the session
     spent: bool = False  # the tree's budget of tool calls does not allow it
 
 

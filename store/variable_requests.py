@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from domain.conversations.requests import Spawn
-from domain.conversations.variable_request import VariableRequest
+from domain.conversations.variable_request import VariableRequest, VariableRequestStatus
 from store import audit
 from store.database import Pool
 
@@ -52,6 +52,21 @@ async def get(pool: Pool, tenant: str, thread_id: str, request_id: str) -> Varia
         request_id,
     )
     return _read(row) if row else None
+
+
+async def find(
+    pool: Pool, tenant: str, status: VariableRequestStatus, conversation_id: str | None, limit: int
+) -> list[VariableRequest]:
+    """The oldest first."""
+    rows = await pool.fetch(
+        f"""SELECT {_COLUMNS} FROM variable_requests
+             WHERE tenant = $1 AND status = $2 AND ($3::text IS NULL OR conversation_id = $3) ORDER BY id LIMIT $4""",
+        tenant,
+        status,
+        conversation_id,
+        limit,
+    )
+    return [_read(row) for row in rows]
 
 
 async def waiting_names(pool: Pool, tenant: str, thread_id: str, agent: str) -> list[str]:

@@ -30,7 +30,7 @@ from domain.policy.subjects import parts
 from domain.sessions.new_session import NewSession
 from domain.sessions.session import AgentRef
 from store import agents as agent_versions
-from store import children, sessions, threads, variable_requests, workspaces
+from store import children, sessions, thread_variables, threads, variable_requests, workspaces
 from store.children import Child
 from store.database import Pool
 
@@ -88,7 +88,8 @@ class SubagentPlanner:
         layers = [*(agent.permissions for agent in agents), *parent.rules]
         before = await sessions.get(self._pool, call.ref.tenant, instance.session_id) if instance else None
         values, graph = await self._children.values(call, parent, agents, child, config)
-        values = {**(before.variables if before else {}), **values}
+        own = await thread_variables.own(self._pool, call.ref.tenant, instance.thread_id) if instance else {}
+        values = {**(before.variables if before else {}), **values, **own}
         own_space = before.workspace_id if before else _workspace(parent, config, None)
         files = await self._attachments(call, parent, layers, config, kind, arguments, given, own_space)
         session = NewSession.for_child(

@@ -78,12 +78,14 @@ class RunHooks:
         refusals: dict[int, str] = {}
         version, _ = await workspaces.get(self._pool, call.ref.tenant, call.workspace_id)
         folder = await self._workspaces.ready(call.ref.tenant, call.workspace_id, version)
+        session = await sessions.get(self._pool, call.ref.tenant, call.ref.session_id)
         for place, moment in enumerate(await self._moments(call)):
             for hook in hooks:
                 try:
                     agents: Sequence[AgentRef] = [*call.above, call.agent]
                     key = f"{moment.key}/{hook.name}"
-                    state = await self._states.load(call.ref, agents, call.workspace_id, folder, key)
+                    stored = session.variables if session else {}
+                    state = await self._states.load(call.ref, agents, stored, call.workspace_id, folder, key)
                     reply = await _reply(hook, moment, state)
                 except (HookError, SealingError) as error:
                     await self._report(call, hook.name, moment.key, str(error))

@@ -1,25 +1,30 @@
 """The state object of tools and hooks: the variables and files of their thread, its status, and its parent."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from activities.delegation.subagents import Subagents
 from activities.runtime.definitions import Definitions
 from activities.runtime.workspaces import Workspaces
 from activities.tools.support.output import clean
 from activities.tools.support.paths import Workspace
-from domain.agents.secret_variables import open_secrets
-from domain.agents.variable_scope import hidden_from_model, of_agent, resolved
+from domain.agents.definition import AgentDefinition
+from domain.agents.names import GivenVariables
+from domain.agents.secret_variables import open_secrets, sealed_for_thread
+from domain.agents.variable_scope import graph_variables, hidden_from_model, of_agent, resolved, unnamed
 from domain.events import EventRow, Progress
 from domain.redactor import Redactor
 from domain.sealing import KeyRing
 from domain.sessions.session import AgentRef, SessionRef
-from store import sessions
+from store import agent_graph, sessions, thread_variables, threads
 from store.database import Pool
 
 MOST_STATUS = 500  # characters
+VARIABLES = TypeAdapter(GivenVariables)
 
 
 class Variables(Mapping[str, str]):
@@ -68,6 +73,7 @@ class ThreadState:
         variables: Mapping[str, str],
         redactor: Redactor,
         keep: Callable[[], Awaitable[object]],
+        store: Callable[[Mapping[str, str]], Awaitable[Iterable[str]]],
     ) -> None:
         self._pool = pool
         self._subagents = subagents
@@ -75,6 +81,7 @@ class ThreadState:
         self._key = key  # of the call or the hook, the same in every attempt
         self._acts = 0
         self._keep = keep  # puts what changed in the workspace into the store
+        self._store = store  # stores values, and answers the names of those that no model may see
         self.variables = Variables(variables)
         self.files = ThreadFiles(folder)
         self.redactor = redactor  # of what must not reach a model, an event or a log
@@ -89,6 +96,15 @@ class ThreadState:
             await self._keep()  # they may have been written just now
         _, failed = await self._subagents.notify_parent(self._ref, text, needs_answer, self._next(), attachments)
         return not failed
+
+    async def set_variables(self, **values: str) -> None:
+        """Set variables of this thread, and of the active threads below it that inherit them. Each is what the agents
+        declare it to be; one that no agent names is a secret, for the tools of this thread alone. A repeat sets the
+        same values again."""
+        given = VARIABLES.validate_python(values, strict=True)
+        hidden = await self._store(given)
+        self.variables = Variables({**self.variables, **given})
+        self.redactor.add(given[name] for name in hidden)
 
     async def set_status(self, status: str) -> None:
         """Publish how things are: in the session's progress, and in the registry of the thread that started it."""
@@ -114,20 +130,39 @@ class ThreadStates:
         self._subagents = subagents
 
     async def load(
-        self, ref: SessionRef, agents: Sequence[AgentRef], workspace_id: str, folder: Path, key: str
+        self,
+        ref: SessionRef,
+        agents: Sequence[AgentRef],
+        stored: Mapping[str, str],
+        workspace_id: str,
+        folder: Path,
+        key: str,
     ) -> ThreadState:
-        """`agents`: from the session's own to the one whose tool or hook runs, which is given its own variables."""
-        variables, redactor = await self._values(ref, agents)
-        keep = partial(self._workspaces.keep, ref.tenant, workspace_id)
-        return ThreadState(self._pool, self._subagents, ref, key, folder, variables, redactor, keep)
-
-    async def _values(self, ref: SessionRef, agents: Sequence[AgentRef]) -> tuple[dict[str, str], Redactor]:
+        """`agents`: from the session's own to the one whose tool or hook runs, which is given its own variables;
+        `stored`: the session's values, as its row has them."""
         definitions = [await self._definitions.load(agent) for agent in agents]
-        if not any(one.settable_variables for one in definitions):
-            return {}, Redactor()
-        session = await sessions.get(self._pool, ref.tenant, ref.session_id)
-        stored = session.variables if session else {}
         plain = {**stored, **open_secrets(self._keys, ref.tenant, stored)}
         hidden = hidden_from_model(definitions, stored)
         known = [value for one in definitions for name, value in resolved(one, plain).items() if name in hidden]
-        return of_agent(definitions[-1], plain), Redactor(known)
+        return ThreadState(
+            self._pool,
+            self._subagents,
+            ref,
+            key,
+            folder,
+            of_agent(definitions[-1], plain),
+            Redactor([*known, *unnamed(plain).values()]),
+            keep=partial(self._workspaces.keep, ref.tenant, workspace_id),
+            store=partial(self._store, ref, definitions[-1]),
+        )
+
+    async def _store(self, ref: SessionRef, agent: AgentDefinition, values: Mapping[str, str]) -> list[str]:
+        """Set values for the session's thread; secrets, and what no agent of the graph names, are encrypted."""
+        session = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        thread = await threads.get(self._pool, ref.tenant, session.thread_id) if session else None
+        assert thread is not None
+        known = graph_variables(await agent_graph.reachable(self._pool, ref.tenant, agent))
+        sealed = sealed_for_thread(self._keys, ref.tenant, values, known)
+        by = f"session {ref.session_id}"
+        await thread_variables.set_values(self._pool, ref.tenant, thread, sealed, by)
+        return [name for name in values if name not in known or known[name].hidden]

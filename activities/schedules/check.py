@@ -106,6 +106,9 @@ class Checks:
         async def kept() -> None:
             """A check changes nothing."""
 
+        async def stored(_: object) -> list[str]:
+            raise RuntimeError("a check has no thread whose variables it could set")
+
         async def permits(subject: str) -> bool:
             return verdict(layers, tool, [subject]).action is Action.ALLOW
 
@@ -122,7 +125,7 @@ class Checks:
             network=network,
             permits=permits,
             # without the variables of a session, as there is none yet
-            state=ThreadState(self._pool, self._subagents, ref, key, folder, {}, Redactor(), kept),
+            state=ThreadState(self._pool, self._subagents, ref, key, folder, {}, Redactor(), kept, stored),
         )
         try:
             given = tool.input.model_validate(check.input)

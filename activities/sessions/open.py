@@ -17,7 +17,16 @@ from domain.sessions.new_session import NewSession
 from domain.sessions.session import SessionRef
 from domain.sessions.session_writes import Acceptance, NewMessage
 from domain.sessions.step import preview
-from store import conversations, mailbox, messages, new_sessions, outcomes, sessions, workspaces
+from store import (
+    conversations,
+    mailbox,
+    messages,
+    new_sessions,
+    outcomes,
+    sessions,
+    thread_variables,
+    workspaces,
+)
 from store.database import Pool
 from store.sessions import SessionRow
 
@@ -42,6 +51,8 @@ class OpenSessions:
             else:
                 new.append((opening, acceptance))
         answers |= await self._accept(batch, new) if new else {}
+        if below := [opening.thread_id for opening in batch.sessions if opening.parent_thread_id is not None]:
+            await thread_variables.renew(self._pool, batch.tenant, batch.conversation_id, below)
         return OpenedBatch(sessions=[answers[opening.session_id] for opening in batch.sessions])
 
     async def _again(self, batch: OpenBatch, opening: OpenSession) -> Opened:

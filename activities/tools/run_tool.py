@@ -157,7 +157,7 @@ class RunTool:
         folder = await self._workspaces.ready(request.ref.tenant, request.workspace_id, claim.workspace_version or 0)
         key, agents = f"{request.node}:{request.index}", [*request.above, request.agent]
         try:
-            state = await self._states.load(request.ref, agents, request.workspace_id, folder, key)
+            state = await self._states.load(request.ref, agents, claim.variables, request.workspace_id, folder, key)
         except SealingError as error:
             return ToolResult(f"The secrets of this session cannot be read: {error}.", failed=True)
         context = ToolContext(

@@ -8,6 +8,7 @@ from api.http.problems import finding
 from api.services import Services
 from api.submission import rules as submission_rules
 from domain.agents.secret_variables import seal_secrets
+from domain.agents.variable_scope import graph_variables
 from domain.errors import Conflict, Invalid, NotAllowed
 from domain.events import EventRow, InputReceived
 from domain.json_object import JsonObject
@@ -15,7 +16,7 @@ from domain.policy.approval_rules import ApprovalRules
 from domain.policy.rules import Action
 from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind, RequestStatus
 from domain.sessions.request_writes import RequestAnswer
-from store import agents
+from store import agent_graph, agents
 from store.keys import Right
 from store.sessions import SessionRow
 
@@ -47,7 +48,8 @@ async def sealed(call: Call, session: SessionRow, request: InputRequest, value: 
     """The answer as it is stored: values of secret variables are encrypted."""
     if request.kind is not RequestKind.MISSING_VARIABLES:
         return value
-    known = (await agents.load(call.pool, session.agent_ref)).all_variables
+    definition = await agents.load(call.pool, session.agent_ref)
+    known = graph_variables(await agent_graph.reachable(call.pool, call.tenant, definition))
     return seal_secrets(call.services.keys, call.tenant, value, known)
 
 

@@ -6,7 +6,7 @@ from api.submission import rules as submission_rules
 from domain.agents.definition import AgentDefinition
 from domain.agents.own_tools import own_tools
 from domain.agents.secret_variables import seal_secrets
-from domain.agents.variable_scope import Graph, graph_variables, kept, resolved
+from domain.agents.variable_scope import Graph, graph_variables, kept, needed
 from domain.errors import Invalid
 from domain.external_tool import ExternalTool, tool_problems
 from domain.json_schema import schema_problems
@@ -21,8 +21,8 @@ async def supervision(
 ) -> Supervision:
     """A task's rules, tools and variables; `before` are the variables that the thread knows already."""
     rules = submission_rules.supervision(spec, definition)
-    given = bool(before or spec.context.variables)
-    graph = await agent_graph.reachable(pool, tenant, definition) if given else {definition.name: definition}
+    wide = bool(before or spec.context.variables or any(view.subagent_tools for view in definition.views))
+    graph = await agent_graph.reachable(pool, tenant, definition) if wide else {definition.name: definition}
     values, missing = variables(spec, definition, graph, before, rules.may_ask)
     tools = _tools(spec, definition, own_tools(definition, may_ask=rules.may_ask, plans=rules.approval_required))
     return rules.model_copy(update={"external_tools": tools, "variables": values, "missing": missing})
@@ -50,7 +50,7 @@ def variables(
     spec: TaskSpec, definition: AgentDefinition, graph: Graph, before: dict[str, str], may_ask: bool
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The values there are, and the descriptions of those to be asked for; nobody to ask is a refusal. A value may be
-    for any agent of the graph: subagents inherit it."""
+    for any agent of the graph: subagents inherit it. What is scoped to a subagent is asked for when it is created."""
     given, known = spec.context.variables, graph_variables(graph)
     if unknown := [name for name in given if name not in known]:
         problems = [
@@ -59,8 +59,11 @@ def variables(
         ]
         raise Invalid("The agent has no such variables.", errors=problems)
     values = kept(before | given, graph)
-    own, there = definition.all_variables, resolved(definition, values)
-    missing = {name: one.description for name, one in own.items() if one.required and name not in there}
+    missing = {
+        one.name: one.description
+        for one in needed(definition, values, graph)
+        if one.missing and (one.agent == definition.name or not one.scoped)
+    }
     if missing and not may_ask:
         problems = [finding(f"/context/variables/{name}", "missing", text) for name, text in missing.items()]
         raise Invalid("The agent needs variables, and may not ask for them.", type="missing-variables", errors=problems)

@@ -1,19 +1,22 @@
-"""`errand terminate`: end a conversation for good."""
+"""`errand terminate`: end a conversation, or the thread of one subagent, for good."""
 
 import click
 
 from cli.client.api import Api, segment
+from cli.errors import NotFoundError
 from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import emit, note
 
 
 @click.command()
-@click.argument("conversation_id", type=TaskId())
+@click.argument("thread_id", metavar="ID", type=TaskId())
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @remote
-def terminate(api: Api, conversation_id: str, yes: bool, as_json: bool) -> None:
+def terminate(api: Api, thread_id: str, yes: bool, as_json: bool) -> None:
     """End a conversation: all its sessions stop, and it accepts nothing new. Its messages stay readable.
+
+    With the reference of a subagent, which `show` and `tree` print, only that subagent and those below it end.
 
     \b
     Examples:
@@ -21,8 +24,11 @@ def terminate(api: Api, conversation_id: str, yes: bool, as_json: bool) -> None:
       ./errand terminate ID --yes --json
     """
     if not yes and not as_json:
-        click.confirm(f"End conversation {conversation_id} for good?", abort=True, err=True)
-    answer = api.post(f"/conversations/{segment(conversation_id)}/terminate", {})
+        click.confirm(f"End {thread_id} for good?", abort=True, err=True)
+    try:
+        answer = api.post(f"/conversations/{segment(thread_id)}/terminate", {})
+    except NotFoundError:  # a conversation has the id of its main thread; any other thread is a subagent's
+        answer = api.post(f"/threads/{segment(thread_id)}/terminate", {})
     if as_json:
         emit(answer)
     else:

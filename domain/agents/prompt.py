@@ -35,6 +35,11 @@ class Variable(AgentPart):
     kind: VariableKind = VariableKind.TEXT
     scoped: bool = False  # given for this very thread: it does not inherit the parent's value
 
+    @property
+    def hidden(self) -> bool:
+        """Whether no model may see its value."""
+        return self.scoped or self.kind is VariableKind.SECRET
+
 
 class DeclaredTool(ExternalTool):
     """A tool without code. Calling it does only what a binding or a stop rule makes of the call."""

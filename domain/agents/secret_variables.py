@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 
 from domain.agents.prompt import Variable, VariableKind
-from domain.agents.variable_scope import NeededVariable
+from domain.agents.variable_scope import NeededVariable, stored_names
 from domain.errors import Invalid
 from domain.sealed_text import is_sealed
 from domain.sealing import KeyRing
 
+UNKNOWN = Variable(description="no agent names it", required=False, kind=VariableKind.SECRET)
 SHORTEST = 4  # characters of a secret: replacing shorter ones would make every text unreadable
 
 
@@ -24,6 +25,14 @@ def seal_secrets(
             raise Invalid(detail, type="secret-too-short", variable=name)
         sealed[name] = keys.seal(value, tenant, "variable", name)
     return sealed
+
+
+def sealed_for_thread(
+    keys: KeyRing, tenant: str, values: Mapping[str, str], known: Mapping[str, Variable]
+) -> dict[str, str]:
+    """Values that are set for a thread, as it keeps them. What no agent names is a secret that nobody reads back."""
+    unknown = {name: UNKNOWN for name in values if name not in known}
+    return stored_names(seal_secrets(keys, tenant, values, {**known, **unknown}), known)
 
 
 def open_secrets(keys: KeyRing, tenant: str, values: Mapping[str, str]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Which values a thread has: those given to it, those inherited from the thread that started it, its agent's defaults.
 
-Values are kept by name. One that waits for a subagent's own thread is kept as `agent:name`, so that nobody else has it.
+Values are kept by name. One that waits for a subagent's own thread is kept as `agent:name`, so that nobody else has it;
+one that no agent of the graph names as `:name`, for the tools of its own thread.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -26,11 +27,21 @@ class NeededVariable(BaseModel):
     agent: str
     description: str
     kind: VariableKind
+    scoped: bool = False
     missing: bool  # it has no value
+
+
+NOBODY = ""  # in place of an agent: no agent names the variable
 
 
 def held_for(agent: str, name: str) -> str:
     return f"{agent}:{name}"
+
+
+def unnamed(values: Values) -> dict[str, str]:
+    """The values that no agent names, which are secrets of the thread that they were set for."""
+    mark = held_for(NOBODY, "")
+    return {name.removeprefix(mark): value for name, value in values.items() if name.startswith(mark)}
 
 
 def resolved(agent: AgentDefinition, values: Values) -> dict[str, str]:
@@ -39,8 +50,9 @@ def resolved(agent: AgentDefinition, values: Values) -> dict[str, str]:
 
 
 def of_agent(agent: AgentDefinition, values: Values) -> dict[str, str]:
-    """The values that the agent names: what its tools are given."""
-    return {name: value for name, value in resolved(agent, values).items() if name in agent.settable_variables}
+    """The values that the agent names, and those that nobody names: what its tools are given."""
+    named = {name: value for name, value in resolved(agent, values).items() if name in agent.settable_variables}
+    return {**unnamed(values), **named}
 
 
 def shown_to_model(agent: AgentDefinition, values: Values) -> dict[str, str]:
@@ -64,7 +76,7 @@ def hidden_from_model(agents: Iterable[AgentDefinition], values: Values) -> set[
 
 
 def _runtime_only(agent: AgentDefinition) -> set[str]:
-    own = {name for name, one in agent.variables.items() if one.scoped or one.kind is VariableKind.SECRET}
+    own = {name for name, one in agent.variables.items() if one.hidden}
     hints = {hint for tool in agent.subagent_tools for hint in tool.hints}
     return (own | {name for tool in agent.subagent_tools for name in tool.handed_over}) - hints
 
@@ -83,7 +95,9 @@ def kept(values: Values, graph: Graph) -> dict[str, str]:
     """The values that some agent of the graph can use."""
     names = {name for agent in graph.values() for name in agent.settable_variables}
     return {
-        name: value for name, value in values.items() if name in names or (":" in name and name.split(":")[0] in graph)
+        name: value
+        for name, value in values.items()
+        if name in names or (":" in name and name.split(":")[0] in (*graph, NOBODY))
     }
 
 
@@ -97,7 +111,7 @@ def inherited(
     """The values of a child's thread. Scoped ones cross only where the tool hands them over, or if they were given for
     this very agent. `above`: the agents of the session that starts it, the one that makes the call last."""
     scoped = {name for agent in (*above, child) for name, one in agent.all_variables.items() if one.scoped}
-    found = {name: value for name, value in kept(values, graph).items() if name not in scoped}
+    found = {name: value for name, value in _named(kept(values, graph)).items() if name not in scoped}
     own = [*above][-1]
     known = resolved(own, values)
     found |= {name: known[name] for name in (tool.handed_over if tool else ()) if name in known}
@@ -105,6 +119,25 @@ def inherited(
         if (held := found.pop(held_for(child.name, name), None)) is not None:
             found[name] = held
     return found
+
+
+def _named(values: Values) -> dict[str, str]:
+    own = held_for(NOBODY, "")
+    return {name: value for name, value in values.items() if not name.startswith(own)}
+
+
+def passed_on(values: Values, parent: AgentDefinition, child: AgentDefinition, graph: Graph) -> dict[str, str]:
+    """Of values that a parent's thread was given while both live: those that its child has too."""
+    scoped = {name for agent in (parent, child) for name, one in agent.all_variables.items() if one.scoped}
+    tools = [tool for view in parent.views for tool in view.subagent_tools if tool.name == child.name]
+    handed = {name for tool in tools for name in tool.handed_over}
+    plain = {name: value for name, value in kept(values, graph).items() if name not in scoped and ":" not in name}
+    return plain | {name: value for name, value in values.items() if name in handed}
+
+
+def stored_names(values: Values, known: Mapping[str, Variable]) -> dict[str, str]:
+    """Values as a thread keeps them: by name, or as nobody's."""
+    return {name if name in known else held_for(NOBODY, name): value for name, value in values.items()}
 
 
 def needed(child: AgentDefinition, values: Values, graph: Graph) -> list[NeededVariable]:
@@ -118,7 +151,12 @@ def _needed(agent: AgentDefinition, values: Values, graph: Graph, seen: frozense
     for name, one in agent.all_variables.items():
         if one.required:
             yield NeededVariable(
-                name=name, agent=agent.name, description=one.description, kind=one.kind, missing=name not in known
+                name=name,
+                agent=agent.name,
+                description=one.description,
+                kind=one.kind,
+                scoped=one.scoped,
+                missing=name not in known,
             )
     seen |= {agent.name}
     for tool in (tool for view in agent.views for tool in view.subagent_tools):

@@ -48,7 +48,7 @@ BEGIN
     END IF;
     RETURN (SELECT jsonb_build_object('go', go, 'state', c.state, 'text', c.result, 'plan', s.plan, 'spent', spent,
                                       'dry', coalesce(c.dry, false), 'emitted', c.node IS NOT NULL,
-                                      'workspace_version', w.version, 'body', m.body)
+                                      'workspace_version', w.version, 'body', m.body, 'variables', s.variables)
               FROM sessions s
               LEFT JOIN workspaces w ON w.tenant = s.tenant AND w.id = s.workspace_id
               LEFT JOIN messages m ON m.tenant = s.tenant AND m.id = n.node

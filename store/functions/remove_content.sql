@@ -55,7 +55,7 @@ BEGIN
      WHERE tenant = p_tenant AND id = ANY(ids);
     UPDATE agent_versions SET definition = (definition::jsonb || '{"prompt": "(removed)"}')::text   -- of reruns with their own
      WHERE owner IN (SELECT 'rerun/' || unnest(ids));
-    UPDATE threads SET tags = '{}', user_id = NULL, arguments = NULL
+    UPDATE threads SET tags = '{}', user_id = NULL, arguments = NULL, variables = NULL
      WHERE tenant = p_tenant AND conversation_id = p_conversation;
     UPDATE conversations SET title = '', metadata = '{}' WHERE tenant = p_tenant AND id = p_conversation;
     PERFORM append_audit(p_tenant, p_conversation, 'errand', 'remove_content', '', cardinality(ids) || ' sessions', NULL);

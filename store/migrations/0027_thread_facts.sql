@@ -5,3 +5,7 @@ ALTER TABLE threads
     ADD COLUMN arguments text;                             -- JSON
 CREATE INDEX threads_by_tag ON threads USING gin (tags);
 CREATE INDEX threads_by_user ON threads (tenant, user_id) WHERE user_id IS NOT NULL;
+
+-- Values that were set for a thread while it lived. Those that are secret are encrypted.
+ALTER TABLE threads ADD COLUMN variables text;             -- JSON
+ALTER TABLE conversations ADD COLUMN variables_set boolean NOT NULL DEFAULT false;

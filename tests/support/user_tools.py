@@ -32,6 +32,17 @@ async def reveal(input: Reveal, context: ToolContext) -> ToolResult:
     return ToolResult(long, events=[Progress(message=text)], progress=text, artifacts=[artifact])
 
 
+class Assign(BaseModel):
+    values: dict[str, str]
+
+
+async def assign(input: Assign, context: ToolContext) -> ToolResult:
+    """Set variables, and repeat them."""
+    await context.state.set_variables(**input.values)
+    return ToolResult(" ".join(context.state.variables[name] for name in input.values))
+
+
 TOOLS = [
+    Tool(name="assign", description="Sets variables.", input=Assign, run=assign, effect=Effect.IDEMPOTENT),
     Tool(name="reveal", description="Uses variables.", input=Reveal, run=reveal, effect=Effect.IDEMPOTENT),
 ]

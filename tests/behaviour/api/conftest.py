@@ -20,15 +20,19 @@ from api.app import create_app
 from api.http.head_timeout import HeadTimeoutProtocol
 from deploy.postgres import API_ROLE
 from domain.agents.definition import AgentDefinition, Mode
+from domain.agents.prompt import VariableKind
+from domain.agents.variable_scope import NeededVariable
 from domain.conversations.delegation import DelegationTool
 from domain.conversations.mailbox import DeliveryMode
+from domain.conversations.requests import Spawn
+from domain.conversations.variable_request import VariableRequest
 from domain.events import ENDED, Event, EventRow, MailboxUpdated, TaskSubmitted
 from domain.ids import new_id
 from domain.sessions.new_session import NewSession, Supervision
 from domain.sessions.session import AgentRef, Limits, Reason, SessionRef, Usage
 from domain.sessions.session_writes import Acceptance, SessionEnding
 from settings import ROOT, Settings
-from store import agents, database, endings, events, keys, new_sessions, sessions
+from store import agents, database, endings, events, keys, new_sessions, sessions, variable_requests
 from store.database import Pool
 from store.keys import Right
 from store.migrate import migrate
@@ -223,3 +227,21 @@ def problem(answer: httpx2.Response, status: int, type: str) -> dict[str, Any]:
     assert body["title"] and body["detail"]
     assert body["instance"] == answer.headers["x-request-id"]
     return body
+
+
+async def waiting_subagent(pool: Pool, tenant: str, task_id: str) -> str:
+    """A subagent of the task that waits for a variable; answers the id of the request."""
+    need = NeededVariable(name="TOKEN", agent="x", description="x", kind=VariableKind.TEXT, missing=True)
+    spawn = Spawn(request_id="x", spawned_by=task_id, thread=task_id, children=[], max_depth=1, max_children=1)
+    request = VariableRequest(
+        id=new_id(),
+        tenant=tenant,
+        conversation_id=task_id,
+        thread_id=task_id,
+        session_id=task_id,
+        agent="x",
+        name="x",
+        needs=[need],
+        spawn=spawn,
+    )
+    return (await variable_requests.open_request(pool, request)).id

@@ -7,15 +7,11 @@ import httpx2
 import pytest
 
 from api.app import create_app
-from domain.agents.prompt import VariableKind
-from domain.agents.variable_scope import NeededVariable
-from domain.conversations.requests import Spawn
-from domain.conversations.variable_request import VariableRequest
 from domain.ids import new_id
-from store import keys, variable_requests
+from store import keys
 from store.database import Pool
 from store.keys import Right
-from tests.behaviour.api.conftest import end, problem, run, submitted
+from tests.behaviour.api.conftest import end, problem, run, submitted, waiting_subagent
 from tests.support.rights_table import Row, Rule, documented, routes_of
 
 TABLE = documented()
@@ -37,6 +33,7 @@ OPTIONS: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/tasks/{task_id}/rerun"): {"json": {"prompt": "Say the opposite."}},
     ("POST", "/tasks/{task_id}/steer"): {"json": {"message": "x"}},
     ("POST", "/tasks/{task_id}/input"): {"json": {"response_to": "x", "input": "x"}},
+    ("PUT", "/threads/{thread_id}/variables"): {"json": {"variables": {"REGION": "x-value"}}},
     ("POST", "/threads/{thread_id}/variables/{request_id}"): {"json": {"variables": {"unknown": "x"}}},
     ("POST", "/files"): {"params": {"name": "x"}, "content": b"x"},
     ("PUT", "/agents/{name}"): {"json": {"name": "assistant", "description": "x", "prompt": "x"}},
@@ -56,24 +53,6 @@ OPTIONS: dict[tuple[str, str], dict[str, Any]] = {
     **{("POST", f"/codec/{verb}"): {"json": {"payloads": []}} for verb in ("decode", "encode")},
     ("POST", "/subscriptions"): {"json": {"name": "x", **WEBHOOK}},
 }
-
-
-async def waiting_subagent(pool: Pool, tenant: str, task_id: str) -> str:
-    """A subagent of the task that waits for a variable; answers the id of the request."""
-    need = NeededVariable(name="TOKEN", agent="x", description="x", kind=VariableKind.TEXT, missing=True)
-    spawn = Spawn(request_id="x", spawned_by=task_id, thread=task_id, children=[], max_depth=1, max_children=1)
-    request = VariableRequest(
-        id=new_id(),
-        tenant=tenant,
-        conversation_id=task_id,
-        thread_id=task_id,
-        session_id=task_id,
-        agent="x",
-        name="x",
-        needs=[need],
-        spawn=spawn,
-    )
-    return (await variable_requests.open_request(pool, request)).id
 
 
 class Holder:

@@ -16,7 +16,7 @@ from domain.sessions.session import SessionRef
 from settings import Settings
 from store import input_requests
 from store.database import Pool
-from tests.behaviour.api.conftest import end, key_for, problem, ref, serving, spawned, submitted
+from tests.behaviour.api.conftest import end, key_for, problem, ref, serving, spawned, submitted, waiting_subagent
 from tests.support.rights_table import routes_of
 
 ANY_ID = re.compile(r"(?<![0-9a-z])[0-9a-z]{26}(?![0-9a-z])")
@@ -29,6 +29,7 @@ OF_THE_PLATFORM = {  # the same for everybody
 ELSEWHERE = {  # foreign ids are in test_tenants.py, and these need more than a row to show something
     "/console/{name}",
     "/tasks/{task_id}/workspace/file",
+    "/threads/{thread_id}/variables",
     "/threads/{thread_id}/variables/{request_id}",
 }
 GETS = sorted(path for method, path in routes_of(create_app()) if method == "GET" and path not in ELSEWHERE)
@@ -65,7 +66,8 @@ class Tenant:
         mission = {**daily, "name": f"m-{mark}", "total": {"runs": 9}}
         ids["mission_id"] = (await tenant._made("POST", "/missions", json=mission))["id"]
         ids["schedule_id"] = (await tenant._made("POST", "/schedules", json=daily))["id"]
-        root = await submitted(client, tenant._headers, input=mark)
+        root = await submitted(client, tenant._headers, input=mark, user_id=mark)
+        await waiting_subagent(pool, tenant.name, root)
         child, asking = [await spawned(pool, root, tenant=tenant.name, name=name) for name in ("one", "two")]
         await _ask(pool, ref(asking, tenant.name, root), mark)
         await end(pool, child, tenant=tenant.name, output=mark)

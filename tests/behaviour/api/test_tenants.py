@@ -90,9 +90,12 @@ CONVERSATIONS: list[tuple[str, str, dict[str, Any]]] = [
 ]
 THREADS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/threads/{thread_id}/terminate", {}),
+    ("GET", "/threads/{thread_id}/variables", {}),
+    ("PUT", "/threads/{thread_id}/variables", {"json": {"variables": {"A": "mine now"}}}),
 ]
 SHARED = {  # routes without an id of a tenant
     ("POST", "/conversations/run"), ("GET", "/conversations"), ("POST", "/tasks"), ("GET", "/tasks"),
+    ("GET", "/variable-requests"),
     ("GET", "/input-requests"), ("GET", "/agents"), ("PUT", "/agents/{name}"), ("POST", "/files"),
     ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"), ("GET", "/notifications"),
     ("GET", "/audit"), ("GET", "/audit/verify"), ("GET", "/summary"), ("GET", "/queues"),

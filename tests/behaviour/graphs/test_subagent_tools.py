@@ -47,9 +47,9 @@ async def family(stack: Stack) -> None:
         "additionalProperties": False,
     }
     schema["properties"]["tone"] = {"type": "string"}
-    told = prompt("st_told", "A draft.", "Another draft.")
-    told["text"] += " It is about: {{arguments.brief}} {{ arguments.tone }}"
-    await define(stack, "st_typed", told, reviewer, **sides, input_schema=schema)
+    briefed = prompt("st_briefed", "A draft.", "Another draft.")
+    briefed["text"] += " It is about: {{arguments.brief}} {{ arguments.tone }}"
+    await define(stack, "st_typed", briefed, reviewer, **sides, input_schema=schema)
     closer = agent("st_closer", expose_as_tool=True)
     assert (await stack.http.put("/agents/st_closer", json=closer)).is_success
     quits = prompt("st_quits", {"calls": [call("give_up", reason="No paper.")]}, tools=(give_up,))

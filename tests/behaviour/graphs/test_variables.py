@@ -51,6 +51,8 @@ async def family(stack: Stack) -> None:
     await pair("vt_handed", "TOKEN", "NOTE", **needs(TOKEN=SCOPED, NOTE={"description": "a note", "scoped": True}))
     for how in ("raise", "status", "parent", "long"):
         await pair(f"vt_{how}", "TOKEN", how=how, **needs(TOKEN={"description": "a key", "kind": "secret"}))
+    town = {"TOWN": {"description": "where", "required": False}, "SALT": {**SCOPED, "required": False}}
+    await pair("vt_local", "TOWN", "KEY", "SALT", **needs(**town, KEY={"description": "a key", "kind": "secret"}))
     plain = needs(TOKEN={"description": "a key", "kind": "secret", "required": False}, REGION=region)
     agents = [
         agent("vt_lead", subagent_tools=[{"name": "vt_pair", "resumable": {"max_instances": 1}}], **plain),
@@ -60,9 +62,10 @@ async def family(stack: Stack) -> None:
         agent("vt_top", "vt_inherits", "vt_own"),
         agent("vt_inherits", **plain),
         agent("vt_own", **needs(TOKEN={**SCOPED, "required": False})),
+        agent("vt_guide", subagent_tools=[{"name": "vt_local", "resumable": True}], **needs(**town)),
     ]
     for one in reversed(agents):
-        one["tools"] = [*one["tools"], "reveal"]  # a child has no tool that its parent lacks
+        one["tools"] = [*one["tools"], "reveal", "assign"]  # a child has no tool that its parent lacks
         answer = await stack.http.put(f"/agents/{one['name']}", json=one)
         assert answer.is_success, answer.text
 
@@ -268,3 +271,64 @@ async def test_children_inherit_a_conversations_values_but_not_scoped_ones(stack
     further = (await stack.http.post("/conversations/run", json=more)).json()["session_id"]
     await stack.wait(further)
     assert (await Talk(stack, task_id).session(further)).variables["REGION"] == "south"
+
+
+@pytest.mark.proves("S4-B10")
+async def test_values_that_are_set_reach_the_thread_and_those_below_that_inherit_them(stack: Stack) -> None:
+    """Text and secret, in a fixed order; scoped ones stay, unknown ones are secrets, all are demanded at the start."""
+    key, salt, free = (f"canary-{name}-{new_id()}" for name in ("key", "salt", "free"))
+    refused = await stack.http.post("/tasks", json={"agent": "vt_guide", "input": "x"})
+    assert (refused.status_code, refused.json()["type"]) == (422, "urn:errand:problem:missing-variables")
+    # of the subagent, and not what is scoped to it
+    assert [one["pointer"] for one in refused.json()["errors"]] == ["/context/variables/KEY"]
+
+    create = ("subagent_create", {"agent": "vt_local", "name": "ann", "message": "Go."})
+    given = {"variables": {"KEY": "key-of-a-task", "SALT": salt}}
+    talk = await Talk.done(stack, chain([create]), "vt_guide", context=given)
+    [child] = await talk.children()
+    assert (await revealed(stack, child.id))[0] == "Values: (none) [redacted] (none); lengths: 6 13 6"
+
+    async def put(thread_id: str, **values: str) -> httpx2.Response:
+        return await stack.http.put(f"/threads/{thread_id}/variables", json={"variables": values})
+
+    answer = await put(talk.id, TOWN="Rome", KEY=key, SALT=salt, FREE=free)
+    assert answer.status_code == 200, answer.text
+    shown = {one["name"]: (one["source"], one["kind"], one["value"]) for one in answer.json()["variables"]}
+    assert shown == {
+        "TOWN": ("thread", "text", "Rome"),
+        "SALT": ("thread", "secret", None),
+        "FREE": ("thread", "secret", None),
+    }
+    look = ("reveal", {"names": ["TOWN", "SALT", "FREE"]})
+    message = ("subagent_message", {"target": "ann", "message": "Again."})
+    await talk.ended(await talk.say(chain([look], [message])))
+    root = await talk.results((await talk.sessions())[-2].id)
+    assert root[0] == f"Values: Rome [redacted] [redacted]; lengths: 4 {len(salt)} {len(free)}"
+    second = (await talk.children())[-1]
+    assert await revealed(stack, second.id) == [f"Values: Rome [redacted] (none); lengths: 4 {len(key)} 6"]
+
+    # a thread's own value wins over what it inherits, whichever came first; a tool sets values like the API
+    assert (await put(second.thread_id, TOWN="Oslo")).is_success
+    assigns = ("assign", {"values": {"TOWN": "Paris", "FREE": "a-value-of-the-model"}})
+    await talk.ended(await talk.say(chain([assigns], [message])))
+    assert (await talk.results((await talk.sessions())[-2].id))[0] == "Paris [redacted]"
+    assert (await revealed(stack, (await talk.children())[-1].id))[0].startswith("Values: Oslo [redacted] (none)")
+    listed = {one["name"]: one for one in (await stack.http.get(f"/threads/{talk.id}/variables")).json()["variables"]}
+    assert listed["TOWN"]["value"] == "Paris"
+    for value in (key, salt, free):
+        assert await asked(stack, value) == [] and await secrets_found(stack, [value.encode()]) == []
+
+    unfit: list[Any] = [{}, None, {"KEY": None}, {"a b": "x"}, {"KEY": ""}, []]
+    bodies: list[Any] = [*({"variables": values} for values in unfit), {}, None, []]
+    for body in bodies:
+        wrong = await stack.http.put(f"/threads/{talk.id}/variables", json=body)
+        assert wrong.status_code == 422, wrong.text
+    assert (await put(talk.id, FREE="abc")).json()["type"] == "urn:errand:problem:secret-too-short"
+    _, foreign = await keys.create(stack.pool, f"other-{new_id()}", "other", list(Right))
+    headers, values = {"Authorization": f"Bearer {foreign}"}, {"variables": {"TOWN": "x"}}
+    for method in ("GET", "PUT"):
+        far = await stack.http.request(method, f"/threads/{talk.id}/variables", json=values, headers=headers)
+        assert far.status_code == 404
+    assert (await stack.http.post(f"/threads/{second.thread_id}/terminate")).is_success
+    assert (await put(second.thread_id, TOWN="x")).json()["type"] == "urn:errand:problem:thread-terminated"
+    assert (await put(talk.id, TOWN="x")).is_success

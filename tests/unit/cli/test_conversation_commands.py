@@ -117,6 +117,48 @@ def test_terminate_asks_for_confirmation(server: StandIn, cli: Cli) -> None:
     assert cli("terminate", TASK, input="y\n").exit_code == 0
 
 
+def test_terminate_ends_the_thread_of_a_subagent_by_its_reference(server: StandIn, cli: Cli) -> None:
+    server.refusals[f"/conversations/{TASK}/terminate"] = (404, {"type": "unknown-conversation", "status": 404})
+    server.answers[f"/threads/{TASK}/terminate"] = {}
+    assert cli("terminate", TASK, "--yes").exit_code == 0
+    assert server.asked_for(f"/threads/{TASK}/terminate") == [{}]
+    server.refusals[f"/threads/{TASK}/terminate"] = (404, {"type": "unknown-thread", "status": 404})
+    assert cli("terminate", TASK, "--yes").exit_code == 4
+
+
+def test_waiting_subagents_are_listed_and_given_values(server: StandIn, cli: Cli) -> None:
+    needs = [
+        {"name": name, "kind": kind, "description": "x"} for name, kind in (("TOKEN", "secret"), ("REGION", "text"))
+    ]
+    request = {"request_id": "01jrequest", "thread_id": TASK, "agent": "deployer", "name": "green", "required": needs}
+    server.answers["/variable-requests"] = {"items": [{**request, "missing": ["TOKEN", "REGION"]}]}
+    path = f"/threads/{TASK}/variables/01jrequest"
+    server.answers[path] = {"status": "started", "reference": "01jchild"}
+    listed = cli("variables")
+    assert "green (deployer)" in listed.stdout and "TOKEN, REGION" in listed.stdout
+    assert json.loads(cli("variables", "list", "--json").stdout) == server.answers["/variable-requests"]
+    given = cli("variables", "give", "01jreq", "REGION=north", input="hidden\n")
+    assert given.exit_code == 0 and "01jchild" in given.output and "hidden" not in given.output
+    assert cli("variables", "give", "01jreq", "REGION=a=b", "TOKEN=-", input="piped\n").exit_code == 0
+    values = [{"TOKEN": "hidden", "REGION": "north"}, {"TOKEN": "piped", "REGION": "a=b"}]
+    assert [body["variables"] for body in server.asked_for(path)] == values
+    assert cli("variables", "give", "01jother").exit_code == 4
+    for wrong in (("REGION",), ("=x",), ("A=1", "A=2"), ("A=-", "B=-")):
+        assert cli("variables", "give", "01jreq", *wrong).exit_code == 2
+    assert len(server.asked_for(path)) == 2
+
+
+def test_variables_of_a_thread_are_shown_and_set(server: StandIn, cli: Cli) -> None:
+    known = {"kind": "text", "description": "where", "source": "thread"}
+    shown = [{**known, "name": "TOWN", "value": "Oslo"}, {**known, "name": "KEY", "value": None}]
+    unset = {**known, "name": "FREE", "source": None, "value": None}
+    server.answers[f"/threads/{TASK}/variables"] = {"variables": [*shown, unset]}
+    lines = cli("variables", "show", TASK).stdout.splitlines()
+    assert [line.split()[:2] for line in lines[1:]] == [["TOWN", "Oslo"], ["KEY", "(secret)"], ["FREE", "(none)"]]
+    assert cli("variables", "set", TASK, "TOWN=Oslo").exit_code == 0
+    assert server.asked[-1] == ("PUT", f"/threads/{TASK}/variables", {"variables": {"TOWN": "Oslo"}})
+
+
 def test_steer_reads_its_text_from_stdin(server: StandIn, cli: Cli) -> None:
     server.answers[f"/tasks/{TASK}/steer"] = {}
     cli("steer", TASK, "-", input="two\nlines\n")

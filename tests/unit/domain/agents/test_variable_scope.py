@@ -10,7 +10,10 @@ from domain.agents.variable_scope import (
     kept,
     needed,
     of_agent,
+    passed_on,
     shown_to_model,
+    stored_names,
+    unnamed,
 )
 
 KEY = {"description": "a key", "kind": "secret", "scoped": True}
@@ -74,6 +77,22 @@ def test_model_sees_neither_secrets_nor_what_is_for_a_thread_alone() -> None:
     assert hidden_from_model([DEEP], values) == {"KEY"} and hidden_from_model([TOP], values) == {"NOTE", "KEY"}
     hands = agent("hands", {"name": "deep", "scoped_env": ["TOWN"]}, variables={"TOWN": TOWN})
     assert shown_to_model(hands, values) == {} and hidden_from_model([hands], {"TOWN": "Rome"}) == {"TOWN"}
+
+
+def test_value_that_is_set_later_reaches_whoever_inherits_it() -> None:
+    values = {"TOWN": "Rome", "NOTE": "n", "KEY": "sealed:k", ":FREE": "sealed:f"}
+    assert passed_on(values, TOP, MIDDLE, GRAPH) == {"TOWN": "Rome", "KEY": "sealed:k"}
+    assert passed_on(values, MIDDLE, DEEP, {"deep": DEEP}) == {"TOWN": "Rome", "KEY": "sealed:k"}  # handed over
+    assert passed_on(values, agent("other", "deep"), DEEP, {"deep": DEEP}) == {"TOWN": "Rome"}
+
+
+def test_value_that_no_agent_names_belongs_to_the_tools_of_its_thread() -> None:
+    stored = stored_names({"FREE": "sealed:f", "TOWN": "Rome"}, TOP.all_variables)
+    assert stored == {":FREE": "sealed:f", "TOWN": "Rome"} and unnamed(stored) == {"FREE": "sealed:f"}
+    assert of_agent(TOP, stored) == {"FREE": "sealed:f", "TOWN": "Rome"} and kept(stored, GRAPH) == stored
+    assert inherited(stored, [TOP], MIDDLE, GRAPH) == {"TOWN": "Rome"} and shown_to_model(TOP, stored) == {
+        "TOWN": "Rome"
+    }
 
 
 def test_only_what_the_graph_names_is_kept() -> None:

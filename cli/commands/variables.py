@@ -1,0 +1,127 @@
+"""`errand variables`: the variables of threads, and subagents that wait for some."""
+
+import sys
+from typing import Any
+
+import click
+
+from cli.client.api import Api, segment
+from cli.errors import NotFoundError
+from cli.ids import TaskId
+from cli.options import remote
+from cli.render.output import PROGRAM, emit, note, one_line, table
+from domain.json_object import JsonObject
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def variables(ctx: click.Context) -> None:
+    """List subagents that wait for variables, give them values, and show or set the variables of a thread.
+
+    \b
+    Examples:
+      ./errand variables
+      ./errand variables give REQUEST
+      ./errand variables give REQUEST REGION=north DEPLOY_TOKEN=-    (- is read from the standard input)
+      ./errand variables show THREAD
+      ./errand variables set THREAD REGION=north
+    """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_requests)
+
+
+@variables.command("list")
+@click.option("--conversation", "conversation_id", type=TaskId(), help="Only of this conversation.")
+@remote
+def list_requests(api: Api, conversation_id: str | None = None, as_json: bool = False) -> None:
+    """List the subagents that wait for values of their variables."""
+    answer = api.get("/variable-requests", **({"conversation_id": conversation_id} if conversation_id else {}))
+    if as_json:
+        emit(answer)
+    elif not answer["items"]:
+        note("no subagent is waiting for variables")
+    else:
+        rows = [
+            [one["request_id"], f"{one['name']} ({one['agent']})", one["thread_id"], ", ".join(one["missing"])]
+            for one in answer["items"]
+        ]
+        table(["REQUEST", "SUBAGENT", "OF THREAD", "MISSING"], [[one_line(cell) for cell in row] for row in rows])
+        note(f"`{PROGRAM} variables give REQUEST` asks for the values and starts the subagent.")
+
+
+@variables.command()
+@click.argument("request_id")
+@click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
+@remote
+def give(api: Api, request_id: str, values: tuple[str, ...], as_json: bool) -> None:
+    """Give the values that a subagent waits for, and start it. What is not given is asked for, secrets unseen."""
+    request = _request(api, request_id)
+    given = _parsed(values)
+    kinds = {one["name"]: one for one in request["required"]}
+    for name in (name for name in request["missing"] if name not in given):
+        secret = kinds[name]["kind"] == "secret"
+        given[name] = click.prompt(f"{name} ({one_line(kinds[name]['description'])})", hide_input=secret, err=True)
+    path = f"/threads/{segment(request['thread_id'])}/variables/{segment(request['request_id'])}"
+    answer = api.post(path, {"variables": given})
+    if as_json:
+        emit(answer)
+    elif answer["reference"]:
+        note(f"Started: `{PROGRAM} attach {answer['reference']}` shows it.")
+    else:
+        note("Accepted; the subagent starts soon.")
+
+
+@variables.command()
+@click.argument("thread_id", type=TaskId())
+@remote
+def show(api: Api, thread_id: str, as_json: bool) -> None:
+    """Show the variables of a thread: of a conversation, or of a subagent by its reference. Secrets are not shown."""
+    answer = api.get(f"/threads/{segment(thread_id)}/variables")
+    emit(answer) if as_json else _show(answer)
+
+
+@variables.command("set")
+@click.argument("thread_id", type=TaskId())
+@click.argument("values", nargs=-1, required=True, metavar="NAME=VALUE...")
+@remote
+def set_values(api: Api, thread_id: str, values: tuple[str, ...], as_json: bool) -> None:
+    """Set variables of a thread, and of the subagents below it that inherit them. NAME=- reads the standard input."""
+    answer = api.send("PUT", f"/threads/{segment(thread_id)}/variables", json={"variables": _parsed(values)}).json()
+    emit(answer) if as_json else _show(answer)
+
+
+def _request(api: Api, request_id: str) -> JsonObject:
+    """By the beginning of its id."""
+    found = [one for one in api.get("/variable-requests")["items"] if one["request_id"].startswith(request_id.lower())]
+    if len(found) != 1:
+        why = f"several requests begin with {request_id!r}" if found else f"no open request begins with {request_id!r}"
+        raise NotFoundError(f"{why}; `{PROGRAM} variables` lists them")
+    return dict(found[0])
+
+
+def _parsed(values: tuple[str, ...]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for one in values:
+        name, equals, value = one.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"{name!r}: write NAME=VALUE, or NAME=- for a value from the standard input")
+        if name in given:
+            raise click.UsageError(f"{name} is given twice")
+        given[name] = value
+    piped = [name for name, value in given.items() if value == "-"]
+    if len(piped) > 1:
+        raise click.UsageError("only one value can come from the standard input")
+    return {name: sys.stdin.read().removesuffix("\n") if name in piped else value for name, value in given.items()}
+
+
+def _show(answer: JsonObject) -> None:
+    def shown(one: JsonObject) -> str:
+        if one["source"] is None:
+            return "(none)"
+        return "(secret)" if one["value"] is None else one_line(one["value"], 80)
+
+    rows: list[list[Any]] = [
+        [one_line(one["name"]), shown(one), one["source"] or "", one_line(one["description"], 60)]
+        for one in answer["variables"]
+    ]
+    table(["VARIABLE", "VALUE", "FROM", "DESCRIPTION"], rows)
