@@ -15,6 +15,7 @@ from activities.delegation.subagent_plan import SubagentPlanner
 from activities.delegation.subagents import Subagents
 from activities.handlers.call_handler import CallHandler
 from activities.hooks.hook import SessionHook
+from activities.hooks.inner_hooks import InnerHooks
 from activities.hooks.run_hooks import RunHooks
 from activities.model.anthropic import Model
 from activities.model.budget import Bounds
@@ -96,6 +97,8 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
     own_schedules = OwnSchedules(pool, ScheduleClient(services.temporal, services.task_queue), definitions)
     subagents = Subagents(pool, conversations, own_schedules)
     checks = Checks(pool, definitions, services.workspaces, services.commands, tools, services.fetcher, subagents)
+    states = ThreadStates(pool, services.keys, definitions, subagents, services.workspaces)
+    inner_hooks = InnerHooks(pool, services.hooks, states, services.workspaces)
     replying = (
         pool,
         model,
@@ -106,8 +109,8 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         Bounds(pool, model, services.budget_low_percent, services.thresholds),
         services.model_check,
         services.attempts_before_fallback,
+        inner_hooks,
     )
-    states = ThreadStates(pool, services.keys, definitions, subagents, services.workspaces)
     hooks = RunHooks(pool, services.hooks, definitions, states, services.workspaces)
     run_tool = RunTool(
         pool,
@@ -120,6 +123,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         rulebook,
         services.events,
         states,
+        inner_hooks,
     )
     planner = ChildPlanner(pool, tools, definitions, services.model_check, subagents, services.subagent_depth)
     subagent_planner = SubagentPlanner(pool, tools, definitions, planner, subagents)

@@ -1,7 +1,7 @@
 """Loads and checks agent definitions, prompts and the price table, and writes definitions as files."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -30,10 +30,12 @@ __all__ = [
     "LoadedAgents",
     "check_agents",
     "complete",
+    "load_agent",
     "load_agents",
     "load_prices",
     "parse_agent",
     "to_markdown",
+    "validated",
 ]
 
 MAX_FILE_CHARS = 262_144
@@ -62,6 +64,7 @@ def check_agents(folder: Path, known: Catalogue) -> LoadedAgents:
     errors: dict[str, AgentFileError] = {}
     prompts: dict[str, PromptDefinition] = {}
     parsed: dict[str, AgentDefinition] = {}
+    found: dict[str, list[FieldProblem]] = {}
     for path in sorted((folder / "prompts").glob("*.md")):
         try:
             prompts[path.stem] = _parse_prompt(_read(path), f"prompts/{path.name}")
@@ -72,12 +75,12 @@ def check_agents(folder: Path, known: Catalogue) -> LoadedAgents:
         errors["."] = AgentFileError(str(folder), [FieldProblem("(folder)", "does not exist")])
     for path in files:
         try:
-            parsed[path.stem] = parse_agent(_read(path), path.name, known, prompts)
+            parsed[path.stem], found[path.stem] = _read_agent(_read(path), path.name, known, prompts)
         except AgentFileError as error:
             errors[error.file] = error
     agents = {name: with_agents_separated(definition, parsed) for name, definition in parsed.items()}
     for name, definition in agents.items():
-        if problems := [*definition_problems(definition, known), *graph_problems(definition, agents, known)]:
+        if problems := [*found[name], *_all_problems(definition, agents, known)]:
             errors[f"{name}.md"] = AgentFileError(f"{name}.md", problems)
     usable = {name: definition for name, definition in agents.items() if f"{name}.md" not in errors}
     names = frozenset(path.stem for path in files)
@@ -85,39 +88,67 @@ def check_agents(folder: Path, known: Catalogue) -> LoadedAgents:
 
 
 def parse_agent(
-    text: str, file: str, known: Catalogue, prompts: Mapping[str, PromptDefinition] | None = None
+    text: str,
+    file: str,
+    known: Catalogue,
+    prompts: Mapping[str, PromptDefinition] | None = None,
 ) -> AgentDefinition:
     """Read one definition. `complete` checks it once the other agents are known."""
-    fields, body = _front_matter(text, file)
-    if "prompt" in fields:
-        raise AgentFileError(file, [FieldProblem("prompt", "belongs below the front matter, not in it")])
-    definition = _validate({**fields, "prompt": body if body.strip() else ""}, file, AgentDefinition)
-    named = {side.prompt for side in (definition.side_a, definition.side_b) if side is not None and side.prompt}
-    found = {
-        name: prompt for name, prompt in (prompts or {}).items() if name in named and name not in definition.prompts
-    }
-    definition = definition.model_copy(update={"prompts": {**definition.prompts, **found}})
-    problems = side_problems(definition, known, sorted(prompts or {}))
-    if definition.name != Path(file).stem:
-        problems.insert(
-            0, FieldProblem("name", f"{definition.name!r} differs from the file's name", (Path(file).stem,))
-        )
+    definition, problems = _read_agent(text, file, known, prompts or {})
     if problems:
-        # what can be said without the other agents is said together
-        others = [one for one in definition_problems(definition, known) if not one.field.startswith("tools")]
-        raise AgentFileError(file, [*problems, *others])
+        raise AgentFileError(file, problems)
     return definition
 
 
 def complete(
-    definition: AgentDefinition, others: Mapping[str, AgentDefinition], known: Catalogue, file: str
+    definition: AgentDefinition,
+    others: Mapping[str, AgentDefinition],
+    known: Catalogue,
+    file: str,
+    problems: Sequence[FieldProblem] = (),
 ) -> AgentDefinition:
-    """Check a parsed definition against the other agents; answer it with agents separated from tools."""
+    """Check a definition against the other agents; answer it with agents separated from tools. `problems`: those that
+    are known already, and reported with the others."""
     whole = with_agents_separated(definition, {**others, definition.name: definition})
-    every = {**others, whole.name: whole}
-    if problems := [*definition_problems(whole, known), *graph_problems(whole, every, known)]:
-        raise AgentFileError(file, problems)
+    if found := [*problems, *_all_problems(whole, {**others, whole.name: whole}, known)]:
+        raise AgentFileError(file, found)
     return whole
+
+
+def load_agent(
+    text: str, before: Sequence[FieldProblem], file: str, known: Catalogue, others: Mapping[str, AgentDefinition]
+) -> AgentDefinition:
+    """One definition with prompts of its own, checked against the other agents; all of its problems are raised, with
+    those found before."""
+    definition, problems = _read_agent(text, file, known, {})
+    return complete(definition, others, known, file, [*before, *problems])
+
+
+def _all_problems(
+    definition: AgentDefinition, agents: Mapping[str, AgentDefinition], known: Catalogue
+) -> list[FieldProblem]:
+    return [*definition_problems(definition, known), *graph_problems(definition, agents, known)]
+
+
+def _read_agent(
+    text: str, file: str, known: Catalogue, prompts: Mapping[str, PromptDefinition]
+) -> tuple[AgentDefinition, list[FieldProblem]]:
+    """A definition, and what is wrong with it apart from others. Raises if there is nothing that could be checked."""
+    fields, body = _front_matter(text, file)
+    problems: list[FieldProblem] = []
+    if "prompt" in fields:
+        problems.append(FieldProblem("prompt", "belongs below the front matter, not in it"))
+    definition, found = validated({**fields, "prompt": body if body.strip() else ""}, AgentDefinition)
+    problems += found
+    if definition is None:
+        raise AgentFileError(file, problems)
+    named = {side.prompt for side in (definition.side_a, definition.side_b) if side is not None and side.prompt}
+    own = {name: prompt for name, prompt in prompts.items() if name in named and name not in definition.prompts}
+    definition = definition.model_copy(update={"prompts": {**definition.prompts, **own}})
+    if definition.name != Path(file).stem:
+        reason = f"{definition.name!r} differs from the file's name"
+        problems.append(FieldProblem("name", reason, (Path(file).stem,)))
+    return definition, [*problems, *side_problems(definition, known, sorted(prompts))]
 
 
 def to_markdown(definition: AgentDefinition) -> str:
@@ -245,10 +276,23 @@ def _read(path: Path) -> str:
 
 
 def _validate(fields: JsonObject, file: str, model: type[Model]) -> Model:
+    definition, problems = validated(fields, model)
+    if definition is None or problems:
+        raise AgentFileError(file, problems)
+    return definition
+
+
+def validated(fields: JsonObject, model: type[Model]) -> tuple[Model | None, list[FieldProblem]]:
+    """The model and what is wrong with its fields; None: with those it cannot be read at all."""
     try:
         # strict JSON: "yes" is not true and "5" is not a number, but an enum may still be written as text
-        return model.model_validate_json(json.dumps(fields), strict=True)
+        return model.model_validate_json(json.dumps(fields), strict=True), []
     except ValidationError as error:
-        raise AgentFileError(file, problems_of(error, model)) from None
+        problems = problems_of(error, model)
     except (TypeError, ValueError) as error:
-        raise AgentFileError(file, [FieldProblem("(front matter)", f"only JSON types are allowed: {error}")]) from None
+        return None, [FieldProblem("(front matter)", f"only JSON types are allowed: {error}")]
+    if "type" in fields and any(one.field == "(file)" for one in problems):
+        # a type that does not fit must not hide what is wrong with the other fields
+        rest, more = validated({name: value for name, value in fields.items() if name != "type"}, model)
+        return rest, [*problems, *more]
+    return None, problems

@@ -33,6 +33,15 @@ class ToolCallBlock(ContentBlock):
     arguments: JsonObject
 
 
+class QueuedTool(BaseModel):
+    """A tool call that waits in an inbox."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")
+    arguments: JsonObject = Field(default_factory=dict)
+
+
 class ToolResultBlock(ContentBlock):
     type: Literal["tool_result"] = "tool_result"
     call_id: str

@@ -1,5 +1,7 @@
 """The message tree's nodes, and how a path of them becomes the messages that one side's model is sent."""
 
+import itertools
+from collections.abc import Collection
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_serializer, field_validator
@@ -20,6 +22,7 @@ from domain.sessions.step import CallState, StopReason, ToolCallResult
 USER, NOTE, ASSISTANT, TOOL_RESULTS, SUMMARY = "user", "note", "assistant", "tool_results", "summary"
 
 SILENT = "silent"  # a message of the inbox that the platform or a subagent put there: it enters the tree as the user's
+QUEUED_TOOL = "tool"  # a tool call that waits in the inbox: it runs before the next model step
 NOTHING_SAID = "(The other side ended its turn without a message.)"
 CONVERSATION_BEGINS = "(The conversation begins here.)"
 SYSTEM = "system"  # of an inbox message: it comes from another agent, and enters the context as a note
@@ -207,6 +210,29 @@ def since_checkpoint(nodes: list[Node], side: str = "a") -> list[Node]:
         if nodes[place].kind == SUMMARY and nodes[place].side == side:
             return nodes[place:]
     return nodes
+
+
+def shown_nodes(nodes: list[Node], side: str) -> list[Node]:
+    """The messages that a side may know of: all of its own, and of the other side's only what it says."""
+    shown = since_checkpoint(nodes, side)
+    return [node for node in shown if node.side == side or isinstance(node.body, UserBody | ReplyBody)]
+
+
+def without(nodes: list[Node], hidden: Collection[str]) -> list[Node]:
+    """The messages but those hidden. A reply and the results of its calls stay or go together, and the newest message
+    always stays: the model must have something to answer."""
+    gone = {node.id for node in nodes[:-1] if node.id in hidden}
+    pairs = [
+        (before.id, node.id)
+        for before, node in itertools.pairwise(nodes)
+        if isinstance(node.body, ResultsBody) and isinstance(before.body, ReplyBody)
+    ]
+    for reply, results in pairs:
+        if results == nodes[-1].id:
+            gone.discard(reply)
+        elif gone & {reply, results}:
+            gone |= {reply, results}
+    return [node for node in nodes if node.id not in gone]
 
 
 def render(nodes: list[Node], model: str, side: str = "a") -> list[ModelMessage]:

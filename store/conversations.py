@@ -245,6 +245,13 @@ async def taken_by(pool: Pool, tenant: str, session_id: str) -> list[str]:
     return [row["id"] for row in rows]
 
 
+async def change_text(pool: Pool, tenant: str, message_id: str, text: str) -> None:
+    """What enters the context in place of a message; the message itself stays as it was sent."""
+    await pool.execute(
+        "UPDATE inbox SET changed = $3 WHERE tenant = $1 AND id = $2", tenant, message_id, parts_of(text)
+    )
+
+
 async def message_text(pool: Pool, tenant: str, message_id: str) -> str:
     parts = await pool.fetchval("SELECT parts FROM inbox WHERE tenant = $1 AND id = $2", tenant, message_id)
     return text_of_parts(parts)

@@ -12,7 +12,7 @@ from domain.conversations.subagent import RegistryEntry, SubagentTerms
 from domain.external_tool import ExternalTool
 from domain.json_object import JsonObject
 from domain.limits.budget import TreeBudget
-from domain.messages import Node, without_gaps
+from domain.messages import Node, calls_of, without_gaps
 from domain.sessions.session import Status
 from domain.sessions.step import ModelReply, ToolCallResult
 from domain.sessions.step_writes import RetryNote, StepBegin, StepCommit
@@ -85,6 +85,14 @@ async def commit_step(pool: Pool, commit: StepCommit) -> ModelReply:
 
 async def note_retry(pool: Pool, note: RetryNote) -> None:
     await call(pool, "note_retry", note)
+
+
+async def prompt(pool: Pool, tenant: str, call: str) -> str:
+    """The prompt inside a tool call, given as "node/index"."""
+    node_id, _, index = call.rpartition("/")
+    [node] = await path(pool, tenant, node_id, limit=1)
+    found: str = calls_of(node)[int(index)].arguments["prompt"]
+    return found
 
 
 async def path(

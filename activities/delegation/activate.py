@@ -28,6 +28,8 @@ MOST_NAME = 63
 class Activate(CallModel):
     """Like a model call, but the reply follows from the agent's definition."""
 
+    platform_alone = True
+
     @activity.defn(name="activate")
     async def activate(self, call: ModelCall) -> ModelReply:
         return await self.reply_to(call)

@@ -147,6 +147,7 @@ class BeginDelegations:
                     kind=one.kind,
                     agent=one.planned.agent,
                     models=one.planned.models,
+                    hooked=one.planned.hooked,
                     resume=await runs.resume_point(self._pool, call.ref, line) if call.resumed else None,
                 )
 

@@ -55,6 +55,8 @@ class Planned:
     attachments: list[Attachment] = dataclasses.field(default_factory=list)  # files that come with its message
     needs: list[NeededVariable] = dataclasses.field(default_factory=list)  # of its whole graph
 
+    hooked: bool = False  # its agent has hooks
+
     @property
     def terms(self) -> SubagentTerms | None:
         return self.session.subagent if self.session else None
@@ -139,6 +141,7 @@ class ChildPlanner:
             thread=thread,
             delivery=delivery,
             session=session,
+            hooked=bool(child.for_side("a").hooks),
         )
 
     async def values(

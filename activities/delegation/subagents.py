@@ -7,6 +7,7 @@ from activities.delegation.agent_events import AgentEvents
 from activities.delegation.agent_messages import AgentMessages
 from activities.schedules.own import OwnSchedules
 from domain.agents.subagent_tool import ReceivingSide
+from domain.content import QueuedTool
 from domain.conversations.attachments import (
     Attachment,
     AttachmentRefused,
@@ -22,7 +23,7 @@ from domain.conversations.requests import ClaimOutcomes, Steer
 from domain.conversations.subagent_texts import from_subagent, not_found, result, running
 from domain.errors import NotFound
 from domain.ids import derive_id, is_id
-from domain.messages import ASSISTANT, SILENT, USER
+from domain.messages import ASSISTANT, QUEUED_TOOL, SILENT, USER
 from domain.sessions.session import Reason, SessionRef, Status
 from domain.sessions.session_writes import ThreadMessage
 from domain.sessions.step import RecordedStop, StopRequest
@@ -142,6 +143,16 @@ class Subagents:
         gained = (spawner.workspace_id, manifest_of(files))
         await self._queue(ref, spawner.thread_id, message_id, text, kind=SILENT, wake=True, files=gained)
         return "Sent to your parent.", False
+
+    async def queue_tool(self, ref: SessionRef, tool: QueuedTool, key: str) -> bool:
+        """A tool call for this session's own thread, which begins a turn there if none is running."""
+        own = await sessions.get(self._pool, ref.tenant, ref.session_id)
+        conversation = await conversations.get(self._pool, ref.tenant, ref.conversation_id)
+        if own is None or conversation is None or conversation.status == "terminated":
+            return False
+        message_id = derive_id(ref.session_id, "tool", key)
+        text = tool.model_dump_json()
+        return await self._queue(ref, own.thread_id, message_id, text, kind=QUEUED_TOOL, wake=True)
 
     async def _queue(
         self,

@@ -1,42 +1,37 @@
 """run_hooks: the hooks of one moment, one after the other. One that fails is reported, and the session continues."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 from temporalio import activity
 
 from activities.hooks.hook import SessionHook
+from activities.hooks.hook_runner import HookError, reply_of, report
 from activities.runtime.definitions import Definitions
 from activities.runtime.heartbeat import beating
-from activities.runtime.log_redaction import hidden_in_logs
-from activities.runtime.thread_state import ThreadState, ThreadStates
+from activities.runtime.thread_state import ThreadStates
 from activities.runtime.workspaces import Workspaces
-from activities.tools.support.output import clean
 from domain.agents.hook import (
+    INNER,
     MOST_TEXT,
     AfterModel,
     AfterTool,
     BeforeModel,
     BeforeTool,
     HookPoint,
-    HookReply,
     Moment,
     OnEnd,
     OnMessage,
     RequestedCall,
+    SubagentCreated,
+    ThreadCreated,
 )
-from domain.events import EventRow, HookFailed
 from domain.messages import calls_of, text_of
 from domain.sealing import SealingError
 from domain.sessions.hook_call import HookCall, HookList, HookOutcome, HookPoints
 from domain.sessions.session import AgentRef
-from store import conversations, events, messages, sessions, tool_calls, workspaces
+from store import conversations, messages, sessions, threads, tool_calls, workspaces
 from store.database import Pool
-
-
-class HookError(Exception):
-    """A hook failed; the text says how, and holds nothing that it was given."""
 
 
 class RunHooks:
@@ -64,7 +59,7 @@ class RunHooks:
         named = (await self._definitions.load(wanted.agent)).hooks
         # of a hook that this worker does not have the moment is unknown: its absence is reported with the first one
         points = [self._hooks[name].point if name in self._hooks else HookPoint.BEFORE_MODEL for name in named]
-        return HookPoints(points=list(dict.fromkeys(points)))
+        return HookPoints(points=[point for point in dict.fromkeys(points) if point not in INNER])
 
     @activity.defn(name="run_hooks")
     @beating
@@ -79,19 +74,23 @@ class RunHooks:
         version, _ = await workspaces.get(self._pool, call.ref.tenant, call.workspace_id)
         folder = await self._workspaces.ready(call.ref.tenant, call.workspace_id, version)
         session = await sessions.get(self._pool, call.ref.tenant, call.ref.session_id)
-        for place, moment in enumerate(await self._moments(call)):
+        for place, given in enumerate(await self._moments(call)):
+            moment = given
             for hook in hooks:
                 try:
                     agents: Sequence[AgentRef] = [*call.above, call.agent]
                     key = f"{moment.key}/{hook.name}"
                     stored = session.variables if session else {}
                     state = await self._states.load(call.ref, agents, stored, call.workspace_id, folder, key)
-                    reply = await _reply(hook, moment, state)
+                    reply = await reply_of(hook, moment, state)
                 except (HookError, SealingError) as error:
                     await self._report(call, hook.name, moment.key, str(error))
                     if call.point is HookPoint.BEFORE_TOOL:  # it may be there to guard
                         refusals[call.indexes[place]] = f"This was not run: the hook {hook.name!r} failed."
                     continue
+                if reply.text and isinstance(moment, OnMessage) and call.messages:
+                    await conversations.change_text(self._pool, call.ref.tenant, call.messages[place], reply.text)
+                    moment = moment.model_copy(update={"text": reply.text})
                 if reply.note:
                     notes.append(reply.note)
                 if reply.refusal and call.point is HookPoint.BEFORE_TOOL:
@@ -113,6 +112,29 @@ class RunHooks:
             return [BeforeModel(**common, key=_key(call, 0), model=call.model)]
         if call.point is HookPoint.ON_END:
             return [OnEnd(**common, key=_key(call, 0), reason=call.reason or "", error=call.error)]
+        if call.point is HookPoint.AFTER_THREAD_CREATED:
+            session = await sessions.get(self._pool, tenant, call.ref.session_id)
+            place = await threads.get(self._pool, tenant, session.thread_id) if session else None
+            above = place.parent_thread_id if place else None
+            thread_id = place.id if place else call.ref.conversation_id
+            return [ThreadCreated(**common, key=_key(call, 0), thread_id=thread_id, parent_thread_id=above)]
+        if call.point is HookPoint.AFTER_SUBAGENT_CREATED:
+            found = await sessions.by_ids(self._pool, tenant, call.children)
+            return [
+                SubagentCreated(
+                    **common,
+                    key=f"{_key(call, 0)}/{child}",
+                    reference=found[child].thread_id,
+                    child_session_id=child,
+                    name=found[child].subagent_name or found[child].agent,
+                    subagent=found[child].agent,
+                )
+                for child in call.children
+                if child in found
+            ]
+        if call.point is HookPoint.ON_MESSAGE and call.opening is not None:
+            opening = await messages.prompt(self._pool, tenant, call.opening)
+            return [OnMessage(**common, key=f"{_key(call, 0)}/{call.opening}", text=opening)]
         if call.point is HookPoint.ON_MESSAGE:
             texts = [await conversations.message_text(self._pool, tenant, one) for one in call.messages]
             pairs = zip(call.messages, texts, strict=True)
@@ -136,26 +158,8 @@ class RunHooks:
         ]
 
     async def _report(self, call: HookCall, name: str, key: str, error: str) -> None:
-        event = HookFailed(hook=name, point=call.point, step=call.step, error=error)
-        row = EventRow.of(call.ref, event)
-        await events.append(self._pool, f"hook/{key}/{name}", [row], again=True)
+        await report(self._pool, call.ref, name, call.point, call.step, key, error)
 
 
 def _key(call: HookCall, place: int) -> str:
     return f"{call.ref.session_id}/{call.line}/{call.step}/{call.point}/{call.node or ''}/{place}"
-
-
-async def _reply(hook: SessionHook, moment: Moment, state: ThreadState) -> HookReply:
-    with hidden_in_logs(state.redactor):
-        try:
-            answered = await asyncio.wait_for(hook.run(moment, state), hook.timeout_s)
-            reply = HookReply.model_validate(answered or {}, from_attributes=True)
-        except TimeoutError:
-            raise HookError(f"It did not finish within {hook.timeout_s:g} seconds.") from None
-        except Exception as error:
-            # its text may show what nobody should see: it is in the operator's log
-            activity.logger.exception("the hook %s failed", hook.name)
-            raise HookError(f"It failed ({type(error).__name__}); the operator's log has the details.") from None
-    texts = {"note": reply.note, "refusal": reply.refusal}
-    shown = {name: clean(state.redactor.text(text)).strip() or None for name, text in texts.items() if text}
-    return HookReply(**shown)

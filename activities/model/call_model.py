@@ -7,6 +7,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.hooks.inner_hooks import InnerHooks
 from activities.model import recorded as recording
 from activities.model import response as turn_record
 from activities.model.anthropic import Model
@@ -41,6 +42,8 @@ COMMIT_PATIENCE = 300.0  # seconds: a reply that was paid for is not thrown away
 
 
 class CallModel:
+    platform_alone = False  # replies are the platform's own, so that calls which waited can be added to them
+
     def __init__(
         self,
         pool: Pool,
@@ -52,6 +55,7 @@ class CallModel:
         bounds: Bounds,
         check: ModelCheck,
         attempts_before_fallback: int,
+        hooks: InnerHooks,
     ) -> None:
         self._pool = pool
         self._model = model
@@ -62,6 +66,7 @@ class CallModel:
         self._bounds = bounds
         self._check = check
         self._attempts = attempts_before_fallback
+        self._hooks = hooks
 
     @activity.defn(name="call_model")
     async def call_model(self, call: ModelCall) -> ModelReply:
@@ -100,7 +105,12 @@ class CallModel:
                 again = {"recorded": played.usage, "continues": played.goes_on, "ends": played.body.ends}
                 return await self._commit(call, idem, context, nodes, calls, [], played.turn, **again)
             try:
-                await self.ask(call, agent, context + prelude, tools, facts, turn)
+                if queued := turn_record.queued_calls(call, facts):
+                    turn.content += queued
+                    turn.immediate, turn.stop_reason = True, StopReason.TOOL_CALLS
+                if not queued or self.platform_alone:
+                    shown = await self._hooks.filtered(call, agent, context + prelude, facts)
+                    await self.ask(call, agent, shown, tools, facts, turn)
             except asyncio.CancelledError:
                 if not cancel_requested():
                     raise

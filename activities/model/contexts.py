@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from domain.messages import Node, calls_of
+from domain.messages import Node
 from domain.sessions.session import SessionRef
 from store import messages
 from store.database import Pool
@@ -29,10 +29,7 @@ class Contexts:
 
     async def prompt(self, ref: SessionRef, call: str) -> str:
         """The prompt inside a tool call, given as "node/index"."""
-        node_id, _, index = call.rpartition("/")
-        [node] = await messages.path(self._pool, ref.tenant, node_id, limit=1)
-        prompt: str = calls_of(node)[int(index)].arguments["prompt"]
-        return prompt
+        return await messages.prompt(self._pool, ref.tenant, call)
 
     def remember(self, ref: SessionRef, line: str, nodes: list[Node]) -> None:
         self._known[ref, line] = nodes

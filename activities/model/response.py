@@ -8,13 +8,14 @@ from domain import events as ev
 from domain.agents.definition import AgentDefinition
 from domain.agents.typed_output import Misfit, typed
 from domain.checkpoint import in_form
-from domain.content import TextBlock, joined
+from domain.content import QueuedTool, TextBlock, ToolCallBlock, joined
 from domain.conversations.mailbox import render
 from domain.conversations.quoting import quoted
 from domain.events import EventRow
 from domain.ids import new_id
 from domain.messages import (
     ASSISTANT,
+    QUEUED_TOOL,
     SILENT,
     SYSTEM,
     TOOL_RESULTS,
@@ -34,6 +35,7 @@ from domain.sessions.step_writes import BudgetUse, NewNode, OnceEvent, StepBegin
 from store.messages import StepFacts, TakenMessage
 
 Authored = tuple[str, Body]
+NOT_RUN = "These tools were queued and not run any more: {}."
 INTERRUPTED = "Your last reply was interrupted. Continue from there."
 
 
@@ -77,14 +79,30 @@ def prelude(call: ModelCall, context: list[Node], facts: StepFacts, opening: str
         bodies.append(("", UserBody(parts=[TextBlock(text=opening)])))
     if context and calls_of(context[-1]):
         bodies.append(("", answered(context[-1], facts.results)))
-    bodies += [(message.author, _taken(message, facts)) for message in facts.inbox]
+    messages = [message for message in facts.inbox if message.kind != QUEUED_TOOL]
+    bodies += [(message.author, _taken(message, facts)) for message in messages]
     if call.note:
         bodies.append(("errand", NoteBody(text=call.note)))
-    if not bodies and call.purpose is Purpose.TURN and _ends_with_own_reply(context, call.agent.side):
+    waiting = _queued(facts)
+    if waiting and call.purpose is not Purpose.TURN:
+        bodies.append(("errand", NoteBody(text=NOT_RUN.format(", ".join(one.name for one in waiting)))))
+    if not (bodies or waiting) and call.purpose is Purpose.TURN and _ends_with_own_reply(context, call.agent.side):
         bodies.append(("errand", NoteBody(text=INTERRUPTED)))
     nodes = chain(call, context[-1].id if context else None, bodies)
     # results belong to the side that made the calls, also where the other side's turn has begun
     return [node.model_copy(update={"side": context[-1].side}) if node.kind == TOOL_RESULTS else node for node in nodes]
+
+
+def queued_calls(call: ModelCall, facts: StepFacts) -> list[ToolCallBlock]:
+    """The tool calls that waited in the inbox: a reply of the platform makes them, before the model is asked."""
+    return [
+        ToolCallBlock(id=f"queued_{call.step}_{place}", name=one.name, arguments=one.arguments)
+        for place, one in enumerate(_queued(facts) if call.purpose is Purpose.TURN else [])
+    ]
+
+
+def _queued(facts: StepFacts) -> list[QueuedTool]:
+    return [QueuedTool.model_validate_json(joined(one.parts)) for one in facts.inbox if one.kind == QUEUED_TOOL]
 
 
 def _ends_with_own_reply(context: list[Node], side: str) -> bool:

@@ -16,6 +16,7 @@ from domain.agents.definition import AgentDefinition
 from domain.agents.names import GivenVariables
 from domain.agents.secret_variables import open_secrets, sealed_for_thread
 from domain.agents.variable_scope import graph_variables, hidden_from_model, of_agent, resolved, unnamed
+from domain.content import QueuedTool
 from domain.events import EventRow, Progress
 from domain.redactor import Redactor
 from domain.sealing import KeyRing
@@ -96,6 +97,11 @@ class ThreadState:
             await self._keep()  # they may have been written just now
         _, failed = await self._subagents.notify_parent(self._ref, text, needs_answer, self._next(), attachments)
         return not failed
+
+    async def queue_tool(self, name: str, **arguments: object) -> bool:
+        """Have a tool of the agent run on this thread: before the next model step, or in a turn of its own if none is
+        running. The rules apply as to a call of the model, which is shown the result. False: it cannot be queued."""
+        return await self._subagents.queue_tool(self._ref, QueuedTool(name=name, arguments=arguments), self._next())
 
     async def set_variables(self, **values: str) -> None:
         """Set variables of this thread, and of the active threads below it that inherit them. Each is what the agents

@@ -14,6 +14,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.delegation.subagents import Subagents
+from activities.hooks.inner_hooks import InnerHooks
 from activities.model.recorded import RECORDED, result_without_tool
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
@@ -64,6 +65,7 @@ class RunTool:
         rulebook: Rulebook,
         events: EventWriter,
         states: ThreadStates,
+        hooks: InnerHooks,
     ) -> None:
         self._pool = pool
         self._tools = tools
@@ -75,6 +77,7 @@ class RunTool:
         self._rulebook = rulebook
         self._events = events
         self._states = states
+        self._hooks = hooks
 
     def activities(self) -> list[Callable[..., Any]]:
         """One registered activity per tool, so that the timeline and the metrics name it."""
@@ -175,6 +178,8 @@ class RunTool:
             network=await self._network(request, agent),
         )
         result = await guarded(tool, arguments, context, call_turn(self._pool, request, tool, folder))
+        if not tool.bookkeeping:
+            result = await self._hooks.stored(request, agent, given, result, state)
         if not request.above:
             result = await with_binding(agent.side(request.agent.side), request.name, given, context, result)
         result = await self._spill(request, folder, result)

@@ -3,11 +3,11 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from agents.catalogue import Catalogue
-from agents.loader import AgentFileError, complete, parse_agent, to_markdown
-from agents.problems import FieldProblem, problems_of
+from agents.loader import AgentFileError, load_agent, to_markdown, validated
+from agents.problems import FieldProblem
 from api.auth import Admin, Viewer
 from api.http import body, strict_json
 from api.http.accept_header import accepts_json, chosen
@@ -82,19 +82,22 @@ def _nameable(name: str) -> bool:
     return len(name) <= 63 and name.isascii() and name.isprintable()
 
 
-async def _sent(request: Request, services: ServicesDep) -> str:
-    """The definition as Markdown; a JSON body is converted to it."""
+async def _sent(request: Request, services: ServicesDep) -> tuple[str, list[FieldProblem]]:
+    """The definition as Markdown; a JSON body is converted to it, and may have problems that Markdown does not show."""
     kind = body.media_type(request)
     if kind == _MARKDOWN:
-        return strict_json.clean(strict_json.decode(await body.read(request, services.settings.max_body_bytes)), "")
+        text = strict_json.decode(await body.read(request, services.settings.max_body_bytes))
+        return strict_json.clean(text, ""), []
     if kind != "application/json":
         allowed = ["application/json", _MARKDOWN]
         raise Unreadable(415, "unsupported-media-type", f"Send {' or '.join(allowed)}.", allowed=allowed)
-    _, raw = await body.read_json(request, services.settings.max_body_bytes)
-    try:
-        return to_markdown(AgentDefinition.model_validate_json(raw, strict=True))
-    except ValidationError as error:
-        raise _refusal(problems_of(error, AgentDefinition)) from None
+    value, _ = await body.read_json(request, services.settings.max_body_bytes)
+    if not isinstance(value, dict):
+        raise _refusal([FieldProblem("(file)", "a definition is an object")])
+    definition, found = validated(value, AgentDefinition)
+    if definition is None:
+        raise _refusal(found)
+    return to_markdown(definition), found
 
 
 @router.put(
@@ -110,7 +113,9 @@ async def _sent(request: Request, services: ServicesDep) -> str:
     dependencies=[Depends(accepts_json)],
     summary="Define an agent, or a new version of it",
 )
-async def put_agent(call: Admin, name: str, text: Annotated[str, Depends(_sent)], response: Response) -> AgentRecord:
+async def put_agent(
+    call: Admin, name: str, sent: Annotated[tuple[str, list[FieldProblem]], Depends(_sent)], response: Response
+) -> AgentRecord:
     """Running tasks keep the version they started with. An unchanged definition creates no new version."""
     known = {ref.name: definition for ref, definition in await agents.all_current(call.pool, call.tenant)}
     catalogue = Catalogue(
@@ -120,7 +125,7 @@ async def put_agent(call: Admin, name: str, text: Annotated[str, Depends(_sent)]
     )
     file = f"{name}.md"
     try:
-        definition = complete(parse_agent(text, file, catalogue), known, catalogue, file)
+        definition = load_agent(*sent, file, catalogue, known)
     except AgentFileError as error:
         raise _refusal(error.problems) from None
     ref = await agents.put(call.pool, call.tenant, definition, call.caller.created_by)

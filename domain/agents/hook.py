@@ -1,4 +1,4 @@
-"""Hooks: a user's functions that run at six moments of a session. Here is what each is given and may answer."""
+"""Hooks: a user's functions that run at moments of a session. Here is what each is given and may answer."""
 
 from enum import StrEnum
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 MOST_TEXT = 2_000  # characters of a note or a refusal
+MOST_RESULT = 60_000  # characters of a message or a result that a hook puts in the place of another
 
 
 class HookPoint(StrEnum):
@@ -15,6 +16,14 @@ class HookPoint(StrEnum):
     AFTER_TOOL = "after_tool"
     ON_MESSAGE = "on_message"
     ON_END = "on_end"
+    AFTER_THREAD_CREATED = "after_thread_created"
+    AFTER_SUBAGENT_CREATED = "after_subagent_created"
+    FILTER_MESSAGES = "filter_messages"
+    BEFORE_RESULT = "before_result"
+
+
+# these run inside the activity that they shape, so that nothing is shown or stored before them
+INNER = frozenset({HookPoint.FILTER_MESSAGES, HookPoint.BEFORE_RESULT})
 
 
 class Moment(BaseModel):
@@ -63,6 +72,42 @@ class OnMessage(Moment):
     text: str
 
 
+class BeforeResult(AfterTool):
+    """The result of a call is about to be stored."""
+
+
+class ThreadCreated(Moment):
+    """The first session of a thread is about to begin."""
+
+    thread_id: str
+    parent_thread_id: str | None
+
+
+class SubagentCreated(Moment):
+    """A subagent was started, or sent a further message that began a session of its thread."""
+
+    reference: str  # its thread
+    child_session_id: str
+    name: str
+    subagent: str  # the agent
+
+
+class ShownMessage(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    kind: str  # user | note | assistant | tool_results | summary
+    author: str
+    text: str
+    tools: list[str] = Field(default_factory=list)  # that it calls
+
+
+class FilterMessages(Moment):
+    """What the model is about to be shown, the oldest first."""
+
+    messages: list[ShownMessage]
+
+
 class OnEnd(Moment):
     """The session is about to end."""
 
@@ -79,3 +124,9 @@ class HookReply(BaseModel):
     note: str | None = Field(default=None, max_length=MOST_TEXT)
     # of before_tool: the call is not run, and this is its result
     refusal: str | None = Field(default=None, min_length=1, max_length=MOST_TEXT)
+    # of on_message: what enters the context in place of the message
+    text: str | None = Field(default=None, min_length=1, max_length=MOST_RESULT)
+    # of before_result: what is stored in place of the result
+    result: str | None = Field(default=None, min_length=1, max_length=MOST_RESULT)
+    # of filter_messages: the ids of those that the model is not shown
+    hide: list[str] = Field(default_factory=list, max_length=10_000)

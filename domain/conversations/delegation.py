@@ -63,6 +63,7 @@ class Begun(BaseModel):
     ids: list[str] = Field(default_factory=list)  # to gather, and not ended when the call began
     any_of: bool = False
     timeout_s: float = 0
+    hooked: bool = Field(default=False, exclude_if=lambda value: not value)  # the agent of an inline line has hooks
     resume: ResumePoint | None = Field(default=None, exclude_if=lambda value: value is None)  # of an inline line
 
 

@@ -31,6 +31,9 @@ class HookCall(BaseModel):
     node: str | None = None  # the assistant node of the reply
     indexes: list[int] = Field(default_factory=list)  # its calls
     messages: list[str] = Field(default_factory=list)  # in the inbox
+    # of an inline line: "node/index" of the tool call whose prompt is its first message
+    opening: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    children: list[str] = Field(default_factory=list, exclude_if=lambda value: not value)  # sessions that were started
     reason: str | None = None  # of the end
     error: str | None = None
 

@@ -36,6 +36,7 @@ class Line(BaseModel):
     # committed before this run began, and its tool calls may not have run; the line continues with it
     pending: ModelReply | None = Field(default=None, exclude_if=lambda value: value is None)
     resumed: bool = Field(default=False, exclude_if=lambda value: not value)  # the current reply was such a one
+    hooked: bool = Field(default=False, exclude_if=lambda value: not value)  # of an inline line: its agent has hooks
     trail: list[str] = Field(default_factory=list)  # digests of its latest steps, by which repetition is noticed
 
     @property
@@ -92,6 +93,7 @@ class SessionState(BaseModel):
     sides: Sides | None = Field(default=None, exclude_if=lambda sides: sides is None)
     handed_over: bool = Field(default=False, exclude_if=lambda value: not value)
     # by agent and side: the moments at which it has hooks
+    announced: bool = Field(default=False, exclude_if=lambda value: not value)  # hooks know that the session began
     hook_points: dict[str, list[HookPoint]] = Field(default_factory=dict, exclude_if=lambda value: not value)
     # raised while it was running; None: those it started with
     limits: Limits | None = Field(default=None, exclude_if=lambda limits: limits is None)

@@ -5,7 +5,18 @@ import json
 
 from activities.hooks.hook import SessionHook
 from activities.runtime.thread_state import ThreadState
-from domain.agents.hook import AfterTool, BeforeTool, HookPoint, HookReply, Moment, OnMessage
+from domain.agents.hook import (
+    AfterTool,
+    BeforeResult,
+    BeforeTool,
+    FilterMessages,
+    HookPoint,
+    HookReply,
+    Moment,
+    OnMessage,
+    SubagentCreated,
+    ThreadCreated,
+)
 from domain.policy.subjects import PathError
 
 LOG = "hooks.jsonl"
@@ -48,7 +59,43 @@ async def sleeps(moment: OnMessage, state: ThreadState) -> None:
     await asyncio.sleep(60)
 
 
+async def forgets(moment: FilterMessages, state: ThreadState) -> HookReply:
+    wanted = any("Forget it." in one.text for one in moment.messages)
+    return HookReply(hide=[one.id for one in moment.messages if wanted and "list_files" in one.tools])
+
+
+async def shortens(moment: BeforeResult, state: ThreadState) -> HookReply:
+    return HookReply(result=f"{moment.tool} returned something.")
+
+
+async def rewrites(moment: OnMessage, state: ThreadState) -> HookReply | None:
+    return HookReply(text=moment.text.replace("the vault", "[place]")) if "the vault" in moment.text else None
+
+
+async def welcomes(moment: ThreadCreated, state: ThreadState) -> None:
+    await state.set_status(f"{moment.thread_id} is new")
+
+
+async def introduces(moment: SubagentCreated, state: ThreadState) -> HookReply:
+    return HookReply(note=f"{moment.name} of {moment.subagent} is {moment.reference}.")
+
+
+async def queues_once(moment: Moment, state: ThreadState) -> None:
+    """Once for each thread: the turn that this begins ends, too."""
+    try:
+        await state.files.read("queued.txt")
+    except PathError:
+        await state.files.write("queued.txt", b"done")
+        await state.queue_tool("list_files", path=".")
+
+
 HOOKS = [
+    SessionHook(name="queues_once", point=HookPoint.ON_END, run=queues_once),
+    SessionHook(name="forgets", point=HookPoint.FILTER_MESSAGES, run=forgets),
+    SessionHook(name="shortens", point=HookPoint.BEFORE_RESULT, run=shortens),
+    SessionHook(name="rewrites", point=HookPoint.ON_MESSAGE, run=rewrites),
+    SessionHook(name="welcomes", point=HookPoint.AFTER_THREAD_CREATED, run=welcomes),
+    SessionHook(name="introduces", point=HookPoint.AFTER_SUBAGENT_CREATED, run=introduces),
     *(SessionHook(name=f"notes.{point}", point=point, run=noting) for point in HookPoint),
     SessionHook(name="guards", point=HookPoint.BEFORE_TOOL, run=guards),
     SessionHook(name="adds_note", point=HookPoint.BEFORE_MODEL, run=adds_note),

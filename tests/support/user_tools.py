@@ -42,7 +42,17 @@ async def assign(input: Assign, context: ToolContext) -> ToolResult:
     return ToolResult(" ".join(context.state.variables[name] for name in input.values))
 
 
+class Defer(BaseModel):
+    tool: str
+    path: str = "."
+
+
+async def defer(input: Defer, context: ToolContext) -> ToolResult:
+    return ToolResult(f"Queued: {await context.state.queue_tool(input.tool, path=input.path)}")
+
+
 TOOLS = [
+    Tool(name="defer", description="Queues a tool.", input=Defer, run=defer, effect=Effect.IDEMPOTENT),
     Tool(name="assign", description="Sets variables.", input=Assign, run=assign, effect=Effect.IDEMPOTENT),
     Tool(name="reveal", description="Uses variables.", input=Reveal, run=reveal, effect=Effect.IDEMPOTENT),
 ]

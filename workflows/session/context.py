@@ -67,8 +67,10 @@ class SessionContext:
         return self.state.sides if self.state.handed_over else self.start.sides
 
     def hooked(self, line: Line) -> bool:
-        """Whether the agent that has the session has hooks. An inline line is a part of its session's step."""
-        return line.is_main and self.sides is not None and line.agent.side in self.sides.hooked
+        """Whether the agent of a line has hooks."""
+        if not line.is_main:
+            return line.hooked
+        return self.sides is not None and line.agent.side in self.sides.hooked
 
     def handler_of(self, line: Line) -> str | None:
         """The handler that takes the turns of a line; None: a model does."""

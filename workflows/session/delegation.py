@@ -10,6 +10,7 @@ from domain.conversations.delegation import Begun, DelegationCall, DelegationToo
 from domain.sessions.session_state import Line
 from domain.sessions.step import CallState, ModelReply, ToolCall, ToolOutcome
 from workflows import activity_calls
+from workflows.session import hooks
 from workflows.session.context import Ending, SessionContext, all_of, cause
 
 
@@ -50,6 +51,7 @@ async def delegate(
     for begun in batch.calls:
         if begun.child is not None:
             session.child_started(begun.child, titles.get(begun.index, begun.kind), wakes=begun.wakes)
+    await hooks.after_subagents(session, line, reply.head, [one.child for one in batch.calls if one.child is not None])
     names = {call.index: call.name for call in calls}
     return await all_of(
         [_follow(session, line, reply.head, begun, names[begun.index], run_line) for begun in batch.calls]
@@ -98,6 +100,7 @@ async def _run_inline(session: SessionContext, line: Line, begun: Begun, settle:
         models=begun.models,
         opening=f"{settle.node}/{begun.index}",
         doing=f"{begun.agent.name} is working",
+        hooked=begun.hooked,
     )
     if begun.resume is not None:
         inner.head, inner.step, inner.pending = begun.resume.head, begun.resume.step, begun.resume.pending
@@ -105,6 +108,8 @@ async def _run_inline(session: SessionContext, line: Line, begun: Begun, settle:
         ending = await run_line(session, inner)
     except Ending as end:
         ending = end
+    if ending is not None:
+        await hooks.at_end(session, ending, inner)
     if ending is not None and ending.reason.status.value != "completed":
         settle.failed = ending.error or f"it ended with {ending.reason}"
     settle.head, settle.previous, settle.previous_step = inner.head, inner.previous, inner.previous_step

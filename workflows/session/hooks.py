@@ -31,7 +31,14 @@ async def at(session: SessionContext, line: Line, point: HookPoint, **given: Any
 
 async def before_reply(session: SessionContext, line: Line, messages: list[str], note: str | None) -> str | None:
     """The note for the model, after the hooks of the messages that enter the context and of the call itself."""
-    received = await at(session, line, HookPoint.ON_MESSAGE, messages=messages) if messages else NOTHING
+    if line.is_main and not session.state.announced:
+        session.state.announced = True
+        if session.start.head is None:
+            await at(session, line, HookPoint.AFTER_THREAD_CREATED)
+    opening = line.opening if line.head is None else None
+    received = NOTHING
+    if messages or opening is not None:
+        received = await at(session, line, HookPoint.ON_MESSAGE, messages=messages, opening=opening)
     before = await at(session, line, HookPoint.BEFORE_MODEL, model=line.model)
     return noted(note, received.note, before.note)
 
@@ -51,9 +58,14 @@ async def before_tools(session: SessionContext, line: Line, node: str, calls: li
     return [limits.refused(call, said.refusals[call.index]) if call.index in said.refusals else call for call in calls]
 
 
-async def at_end(session: SessionContext, ending: Ending) -> None:
+async def after_subagents(session: SessionContext, line: Line, node: str, children: list[str]) -> None:
+    if children and session.hooked(line):
+        said = await at(session, line, HookPoint.AFTER_SUBAGENT_CREATED, node=node, children=children)
+        line.note = noted(line.note, said.note)
+
+
+async def at_end(session: SessionContext, ending: Ending, line: Line) -> None:
     """Before the ending is written, also after a stop: then nothing else can reach these hooks any more."""
-    line = session.state.line
     if not session.hooked(line):
         return
     try:

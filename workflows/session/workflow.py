@@ -65,7 +65,7 @@ class Session:
                 raise Stopped
             if ending.reason in LIMIT_REASONS and not self.context.cancelled:
                 await self._summarise(ending.reason)
-            await hooks.at_end(self.context, ending)
+            await hooks.at_end(self.context, ending, self.context.state.line)
             # the activity also posts the end to the conversation, which spares the session a workflow task of its own
             return self._result(await activity_calls.finish_session(self._ending(ending)))
         except (Stopped, ActivityError) as error:

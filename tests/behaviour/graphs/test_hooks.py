@@ -1,9 +1,10 @@
-"""Hooks: a user's functions at six moments of a session, with a state object, in time, and never at its cost."""
+"""Hooks: a user's functions at moments of a session, with a state object, in time, and never at its cost."""
 
 import json
 import re
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from domain.agents.hook import HookPoint
@@ -17,6 +18,7 @@ from tests.support.stack import Stack, calls, eventually, of_type, steps
 
 NOTES = [f"notes.{point}" for point in HookPoint]
 FAILS = [f"fails.{point}" for point in HookPoint]
+SHAPES = ["forgets", "shortens", "rewrites", "welcomes", "introduces"]
 SECRET = {"variables": {"TOKEN": {"description": "a key", "kind": "secret"}}}
 LOOK = ("list_files", {"path": "."})
 
@@ -32,6 +34,9 @@ async def family(stack: Stack) -> None:
         agent("hk_secret", hooks=["adds_note"], **SECRET),
         agent("hk_child", hooks=["reports"], prompt="[[script:say text=Done.]]", **reports),
         agent("hk_lead", subagent_tools=[{"name": "hk_child", "blocking": False}]),
+        agent("hk_shaped", hooks=SHAPES, subagent_tools=[{"name": "hk_child"}]),
+        agent("hk_inline", hooks=NOTES, mode="subagent"),
+        agent("hk_caller", "hk_inline"),
     ]
     for one in definitions:
         answer = await stack.http.put(f"/agents/{one['name']}", json=one)
@@ -49,12 +54,15 @@ async def noted(stack: Stack, row: SessionRow) -> list[dict[str, Any]]:
 async def test_hooks_run_at_their_moments_in_order_and_are_given_what_happens(stack: Stack) -> None:
     talk = await Talk.done(stack, steps([LOOK]), "hk_watched")
     seen = await noted(stack, await talk.session(talk.id))
-    order = ["OnMessage", "BeforeModel", "AfterModel", "BeforeTool", "AfterTool", "BeforeModel", "AfterModel", "OnEnd"]
+    first = ["ThreadCreated", "OnMessage", "BeforeModel", "FilterMessages", "AfterModel"]
+    order = [*first, "BeforeTool", "BeforeResult", "AfterTool", "BeforeModel", "FilterMessages", "AfterModel", "OnEnd"]
     assert [one["at"] for one in seen] == order
-    assert "script:steps" in seen[0]["text"] and seen[3]["tool"] == "list_files" and seen[3]["arguments"]["path"] == "."
-    assert (seen[4]["state"], seen[7]["reason"]) == ("ok", "goal_reached") and seen[2]["calls"][0][
-        "tool"
-    ] == "list_files"
+    made, message, _, filtering, replied, before, result, after, *_, ended = seen
+    assert made["thread_id"] == talk.id and "script:steps" in message["text"]
+    assert [one["kind"] for one in filtering["messages"]] == ["user"]
+    assert before["tool"] == "list_files" and before["arguments"]["path"] == "."
+    assert (after["state"], result["result"], ended["reason"]) == ("ok", after["result"], "goal_reached")
+    assert replied["calls"][0]["tool"] == "list_files"
     assert len({one["key"] for one in seen}) == len(seen)
 
 
@@ -67,6 +75,57 @@ async def test_hook_refuses_a_call_adds_notes_and_publishes_a_status(stack: Stac
     assert "list_files was ok" in [one["message"] for one in of_type(events, "progress")]
     first, second = [str(one["body"]["messages"]) for one in await stack.asked(record["task_id"])]
     assert "Remember the milk." in first and "list_files done." in second
+
+
+@pytest.mark.proves("S4-B12")
+async def test_hooks_filter_and_change_what_a_model_is_shown(stack: Stack) -> None:
+    script = chain([LOOK], [("hk_child", {"message": "Go."})], [("bash", {"command": "echo x"})], last="Off.")
+    talk = await Talk.done(stack, f"Look into the vault. {script}", "hk_shaped")
+    first, second, third, _ = [str(one["body"]["messages"]) for one in await stack.asked(talk.id)]
+    # changed before it entered the context, and kept as it was sent
+    assert "Look into [place]." in first and "the vault" not in first
+    query = "SELECT parts, changed FROM inbox WHERE conversation_id = $1 ORDER BY number"
+    row = await stack.pool.fetchrow(query, talk.id)
+    assert row is not None and "the vault" in row["parts"] and "[place]" in row["changed"]
+    assert "list_files returned something." in second and "'name': 'list_files'" in second
+    [child] = await talk.children()
+    assert f"hk_child of hk_child is {child.thread_id}." in third
+    events = await stack.events(talk.id)
+    assert f"{talk.id} is new" in [one["message"] for one in of_type(events, "progress")]
+
+    later = await talk.say("Forget it. [[script:say text=Off.]]")
+    await talk.ended(later)
+    [request] = [str(one["body"]["messages"]) for one in await stack.asked(later)]
+    # a call and its result are hidden together, and stay in the tree; the others are shown
+    assert "'name': 'list_files'" not in request and "list_files returned something." not in request
+    assert "'name': 'bash'" in request and "bash returned something." in request
+    results = [one["text"] for node in await stack.nodes(talk.id) for one in node["body"].get("results", [])]
+    assert "list_files returned something." in results
+    assert of_type(await stack.events(later), "progress") == []  # the thread is not new any more
+
+
+async def test_hooks_of_an_inline_delegate_run_and_a_recorded_rerun_repeats_none(stack: Stack) -> None:
+    inline = ("delegate", {"agent": "hk_inline", "prompt": steps([LOOK])})
+    talk = await Talk.done(stack, chain([inline], last="Off."), "hk_caller")
+    row = await talk.session(talk.id)
+    seen = await noted(stack, row)
+    assert {one["agent"] for one in seen} == {"hk_inline"}
+    model = ["BeforeModel", "FilterMessages", "AfterModel"]
+    assert [one["at"] for one in seen] == [
+        "OnMessage",
+        *model,
+        "BeforeTool",
+        "BeforeResult",
+        "AfterTool",
+        *model,
+        "OnEnd",
+    ]
+    assert seen[0]["text"] == inline[1]["prompt"] and seen[-1]["reason"] == "goal_reached"
+    answer = await stack.http.post(f"/tasks/{talk.id}/rerun", json={"recorded": True})
+    assert answer.status_code == 202, answer.text
+    again = await talk.ended(answer.json()["task_id"])
+    history = (await stack.session(again.id).fetch_history()).to_json()
+    assert again.status == "completed" and '"run_hooks"' not in history and len(await noted(stack, row)) == len(seen)
 
 
 async def test_hook_of_a_subagent_reaches_its_parent(stack: Stack) -> None:
@@ -88,7 +147,9 @@ async def test_failing_hooks_are_reported_and_cost_the_session_nothing(stack: St
     assert record["status"] == "completed"
     events = await stack.events(record["task_id"])
     failed = {(one["hook"], one["point"]) for one in of_type(events, "hook_failed")}
-    assert failed == {*((f"fails.{point}", point) for point in HookPoint), ("sleeps", "on_message")}
+    reached = [point for point in HookPoint if point is not HookPoint.AFTER_SUBAGENT_CREATED]
+    reached = [point for point in reached if point is not HookPoint.BEFORE_RESULT]  # the call was not run
+    assert failed == {*((f"fails.{point}", point) for point in reached), ("sleeps", "on_message")}
     # what may be there to guard does not let the call pass
     [returned] = of_type(events, "tool_returned")
     assert returned["preview"] == "This was not run: the hook 'fails.before_tool' failed."

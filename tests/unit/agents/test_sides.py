@@ -249,7 +249,7 @@ def test_all_problems_of_all_files_are_found_at_once(tmp_path: Path) -> None:
     ) == {
         "prompts/bad.md": ["colour"],
         "one.md": ["tools", "hooks", "subagents"],
-        "two.md": ["(file)"],
+        "two.md": ["(file)", "side_a.prompt"],
         "three.md": ["name"],
     }
 

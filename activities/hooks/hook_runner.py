@@ -1,0 +1,42 @@
+"""Run one hook in its time, and report one that failed."""
+
+import asyncio
+
+from temporalio import activity
+
+from activities.hooks.hook import SessionHook
+from activities.runtime.log_redaction import hidden_in_logs
+from activities.runtime.thread_state import ThreadState
+from activities.tools.support.output import clean
+from domain.agents.hook import HookPoint, HookReply, Moment
+from domain.events import EventRow, HookFailed
+from domain.sessions.session import SessionRef
+from store import events
+from store.database import Pool
+
+
+class HookError(Exception):
+    """A hook failed; the text says how, and holds nothing that it was given."""
+
+
+async def reply_of(hook: SessionHook, moment: Moment, state: ThreadState, most_s: float | None = None) -> HookReply:
+    """What a hook answers, without secrets; `most_s`: the time that is left for it, if that is less than its own."""
+    seconds = hook.timeout_s if most_s is None else min(hook.timeout_s, most_s)
+    with hidden_in_logs(state.redactor):
+        try:
+            answered = await asyncio.wait_for(hook.run(moment, state), max(seconds, 0))
+            reply = HookReply.model_validate(answered or {}, from_attributes=True)
+        except TimeoutError:
+            raise HookError(f"It did not finish within {seconds:g} seconds.") from None
+        except Exception as error:
+            # its text may show what nobody should see: it is in the operator's log
+            activity.logger.exception("the hook %s failed", hook.name)
+            raise HookError(f"It failed ({type(error).__name__}); the operator's log has the details.") from None
+    texts = {name: getattr(reply, name) for name in ("note", "refusal", "text", "result")}
+    shown = {name: clean(state.redactor.text(text)).strip() or None for name, text in texts.items() if text}
+    return HookReply(**shown, hide=reply.hide)
+
+
+async def report(pool: Pool, ref: SessionRef, name: str, point: HookPoint, step: int, key: str, error: str) -> None:
+    row = EventRow.of(ref, HookFailed(hook=name, point=point, step=step, error=error))
+    await events.append(pool, f"hook/{key}/{name}", [row], again=True)

@@ -1,0 +1,106 @@
+"""Hooks that run inside a model call or a tool call: what a model is shown, and what is stored as a result."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from activities.hooks.hook import SessionHook
+from activities.hooks.hook_runner import HookError, reply_of, report
+from activities.runtime.thread_state import ThreadState, ThreadStates
+from activities.runtime.workspaces import Workspaces
+from activities.tools.tool import ToolResult
+from domain.agents.definition import AgentDefinition
+from domain.agents.hook import BeforeResult, FilterMessages, HookPoint, ShownMessage
+from domain.messages import Node, calls_of, shown_nodes, text_of, turn_text_of, without
+from domain.sealing import SealingError
+from domain.sessions.step import CallState, ModelCall, ToolRequest
+from store import sessions, workspaces
+from store.database import Pool
+from store.messages import StepFacts
+
+RESULT_SECONDS = 20.0  # for all hooks of one result: the tool's own activity waits for them
+
+
+class InnerHooks:
+    def __init__(self, pool: Pool, hooks: dict[str, SessionHook], states: ThreadStates, space: Workspaces) -> None:
+        self._pool = pool
+        self._hooks = hooks
+        self._states = states
+        self._workspaces = space
+
+    async def filtered(
+        self, call: ModelCall, agent: AgentDefinition, nodes: list[Node], facts: StepFacts
+    ) -> list[Node]:
+        """The messages that a model is shown. The newest stays, and calls go with their results. A filter that fails
+        hides nothing."""
+        hooks = self._of(agent, HookPoint.FILTER_MESSAGES)
+        session = await sessions.get(self._pool, call.ref.tenant, call.ref.session_id) if hooks else None
+        if session is None or session.dry_run:
+            return nodes
+        version, _ = await workspaces.get(self._pool, call.ref.tenant, session.workspace_id)
+        folder = await self._workspaces.ready(call.ref.tenant, session.workspace_id, version)
+        key = f"{call.ref.session_id}/{call.line}/{call.step}/{HookPoint.FILTER_MESSAGES}/{call.head or ''}"
+        agents = [*call.above, call.agent]
+        for hook in hooks:
+            moment = FilterMessages(
+                session_id=call.ref.session_id,
+                conversation_id=call.ref.conversation_id,
+                agent=agent.name,
+                step=call.step,
+                key=key,
+                messages=_messages(nodes, call.agent.side),
+            )
+            try:
+                state = await self._states.load(
+                    call.ref, agents, facts.variables, session.workspace_id, folder, f"{key}/{hook.name}"
+                )
+                nodes = without(nodes, (await reply_of(hook, moment, state)).hide)
+            except (HookError, SealingError) as error:
+                await report(self._pool, call.ref, hook.name, hook.point, call.step, key, str(error))
+        await self._workspaces.keep(call.ref.tenant, session.workspace_id)
+        return nodes
+
+    async def stored(
+        self, request: ToolRequest, agent: AgentDefinition, arguments: Any, result: ToolResult, state: ThreadState
+    ) -> ToolResult:
+        """The result as it is stored. One whose hook fails is stored as it is."""
+        hooks = self._of(agent, HookPoint.BEFORE_RESULT)
+        give_up = asyncio.get_running_loop().time() + RESULT_SECONDS
+        for hook in hooks:
+            moment = BeforeResult(
+                session_id=request.ref.session_id,
+                conversation_id=request.ref.conversation_id,
+                agent=agent.name,
+                step=request.step,
+                key=f"{request.node}:{request.index}/{HookPoint.BEFORE_RESULT}",
+                tool=request.name,
+                arguments=arguments,
+                state=CallState.FAILED if result.failed else CallState.OK,
+                result=result.text,
+            )
+            try:
+                reply = await reply_of(hook, moment, state, give_up - asyncio.get_running_loop().time())
+            except HookError as error:
+                await report(self._pool, request.ref, hook.name, hook.point, request.step, moment.key, str(error))
+                continue
+            result = replace(result, text=reply.result) if reply.result else result
+        if hooks:
+            await self._workspaces.keep(request.ref.tenant, request.workspace_id)
+        return result
+
+    def _of(self, agent: AgentDefinition, point: HookPoint) -> Sequence[SessionHook]:
+        return [hook for name in agent.hooks if (hook := self._hooks.get(name)) and hook.point is point]
+
+
+def _messages(nodes: list[Node], side: str) -> list[ShownMessage]:
+    return [
+        ShownMessage(
+            id=node.id,
+            kind=node.kind,
+            author=node.author,
+            text=text_of(node) if node.side == side else turn_text_of(node),
+            tools=[one.name for one in calls_of(node)] if node.side == side else [],
+        )
+        for node in shown_nodes(nodes, side)
+    ]

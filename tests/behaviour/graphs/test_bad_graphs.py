@@ -1,0 +1,151 @@
+"""Graphs that cannot work are refused when they are loaded, with all problems at once, by the CLI and by the API."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from agents.front_matter import join
+from cli.main import errand
+from domain.ids import new_id
+from tests.behaviour.conversations.talk import agent
+from tests.behaviour.graphs.duet import prompt
+from tests.support.stack import Stack
+
+A, B = prompt("bg_a", "x"), prompt("bg_b", "x")
+PROMPTS = {"bg_a": A, "bg_b": B}
+DUAL: dict[str, Any] = {"side_a": {"prompt": "bg_a"}, "side_b": {"prompt": "bg_b"}, "prompts": PROMPTS}
+
+
+def dual(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "description": "Two sides.", **DUAL, **more}
+
+
+def starts(name: str, *others: str) -> dict[str, Any]:
+    return dual(name, expose_as_tool=True, subagent_tools=[{"name": one, "immediate": True} for one in others])
+
+
+# the definition, then field and reason of each problem that must be named
+TABLE: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "dual_ai without side B, and an unknown field and hook besides": (
+        {**agent("bg_one"), "type": "dual_ai", "hooks": ["none"], "colour": "red"},
+        {"(file)": "type dual_ai needs side_b", "colour": "unknown field"},
+    ),
+    "dual_ai without side B, and everything else that can be checked": (
+        {**agent("bg_alone"), "type": "dual_ai", "hooks": ["none"], "subagent_tools": [{"name": "bg_desk"}]},
+        {
+            "(file)": "type dual_ai needs side_b",
+            "hooks": "no hook 'none'",
+            "subagent_tools.0.name": "'bg_desk' has a human side, so it cannot be a subagent",
+        },
+    ),
+    "both sides human": (
+        {"name": "bg_people", "description": "x", "side_a": "human", "side_b": "human", "handoffs": ["nobody"]},
+        {"side_a": "both sides are human: nobody would do the work", "handoffs": "no agent 'nobody'"},
+    ),
+    "bindings to unknown tools": (
+        dual(
+            "bg_bound",
+            side_a={"prompt": "bg_a", "session_fail": "quit"},
+            side_b={"prompt": "bg_b", "stop_tool": "go"},
+        ),
+        {"side_a.session_fail": "no tool 'quit' on this side", "side_b.stop_tool": "no tool 'go' on this side"},
+    ),
+    "a circle of immediate subagents": (
+        starts("bg_first", "bg_second"),
+        {"subagent_tools": "immediate subagents start each other: bg_first → bg_second → bg_third → bg_first"},
+    ),
+    "duplicate names": (
+        {**agent("bg_twice"), "tools": ["bash", "bash"], "handoffs": ["bg_desk", "bg_desk"]},
+        {"tools": "'bash' is listed twice", "handoffs": "'bg_desk' is listed twice"},
+    ),
+    "unknown fields": (
+        dual("bg_fields", colour="red", side_b={"prompt": "bg_b", "speed": 3}),
+        {"colour": "unknown field", "side_b.speed": "unknown field"},
+    ),
+    "a subagent with a human side": (
+        {**agent("bg_boss"), "subagent_tools": [{"name": "bg_desk"}, {"name": "nobody"}]},
+        {
+            "subagent_tools.0.name": "'bg_desk' has a human side, so it cannot be a subagent",
+            "subagent_tools.1.name": "no agent 'nobody'",
+        },
+    ),
+}
+BESIDE = [agent("bg_desk", expose_as_tool=True), starts("bg_third"), starts("bg_second", "bg_third")]
+
+
+def write(folder: Path, definition: dict[str, Any]) -> None:
+    """As the file that people would write; its prompts are files of their own."""
+    fields = {key: value for key, value in definition.items() if key not in ("prompt", "prompts")}
+    (folder / f"{definition['name']}.md").write_text(join(fields, definition.get("prompt", "")))
+
+
+def test_every_problem_of_every_file_is_listed_at_once(tmp_path: Path) -> None:
+    (tmp_path / "prompts").mkdir()
+    for name in PROMPTS:
+        (tmp_path / "prompts" / f"{name}.md").write_text("---\n{}\n---\n\nWork.\n")
+    for definition in (*BESIDE[:1], starts("bg_third", "bg_first"), starts("bg_second", "bg_third")):
+        write(tmp_path, definition)
+    for definition, _ in TABLE.values():
+        write(tmp_path, definition)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.md")}
+    checked = CliRunner().invoke(errand, ["agents", "check", str(tmp_path), "--json"])
+    assert checked.exit_code == 1, checked.output
+    found = json.loads(checked.stdout)
+    named = {(one["file"], one["field"], one["message"]) for one in found["problems"]}
+    for definition, problems in TABLE.values():
+        for field, reason in problems.items():
+            assert (f"{definition['name']}.md", field, reason) in named, (field, named)
+    assert found["agents"] == ["bg_desk"]
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.md")} == before
+    text = CliRunner().invoke(errand, ["agents", "check", str(tmp_path)])
+    assert text.exit_code == 1 and "bg_people.md:\n  side_a: both sides are human" in text.output
+
+
+@pytest.mark.parametrize("case", TABLE)
+async def test_put_refuses_it_with_every_pointer_and_changes_nothing(stack: Stack, case: str) -> None:
+    definition, problems = TABLE[case]
+    for one in BESIDE:
+        assert (await stack.http.put(f"/agents/{one['name']}", json=one)).is_success
+    name = definition["name"]
+    if name == "bg_first":  # the agents of the circle but for its last link
+        beside = starts("bg_third", "bg_first")
+        assert (await stack.http.put("/agents/bg_first", json=starts("bg_first"))).is_success
+        assert (await stack.http.put("/agents/bg_third", json=beside)).is_success
+    known = await stack.http.get(f"/agents/{name}/versions")
+    answer = await stack.http.put(f"/agents/{name}", json=definition)
+    assert answer.status_code == 422, answer.text
+    body = answer.json()
+    found = {(one["pointer"], one["message"]) for one in body["errors"]}
+    for field, reason in problems.items():
+        pointer = "" if field.startswith("(") else "/" + field.replace(".", "/")
+        assert (pointer, reason) in found, (pointer, found)
+    assert body["type"] == "urn:errand:problem:invalid-spec"
+    after = await stack.http.get(f"/agents/{name}/versions")
+    assert (after.status_code, after.json().get("items")) == (known.status_code, known.json().get("items"))
+
+
+async def test_hostile_definitions_are_refused_in_time(stack: Stack) -> None:
+    many = [{"name": f"agent-{number}"} for number in range(10_000)]
+    layers = [[f"bg-{new_id()[-6:]}-{layer}-{place}" for place in range(4)] for layer in range(5)]
+    hostile: list[Any] = [
+        None,
+        [],
+        "x",
+        {**agent("bg_hostile"), "subagent_tools": many},
+        {**agent("bg_hostile"), "subagents": [f"agent-{number}" for number in range(10_000)]},
+        {**agent("bg_hostile"), "name": "x" * 100_000},
+        {**agent("bg_hostile"), "handoffs": None, "env": None, "prompts": None, "side_a": None, "name": None},
+        {**agent("bg_hostile"), "prompts": {"x": None}},
+        {**agent("bg_hostile"), "tools": [{"name": None}, {}, None]},
+    ]
+    for definition in hostile:
+        answer = await stack.http.put("/agents/bg_hostile", json=definition)
+        assert answer.status_code == 422, answer.text[:500]
+        assert len(answer.content) < 100_000 and len(answer.json()["errors"]) <= 50
+    # many ways through a graph of immediate subagents are looked at once each
+    for below, names in zip([[], *reversed(layers[1:])], reversed(layers), strict=True):
+        for name in names:
+            assert (await stack.http.put(f"/agents/{name}", json=starts(name, *below))).is_success
