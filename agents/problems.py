@@ -45,7 +45,7 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[FieldPro
         elif entry["type"] == "enum":
             found.append(FieldProblem(field, f"{entry['input']!r} is not a known value", _choices(entry["ctx"])))
         else:
-            found.append(FieldProblem(field, entry["msg"]))
+            found.append(FieldProblem(field, entry["msg"].removeprefix("Value error, ")))
     return found
 
 

@@ -66,6 +66,9 @@ class InnerHooks:
     ) -> ToolResult:
         """The result as it is stored. One whose hook fails is stored as it is."""
         hooks = self._of(agent, HookPoint.BEFORE_RESULT)
+        session = await sessions.get(self._pool, request.ref.tenant, request.ref.session_id) if hooks else None
+        if session is None or session.dry_run:
+            return result
         give_up = asyncio.get_running_loop().time() + RESULT_SECONDS
         for hook in hooks:
             moment = BeforeResult(
@@ -85,8 +88,7 @@ class InnerHooks:
                 await report(self._pool, request.ref, hook.name, hook.point, request.step, moment.key, str(error))
                 continue
             result = replace(result, text=reply.result) if reply.result else result
-        if hooks:
-            await self._workspaces.keep(request.ref.tenant, request.workspace_id)
+        await self._workspaces.keep(request.ref.tenant, request.workspace_id)
         return result
 
     def _of(self, agent: AgentDefinition, point: HookPoint) -> Sequence[SessionHook]:

@@ -25,6 +25,9 @@ class Accepted:
     children: int = 0  # outcomes that must reach its conversation, each once
     messages: list[str] = field(default_factory=list)  # said to it while it ran; each must be in its context once
     results: list[str] = field(default_factory=list)  # each must be in exactly one of its tool results
+    replies: list[str] = field(default_factory=list)  # what its agent must say, in this order, each once
+    started: list[str] | None = None  # the agents of its subagents, each of which must have begun once
+    reports: int = 0  # results of subagents that must reach its thread as messages, each once
 
 
 class Caller:

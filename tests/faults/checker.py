@@ -68,6 +68,8 @@ async def check(stack: Stack, caller: Caller, *, forgets: bool = False) -> Viola
             await _results(stack, task, found)
         if task.children or task.messages:
             await _deliveries(stack, task, found)
+        if task.replies or task.started is not None:
+            await _graph(stack, task, found)
         if task.ledger:
             await _effects(stack, task, task.ledger, found)
     await asyncio.sleep(1)
@@ -137,6 +139,30 @@ async def _results(stack: Stack, task: Accepted, found: Violations) -> None:
     for wanted in task.results:
         times = sum(wanted in text for text in texts)
         found.add("outcomes", f"{task.kind} {task.id}: {wanted!r} in {times} results", int(times != 1))
+
+
+async def _graph(stack: Stack, task: Accepted, found: Violations) -> None:
+    """Turns of two sides, handoffs, and subagents that the platform starts."""
+    talk = Talk(stack, task.id)
+    if task.started is not None:
+        try:
+            await eventually(lambda: _reported(talk, task), what=f"{task.kind} {task.id}: subagents began and reported")
+        except AssertionError as error:
+            found.add("lost", str(error))
+            return
+        agents = sorted(row.agent for row in await talk.children())
+        found.add("outcomes", f"{task.kind} {task.id}: started {agents}", int(agents != task.started))
+        bad = [row.id for row in await talk.children() if row.status != "completed"]
+        found.add("wrong", f"{task.kind} {task.id}: subagents {bad}", len(bad))
+    said = [one["text"] for one in await stack.events(task.id) if one["type"] == "message"]
+    found.add("messages", f"{task.kind} {task.id}: {said}", int(bool(task.replies) and said != task.replies))
+
+
+async def _reported(talk: Talk, task: Accepted) -> bool:
+    await talk.rest()
+    sent = [one for row in await talk.sessions() if row.thread_id == talk.id for one in await talk.prompts(row.id)]
+    reports = [one for one in sent if one.startswith("Subagent (reference: ")]
+    return len(await talk.children()) >= len(task.started or []) and len(reports) == task.reports
 
 
 async def _effects(stack: Stack, task: Accepted, ledger: Path, found: Violations) -> None:

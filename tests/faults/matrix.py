@@ -7,13 +7,15 @@ from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanag
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from deploy.environment import variables
 from deploy.postgres import WORKER_ROLE
 from deploy.temporal import CONNECTION
 from store import keys
 from store.keys import Right
-from tests.behaviour.conversations.talk import AGENTS
+from tests.behaviour.conversations.talk import AGENTS, agent
+from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.faults import temporal_faults, workload
 from tests.faults.caller import Caller
 from tests.faults.checker import Violations, check
@@ -49,6 +51,10 @@ ROWS: dict[str, Plan] = {
     "two workers": Plan(KILLS, (workload.workspaces, workload.effects, workload.gathers), workers=True),
     "two tenants": Plan(KILLS, workload.FLAT, tenants=True),
     "schedules, triggers, missions": Plan([*KILLS, FAULTS["API killed"]], DAEMONS),
+    "two sides": Plan(KILLS, (workload.duets,) * 3),
+    "handoff": Plan(KILLS, (workload.handoffs,) * 3),
+    "immediate subagents": Plan(KILLS, (workload.immediates,) * 3),
+    "variables of subagents": Plan([*KILLS, FAULTS["API killed"]], (workload.variables,) * 3),
 }
 
 
@@ -78,6 +84,26 @@ class Row:
 async def prepare(stack: Stack) -> None:
     for definition in AGENTS:
         assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
+    approve = declared_tool("approve", "summary")
+    approves = prompt("fm_approves", {"calls": [call("approve", summary="Fine.")]}, tools=(approve,))
+    ends: dict[str, Any] = {"side_b": {"session_stop": {"name": "approve", "message_property": "summary"}}}
+    looks = {"text": "fm three.", "calls": [call("list_files", path=".")]}
+    a = prompt("fm_a", "fm one.", looks, "fm four.", tools=("list_files",), delay=0.05)
+    b = prompt("fm_b", "fm two.", {"calls": [call("approve", summary="Fine.")]}, tools=(approve,))
+    await define(stack, "fm_duet", a, b, **ends, max_session_turns=10)
+    exposed: dict[str, Any] = {**ends, "expose_as_tool": True, "max_session_turns": 6}
+    for name in ("fm_scout", "fm_guard"):
+        await define(stack, name, prompt(f"{name}_a", "Looking.", delay=0.2), approves, **exposed)
+    key = {"KEY": {"description": "a key", "kind": "secret", "scoped": True}}
+    await define(stack, "fm_keyed", prompt("fm_keyed_a", "Looking."), approves, **exposed, variables=key)
+    immediate = [{"name": name, "immediate": True} for name in ("fm_scout", "fm_guard")]
+    for fields in (
+        agent("fm_heir", subagent_tools=immediate[:1], expose_as_tool=True),
+        agent("fm_desk", handoffs=["fm_heir"]),
+        agent("fm_lead", subagent_tools=immediate),
+        agent("fm_giver", subagent_tools=[{"name": "fm_keyed"}]),
+    ):
+        assert (await stack.http.put(f"/agents/{fields['name']}", json=fields)).is_success
 
 
 async def run(stack: Stack, name: str, seed: int, size: Size, folder: Path, plan: Plan | None = None) -> Row:

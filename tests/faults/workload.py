@@ -111,6 +111,39 @@ async def workspaces(caller: Caller, random: Random, folder: Path) -> None:
     task.results = list(contents.values())
 
 
+async def duets(caller: Caller, random: Random, folder: Path) -> None:
+    """Two sides take turns; a call of the one writes outside, and the other ends the session."""
+    task = await caller.submit("duets", f"Draft {random.randrange(10**6)}.", agent="fm_duet")
+    task.replies = ["fm one.", "fm two.", "fm three."]
+
+
+async def handoffs(caller: Caller, random: Random, folder: Path) -> None:
+    """Another agent takes over, and starts a subagent with its prompt before its first step."""
+    task = await caller.submit("handoffs", chain([("fm_heir", {})], last="Taken over."), agent="fm_desk")
+    task.started = ["fm_scout"]
+    task.replies = ["Taken over."]
+
+
+async def immediates(caller: Caller, random: Random, folder: Path) -> None:
+    """Subagents that start with a prompt: each once, and before its first step."""
+    task = await caller.submit("immediates", say("All clear."), agent="fm_lead")
+    task.started = ["fm_guard", "fm_scout"]
+
+
+async def variables(caller: Caller, random: Random, folder: Path) -> None:
+    """A subagent that waits for its variables begins once, however often they are given, and reports once."""
+    task = await caller.submit("variables", chain([("fm_keyed", {"message": "Go."})], last="Off."), agent="fm_giver")
+    await caller.ended(task.id)
+    listed = (await caller.ask("GET", f"/variable-requests?conversation_id={task.id}")).json()["items"]
+    assert len(listed) == 1, listed
+    path = f"/threads/{task.id}/variables/{listed[0]['request_id']}"
+    body = {"variables": {"KEY": f"fault-bench-{task.id}"}}
+    answers = await asyncio.gather(*(caller.ask("POST", path, body) for _ in range(3)))
+    assert {answer.status_code for answer in answers} == {200}, [answer.text for answer in answers]
+    task.started, task.reports = ["fm_keyed"], 1
+
+
+GRAPHS: tuple[Action, ...] = (duets, handoffs, immediates, variables)
 FLAT: tuple[Action, ...] = (messages, effects, model_faults, cancels, duplicates)  # one session each
 KINDS: tuple[Action, ...] = (*FLAT, subagents, storm, gathers)
 

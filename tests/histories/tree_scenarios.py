@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from temporalio.api.enums.v1 import EventType
 
+from domain.agents.hook import HookPoint
 from tests.behaviour.conversations.talk import Gate, Talk, agent, async_task, chain, gather, say, task
 from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.notifications.subscribers import Subscribers
@@ -108,6 +109,61 @@ async def _deferred(stack: Stack) -> str:
     return await _closed(talk)
 
 
+async def _terminated(stack: Stack) -> str:
+    """The thread of a resumable subagent ends for good while its session works."""
+    sides = {"side_a": {"label": "Worker"}, "side_b": {"handler": "hand_in"}, "expose_as_tool": True}
+    for definition in (
+        agent("stayer", **sides),
+        agent("stayer_lead", subagent_tools=[{"name": "stayer", "blocking": False, "resumable": True}]),
+    ):
+        (await stack.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
+    gate = Gate()
+    create = ("subagent_create", {"agent": "stayer", "name": "ann", "message": gate.then("Never.")})
+    talk = await Talk.done(stack, chain([create], last="Off."), "stayer_lead")
+    child = await talk.child()
+    await stack.seen(child.id, "tool_called", tool="wait_for")
+    (await stack.http.post(f"/threads/{child.thread_id}/terminate")).raise_for_status()
+    await talk.ended(child.id)
+    await talk.rest()
+    return f"session/{child.id}"
+
+
+async def _instances(stack: Stack) -> str:
+    """A conversation in which a resumable subagent is created, sent a message, and reports by itself."""
+    sides = {"side_a": {"label": "Worker"}, "side_b": {"handler": "hand_in"}, "expose_as_tool": True}
+    for definition in (
+        agent("keeper", **sides),
+        agent("keeper_lead", subagent_tools=[{"name": "keeper", "blocking": False, "resumable": True}]),
+    ):
+        (await stack.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
+    create = ("subagent_create", {"agent": "keeper", "name": "ann", "message": say("One.")})
+    talk = await Talk.done(stack, chain([create], last="Off."), "keeper_lead")
+    await eventually(lambda: _sessions(talk, 3), what="the parent was woken")
+    await talk.rest()
+    message = ("subagent_message", {"target": "ann", "message": say("Two.")})
+    await talk.ended(await talk.say(chain([message], last="Off.")))
+    await eventually(lambda: _sessions(talk, 6), what="the parent was woken again")
+    await talk.rest()
+    return await _closed(talk)
+
+
+async def _hooked_tree(stack: Stack) -> str:
+    """Hooks of a lead that starts a subagent, and of an agent that works inline; a tool is queued."""
+    hooks = [f"notes.{point}" for point in HookPoint]
+    sides = {"side_a": {"label": "Worker"}, "side_b": {"handler": "hand_in"}, "expose_as_tool": True}
+    for definition in (
+        agent("hooked_child", **sides),
+        agent("hooked_inline", hooks=hooks, mode="subagent"),
+        agent("hooked_lead", "hooked_inline", hooks=hooks, subagent_tools=[{"name": "hooked_child"}]),
+    ):
+        definition["tools"] = [*definition["tools"], "defer"]
+        (await stack.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
+    inline = ("delegate", {"agent": "hooked_inline", "prompt": calls(("list_files", {"path": "."}))})
+    started = ("hooked_child", {"message": say("Found.")})
+    script = chain([inline], [started], [("defer", {"tool": "list_files"})], last="Off.")
+    return f"session/{(await Talk.done(stack, script, 'hooked_lead')).id}"
+
+
 async def _rerun(stack: Stack) -> str:
     """A rerun with recorded answers, under a rule that stops one of its calls."""
     script = steps([("bash", {"command": "rm x"})], [("list_files", {"path": "."})])
@@ -166,6 +222,9 @@ TREE_SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "woken": _woken,
     "handed_over": _handed_over,
     "deferred": _deferred,
+    "terminated": _terminated,
+    "instances": _instances,
+    "hooked_tree": _hooked_tree,
     "rerun": _rerun,
     "notification_delivery": _delivered,
     "sweeper": _swept,

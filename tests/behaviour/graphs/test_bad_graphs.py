@@ -24,7 +24,10 @@ def dual(name: str, **more: Any) -> dict[str, Any]:
 
 
 def starts(name: str, *others: str) -> dict[str, Any]:
-    return dual(name, expose_as_tool=True, subagent_tools=[{"name": one, "immediate": True} for one in others])
+    """Side A has the definition's own text, and starts others with it."""
+    immediate = [{"name": one, "immediate": True} for one in others]
+    sides = {"side_b": {"prompt": "bg_b"}, "prompts": {"bg_b": B}, "expose_as_tool": True}
+    return {"name": name, "description": "Starts others.", "prompt": "Work.", **sides, "subagent_tools": immediate}
 
 
 # the definition, then field and reason of each problem that must be named
@@ -73,7 +76,7 @@ TABLE: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         },
     ),
 }
-BESIDE = [agent("bg_desk", expose_as_tool=True), starts("bg_third"), starts("bg_second", "bg_third")]
+BESIDE = [agent("bg_desk", expose_as_tool=True, tools=["bash"]), starts("bg_third"), starts("bg_second", "bg_third")]
 
 
 def write(folder: Path, definition: dict[str, Any]) -> None:
@@ -142,7 +145,9 @@ async def test_hostile_definitions_are_refused_in_time(stack: Stack) -> None:
         {**agent("bg_hostile"), "tools": [{"name": None}, {}, None]},
     ]
     for definition in hostile:
-        answer = await stack.http.put("/agents/bg_hostile", json=definition)
+        answer = await stack.http.put(
+            "/agents/bg_hostile", content=json.dumps(definition), headers={"Content-Type": "application/json"}
+        )
         assert answer.status_code == 422, answer.text[:500]
         assert len(answer.content) < 100_000 and len(answer.json()["errors"]) <= 50
     # many ways through a graph of immediate subagents are looked at once each

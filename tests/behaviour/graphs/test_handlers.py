@@ -131,3 +131,36 @@ async def test_panel_of_three_whose_chair_picks_the_next_speaker(stack: Stack) -
     ]
     sessions = await stack.pool.fetch("SELECT thread_id FROM sessions WHERE spawned_by = $1", task_id)
     assert len(sessions) == 6 and len({row["thread_id"] for row in sessions}) == 3
+
+
+async def test_two_agents_converse_over_many_turns_addressed_by_key(stack: Stack) -> None:
+    """Each has a thread of its own, which its name is the key of, and hears what the other said since."""
+    hand_in: dict[str, Any] = {"side_b": {"handler": "hand_in"}, "expose_as_tool": True}
+    for name in ("ada", "ben"):
+        said = prompt(f"cv_{name}", *(f"{name} says {number}." for number in range(1, 6)))
+        fields = {"side_a": {"prompt": said["name"]}, "prompts": {said["name"]: said}, **hand_in}
+        answer = await stack.http.put(f"/agents/{name}", json={"name": name, "description": "Talks.", **fields})
+        assert answer.is_success, answer.text
+    talk = {
+        "name": "cv_talk",
+        "description": "Two agents converse.",
+        "side_a": {"handler": "round_table", "label": "Chair"},
+        "subagent_tools": [{"name": name, "resumable": True} for name in ("ada", "ben")],
+        "variables": {"ROUNDS": {"description": "how often each speaks", "required": False}},
+        "env": {"ROUNDS": "5"},
+    }
+    assert (await stack.http.put("/agents/cv_talk", json=talk)).is_success
+    task_id = await stack.submit("Greet each other.", agent="cv_talk")
+    assert (await stack.wait(task_id))["status"] == "completed"
+    sessions = await stack.pool.fetch(
+        "SELECT id, agent, thread_id FROM sessions WHERE spawned_by = $1 ORDER BY created_at", task_id
+    )
+    assert [row["agent"] for row in sessions] == ["ada", "ben"] * 5 and len({row["thread_id"] for row in sessions}) == 2
+    output = (await stack.result(task_id))["output"]
+    minutes = [f"{name}: {name} says {number}." for number in range(1, 6) for name in ("ada", "ben")]
+    assert output.endswith("\n\n".join(minutes))
+    # the last turn of the one was sent the last words of the other, on the thread that knows all the earlier ones
+    last = await stack.nodes(sessions[-1]["id"])
+    assert last[0]["body"]["parts"][0]["text"] == "ada: ada says 5."
+    [request] = await stack.asked(sessions[-1]["id"])
+    assert all(f"says {number}." in str(request["body"]["messages"]) for number in range(1, 5))
