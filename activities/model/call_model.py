@@ -93,9 +93,7 @@ class CallModel:
                 layers = [*(one.permissions for one in agents), *RULES.validate_json(facts.rules)]
                 tools = await self.offered(call, agents, layers, facts)
             except TRANSIENT_ERRORS as error:
-                raise ApplicationError(
-                    "The database is away.", type=wire.DATABASE_AWAY, next_retry_delay=timedelta(seconds=1)
-                ) from error
+                raise database_away() from error
             prelude = turn_record.prelude(call, context, facts, opening)
             turn = ModelResponse()
             if (rerun := recording.rerun_of(facts)) is not None:
@@ -104,12 +102,12 @@ class CallModel:
                 calls = recording.tool_calls(self.toolbox.tools, tools, played, layers, rerun, facts)
                 again = {"recorded": played.usage, "continues": played.goes_on, "ends": played.body.ends}
                 return await self._commit(call, idem, context, nodes, calls, [], played.turn, **again)
+            shown = await self._shown(call, agent, context + prelude, facts)
             try:
                 if queued := turn_record.queued_calls(call, facts):
                     turn.content += queued
                     turn.immediate, turn.stop_reason = True, StopReason.TOOL_CALLS
                 if not queued or self.platform_alone:
-                    shown = await self._hooks.filtered(call, agent, context + prelude, facts)
                     await self.ask(call, agent, shown, tools, facts, turn)
             except asyncio.CancelledError:
                 if not cancel_requested():
@@ -136,6 +134,12 @@ class CallModel:
             misfit = turn_record.misfit(agent, call, turn)
             more = {"misfit": misfit, "ends": turn.ends, "raised": self._bounds.raised(facts)}
             return await self._commit(call, idem, context, nodes, calls, once, turn, **more)
+
+    async def _shown(self, call: ModelCall, agent: AgentDefinition, nodes: list[Node], facts: StepFacts) -> list[Node]:
+        try:
+            return await self._hooks.filtered(call, agent, nodes, facts)
+        except TRANSIENT_ERRORS as error:
+            raise database_away() from error
 
     def shown_as(self, call: ModelCall, agent: AgentDefinition) -> ModelCall:
         """The call as its events and messages show it."""
@@ -245,3 +249,7 @@ class CallModel:
         except TRANSIENT_ERRORS:
             activity.logger.warning("the retry could not be shown: the database is away")
         return ApplicationError(failure.message, type=failure.type, next_retry_delay=wait)
+
+
+def database_away() -> ApplicationError:
+    return ApplicationError("The database is away.", type=wire.DATABASE_AWAY, next_retry_delay=timedelta(seconds=1))

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from functools import partial
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from activities.delegation.subagents import Subagents
 from activities.runtime.definitions import Definitions
@@ -107,7 +107,11 @@ class ThreadState:
         """Set variables of this thread, and of the active threads below it that inherit them. Each is what the agents
         declare it to be; one that no agent names is a secret, for the tools of this thread alone. A repeat sets the
         same values again."""
-        given = VARIABLES.validate_python(values, strict=True)
+        try:
+            given = VARIABLES.validate_python(values, strict=True)
+        except ValidationError as error:  # its text would show the values, and a log has it
+            names = sorted({str(one["loc"][0]) for one in error.errors(include_input=False) if one["loc"]})
+            raise ValueError(f"these variables cannot be set so: {', '.join(names)}") from None
         hidden = await self._store(given)
         self.variables = Variables({**self.variables, **given})
         self.redactor.add(given[name] for name in hidden)

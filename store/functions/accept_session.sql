@@ -104,7 +104,7 @@ BEGIN
           FROM (SELECT s.spec::jsonb AS spec) x
         -- further tags are added; a thread keeps its user and the arguments that it was created with
         ON CONFLICT (tenant, id) DO UPDATE
-           SET tags = threads.tags || ARRAY(SELECT unnest(excluded.tags) EXCEPT SELECT unnest(threads.tags) ORDER BY 1),
+           SET tags = (threads.tags || ARRAY(SELECT unnest(excluded.tags) EXCEPT SELECT unnest(threads.tags) ORDER BY 1))[:100],
                user_id = coalesce(threads.user_id, excluded.user_id)
          WHERE NOT excluded.tags <@ threads.tags OR (threads.user_id IS NULL AND excluded.user_id IS NOT NULL);
         s.generation := coalesce(conv.generation, 0);

@@ -35,7 +35,7 @@ BEGIN
         'subagent', s.subagent, 'registry', child_registry(t, s.conversation_id, s.thread_id),
         'tree', (SELECT to_jsonb(b) FROM budgets b WHERE b.tenant = t AND b.conversation_id = s.conversation_id),
         'inbox', (SELECT coalesce(jsonb_agg(
-                      jsonb_build_object('id', i.id, 'kind', i.kind, 'author', i.author, 'parts', coalesce(i.changed, i.parts),
+                      jsonb_build_object('id', i.id, 'kind', i.kind, 'author', i.author, 'parts', CASE i.kind WHEN 'tool' THEN i.parts ELSE coalesce(i.changed, i.parts) END,
                                          'source', i.source, 'visible', i.visible) ORDER BY w.n), '[]')
                     FROM jsonb_array_elements_text(p -> 'take') WITH ORDINALITY AS w(id, n)
                     JOIN inbox i ON i.tenant = t AND i.id = w.id),

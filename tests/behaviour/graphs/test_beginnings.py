@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from store.sessions import SessionRow
-from tests.behaviour.conversations.talk import Gate, Talk, agent, chain, say
+from tests.behaviour.conversations.talk import Gate, Talk, agent, asked, chain, say
 from tests.behaviour.schedules.clock import create, trigger
 from tests.support.stack import Stack, eventually
 
@@ -65,7 +65,8 @@ async def test_four_triggers_begin_work_on_an_idle_thread_and_wait_for_a_busy_on
     assert [one[: len(MESSAGE)] for one in await talk.prompts(first.id)][1:] == [MESSAGE]
     platform = [tools for own, tools in await calls(stack, first.id) if own]
     assert platform == [["list_files"]]
-    assert "queued_" not in str((await stack.asked(first.id))[-1]["body"]["messages"])  # it is shown the result as text
+    [ref] = [line for line in (await talk.prompts(first.id))[0].splitlines() if line.startswith("ref ")]
+    assert "queued_" not in str(await asked(stack, ref))  # the model is shown the result as text
 
     # a queued message begins a turn of an idle thread
     again = Gate()

@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from domain.agents.hook import HookPoint
+from domain.ids import new_id
 from store import workspaces
 from store.files import get_blobs
 from store.sessions import SessionRow
@@ -80,10 +81,11 @@ async def test_hook_refuses_a_call_adds_notes_and_publishes_a_status(stack: Stac
 @pytest.mark.proves("S4-B12")
 async def test_hooks_filter_and_change_what_a_model_is_shown(stack: Stack) -> None:
     script = chain([LOOK], [("hk_child", {"message": "Go."})], [("bash", {"command": "echo x"})], last="Off.")
-    talk = await Talk.done(stack, f"Look into the vault. {script}", "hk_shaped")
-    first, second, third, _ = [str(one["body"]["messages"]) for one in await stack.asked(talk.id)]
+    mark = new_id()
+    talk = await Talk.done(stack, f"{mark}: look into the vault. {script}", "hk_shaped")
+    first, second, third, _ = [str(one["messages"]) for one in await asked(stack, mark)]
     # changed before it entered the context, and kept as it was sent
-    assert "Look into [place]." in first and "the vault" not in first
+    assert "look into [place]." in first and "the vault" not in first
     query = "SELECT parts, changed FROM inbox WHERE conversation_id = $1 ORDER BY number"
     row = await stack.pool.fetchrow(query, talk.id)
     assert row is not None and "the vault" in row["parts"] and "[place]" in row["changed"]
@@ -95,7 +97,8 @@ async def test_hooks_filter_and_change_what_a_model_is_shown(stack: Stack) -> No
 
     later = await talk.say("Forget it. [[script:say text=Off.]]")
     await talk.ended(later)
-    [request] = [str(one["body"]["messages"]) for one in await stack.asked(later)]
+    [*_, request] = [str(one["messages"]) for one in await asked(stack, mark)]
+    assert "Forget it." in request
     # a call and its result are hidden together, and stay in the tree; the others are shown
     assert "'name': 'list_files'" not in request and "list_files returned something." not in request
     assert "'name': 'bash'" in request and "bash returned something." in request

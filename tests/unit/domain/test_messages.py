@@ -21,6 +21,7 @@ from domain.messages import (
     shorten_results,
     since_checkpoint,
     text_of,
+    without,
 )
 from domain.sessions.step import CallState, StopReason, ToolCallResult
 
@@ -83,6 +84,27 @@ def test_roles_alternate_and_every_call_is_answered_in_the_next_message(path: li
         answered = [block.call_id for block in following if isinstance(block, ToolResultBlock)]
         assert asked == answered, "each call once, in order"
         assert all(isinstance(block, ToolResultBlock) for block in following[: len(asked)])
+
+
+@given(paths(), MODELS, st.sets(st.integers(0, 30)))
+def test_whatever_a_hook_hides_calls_and_results_stay_together_and_the_newest_message_stays(
+    path: list[Node], model: str, hidden: set[int]
+) -> None:
+    path = [one.model_copy(update={"id": f"n{place}"}) for place, one in enumerate(path)]
+    shown = without(path, {f"n{place}" for place in hidden})
+    assert shown[-1] == path[-1] and [one for one in path if one in shown] == shown
+    gone = [one for one in path if one not in shown]
+    assert not [one for one in gone if one.kind == SUMMARY]
+    assert {one.id for one in gone} >= {one.id for one in path[:-2] if one.id[1:] in map(str, hidden)} - {
+        one.id for one in path if one.kind == SUMMARY
+    }
+    messages = render(shown, model)
+    assert messages[0].role == "user"
+    assert all(one.role != next_.role for one, next_ in zip(messages, messages[1:], strict=False))
+    for place, message in enumerate(messages):
+        asked = [block.id for block in message.content if isinstance(block, ToolCallBlock)]
+        following = messages[place + 1].content if place + 1 < len(messages) else []
+        assert asked == [block.call_id for block in following if isinstance(block, ToolResultBlock)]
 
 
 @given(paths(), MODELS)
