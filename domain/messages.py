@@ -219,8 +219,8 @@ def shown_nodes(nodes: list[Node], side: str) -> list[Node]:
 
 
 def without(nodes: list[Node], hidden: Collection[str]) -> list[Node]:
-    """The messages but those hidden. A reply and the results of its calls stay or go together. The newest message always
-    stays, since the model must have something to answer, and so does a checkpoint, which stands for all before it."""
+    """The messages but those hidden. A reply and the results of its calls stay or go together. The newest message
+    stays, since the model must have something to answer, and so does a checkpoint, which replaces all before it."""
     gone = {node.id for node in nodes[:-1] if node.id in hidden and node.kind != SUMMARY}
     pairs = [
         (before.id, node.id)

@@ -129,7 +129,7 @@ async def _terminated(stack: Stack) -> str:
 
 
 async def _instances(stack: Stack) -> str:
-    """A conversation in which a resumable subagent is created, sent a message, and reports by itself."""
+    """A conversation in which a resumable subagent is created, sent a message, and reports each time."""
     sides = {"side_a": {"label": "Worker"}, "side_b": {"handler": "hand_in"}, "expose_as_tool": True}
     for definition in (
         agent("keeper", **sides),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.behaviour.conversations.talk import asked
 from tests.behaviour.graphs.duet import prompt
 from tests.support.stack import Stack, of_type
 
@@ -134,7 +135,7 @@ async def test_panel_of_three_whose_chair_picks_the_next_speaker(stack: Stack) -
 
 
 async def test_two_agents_converse_over_many_turns_addressed_by_key(stack: Stack) -> None:
-    """Each has a thread of its own, which its name is the key of, and hears what the other said since."""
+    """Each has a thread of its own, which its name is the key of, and is sent what the other said since."""
     hand_in: dict[str, Any] = {"side_b": {"handler": "hand_in"}, "expose_as_tool": True}
     for name in ("ada", "ben"):
         said = prompt(f"cv_{name}", *(f"{name} says {number}." for number in range(1, 6)))
@@ -162,5 +163,5 @@ async def test_two_agents_converse_over_many_turns_addressed_by_key(stack: Stack
     # the last turn of the one was sent the last words of the other, on the thread that knows all the earlier ones
     last = await stack.nodes(sessions[-1]["id"])
     assert last[0]["body"]["parts"][0]["text"] == "ada: ada says 5."
-    [request] = await stack.asked(sessions[-1]["id"])
-    assert all(f"says {number}." in str(request["body"]["messages"]) for number in range(1, 5))
+    [request] = await asked(stack, "ada: ada says 5.")
+    assert all(f"ben says {number}." in str(request["messages"]) for number in range(1, 5))

@@ -321,7 +321,9 @@ async def test_values_that_are_set_reach_the_thread_and_those_below_that_inherit
     unfit: list[Any] = [{}, None, {"KEY": None}, {"a b": "x"}, {"KEY": ""}, []]
     bodies: list[Any] = [*({"variables": values} for values in unfit), {}, None, []]
     for body in bodies:
-        wrong = await stack.http.put(f"/threads/{talk.id}/variables", json=body)
+        wrong = await stack.http.put(
+            f"/threads/{talk.id}/variables", content=json.dumps(body), headers={"Content-Type": "application/json"}
+        )
         assert wrong.status_code == 422, wrong.text
     assert (await put(talk.id, FREE="abc")).json()["type"] == "urn:errand:problem:secret-too-short"
     _, foreign = await keys.create(stack.pool, f"other-{new_id()}", "other", list(Right))

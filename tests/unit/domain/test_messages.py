@@ -87,7 +87,7 @@ def test_roles_alternate_and_every_call_is_answered_in_the_next_message(path: li
 
 
 @given(paths(), MODELS, st.sets(st.integers(0, 30)))
-def test_whatever_a_hook_hides_calls_and_results_stay_together_and_the_newest_message_stays(
+def test_hiding_messages_keeps_calls_with_their_results_and_the_newest_message(
     path: list[Node], model: str, hidden: set[int]
 ) -> None:
     path = [one.model_copy(update={"id": f"n{place}"}) for place, one in enumerate(path)]
