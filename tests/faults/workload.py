@@ -114,7 +114,7 @@ async def workspaces(caller: Caller, random: Random, folder: Path) -> None:
 async def duets(caller: Caller, random: Random, folder: Path) -> None:
     """Two sides take turns; a call of the one writes outside, and the other ends the session."""
     task = await caller.submit("duets", f"Draft {random.randrange(10**6)}.", agent="fm_duet")
-    task.replies = ["fm one.", "fm two.", "fm three."]
+    task.replies = ["fm one.", "fm two.", "fm three.", "fm four."]
 
 
 async def handoffs(caller: Caller, random: Random, folder: Path) -> None:
