@@ -45,6 +45,7 @@ OPTIONS: dict[tuple[str, str], dict[str, Any]] = {
         "headers": {"x-hub-signature-256": "sha256=f91e3e9f05cc2df64ac1c26f8adccdffda8d1e4a7a8c50a1a08eeadac6ddfec5"},
     },
     ("POST", "/missions"): {"json": {**SCHEDULE, "total": {"runs": 9}}},
+    ("PUT", "/missions/{mission_id}/files"): {"json": {}},
     ("POST", "/schedules"): {"json": SCHEDULE},
     ("PUT", "/schedules/{schedule_id}"): {"json": SCHEDULE},
     ("POST", "/schedules/{schedule_id}/backfill"): {

@@ -55,6 +55,7 @@ FOREIGN: list[tuple[str, str, dict[str, Any]]] = [
     ("DELETE", "/connectors/{connector}", {}),
     ("GET", "/missions/{mission_id}", {}),
     ("GET", "/missions/{mission_id}/runs", {}),
+    ("PUT", "/missions/{mission_id}/files", {"json": {}}),
     *(("POST", f"/missions/{{mission_id}}/{verb}", {}) for verb in ("run", "pause", "resume", "cancel")),
     ("GET", "/triggers/{trigger}", {}),
     ("GET", "/triggers/{trigger}/events", {}),
