@@ -87,7 +87,7 @@ export function task(main, { session, parameters: [id] }) {
   function stepRow(step) {
     const said = step.models.map((one) => one.text || one.thinking).join(" ");
     const tools = step.tools.map((one) => `${one.tool}${one.state === "ok" ? "" : ` (${one.state})`}`).join(", ");
-    return h("button", { type: "button", class: "step-row", onclick: () => pick(step.step) }, h("b", {}, `Step ${step.step}`), h("span", { class: "grow" }, short(said, 120)), h("code", {}, short(tools, 60)));
+    return h("div", {}, h("button", { type: "button", class: "step-row", onclick: () => pick(step.step) }, h("b", {}, `Step ${step.step}`), h("span", { class: "grow" }, short(said, 120)), h("code", {}, short(tools, 60))));
   }
 
   function pick(number) {

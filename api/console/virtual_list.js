@@ -13,6 +13,7 @@ export function virtualList({ label, height, row, more = null, key = (item) => i
 
   function draw() {
     spacer.style.height = `${items.length * height}px`;
+    box.style.height = `min(30rem, ${Math.max(1, items.length) * height + 2}px)`;
     const first = Math.max(0, Math.floor(box.scrollTop / height) - MARGIN);
     const last = Math.min(items.length, Math.ceil((box.scrollTop + box.clientHeight) / height) + MARGIN);
     const wanted = new Set();

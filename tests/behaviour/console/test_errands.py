@@ -1,0 +1,287 @@
+"""What people use the console for, from beginning to end; long lists, strangers and attackers."""
+
+import json
+import re
+from typing import Any
+
+import pytest_asyncio
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Browser, Locator, Page, expect
+
+from store import keys
+from store.keys import Right
+from tests.behaviour.console.conftest import Opener, needs_browser
+from tests.behaviour.console.test_views import define
+from tests.behaviour.conversations.talk import AGENTS as TEAM
+from tests.behaviour.conversations.talk import async_delegate
+from tests.behaviour.supervision.people import bash, waiting
+from tests.support.many_rows import copy_steps, copy_task
+from tests.support.stack import Stack, calls, eventually, steps
+
+pytestmark = needs_browser
+
+ATTACK = "document.title='owned'"
+HOSTILE = f'<img src=x onerror="{ATTACK}"><script>{ATTACK}</script>[x](javascript:{ATTACK})\u202eevil\x1b[31mred'
+
+PRINTED = HOSTILE.replace("\x1b", "").replace("\u202e", "")  # as far as a definition may hold it
+
+
+async def mailbox_with_an_outcome(stack: Stack) -> str:
+    for definition in TEAM:
+        assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
+    record = await stack.run(calls(async_delegate("helper", "[[script:say]]")), "lead")
+    conversation_id: str = record["conversation_id"]
+
+    async def pending() -> bool:
+        mail = (await stack.http.get(f"/conversations/{conversation_id}/mailbox")).json()
+        return bool(mail["pending_count"])
+
+    await eventually(pending, what="the helper's outcome")
+    return conversation_id
+
+
+@pytest_asyncio.fixture(scope="module")
+async def runs(stack: Stack) -> dict[str, str]:
+    """Two runs that differ, and a conversation with an outcome in its mailbox."""
+    await define(stack)
+    found = {name: (await stack.run(calls(bash(f"echo {name}"))))["task_id"] for name in ("one", "other")}
+    return found | {"conversation": await mailbox_with_an_outcome(stack)}
+
+
+async def test_approve_fire_and_find_the_difference_in_ten_clicks(
+    stack: Stack, opened: Opener, runs: dict[str, str]
+) -> None:
+    one, other, conversation_id = runs["one"], runs["other"], runs["conversation"]
+    waits = await stack.submit(calls(bash("touch ten-clicks")), "careful")
+    [request] = await waiting(stack, waits)
+    page = await opened(stack.url)
+    clicks = 0
+
+    async def click(where: Locator) -> None:
+        nonlocal clicks
+        clicks += 1
+        await where.click()
+
+    await click(page.get_by_role("link", name="Inbox"))
+    await click(page.locator(f'[data-id="{request["id"]}"]').get_by_role("button", name="Approve"))
+    assert (await stack.wait(waits))["status"] == "completed"
+    await click(page.get_by_role("link", name="Tasks", exact=True))
+    await click(page.locator(f'li a[href="#/conversations/{conversation_id}"]'))
+    await click(page.locator("[data-fire]"))
+    await expect(page.locator(".mailbox .badge")).to_have_text("0")
+    await click(page.get_by_role("link", name="Tasks", exact=True))
+    await click(page.locator(f'a[href="#/tasks/{one}"]'))
+    await click(page.get_by_role("button", name="Compare…"))
+    await click(page.locator(f'dialog a[href="#/compare/{one}/{other}"]'))
+    await expect(page.locator("main .banner")).to_contain_text("First difference: tool call in step 1")
+    assert clicks <= 10
+
+
+async def tab_to(page: Page, selector: str) -> None:
+    for _ in range(300):
+        await page.keyboard.press("Tab")
+        if await page.evaluate("(wanted) => document.activeElement.matches(wanted)", selector):
+            return
+    raise AssertionError(f"{selector} cannot be reached with the Tab key")
+
+
+async def test_same_errand_by_keyboard_alone(stack: Stack, opened: Opener, runs: dict[str, str]) -> None:
+    conversation_id = await mailbox_with_an_outcome(stack)
+    waits = await stack.submit(calls(bash("touch by-tab")), "careful")
+    [request] = await waiting(stack, waits)
+    page = await opened(stack.url)
+    await expect(page.locator(".connection")).to_have_text("live")
+    await tab_to(page, 'a[href="#/inbox"]')
+    await page.keyboard.press("Enter")
+    await tab_to(page, f'[data-id="{request["id"]}"] [data-do="a"]')
+    await page.keyboard.press("Enter")
+    assert (await stack.wait(waits))["status"] == "completed"
+    await page.goto(f"{stack.url}/#/conversations/{conversation_id}")
+    await expect(page.locator("[data-fire]")).to_be_enabled()
+    await tab_to(page, "[data-fire]")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".mailbox .badge")).to_have_text("0")
+    await page.goto(f"{stack.url}/#/tasks/{runs['one']}")
+    await expect(page.locator(".step-row").first).to_be_visible()
+    await tab_to(page, ".step-row")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("h3")).to_contain_text("Step 1")
+
+
+async def test_views_of_one_task_are_accessible_in_light_dark_and_on_a_phone(
+    stack: Stack, browser: Browser, runs: dict[str, str]
+) -> None:
+    views = [f"tasks/{runs['one']}", f"conversations/{runs['conversation']}", f"compare/{runs['one']}/{runs['other']}"]
+    looks: list[dict[str, Any]] = [
+        {"color_scheme": "light", "viewport": {"width": 1200, "height": 900}},
+        {"color_scheme": "dark", "viewport": {"width": 390, "height": 800}},
+    ]
+    for look in looks:
+        context = await browser.new_context(**look)
+        page = await context.new_page()
+        for view in [*views, "", "inbox", "operations"]:
+            await page.goto(f"{stack.url}/#/{view}")
+            await expect(page.locator("h1")).to_be_visible()
+            await page.wait_for_load_state("load")
+            if view.startswith("tasks"):
+                await expect(page.locator("[data-chain]")).to_contain_text("intact")
+            found = await Axe().run(page)
+            assert found.violations_count == 0, (view, look, found.generate_report())
+            wide = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert wide <= 0, f"{view} is wider than the screen"
+        await context.close()
+
+
+async def test_task_shows_its_files_audit_and_budget_which_can_be_raised(stack: Stack, opened: Opener) -> None:
+    script = steps([("write_file", {"path": "notes/a.txt", "content": "x"})], [("ask_user", {"question": "Which?"})])
+    task_id = await stack.submit(script, "asker", config={"max_steps": 2})
+    [request] = await waiting(stack, task_id)
+    page = await opened(f"{stack.url}/#/tasks/{task_id}")
+    await expect(page.locator("main")).to_contain_text("notes/a.txt")
+    await expect(page.locator("[data-chain]")).to_contain_text("The chain is intact")
+    await page.locator("[data-raise]").click()
+    await page.get_by_label("steps, its own").fill("9")
+    await page.get_by_role("dialog").get_by_role("button", name="Raise").click()
+    await expect(page.locator(".budget", has_text="steps")).to_contain_text("of 9")
+    async with page.expect_download() as download:
+        await page.get_by_role("link", name="Share as one file").click()
+    shared = await (await download.value).path()
+    assert "Which?" in shared.read_text()
+    body = {"response_to": request["id"], "input": "this"}
+    assert (await stack.http.post(f"/tasks/{task_id}/input", json=body)).status_code == 202
+    assert (await stack.wait(task_id))["reason"] == "goal_reached"
+
+
+async def test_hostile_text_is_text_in_every_view(stack: Stack, opened: Opener) -> None:
+    definition = {
+        "name": "hostile",
+        "description": PRINTED,
+        "prompt": PRINTED,
+        "tools": ["bash", "ask_user", "write_file"],
+    }
+    definition |= {"may_ask": True, "permissions": [{"permission": "bash", "action": "ask"}]}
+    assert (await stack.http.put("/agents/hostile", json=definition)).is_success
+    ask = ("ask_user", {"question": HOSTILE, "options": [HOSTILE]})
+    written = ("write_file", {"path": "<img src=x>.txt", "content": HOSTILE})
+    script = steps([written], [ask, bash(f"echo {json.dumps(HOSTILE)}")])
+    task_id = await stack.submit(f"{HOSTILE} {script}", "hostile")
+    await waiting(stack, task_id, 2)
+    page = await opened(stack.url)
+    for view in (
+        "",
+        "inbox",
+        f"tasks/{task_id}",
+        f"conversations/{task_id}",
+        f"compare/{task_id}/{task_id}",
+        "start/hostile",
+    ):
+        await page.goto(f"{stack.url}/#/{view}")
+        await expect(page.locator("main")).to_contain_text("<img src=x")
+        assert await page.locator("main img, main script, main a[href^=javascript]").count() == 0, view
+        shown = await page.locator("main").inner_text()
+        assert "\u202e" not in shown and "\x1b" not in shown, view
+        assert "owned" not in await page.title(), view
+    await page.goto(f"{stack.url}/tasks/{task_id}/trace.html")
+    await expect(page.locator("h1")).to_contain_text("<img src=x")
+    assert await page.locator("img, script").count() == 0 and "owned" not in await page.title()
+    await stack.cancel(task_id)
+
+
+async def test_strange_addresses_and_huge_results(stack: Stack, opened: Opener) -> None:
+    foreign = "0" * 26
+    page = await opened(stack.url)
+    for view in (f"tasks/{foreign}", f"conversations/{foreign}", f"compare/{foreign}/{foreign}"):
+        await page.goto(f"{stack.url}/#/{view}")
+        await expect(page.get_by_role("alert").filter(has_text=re.compile("."))).to_be_visible()
+    await page.goto(f"{stack.url}/#/tasks/%3Cscript%3E")
+    await expect(page.locator("h1")).to_have_text("There is no such page")
+    task_id = (await stack.run("a long answer"))["task_id"]
+    huge = "word " * 1_000_000
+    await stack.pool.execute("UPDATE sessions SET output = $2 WHERE id = $1", task_id, huge)
+    await page.goto(f"{stack.url}/#/tasks/{task_id}")
+    await expect(page.locator("main")).to_contain_text("4,900,000 more characters")
+    assert await page.evaluate("document.querySelector('main').textContent.length") < 300_000
+
+
+async def test_a_thousand_tasks_and_five_hundred_steps_keep_the_page_small(stack: Stack, opened: Opener) -> None:
+    task_id = (await stack.run(calls(("list_files", {"path": "."}))))["task_id"]
+    copies = await copy_task(stack.pool, task_id, 1_000)
+    long_id = await copy_steps(stack.pool, task_id, 500)
+    page = await opened(stack.url)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    await expect(page.locator(".task-row").first).to_be_visible()
+    rows = page.locator(".virtual[aria-label=Tasks]")
+
+    async def reached() -> bool:
+        await rows.evaluate("(box) => { box.scrollTop = box.scrollHeight; }")
+        return await page.locator(f'a[href="#/tasks/{copies[0]}"]').count() > 0
+
+    await eventually(reached, what="the oldest copy")
+    assert await page.locator(".task-row").count() < 60
+    assert sum("cursor=" in url for url in asked) <= 15  # a page of a hundred each, and no more
+    await page.goto(f"{stack.url}/#/tasks/{long_id}")
+    await expect(page.locator(".step-row").first).to_be_visible()
+    assert await page.locator(".step-row").count() < 60
+    await page.locator(".virtual[aria-label=Steps]").evaluate("(box) => { box.scrollTop = box.scrollHeight; }")
+    await expect(page.get_by_role("button", name="Step 500")).to_be_visible()
+    assert await page.evaluate("document.querySelectorAll('main *').length") < 4_000
+    await stack.pool.execute("DELETE FROM events WHERE session_id = $1", long_id)
+    await stack.pool.execute("DELETE FROM sessions WHERE id = ANY($1::text[])", [*copies, long_id])
+
+
+async def test_sign_in_behind_a_proxy_ends_with_its_key_and_with_its_cookie(stack: Stack, browser: Browser) -> None:
+    """A request that a proxy has forwarded needs a key, also on the machine of the stack."""
+    key, secret = await keys.create(stack.pool, "default", HOSTILE[:60], list(Right))
+    context = await browser.new_context(extra_http_headers={"X-Forwarded-For": "203.0.113.7"})
+    page = await context.new_page()
+    await page.goto(stack.url)
+
+    async def sign_in() -> None:
+        await page.get_by_label("Key").fill(secret)
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.locator(".connection")).to_have_text("live")
+
+    await sign_in()
+    await expect(page.locator(".who")).to_contain_text("<img")
+    [cookie] = await context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+    assert await page.evaluate("document.cookie") == ""
+    await context.clear_cookies()  # as when it has expired
+    await page.get_by_role("link", name="Inbox").click()
+    await expect(page.get_by_label("Key")).to_be_visible()
+    await sign_in()
+    await page.goto(f"{stack.url}/#/")
+    await keys.revoke(stack.pool, "default", key.id)  # while the stream is open: nobody clicks anything
+    await expect(page.get_by_label("Key")).to_be_visible(timeout=40_000)
+    await context.close()
+
+
+async def test_pages_of_other_sites_can_neither_frame_nor_use_the_console(stack: Stack, browser: Browser) -> None:
+    context = await browser.new_context()
+    page = await context.new_page()
+
+    async def evil(route: Any) -> None:
+        frame = f'<!doctype html><iframe src="{stack.url}/"></iframe>'
+        await route.fulfill(content_type="text/html", body=frame)
+
+    await page.route("http://evil.example/", evil)
+    await page.goto("http://evil.example/")
+    before = (await stack.http.get("/tasks", params={"limit": 1})).json()["items"]
+    refused = await page.evaluate(
+        """async (url) => {
+            const body = JSON.stringify({ agent: "tester", input: "from elsewhere" });
+            const credentials = "include";
+            const simple = await fetch(`${url}/tasks`, { method: "POST", mode: "no-cors", credentials, body })
+                .then((answer) => answer.type, () => "refused");
+            const read = await fetch(`${url}/tasks`, { credentials }).then(() => "read", () => "refused");
+            return [simple, read];
+        }""",
+        stack.url,
+    )
+    assert refused[0] in ("opaque", "refused") and refused[1] == "refused"
+    assert (await stack.http.get("/tasks", params={"limit": 1})).json()["items"] == before
+    assert not [
+        frame for frame in page.frames if frame.url.startswith(stack.url) and await frame.query_selector("header")
+    ]
+    await context.close()

@@ -1,0 +1,116 @@
+"""The pictures of the docs, made anew (`python -m tests.support.screenshots`), so that they show the product as it is.
+
+With names it makes only those. It starts a stack of its own, runs a few tasks in it and visits each view.
+"""
+
+import asyncio
+import shutil
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+from playwright.async_api import Browser, ViewportSize, async_playwright
+
+from settings import ROOT
+from tests.behaviour.conversations.talk import AGENTS as TEAM
+from tests.behaviour.conversations.talk import async_delegate, task
+from tests.behaviour.supervision.people import AGENTS, bash, waiting
+from tests.support.launch import embedded
+from tests.support.stack import Stack, calls, eventually, steps
+
+FOLDER = ROOT / "docs" / "images"
+SIZE: ViewportSize = {"width": 1100, "height": 720}
+TALL: ViewportSize = {"width": 1100, "height": 1300}  # the Web UI has what matters further below
+_PLAN = ("update_plan", {"steps": [{"title": "Read the notes"}, {"title": "Write the summary"}]})
+_WRITE = ("write_file", {"path": "summary.md", "content": "# Summary\n\nThe release is on Friday.\n"})
+
+
+@dataclass
+class Scene:
+    """The tasks that the pictures show, by the part that they play."""
+
+    stack: Stack
+    ids: dict[str, str] = field(default_factory=dict)
+
+    def console(self, view: str) -> str:
+        return f"{self.stack.url}/#/{view.format(**self.ids)}"
+
+    def web_ui(self, workflow: str) -> str:
+        return f"{self.stack.temporal_ui_url}/namespaces/default/workflows/{workflow.format(**self.ids)}"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A view, and the text or selector whose presence shows that it is complete."""
+
+    address: str
+    ready: str
+    temporal: bool = False
+
+
+PICTURES = {
+    "console-tasks": Picture("", ".task-row"),
+    "console-start": Picture("start", "textarea"),
+    "console-inbox": Picture("inbox", ".request"),
+    "console-conversation": Picture("conversations/{lead}", ".message"),
+    "console-task": Picture("tasks/{writer}", ".bar"),
+    "console-compare": Picture("compare/{one}/{other}", ".difference"),
+    "console-operations": Picture("operations", "table"),
+    "trace": Picture("trace.html", ".bar"),
+    "session": Picture("session%2F{writer}", "text=Session", temporal=True),
+    "conversation": Picture("conversation%2F{lead}", "text=Conversation", temporal=True),
+    "waiting": Picture("session%2F{waits}", "text=Session", temporal=True),
+    "failure": Picture("session%2F{failed}", "text=Session", temporal=True),
+}
+
+
+async def prepare(stack: Stack) -> Scene:
+    for definition in (*AGENTS, *TEAM):
+        (await stack.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
+    scene = Scene(stack)
+    talk = calls(async_delegate("helper", "[[script:say]]"), task("[[script:say]]", description="read the notes"))
+    scene.ids["writer"] = (await stack.run("Summarise the notes. " + steps([_PLAN], [_WRITE])))["task_id"]
+    scene.ids["one"] = (await stack.run("Say it. " + calls(bash("echo one"))))["task_id"]
+    scene.ids["other"] = (await stack.run("Say it. " + calls(bash("echo two"))))["task_id"]
+    scene.ids["failed"] = (await stack.run("Publish it. [[fault:auth]]"))["task_id"]
+    scene.ids["lead"] = (await stack.run("Ask your helpers. " + talk, "lead"))["conversation_id"]
+
+    async def reported() -> bool:
+        mail = (await stack.http.get(f"/conversations/{scene.ids['lead']}/mailbox")).json()
+        return bool(mail["pending_count"])
+
+    await eventually(reported, what="the helper's outcome")
+    scene.ids["waits"] = await stack.submit("Release it. " + calls(bash("touch released")), "careful")
+    await waiting(stack, scene.ids["waits"])
+    return scene
+
+
+async def take(browser: Browser, scene: Scene, name: str, folder: Path) -> Path:
+    picture, file = PICTURES[name], folder / f"{name}.png"
+    size = TALL if picture.temporal else SIZE
+    page = await browser.new_page(viewport=size, color_scheme="light")
+    address = scene.web_ui(picture.address) if picture.temporal else scene.console(picture.address)
+    if name == "trace":
+        address = f"{scene.stack.url}/tasks/{scene.ids['writer']}/trace.html"
+    await page.goto(address)
+    await page.locator(picture.ready).first.wait_for(timeout=30_000)
+    if picture.temporal:
+        await page.wait_for_load_state("networkidle")
+    await page.screenshot(path=file)
+    await page.close()
+    return file
+
+
+async def main(names: list[str]) -> None:
+    async with async_playwright() as tool, embedded() as stack:
+        browser = await tool.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        scene = await prepare(stack)
+        for name in names or PICTURES:
+            file = await take(browser, scene, name, FOLDER)
+            click.echo(f"{file.name}: {file.stat().st_size // 1_000} kB")
+        await browser.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1:]))
