@@ -195,10 +195,10 @@ class RunTool:
             return approval.answer["arguments"]
         return given
 
-    async def _done(self, request: ToolRequest, tool: Tool | None, given: JsonObject) -> str | None:
-        """What is really done, in a line, where that may differ from what was asked for."""
+    async def _done(self, request: ToolRequest, tool: Tool | None, given: JsonObject) -> str:
+        """What is really done, in a line, where that may differ from what was asked for; else empty."""
         if tool is None or request.approval is None:
-            return None
+            return ""
         return tool.call_summary(await self._arguments(request, given))
 
     async def _permits(self, request: ToolRequest, tool: Tool, subject: str) -> bool:
@@ -223,7 +223,7 @@ class RunTool:
         return replace(result, text=short)
 
     async def _commit(
-        self, request: ToolRequest, attempt: ToolAttempt, state: CallState, result: ToolResult, done: str | None
+        self, request: ToolRequest, attempt: ToolAttempt, state: CallState, result: ToolResult, done: str
     ) -> ToolOutcome:
         saved = await self._save(request, result.artifacts)
         events: list[ev.Event] = [*result.events, *map(_saved, saved)]
@@ -241,7 +241,7 @@ class RunTool:
             status_text=result.status_text,
             plan=result.plan.model_dump_json() if result.plan else None,
             files=saved,
-            sources=json.dumps([one.model_dump(mode="json") for one in result.sources]) if result.sources else None,
+            sources=json.dumps([one.model_dump(mode="json") for one in result.sources]),
             description=done,
         )
         held = await patiently(lambda: tool_calls.commit(self._pool, commit), seconds=COMMIT_PATIENCE)

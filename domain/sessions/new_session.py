@@ -217,8 +217,9 @@ class NewSession(Supervision):
         delivery: DeliveryMode | None = None,
         created_at: datetime | None = None,
     ) -> "PlacedSession":
-        """The row of this session; its time begins now."""
+        """The row of this session; its time begins now. A child whose delivery nobody names holds its outcome."""
         now = created_at or datetime.now(UTC)
+        held = None if self.spawned_by is None else DeliveryMode.HOLD
         fields = dict(self) | {
             "tenant": ref.tenant,
             "id": ref.session_id,
@@ -226,7 +227,7 @@ class NewSession(Supervision):
             "thread_id": thread_id or ref.conversation_id,
             "workspace_id": self.workspace_id or ref.session_id,
             "depth": depth,
-            "delivery": delivery or self.delivery,
+            "delivery": delivery or self.delivery or held,
             "deadline": now + timedelta(milliseconds=self.limits.ttl_ms),
             "created_at": created_at,
         }

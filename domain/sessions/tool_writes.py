@@ -1,7 +1,7 @@
 """What the store writes about a tool call: its claim before the effect, its result after it. The fields are those that
 the SQL functions `claim_tool`, `commit_tool`, `begin_check` and `end_check` read; only the store dumps these models."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 from pydantic import Field
 
@@ -97,13 +97,13 @@ class NewFile(Write):
 class ToolCommit(ToolAttempt):
     state: CallState
     result: str
-    started_at: datetime | None = None  # None: now; of a read, which is not claimed
-    description: str | None = None  # None: as claimed
+    started_at: datetime = Field(default_factory=lambda: datetime.now(UTC))  # of a read, which is not claimed
+    description: str = ""  # empty: as claimed
     progress: str | None = None
     status_text: str | None = None  # what the session publishes as its status
     plan: str | None = None  # JSON
     files: list[NewFile] = Field(default_factory=list)
-    sources: str | None = None  # JSON
+    sources: str = "[]"  # JSON
     denied: bool = False
     rule: str | None = None  # the one that denied it
     handed_to: str | None = None  # JSON: the agent that has the session from here on

@@ -4,6 +4,7 @@
 CREATE OR REPLACE FUNCTION commit_step(p jsonb) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     t    text := p ->> 'tenant';
+    c    sessions := jsonb_populate_record(NULL::sessions, p);   -- the columns that the call sets
     done text;
     news jsonb := p -> 'events';
     rare jsonb;
@@ -15,11 +16,11 @@ BEGIN
     SELECT t, node.id, node.parent, p ->> 'session_id', node.idem, node.kind, node.author, node.line, node.side,
            node.step, node.body, node.reply
       FROM jsonb_populate_recordset(NULL::messages, p -> 'nodes') node;
-    UPDATE sessions SET version = (p ->> 'version')::bigint, usage = p ->> 'usage', retry = NULL,
-                        head = CASE WHEN p ->> 'line' = 'main' THEN p ->> 'head' ELSE head END,
-                        progress = coalesce(p ->> 'progress', progress),
-                        status_text = coalesce(p ->> 'status_text', status_text), updated_at = now()
-     WHERE tenant = t AND id = p ->> 'session_id' AND version < (p ->> 'version')::bigint
+    UPDATE sessions SET version = c.version, usage = c.usage, retry = NULL,
+                        head = CASE WHEN p ->> 'line' = 'main' THEN c.head ELSE head END,
+                        progress = coalesce(c.progress, progress), status_text = coalesce(c.status_text, status_text),
+                        updated_at = now()
+     WHERE tenant = t AND id = p ->> 'session_id' AND version < c.version
        AND status NOT IN ('completed', 'failed', 'cancelled');
     IF jsonb_array_length(p -> 'take') > 0 THEN
         WITH taken AS (

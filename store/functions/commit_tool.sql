@@ -2,13 +2,14 @@
 CREATE OR REPLACE FUNCTION commit_tool(p jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     n tool_calls := jsonb_populate_record(NULL::tool_calls, p);
+    s sessions := jsonb_populate_record(NULL::sessions, p);   -- what the call changes of its session
 BEGIN
     PERFORM check_run(n.tenant, n.session_id, p ->> 'run', false, false);
     IF n.effect = 'read' THEN
         INSERT INTO tool_calls (tenant, node, call_index, session_id, tool, effect, holder, attempt, state, result,
                                 sources, description, started_at, ended_at)
         VALUES (n.tenant, n.node, n.call_index, n.session_id, n.tool, n.effect, n.holder, n.attempt, n.state, n.result,
-                coalesce(n.sources, '[]'), coalesce(n.description, ''), coalesce(n.started_at, now()), now())
+                n.sources, n.description, n.started_at, now())
         ON CONFLICT (tenant, node, call_index) DO UPDATE
            SET state = excluded.state, result = excluded.result, sources = excluded.sources,
                description = excluded.description, ended_at = excluded.ended_at
@@ -20,21 +21,21 @@ BEGIN
         RETURN true;
     END IF;
     UPDATE tool_calls SET state = n.state, result = n.result, ended_at = now(),
-                          sources = coalesce(n.sources, sources), description = coalesce(n.description, description)
+                          sources = n.sources, description = coalesce(nullif(n.description, ''), description)
      WHERE tenant = n.tenant AND node = n.node AND call_index = n.call_index
        AND holder = n.holder AND attempt = n.attempt AND state = 'started';
     IF NOT FOUND THEN   -- written before, and the answer was lost; or superseded
         RETURN EXISTS (SELECT 1 FROM tool_calls WHERE tenant = n.tenant AND node = n.node AND call_index = n.call_index
                           AND holder = n.holder AND attempt = n.attempt AND state = n.state);
     END IF;
-    UPDATE sessions SET plan = coalesce(p ->> 'plan', plan), progress = coalesce(p ->> 'progress', progress),
-                        status_text = coalesce(p ->> 'status_text', status_text), updated_at = now()
+    UPDATE sessions SET plan = coalesce(s.plan, plan), progress = coalesce(s.progress, progress),
+                        status_text = coalesce(s.status_text, status_text), updated_at = now()
      WHERE tenant = n.tenant AND id = n.session_id AND status NOT IN ('completed', 'failed', 'cancelled')
-       AND coalesce(p ->> 'plan', p ->> 'progress', p ->> 'status_text') IS NOT NULL;
-    IF p ->> 'handed_to' IS NOT NULL THEN   -- another agent has the session and its thread from here on
-        UPDATE sessions SET handed_to = p ->> 'handed_to', updated_at = now()
+       AND coalesce(s.plan, s.progress, s.status_text) IS NOT NULL;
+    IF s.handed_to IS NOT NULL THEN   -- another agent has the session and its thread from here on
+        UPDATE sessions SET handed_to = s.handed_to, updated_at = now()
          WHERE tenant = n.tenant AND id = n.session_id AND status NOT IN ('completed', 'failed', 'cancelled');
-        UPDATE threads SET agent = (p ->> 'handed_to')::jsonb #>> '{agent,name}'
+        UPDATE threads SET agent = s.handed_to::jsonb #>> '{agent,name}'
          WHERE tenant = n.tenant
            AND id = (SELECT thread_id FROM sessions WHERE tenant = n.tenant AND id = n.session_id);
     END IF;

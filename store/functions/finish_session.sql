@@ -28,7 +28,7 @@ BEGIN
         -- the conversation, and would wait for this transaction
         UPDATE conversations SET updated_at = now() WHERE tenant = t AND id = s.conversation_id;
         INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, side, step, body)
-        SELECT t, m.id, m.parent, s.id, m.id || '/repair', m.kind, m.author, m.line, coalesce(m.side, 'a'), m.step, m.body
+        SELECT t, m.id, m.parent, s.id, m.id || '/repair', m.kind, m.author, m.line, m.side, m.step, m.body
           FROM jsonb_populate_recordset(NULL::messages, p -> 'nodes') m ON CONFLICT DO NOTHING;
         UPDATE sessions SET status = e.status, reason = e.reason, partial = e.partial, error_type = e.error_type,
                             error = e.error, output = e.output, typed = e.typed, head = e.head,
@@ -61,7 +61,7 @@ BEGIN
                AND NOT source.blocking;   -- a child that was waited for has no recipient but this session
             mail_changed := FOUND;
         END IF;
-        IF s.spawned_by IS NOT NULL AND (coalesce(s.delivery, 'hold') NOT IN ('explicit', 'report')
+        IF s.spawned_by IS NOT NULL AND (s.delivery NOT IN ('explicit', 'report')
                                          OR (s.delivery = 'report' AND e.status = 'failed')) THEN
             SELECT * INTO spawner FROM sessions WHERE tenant = t AND id = s.spawned_by;
             -- in a tree that was cancelled no thread is woken: the outcome waits for the next message

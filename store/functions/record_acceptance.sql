@@ -4,14 +4,15 @@ CREATE OR REPLACE FUNCTION record_acceptance(p jsonb) RETURNS void LANGUAGE plpg
 DECLARE
     t text := p ->> 'tenant';
     s sessions;
+    c sessions := jsonb_populate_record(NULL::sessions, p);   -- the columns that the check sets
     m inbox := jsonb_populate_record(NULL::inbox, nullif(p -> 'message', 'null'));
 BEGIN
     SELECT * INTO s FROM sessions WHERE tenant = t AND id = p ->> 'session_id' FOR UPDATE;
     PERFORM check_run(t, s.id, p ->> 'run', false, false);
     IF s.status IN ('completed', 'failed', 'cancelled')
        OR (s.acceptance::jsonb ->> 'round')::int >= (p ->> 'round')::int THEN RETURN; END IF;
-    UPDATE sessions SET acceptance = p ->> 'acceptance', updated_at = now(), usage = p ->> 'usage',
-                        version = greatest(version, (p ->> 'version')::bigint)
+    UPDATE sessions SET acceptance = c.acceptance, usage = c.usage, version = greatest(version, c.version),
+                        updated_at = now()
      WHERE tenant = t AND id = s.id;
     IF m.id IS NOT NULL THEN
         INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, visible, taken_by)

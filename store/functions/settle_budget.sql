@@ -7,9 +7,9 @@ DECLARE
     u   budgets := jsonb_populate_record(NULL::budgets, p_used);
     low jsonb;
 BEGIN
-    UPDATE budgets SET steps = steps + coalesce(u.steps, 0), tokens = tokens + coalesce(u.tokens, 0),
-                       cost_usd = cost_usd + coalesce(u.cost_usd, 0),
-                       tool_calls = tool_calls + coalesce(u.tool_calls, 0)
+    UPDATE budgets SET steps = steps + u.steps, tokens = tokens + u.tokens,
+                       cost_usd = cost_usd + coalesce(u.cost_usd, 0),   -- a price that is not known counts nothing
+                       tool_calls = tool_calls + u.tool_calls
      WHERE tenant = p_tenant
        AND conversation_id = (SELECT conversation_id FROM sessions WHERE tenant = p_tenant AND id = p_session)
     RETURNING * INTO b;

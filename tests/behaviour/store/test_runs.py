@@ -133,7 +133,7 @@ async def test_a_run_that_takes_over_learns_what_was_committed(pool: Pool, accep
     await messages.begin_step(pool, beginning(ref, "first"))
     written = await messages.commit_step(pool, commit(ref, "first"))
     running, ended = [(await accept()).session_id for _ in range(2)]
-    spawned = "UPDATE sessions SET spawned_by = $2, live = id = $3 WHERE id = ANY($1::text[])"
+    spawned = "UPDATE sessions SET spawned_by = $2, delivery = 'hold', live = id = $3 WHERE id = ANY($1::text[])"
     await pool.execute(spawned, [running, ended], ref.session_id, running)
     row = await sessions.get(pool, ref.tenant, ref.session_id)
     assert row is not None and row.run_id == "first"

@@ -15,7 +15,7 @@ from domain.sessions.effects import EffectKind
 from domain.sessions.input_request import OnExpiry, RequestKind, RequestStatus
 from domain.sessions.new_session import SessionType, Trigger
 from domain.sessions.session import Reason, Status
-from domain.sessions.step import CallState, Effect
+from domain.sessions.step import CallState, Effect, Purpose
 from settings import ROOT
 
 COLUMNS: dict[str, dict[str, type[StrEnum]]] = {
@@ -31,6 +31,8 @@ COLUMNS: dict[str, dict[str, type[StrEnum]]] = {
     "input_requests": {"status": RequestStatus, "kind": RequestKind, "on_expiry": OnExpiry},
     "subscriptions": {"status": SubscriptionStatus, "channel": ChannelName},
     "deliveries": {"status": DeliveryStatus},
+    "attempt_record": {"status": DeliveryStatus},
+    "step_begin": {"purpose": Purpose},
     "mailbox": {"source_type": SourceType},
     "schedule_runs": {"status": RunStatus},
 }

@@ -61,6 +61,22 @@ def test_sql_function_reads_the_fields_of_its_model(model: type[BaseModel], func
     assert keys_of(function, argument) == {*model.model_fields, *model.model_computed_fields}
 
 
+@pytest.mark.parametrize("function", ["begin_step", "record_attempt", "settle_request"])
+def test_sql_function_reads_its_document_as_one_typed_record(function: str) -> None:
+    assert not re.search(r"\bp ->", source(function))
+
+
+def test_sql_has_no_defaults_of_its_own_for_fields_of_a_model() -> None:
+    found = []
+    for file in FUNCTIONS.glob("*.sql"):
+        text = file.read_text()
+        records = re.findall(r"(\w+)\s+\w+ := jsonb_populate_record\(", text)
+        records += re.findall(r"jsonb_populate_recordset\([^()]+\) (\w+)", text)
+        for record in records:
+            found += re.findall(rf"coalesce\({record}\.(\w+), (?:'|\d|now\(|true|false)", text)
+    assert found == ["cost_usd"]  # null means that the price is not known
+
+
 @pytest.mark.parametrize(
     ("model", "function", "record"),
     [

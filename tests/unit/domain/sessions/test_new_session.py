@@ -1,0 +1,24 @@
+"""A session becomes a row that leaves nothing for SQL to fill in."""
+
+import pytest
+
+from domain.conversations.mailbox import DeliveryMode
+from domain.sessions.new_session import NewSession
+from domain.sessions.session import SessionRef
+
+
+@pytest.mark.parametrize(
+    ("spawned_by", "own", "given", "written"),
+    [
+        (None, None, None, None),  # nobody waits for it
+        ("parent", None, None, DeliveryMode.HOLD),
+        ("parent", DeliveryMode.WAKE, None, DeliveryMode.WAKE),
+        ("parent", DeliveryMode.WAKE, DeliveryMode.EXPLICIT, DeliveryMode.EXPLICIT),
+    ],
+)
+def test_a_child_always_has_a_delivery(
+    spawned_by: str | None, own: DeliveryMode | None, given: DeliveryMode | None, written: DeliveryMode | None
+) -> None:
+    new = NewSession(agent_owner="*", agent="a", agent_version=1, models=["m"], spawned_by=spawned_by, delivery=own)
+    ref = SessionRef(tenant="default", session_id="s", conversation_id="c")
+    assert new.placed(ref, delivery=given).delivery is written
