@@ -35,6 +35,7 @@ from activities.sandbox.orphans import bury_orphans
 from activities.sessions.sweep import Sweep, Swept
 from activities.tools.registry import load_tools
 from activities.tools.support.egress import Fetcher, Guard
+from activities.tools.tool import Tool
 from agents.catalogue import Catalogue
 from agents.folder import AgentFolder
 from agents.loader import LoadedAgents, load_prices
@@ -58,6 +59,7 @@ def build_services(
 ) -> ActivityServices:
     caps = WorkspaceCaps(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes)
     model_client = anthropic.AsyncAnthropic(api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url)
+    tools = load_tools(settings.tools_module).found
     return ActivityServices(
         pool=pool,
         temporal=client,
@@ -65,10 +67,10 @@ def build_services(
         model=Model(model_client, load_prices(settings.prices_file)),
         model_check=ModelCheck(model_client),
         events=events,
-        tools=load_tools(settings.tools_module).found,
+        tools=tools,
         handlers=load_handlers(settings.tools_module).found,
         hooks=load_hooks(settings.tools_module).found,
-        commands=_commands(settings, sandbox),
+        commands=_commands(settings, sandbox, tools),
         workspaces=Workspaces(pool, settings.workspaces_dir, caps, settings.tenant_workspace_bytes),
         fetcher=Fetcher(settings.allow_private_hosts, ports=_ports(settings)),
         keys=KeyRing.parse(settings.secret_keys),
@@ -134,7 +136,7 @@ class AgentFiles:
         return True
 
 
-def _commands(settings: Settings, sandbox: Sandbox) -> Commands:
+def _commands(settings: Settings, sandbox: Sandbox, tools: dict[str, Tool]) -> Commands:
     limits = SandboxLimits(
         memory_bytes=settings.sandbox_memory_bytes,
         processes=settings.sandbox_processes,
@@ -142,7 +144,7 @@ def _commands(settings: Settings, sandbox: Sandbox) -> Commands:
     )
     networked = settings.sandbox_network == "on"
     guard = Guard(settings.allow_private_hosts, ports=_ports(settings)) if networked else None
-    return Commands(sandbox, limits, guard)
+    return Commands(sandbox, limits, guard, tools)
 
 
 def _ports(settings: Settings) -> frozenset[int]:

@@ -24,10 +24,12 @@ class DelegationRecord:
         self._ref = ref
         self._node = node
 
-    async def claim(self, index: int, tool: str, summary: str, kind: EffectKind | None = None) -> ToolOutcome | None:
+    async def claim(
+        self, index: int, tool: str, summary: str, kind: EffectKind | None = None, *, asks: bool = False
+    ) -> ToolOutcome | None:
         """None: the call is ours to make; else its earlier result."""
         attempt = self._attempt(index, tool)
-        claim = await tool_calls.claim(self._pool, ToolClaim.by(attempt, self._ref, summary, kind))
+        claim = await tool_calls.claim(self._pool, ToolClaim.by(attempt, self._ref, summary, kind, asks=asks))
         if claim.go:
             return None
         known = _outcome(index, tool, claim.state or CallState.UNKNOWN, claim.text or "")

@@ -7,6 +7,7 @@ from activities.delegation.child_plan import ChildPlanner, ChildRefused, Planned
 from activities.delegation.subagent_tools import can_be_subagent, description_of, enabled
 from activities.delegation.subagents import Subagents
 from activities.runtime.definitions import Definitions
+from activities.tools.builtin import read_file
 from activities.tools.tool import Tool
 from domain.agents.definition import AgentDefinition
 from domain.agents.subagent_tool import SubagentTool, WorkspaceSharing
@@ -147,7 +148,7 @@ class SubagentPlanner:
         tag = None if workspace_id == parent.workspace_id else derive_id(call.node, *call.indexes, *paths)[-8:]
         found = attached(paths, manifest, tag)
         for one in found:
-            judged = verdict(layers, self._tools["read_file"], ["/".join(parts(one.given))])
+            judged = verdict(layers, self._tools[read_file.TOOL.name], ["/".join(parts(one.given))])
             if judged.action is not Action.ALLOW:
                 raise ChildRefused(
                     f"A rule keeps {one.given!r} from you: {judged.because}. Nothing was sent.", judged.rule

@@ -167,7 +167,7 @@ class InputRequests:
             await risks.approved(self._pool, settle.ref.tenant, session.rules)
             return SettledRequest(status=request.status, approved=True)
         summary = tool.call_summary(request.details["arguments"])
-        await self._result(settle, tool.name, CallState.FAILED, f"{why} It was not run.", summary)
+        await self._result(settle, tool.name, CallState.FAILED, f"{why} It was not run.", summary, asks=tool.asks)
         return SettledRequest(status=request.status, cancel=_cancels(request), preview=preview(why, 160))
 
     async def _forbidden(self, settle: SettleRequest, tool: Tool, answer: JsonObject) -> str | None:
@@ -196,9 +196,11 @@ class InputRequests:
             )
         return SettledRequest(status=request.status, approved=True, note=APPROVED + notes)
 
-    async def _result(self, settle: SettleRequest, tool: str, state: CallState, text: str, summary: str = "") -> None:
+    async def _result(
+        self, settle: SettleRequest, tool: str, state: CallState, text: str, summary: str = "", *, asks: bool = False
+    ) -> None:
         record = DelegationRecord(self._pool, settle.ref, settle.node)
-        await record.claim(settle.index, tool, summary)
+        await record.claim(settle.index, tool, summary, asks=asks)
         await record.settle(settle.index, tool, state, text, [])
 
 

@@ -74,12 +74,15 @@ class Questions:
             if session.dry_run:
                 raise Described(tool.name, tool.call_summary(arguments))
             return question
-        await self._claim(request, call.name, preview(str(call.arguments.get("question", "")), 200))
+        summary = preview(str(call.arguments.get("question", "")), 200)
+        await self._claim(request, call.name, summary, asks=ask_user.TOOL.asks)
         return _question(call.arguments, spent)
 
-    async def _claim(self, request: OpenRequest, tool: str, summary: str, kind: EffectKind | None = None) -> None:
+    async def _claim(
+        self, request: OpenRequest, tool: str, summary: str, kind: EffectKind | None = None, *, asks: bool = False
+    ) -> None:
         record = DelegationRecord(self._pool, request.ref, request.node)
-        known = await record.claim(request.index, tool, summary, kind)
+        known = await record.claim(request.index, tool, summary, kind, asks=asks)
         if known is not None and known.spent:
             raise Unaskable(tool, "no more calls are allowed")
 

@@ -1,12 +1,14 @@
 """How this worker runs commands: in which sandbox, with which ceilings, and who has a network."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from activities.sandbox.network import NetworkPolicy
 from activities.sandbox.sandbox import Sandbox, SandboxLimits
 from activities.tools.support.egress import Guard
 from domain.agents.definition import AgentDefinition
 from domain.policy.rules import Rule, host_permitted
+from domain.policy.traits import ToolTraits
 from domain.sessions.session import SandboxMode
 
 
@@ -17,6 +19,7 @@ class Commands:
     sandbox: Sandbox
     limits: SandboxLimits = SandboxLimits()
     guard: Guard | None = None
+    tools: Mapping[str, ToolTraits] = field(default_factory=dict)  # rules about those used on hosts bind commands too
 
     def networked(self, agent: AgentDefinition, mode: SandboxMode | None) -> bool:
         """The agent's definition and the operator both have to allow it; a task can only take it away."""
@@ -28,4 +31,5 @@ class Commands:
         """The hosts that a networked command may reach: those that its agent names, as far as the rules allow them."""
         if self.guard is None or not self.networked(agent, mode):
             return None
-        return NetworkPolicy(self.guard, lambda host: agent.may_reach(host) and host_permitted(layers, host))
+        tools = self.tools.values()
+        return NetworkPolicy(self.guard, lambda host: agent.may_reach(host) and host_permitted(layers, host, tools))

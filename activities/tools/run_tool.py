@@ -104,8 +104,16 @@ class RunTool:
         info = activity.info()
         holder = f"{info.workflow_run_id}/{info.activity_id}"
         attempt = ToolAttempt.of(request, run=run_of(request.ref), holder=holder, attempt=info.attempt)
+        named = tool or self._tools.get(request.name)  # a call that is refused has no tool to run
         claim = await tool_calls.claim(
-            self._pool, ToolClaim.by(attempt, request.ref, request.preview, tool.kind if tool else None)
+            self._pool,
+            ToolClaim.by(
+                attempt,
+                request.ref,
+                request.preview,
+                tool.kind if tool else None,
+                asks=named is not None and named.asks,
+            ),
         )
         if not claim.go:
             # whether an attempt that got no answer changed the plan's steps is not known here: rather ask once more

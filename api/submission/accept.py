@@ -101,7 +101,7 @@ async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: d
     models = rules.models(spec, definition.for_side(definition.first_side), settings)
     sides = session_sides(definition, lambda view: rules.models(spec, view, settings))
     limits = rules.limits(spec, definition, settings)
-    rules.check_plan(spec, definition)
+    tools_and_variables.check_plan(spec, definition)
     tools_and_variables.check_output_schema(spec, definition)
     await rules.check_tool_names(pool, spec, definition)
     every = all_models(models, sides)

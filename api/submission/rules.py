@@ -149,13 +149,6 @@ def check_waiting(spec: TaskSpec, ttl_ms: int) -> None:
         raise Invalid("Without an input_timeout, a question waits until the task ends.", errors=[problem])
 
 
-def check_plan(spec: TaskSpec, definition: AgentDefinition) -> None:
-    """Plan approval needs an agent that can submit a plan."""
-    if spec.config.approval_required and not any("update_plan" in view.tools for view in definition.views):
-        problem = finding("/config/approval_required", "unavailable", "this agent has no update_plan", [False])
-        raise Invalid("This agent cannot submit a plan.", errors=[problem])
-
-
 def check_prices(
     limits: Limits, tree: TreeConfig | None, models: list[str], prices: PriceTable, settings: Settings
 ) -> None:

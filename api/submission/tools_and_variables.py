@@ -4,7 +4,7 @@ from api.auth import Call
 from api.http.problems import finding
 from api.submission import rules as submission_rules
 from domain.agents.definition import AgentDefinition
-from domain.agents.own_tools import own_tools
+from domain.agents.own_tools import PLANNING, own_tools
 from domain.agents.secret_variables import seal_secrets
 from domain.agents.variable_scope import Graph, graph_variables, kept, needed
 from domain.errors import Invalid
@@ -14,6 +14,14 @@ from domain.sessions.new_session import Supervision
 from domain.task import TaskSpec
 from store import agent_graph
 from store.database import Pool
+
+
+def check_plan(spec: TaskSpec, definition: AgentDefinition) -> None:
+    """Plan approval needs an agent that can submit a plan."""
+    if spec.config.approval_required and not any(PLANNING & {*view.tools} for view in definition.views):
+        why = f"this agent has no {' or '.join(sorted(PLANNING))}"
+        problem = finding("/config/approval_required", "unavailable", why, [False])
+        raise Invalid("This agent cannot submit a plan.", errors=[problem])
 
 
 async def supervision(

@@ -9,8 +9,7 @@ from cli.render.event_printer import EventPrinter
 from cli.render.markdown import MarkdownStream
 from cli.render.output import clean, dim, fetch_command, one_line, styled_status
 from cli.render.task_lines import usage_line
-
-HAVE_OWN_EVENT = ("update_plan", "report_progress")  # tools whose call is shown by an event of its own
+from domain.agents.own_tools import HAVE_OWN_EVENT
 
 
 class AnswerPrinter(EventPrinter):

@@ -2,7 +2,8 @@
 
 from domain.agents.definition import AgentDefinition
 
-# Tools that no definition lists. A test compares them with what the tools declare of themselves.
+# The one place beside the tools where their names are: for processes that do not load the tools. A test compares them
+# with what the tools declare of themselves.
 ASKING = frozenset({"ask_user"})
 PLANNING = frozenset({"update_plan"})
 DELEGATING = frozenset(
@@ -13,6 +14,7 @@ DELEGATING = frozenset(
 )
 ADDRESSING = frozenset({"subagent_create", "subagent_message", "subagent_terminate"})
 SPEAKING = frozenset({"notify_parent", "set_status"})  # of a subagent that reports to its parent itself
+HAVE_OWN_EVENT = frozenset({"update_plan", "report_progress"})  # their calls are shown by events of their own
 
 
 def own_tools(agent: AgentDefinition, *, may_ask: bool, plans: bool) -> set[str]:

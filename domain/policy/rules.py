@@ -1,6 +1,6 @@
 """Permissions: ordered rules; the last one that matches decides, and without a match the thing is allowed."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -115,14 +115,16 @@ def literal(subject: str) -> str:
     return "".join("?" if letter in "*?[" else letter for letter in subject) or "*"
 
 
-def host_permitted(layers: list[list[Rule]], host: str) -> bool:
-    """Whether a command may reach a host: boundaries and rules that name fetch_url must allow it there without asking.
+def host_permitted(layers: list[list[Rule]], host: str, tools: Iterable[ToolTraits]) -> bool:
+    """Whether a command may reach a host: boundaries, and rules that name a tool that is used on hosts, must allow it
+    there without asking. What is allowed to one of these tools loosens nothing that is denied to another.
 
-    A rule for `*` alone says which tools there are, and one that allows bash has decided that already.
+    A rule for `*` alone says which tools there are, and one that allows commands has decided that already.
     """
-    question = Question(("fetch_url",), (BOUND_KINDS[SubjectKind.HOST],), host)
-    naming = ([rule for rule in rules if rule.permission != "*"] for rules in layers)
-    deciding = (_deciding(rules, question) for rules in naming)
+    reaching = [tool.question(host) for tool in tools if tool.subject and tool.subject.kind is SubjectKind.HOST]
+    questions = reaching or [Question((), (BOUND_KINDS[SubjectKind.HOST],), host)]
+    naming = [[rule for rule in rules if rule.permission != "*"] for rules in layers]
+    deciding = (_deciding(rules, question) for rules in naming for question in questions)
     return all(rule is None or rule.action is Action.ALLOW for rule in deciding)
 
 

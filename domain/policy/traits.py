@@ -32,6 +32,7 @@ class ToolTraits:
     talks: bool = False  # only speaks to people or keeps the session's own notes, and touches nothing
     asks: bool = False  # puts a question to people
     plans: bool = False  # submits the session's plan
+    has_own_event: bool = False  # its call is shown by an event of its own
     polls: bool = False  # the same call with the same result is no sign of a loop
     delegates: bool = False  # works with subagents: only an agent that has some is offered it
     starts: bool = False  # starts a subagent

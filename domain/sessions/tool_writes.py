@@ -54,6 +54,7 @@ class ToolAttempt(ToolCallKey):
 
 
 class ToolClaim(ToolAttempt):
+    asks: bool = False  # it puts a question to people, which no budget of tool calls counts
     kind: EffectKind | None = None  # of the ledger; None: the call touches nothing
     description: str = ""
     withheld: bool = False  # a dry run describes it instead of running it
@@ -64,12 +65,15 @@ class ToolClaim(ToolAttempt):
     refused: list[EventRow] = Field(default_factory=list)  # emitted with it
 
     @classmethod
-    def by(cls, attempt: ToolAttempt, ref: SessionRef, summary: str, kind: EffectKind | None) -> "ToolClaim":
+    def by(
+        cls, attempt: ToolAttempt, ref: SessionRef, summary: str, kind: EffectKind | None, *, asks: bool
+    ) -> "ToolClaim":
         tool = attempt.tool
         lost = ToolReturned(tool=tool, state=CallState.UNKNOWN, preview=preview(UNKNOWN))
         refused = ToolReturned(tool=tool, state=CallState.FAILED, preview=SPENT)
         return ToolClaim(
             **dict(attempt),
+            asks=asks,
             kind=kind,
             description=summary,
             withheld=withheld(kind, attempt.effect),

@@ -18,8 +18,8 @@ BEGIN
         VALUES (n.tenant, n.node, n.call_index, n.session_id, n.tool, n.effect, n.holder, n.attempt)
         ON CONFLICT DO NOTHING RETURNING * INTO c;
         IF FOUND THEN
-            -- a question to people has no effect; their patience has a limit of its own (a caller's tool has a kind)
-            go := (n.tool = 'ask_user' AND p ->> 'kind' IS NULL) OR take_tool_call(n.tenant, n.session_id);
+            -- a question to people has no effect; their patience has a limit of its own
+            go := (p ->> 'asks')::boolean IS TRUE OR take_tool_call(n.tenant, n.session_id);
             spent := NOT go;
             IF spent THEN
                 UPDATE tool_calls SET state = 'failed', result = p ->> 'spent', ended_at = now()

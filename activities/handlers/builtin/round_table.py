@@ -3,11 +3,12 @@
 import re
 
 from domain.agents.handler import AnsweredCall, HandlerCall, HandlerReply, HandlerTurn, Speaker
+from domain.conversations.delegation import DelegationTool
 
 ROUNDS = "ROUNDS"  # the variable that says how often each of them may speak
 DEFAULT_ROUNDS = 2
 MOST_ROUNDS = 50
-CREATE, MESSAGE = "subagent_create", "subagent_message"
+CREATE, MESSAGE = DelegationTool.SUBAGENT_CREATE, DelegationTool.SUBAGENT_MESSAGE
 _RESULT = re.compile(r"^Subagent \(reference: [^)]*\) has returned the following result:\n\n", re.DOTALL)
 
 

@@ -32,6 +32,7 @@ TOOL = Tool(
     effect=Effect.IDEMPOTENT,
     bookkeeping=True,
     talks=True,
+    has_own_event=True,
     kind=None,
     summary=lambda input: preview(input.message, 120),
 )

@@ -42,6 +42,7 @@ TOOL = Tool(
     bookkeeping=True,
     talks=True,
     plans=True,
+    has_own_event=True,
     kind=None,
     summary=lambda input: f"plan of {len(input.steps)} steps",
 )

@@ -23,6 +23,7 @@ from api.faces.responses.objects import (
 )
 from api.faces.responses.outcome import ending, usage_of
 from api.faces.responses.texts import Texts
+from domain.agents.own_tools import PLANNING
 from domain.conversations.delegation import DelegationTool
 from domain.events import ENDED, Ended, Recorded
 from domain.json_object import JsonObject
@@ -31,6 +32,7 @@ from domain.sessions.session import Status, Usage
 
 _ENDS = {one.type: one for one in ENDED.values()}
 _USAGE = TypeAdapter(Usage)
+[PLAN] = PLANNING  # the tool whose plans people approve; their request names no tool
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,7 @@ class Fold:
             self._emit(StreamEvent(type="response.function_call_arguments.done", arguments=arguments, **where))
             self._done(index, begun.model_copy(update={"arguments": arguments, "status": "completed"}))
             return
-        name, asked = details.get("tool", "update_plan"), details.get("arguments", {"plan": details.get("plan", [])})
+        name, asked = details.get("tool", PLAN), details.get("arguments", {"plan": details.get("plan", [])})
         item = ApprovalRequest(id=f"mcpr_{request.id}", name=name, arguments=json.dumps(asked, ensure_ascii=False))
         self._emit(StreamEvent(type="response.output_item.added", item=item, output_index=index))
         self._done(index, item)

@@ -3,12 +3,16 @@
 import pytest
 
 from activities.sandbox import Commands, Refusing
+from activities.tools.registry import TOOLS
 from activities.tools.support.egress import Guard
 from domain.agents.definition import AgentDefinition
 from domain.policy.rules import Action, Rule
+from domain.policy.subjects import Subject, SubjectKind
+from domain.policy.traits import BOUND_KINDS, ToolTraits
 from domain.sessions.session import SandboxMode
 
 SANDBOX = Refusing("none", "none")
+CRAWL = ToolTraits(name="crawl", subject=Subject(kind=SubjectKind.HOST, fields=("url",)))  # a user's own tool
 
 
 def agent(network: bool, hosts: list[str] | None = None) -> AgentDefinition:
@@ -42,15 +46,27 @@ def test_operator_and_definition_give_a_network_and_a_task_only_takes_it_away(
         (None, [[("fetch_*", "*", "deny")]], "a.test", False),
         (None, [[("*", "*", "deny"), ("bash", "*", "allow")]], "a.test", True),
         (None, [[], [("fetch_url", "a.test", "deny")]], "a.test", False),
+        (None, [[("crawl", "a.test", "deny")]], "a.test", False),
+        (None, [[("crawl", "a.test", "deny")]], "b.test", True),
+        (None, [[("fetch_url", "a.test", "deny"), ("crawl", "*", "allow")]], "a.test", False),
+        (None, [[(BOUND_KINDS[SubjectKind.HOST], "*", "deny")]], "a.test", False),
+        (None, [[("read_file", "*", "deny")]], "a.test", True),
     ],
 )
-def test_hosts_of_the_definition_and_rules_for_fetch_url_bind_commands(
+def test_hosts_of_the_definition_and_rules_for_tools_used_on_hosts_bind_commands(
     hosts: list[str] | None, layers: list[list[tuple[str, str, str]]], host: str, permitted: bool
 ) -> None:
     rules = [
         [Rule(permission=permission, pattern=pattern, action=Action(action)) for permission, pattern, action in layer]
         for layer in layers
     ]
-    network = Commands(SANDBOX, guard=Guard()).network(agent(True, hosts), None, rules)
+    network = Commands(SANDBOX, guard=Guard(), tools=TOOLS | {"crawl": CRAWL}).network(agent(True, hosts), None, rules)
     assert network is not None
     assert network.permitted(host) is permitted
+
+
+def test_a_boundary_of_hosts_binds_commands_also_where_no_tool_is_used_on_hosts() -> None:
+    bound = [[Rule(permission=BOUND_KINDS[SubjectKind.HOST], pattern="*", action=Action.DENY)]]
+    network = Commands(SANDBOX, guard=Guard()).network(agent(True), None, bound)
+    assert network is not None
+    assert not network.permitted("a.test")
