@@ -1,5 +1,6 @@
 """What people use the console for, from beginning to end; long lists, strangers and attackers."""
 
+import json
 import re
 from typing import Any
 
@@ -149,6 +150,41 @@ async def test_task_shows_its_files_audit_and_budget_which_can_be_raised(stack: 
     body = {"response_to": request["id"], "input": "this"}
     assert (await stack.http.post(f"/tasks/{task_id}/input", json=body)).status_code == 202
     assert (await stack.wait(task_id))["reason"] == "goal_reached"
+
+
+async def test_hostile_text_is_text_in_every_view(stack: Stack, opened: Opener) -> None:
+    definition = {
+        "name": "hostile",
+        "description": PRINTED,
+        "prompt": PRINTED,
+        "tools": ["bash", "ask_user", "write_file"],
+    }
+    definition |= {"may_ask": True, "permissions": [{"permission": "bash", "action": "ask"}]}
+    assert (await stack.http.put("/agents/hostile", json=definition)).is_success
+    ask = ("ask_user", {"question": HOSTILE, "options": [HOSTILE]})
+    written = ("write_file", {"path": "<img src=x>.txt", "content": HOSTILE})
+    script = steps([written], [ask, bash(f"echo {json.dumps(HOSTILE)}")])
+    task_id = await stack.submit(f"{PRINTED} {script}", "hostile")
+    await waiting(stack, task_id, 2)
+    page = await opened(stack.url)
+    for view in (
+        "",
+        "inbox",
+        f"tasks/{task_id}",
+        f"conversations/{task_id}",
+        f"compare/{task_id}/{task_id}",
+        "start/hostile",
+    ):
+        await page.goto(f"{stack.url}/#/{view}")
+        await expect(page.locator("main")).to_contain_text("<img src=x")
+        assert await page.locator("main img, main script, main a[href^=javascript]").count() == 0, view
+        shown = await page.locator("main").inner_text()
+        assert "\u202e" not in shown and "\x1b" not in shown, view
+        assert await page.title() != "owned", view
+    await page.goto(f"{stack.url}/tasks/{task_id}/trace.html")
+    await expect(page.locator("h1")).to_contain_text("<img src=x")
+    assert await page.locator("img, script").count() == 0 and await page.title() != "owned"
+    await stack.cancel(task_id)
 
 
 async def test_strange_addresses_and_huge_results(stack: Stack, opened: Opener) -> None:

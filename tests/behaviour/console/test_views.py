@@ -117,20 +117,6 @@ async def test_mailbox_is_fired_by_a_click(stack: Stack, opened: Opener) -> None
     await expect(page.locator(".mailbox .badge")).to_have_text("0")
 
 
-async def test_hostile_text_is_shown_and_never_run(stack: Stack, opened: Opener) -> None:
-    attack = "document.title='owned'"
-    hostile = f'<img src=x onerror="{attack}"><script>{attack}</script>\u202eevil'
-    task_id = await stack.submit(hostile)
-    await stack.wait(task_id)
-    page = await opened(f"{stack.url}/#/tasks/{task_id}")
-    await expect(page.locator("h1")).to_contain_text("<img src=x")
-    await page.goto(f"{stack.url}/#/conversations/{task_id}")
-    await expect(page.locator(".said")).to_contain_text("<script>")
-    assert await page.title() != "owned"
-    assert await page.locator("main img, main script").count() == 0
-    assert "\u202e" not in await page.locator("main").inner_text()
-
-
 async def test_rerun_from_a_step_and_the_first_difference(stack: Stack, opened: Opener) -> None:
     task_id = await stack.submit(calls(bash("echo one")))
     await stack.wait(task_id)
