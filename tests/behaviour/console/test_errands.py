@@ -153,7 +153,7 @@ async def test_task_shows_its_files_audit_and_budget_which_can_be_raised(stack: 
 
 
 async def test_hostile_text_is_text_in_every_view(stack: Stack, opened: Opener) -> None:
-    definition = {
+    definition: dict[str, Any] = {
         "name": "hostile",
         "description": PRINTED,
         "prompt": PRINTED,
