@@ -32,6 +32,7 @@ OPTIONS: dict[tuple[str, str], dict[str, Any]] = {
     ("PATCH", "/conversations/{conversation_id}"): {"json": {"title": "x"}},
     ("POST", "/tasks/{task_id}/rerun"): {"json": {"prompt": "Say the opposite."}},
     ("POST", "/tasks/{task_id}/steer"): {"json": {"message": "x"}},
+    ("POST", "/tasks/{task_id}/budget"): {"json": {"max_steps": 100}},
     ("POST", "/tasks/{task_id}/input"): {"json": {"response_to": "x", "input": "x"}},
     ("PUT", "/threads/{thread_id}/variables"): {"json": {"variables": {"REGION": "x-value"}}},
     ("POST", "/threads/{thread_id}/variables/{request_id}"): {"json": {"variables": {"unknown": "x"}}},
