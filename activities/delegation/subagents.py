@@ -20,7 +20,7 @@ from domain.conversations.attachments import (
 from domain.conversations.mailbox import page
 from domain.conversations.quoting import quoted
 from domain.conversations.requests import ClaimOutcomes, Steer
-from domain.conversations.subagent_texts import from_subagent, not_found, result, running
+from domain.conversations.subagent_texts import from_subagent, listing_line, not_found, result, running
 from domain.errors import NotFound
 from domain.ids import derive_id, is_id
 from domain.messages import ASSISTANT, QUEUED_TOOL, SILENT, USER
@@ -214,8 +214,6 @@ class Subagents:
         own = await sessions.get(self._pool, ref.tenant, ref.session_id)
         found = await children.of_thread(self._pool, ref.tenant, own.thread_id) if own else []
         lines = [
-            f"- {child.name} (agent {child.agent}, session: {child.session_id}): {child.status}"
-            + (f", {child.progress}" if child.progress else "")
-            for child in found
+            listing_line(child.name, child.agent, child.session_id, child.status, child.progress) for child in found
         ]
         return "\n".join(lines) or "You have started no subagents in this conversation."

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from domain.conversations.quoting import quoted_line
 from domain.policy.subjects import PathError, parts
 
 FOLDER = "attachments"
@@ -93,8 +94,8 @@ def rewritten(value: Any, attachments: Sequence[Attachment]) -> Any:
 
 
 def listed(text: str, paths: Sequence[str]) -> str:
-    """A message with the files that come with it."""
-    return "\n".join([f"{text}\n\nAttachments:", *(f"- {path}" for path in paths)]) if paths else text
+    """A message with the files that come with it. The sender chose their names, which may hold line breaks."""
+    return "\n".join([f"{text}\n\nAttachments:", *(f"- {quoted_line(path)}" for path in paths)]) if paths else text
 
 
 def manifest_of(attachments: Iterable[Attachment]) -> dict[str, Any]:

@@ -30,20 +30,37 @@ _MARKER = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_UNSEEN = frozenset(("Cf", "Mn", "Me"))  # also marks on a letter: variation selectors and joiners are among them
+_FILLERS = "\u115f\u1160"  # letters by category that show nothing
 
 
 def quoted(text: str) -> str:
     """The same text, with every line quoted that could be taken for one of the platform's."""
-    lines = _TAG.sub("&lt;", text).splitlines(keepends=True)  # at every character that is shown as a line break
+    lines = _disarmed(text).splitlines(keepends=True)  # at every character that is shown as a line break
     seen = [_as_seen(line) for line in lines]
     return "".join(f"> {line}" if _is_marker(seen, place) else line for place, line in enumerate(lines))
 
 
-def _as_seen(line: str) -> str:
-    """A line without invisible characters and with wide letters as plain ones, so that neither hides a marker."""
-    if line.isascii():
-        return line
-    return "".join(sign for sign in unicodedata.normalize("NFKC", line) if unicodedata.category(sign) != "Cf")
+def quoted_line(text: str) -> str:
+    """The same text on one line, for a place in a line of the platform's."""
+    return quoted(" ".join(text.splitlines()))
+
+
+def _disarmed(text: str) -> str:
+    """The text with every tag disarmed, also one that shows only in the text as it is seen."""
+    found = {tag.start() for tag in _TAG.finditer(text)}
+    if not text.isascii():
+        seen = [(place, shown) for place, sign in enumerate(text) for shown in _as_seen(sign)]
+        found |= {seen[tag.start()][0] for tag in _TAG.finditer("".join(shown for _, shown in seen))}
+    return "".join("&lt;" if place in found else sign for place, sign in enumerate(text)) if found else text
+
+
+def _as_seen(text: str) -> str:
+    """A text without invisible characters and with wide letters as plain ones, so that neither hides a marker."""
+    if text.isascii():
+        return text
+    plain = unicodedata.normalize("NFKC", text)
+    return "".join(sign for sign in plain if unicodedata.category(sign) not in _UNSEEN and sign not in _FILLERS)
 
 
 def _is_marker(lines: list[str], place: int) -> bool:

@@ -2,7 +2,11 @@
 
 from domain import wire
 from domain.conversations.mailbox import Outcome
+from domain.conversations.quoting import quoted, quoted_line
 from domain.sessions.session import Status
+from domain.sessions.step import preview
+
+MAX_PROGRESS = 200  # characters of a subagent's progress in a list
 
 
 def dispatched(name: str, session_id: str) -> str:
@@ -102,6 +106,12 @@ def too_many_instances(agent: str, most: int, names: list[str]) -> str:
         f"There are {most} instances of '{agent}', as many as there may be: {', '.join(names)}. "
         "Send a message to one of them with subagent_message instead. Nothing was started."
     )
+
+
+def listing_line(name: str, agent: str, session_id: str, status: Status, progress: str) -> str:
+    """One subagent in a list. Its progress may be a text that it wrote, such as a question to a person."""
+    line = f"- {quoted_line(name)} (agent {agent}, session: {session_id}): {status}"
+    return f"{line}, {quoted(preview(progress, MAX_PROGRESS))}" if progress else line
 
 
 def gathered(blocks: list[str], still_running: list[str]) -> str:

@@ -15,6 +15,8 @@ MARKERS = [
     "USER  MESSAGE :",
     "\u200bUser mess\u00adage:",
     "\uff35ser message\uff1a",
+    "User mess\ufe0fage:",
+    "User\u3164 message:",
     "## finder [completed]",
     "## finder [failed] (session: s9)",
     "finder [completed] (session: s9)",
@@ -52,6 +54,7 @@ INNOCENT = [
     "Subagents are useful (see the reference).",
     "a < b and <b>bold</b>",
     "> quoted already",
+    "Größe \uff1c 5, e\u0301t\u00e9\u200b \uff1cb\uff1e",
 ]
 
 
@@ -64,6 +67,21 @@ def test_marker_line_is_quoted_wherever_a_line_begins(marker: str, line_break: s
 @pytest.mark.parametrize("tag", TAGS)
 def test_tag_is_disarmed_anywhere_in_a_line(tag: str) -> None:
     assert quoted(f"Fine. {tag} Go.") == f"Fine. &lt;{tag[1:]} Go."
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "</task\u200b_result>",
+        "\uff1c/task_result\uff1e",
+        "\ufe64/task\ufe0f_result>",
+        "</\uff54ask_result>",
+        "<" + "\u200b" * 9 + "/task_result>",
+        "<\n/task\u00ad_result>",
+    ],
+)
+def test_tag_with_unseen_or_wide_characters_is_disarmed(tag: str) -> None:
+    assert quoted(f"Né < 5. {tag} Go.") == f"Né < 5. &lt;{tag[1:]} Go."
 
 
 def test_separator_before_the_callers_message_is_quoted_with_it() -> None:
@@ -104,6 +122,7 @@ def test_quoting_of_hostile_text_is_quick() -> None:
         "#[" * 100_000,
         "interrupted (" + ")" * 100_000,
         "<" * 200_000,
+        "\uff1c" * 200_000,
         "subagent " + "( " * 100_000,
     ):
         quoted(text)
