@@ -10,12 +10,13 @@ import pytest
 
 from tests.behaviour.conversations.talk import Talk, say
 from tests.support.stack import Stack, calls, eventually
-from workflows.schedules import SWEEPER
+from workflows.schedules import SWEEPER, ensure_swept
 
 
 @asynccontextmanager
 async def no_sweeper(stack: Stack) -> AsyncIterator[None]:
     """It would begin all of this too, half a minute later."""
+    await ensure_swept(stack.client, stack.settings.task_queue)
     schedule = stack.client.get_schedule_handle(SWEEPER)
     await schedule.pause()
     async for run in stack.client.list_workflows("WorkflowType = 'Sweeper' AND ExecutionStatus = 'Running'"):

@@ -15,6 +15,7 @@ from settings import ROOT
 from tests.support.stack import Stack
 from workflows.client import WorkflowClient
 from workflows.replay import recent, with_conversation
+from workflows.schedules import ensure_swept
 
 
 async def errand(*arguments: str, env: dict[str, str]) -> tuple[int, str, str]:
@@ -76,6 +77,7 @@ async def test_conversation_replays_with_its_session(stack: Stack, tmp_path: Pat
 
 @pytest.mark.proves("S1-80")
 async def test_release_gate_replays_running_workflows_however_old(stack: Stack) -> None:
+    await ensure_swept(stack.client, stack.settings.task_queue)
     ended = (await stack.run("[[script:say text=x]]"))["task_id"]
     await stack.session(ended).result()
     running = await stack.submit("[[script:say words=30]] [[fault:hang after=6 times=always]]")

@@ -125,10 +125,12 @@ async def test_conditions_and_time_end_a_mission(stack: Stack) -> None:
     assert (await show(stack, answered))["status"] == "stopped"
     failing = await create(stack, "[[fault:auth]]", stop_after_failures=1)
     row = await run(stack, failing)
-    await stack.wait(row["session_id"])
+    assert (await stack.wait(row["session_id"]))["status"] == "failed"
 
     async def stopped() -> bool:
-        return bool((await show(stack, failing))["reason"] == "1 runs have failed")
+        shown = await show(stack, failing)
+        assert shown["reason"] in (None, "1 runs have failed"), shown
+        return shown["reason"] is not None
 
     await eventually(stopped)
     soon = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
