@@ -1,9 +1,14 @@
 """The graph of an agent: itself and all that it can start or hand its thread to, as they are defined now."""
 
+import logging
+
+from pydantic import ValidationError
+
 from domain.agents.definition import AgentDefinition
 from store import agents
 from store.database import Connection, Pool
 
+log = logging.getLogger("errand.store")
 MOST = 200  # agents; a graph of one tenant's agents could be all of them
 
 
@@ -14,7 +19,17 @@ async def reachable(pool: "Pool | Connection", tenant: str, agent: AgentDefiniti
         for name in waiting.pop().references:
             if name in found or len(found) >= MOST:
                 continue
-            if (known := await agents.current(pool, tenant, name)) is not None:
-                found[name] = known[1]
-                waiting.append(known[1])
+            if (known := await _readable(pool, tenant, name)) is not None:
+                found[name] = known
+                waiting.append(known)
     return found
+
+
+async def _readable(pool: "Pool | Connection", tenant: str, name: str) -> AgentDefinition | None:
+    """None also for a definition that cannot be read any more: the agents that refer to it can do without it."""
+    try:
+        known = await agents.current(pool, tenant, name)
+    except ValidationError:
+        log.exception("the definition of agent %s cannot be read", name)
+        return None
+    return known[1] if known else None

@@ -10,6 +10,7 @@ import pytest
 from errand import AsyncErrand, Conflict, Errand, Invalid, NotAllowed, NotFound
 from errand.events import Ended, Event, MessageDelta
 
+from domain.ids import new_id
 from settings import ROOT
 from tests.behaviour.docs.test_docs import Block, blocks
 from tests.behaviour.supervision.people import AGENTS
@@ -67,11 +68,12 @@ async def test_a_stream_and_a_wait_outlive_the_api(stack: Stack) -> None:
         wait = asyncio.create_task(waiting.wait(task))
         seen: list[Event] = []
         killed = meanwhile = None
+        text = f"Meanwhile {new_id()}."  # other tests have tasks in the same stack
         async for event in watching.stream(task):
             seen.append(event)
             if killed is None and isinstance(event, MessageDelta):
                 before = await stack.kill("api")
-                meanwhile = asyncio.create_task(other.submit("tester", "Meanwhile."))  # repeated until it is back
+                meanwhile = asyncio.create_task(other.submit("tester", text))  # repeated until it is back
                 killed = asyncio.create_task(stack.back("api", before))
         assert killed is not None and meanwhile is not None
         await killed
@@ -79,7 +81,7 @@ async def test_a_stream_and_a_wait_outlive_the_api(stack: Stack) -> None:
         assert [event.seq for event in seen] == [event["seq"] for event in await stack.events(task.task_id)]
         accepted = await meanwhile
         assert (await other.wait(accepted)).completed
-        titles = [one.title async for one in other.tasks(text="Meanwhile.")]
+        titles = [one.title async for one in other.tasks(text=text)]
         assert len(titles) == 1  # however often it was sent
 
 

@@ -22,6 +22,7 @@ ALLOWED = {
     "activities/model/": {"anthropic", "httpx2"},  # to the model endpoint that the operator set
     "activities/notifications/channels/email.py": {"smtplib"},  # to the mail server that the operator set
     "cli/": {"httpx2"},  # to our own API
+    "client/errand/": {"httpx2"},  # to our own API, from programs of callers: no part of the stack imports it
     "activities/tools/builtin/save_artifact.py": {"httpx2"},  # its URL only: an address is parsed, never requested
     "domain/policy/subjects.py": {"httpx2"},  # its URL only: rules must read a host as the client will
     "deploy/ui_guard.py": {"httpx2"},  # to the Web UI that the supervisor itself started
