@@ -215,8 +215,7 @@ def _shortest(own: str, *neighbours: str) -> str:
 
 
 async def request_cancel(pool: Pool, ref: SessionRef, stop: RecordedStop) -> bool:
-    """Note an accepted cancel, once; False if the session has ended or one was noted already. A later one may still
-    widen it to the whole tree."""
+    """Note the first cancel; False if one was noted or the session has ended. A later one may widen it to the tree."""
     text, mode = stop.model_dump_json(), "graceful" if stop.grace_ms else "hard"
     event = CancelRequested(reason=stop.reason, by=stop.by, note=stop.note, mode=mode)
     async with pool.acquire() as connection, connection.transaction():

@@ -32,9 +32,10 @@ class Runner(SandboxedWorkflowRunner):
 
     Four times for each payload the SDK asks the sandboxed workflow in which context the payload is encoded and stored
     (`get_serialization_context`, `get_external_store_context` of a workflow instance; temporalio 1.35). Entering the
-    sandbox for that took a seventh of a worker's time in a profile of short sessions. Only a codec or an external
-    storage uses the answer, and we have neither, as a test asserts. Holds for temporalio 1.35: with another version,
-    look at these two methods again, and measure whether the override still pays.
+    sandbox for that took a seventh of a worker's time in a profile of short sessions. Only an external storage
+    uses the answer, or a codec or converter that depends on the context (`WithSerializationContext`). We have none: our
+    codec encrypts alike in every context. A test asserts this for the codec and the storage. Holds for temporalio 1.35:
+    with another version, look at these two methods again, and measure whether the override still pays.
     """
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:

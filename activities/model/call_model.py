@@ -100,7 +100,7 @@ class CallModel:
                 played = await recording.play(self._pool, call, rerun)
                 nodes = prelude + recording.nodes(call, agent.speaker(call.agent.side), context + prelude, played)
                 calls = recording.tool_calls(self.toolbox.tools, tools, played, layers, rerun, facts)
-                again = {"recorded": played.usage, "continues": played.goes_on, "ends": played.body.ends}
+                again = {"recorded": played.usage, "continues": played.continues, "ends": played.body.ends}
                 return await self._commit(call, idem, context, nodes, calls, [], played.turn, **again)
             shown = await self._shown(call, agent, context + prelude, facts)
             try:

@@ -35,7 +35,7 @@ class Played:
     messages: list[turn_record.Authored]
     body: ReplyBody
     usage: Usage
-    goes_on: bool = False
+    continues: bool = False
     inside: set[int] = field(default_factory=set)  # calls in which a subagent worked as part of the original
 
 
@@ -66,7 +66,7 @@ async def play(pool: Pool, call: ModelCall, rerun: Rerun) -> Played:
         said,
         body.model_copy(update={"origin": found.node}),
         ModelReply.model_validate_json(found.reply).usage,
-        goes_on=following is not None,
+        continues=following is not None,
         inside=await reruns.lines_within(pool, tenant, source, place.line, found.step),
     )
 

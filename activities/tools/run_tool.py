@@ -234,9 +234,8 @@ class RunTool:
         self, request: ToolRequest, attempt: ToolAttempt, state: CallState, result: ToolResult, done: str
     ) -> ToolOutcome:
         saved = await self._save(request, result.artifacts)
-        events: list[ev.Event] = [*result.events, *map(_saved, saved)]
         returned = ev.ToolReturned(tool=request.name, state=state, preview=preview(result.text), rule=request.rule)
-        events.append(returned)
+        events: list[ev.Event] = [*result.events, *map(_saved, saved), returned]
         commit = ToolCommit(
             **dict(attempt),
             state=state,

@@ -135,7 +135,7 @@ export function follow(path, on, { after = "latest", state = () => {}, lost = ()
         if (error instanceof Problem && [401, 403, 404].includes(error.status)) return state(false, error);
         if (error instanceof Problem && [409, 410].includes(error.status)) {
           position = after;
-          lost(); // events are missing: whoever shows them reads everything again
+          lost(); // events are missing: what shows them must read everything again
         }
       }
       state(false);

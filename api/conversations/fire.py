@@ -51,10 +51,10 @@ async def _fire(call: Call, conversation_id: str, body: FireBody, key: Idempoten
     if key.value is not None:
         # the id is written down first, so that a repeat means this very session, whatever became of the answer
         record = StoredResponse(digest=key.digest, status=202, response=answer.model_dump_json())
-        stands = await idempotency.reserve(call.pool, call.tenant, key.value, record)
-        if stands.digest != key.digest:
+        reserved = await idempotency.reserve(call.pool, call.tenant, key.value, record)
+        if reserved.digest != key.digest:
             raise reused()
-        answer = Handle.model_validate_json(stands.response)
+        answer = Handle.model_validate_json(reserved.response)
     try:
         await _twice(call, body, session, answer)
     except Refusal:

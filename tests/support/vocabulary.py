@@ -13,8 +13,13 @@ from tests.support.layering import Module, modules, parsed
 
 # as a part of any identifier: `wish`, `request_words`, `ApprovalWords`, `_tell`
 RETIRED_PARTS = frozenset(
-    ("deed", "deeds", "door", "doors", "hear", "heard", "hears", "tell", "tells", "told", "wish", "wishes", "words")
+    (
+        *("deed", "deeds", "door", "doors", "hear", "heard", "hears", "stands", "tell", "telling", "tells", "told"),
+        *("whoever", "wish", "wishes", "words"),
+    )
 )
+# as neighbouring parts of any identifier
+RETIRED_PAIRS = frozenset((("at", "work"), ("goes", "on")))
 # as a whole identifier or a module's name
 RETIRED_NAMES = frozenset(
     (
@@ -112,7 +117,11 @@ def repeated_classes(root: Path) -> dict[str, list[str]]:
 
 
 def _is_retired(name: str) -> bool:
-    return name.strip("_") in RETIRED_NAMES or any(part.lower() in RETIRED_PARTS for part in _WORD.findall(name))
+    parts = [part.lower() for part in _WORD.findall(name)]
+    pairs = zip(parts, parts[1:], strict=False)
+    return (
+        name.strip("_") in RETIRED_NAMES or not RETIRED_PARTS.isdisjoint(parts) or not RETIRED_PAIRS.isdisjoint(pairs)
+    )
 
 
 def _retired_names(module: Module) -> Iterator[RetiredUse]:

@@ -42,6 +42,9 @@ def found_in(root: Path, path: str, source: str) -> list[str]:
         ("from workflows import client as door", ["door"]),
         ("async def run(parts: ServicesDep): pass", ["parts: ServicesDep"]),
         ("self.heard = 1", ["heard"]),
+        ("goes_on: bool = False", ["goes_on"]),
+        ("async def tasks_at_work(): on, goes, at_worker = x", ["tasks_at_work"]),
+        ("stands = whoever = standing = 1", ["stands", "whoever"]),
         ("def reword(parts: list[str], sword, later): pass", []),
         ("from json import loads as tell_all", ["tell_all"]),
         ("call.told", []),  # only used: its definition is the finding

@@ -87,7 +87,7 @@ async def test_second_browser_learns_who_was_first(stack: Stack, opened: Opener)
     await stack.wait(task_id)
 
 
-async def test_page_goes_on_after_the_api_was_killed(stack: Stack, opened: Opener) -> None:
+async def test_page_continues_after_the_api_was_killed(stack: Stack, opened: Opener) -> None:
     page = await opened(stack.url)
     await expect(page.locator(".connection")).to_have_text("live")
     before = await stack.kill("api")

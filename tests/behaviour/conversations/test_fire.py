@@ -106,23 +106,23 @@ async def test_a_continuation_without_a_commit_gives_its_messages_back(team: Sta
 @pytest.mark.proves("S0-B01", "S0-B02")
 async def test_fire_of_a_busy_conversation_is_refused_with_its_session(team: Stack) -> None:
     talk, gate = await with_outcomes(team, 1), Gate()
-    at_work = await talk.say(gate.then())
-    await team.seen(at_work, "tool_called")
+    working = await talk.say(gate.then())
+    await team.seen(working, "tool_called")
     body = {"conversation_id": talk.id, "input": "Hello?", "transport": "stream"}
     for answer in (await talk.try_fire(), await team.http.post("/conversations/run", json=body)):
         assert (answer.status_code, answer.json()["type"]) == (409, f"{PROBLEM}conversation-busy")
         active = answer.json()["active_session"]
-        assert active["session_id"] == at_work and set(active) == {"session_id", "stream_key", "transport"}
+        assert active["session_id"] == working and set(active) == {"session_id", "stream_key", "transport"}
     steered = await team.http.post("/conversations/run", json={**body, "if_busy": "steer"})
-    assert steered.status_code == 202 and steered.json()["session_id"] == at_work
+    assert steered.status_code == 202 and steered.json()["session_id"] == working
     queued = await team.http.post("/conversations/run", json={**body, "if_busy": "queue"})
     assert queued.status_code == 202 and queued.json()["queued"] is True
     assert (await talk.mail())[0].delivered_to is None
     gate.open()
-    await talk.ended(at_work)
+    await talk.ended(working)
     after = await talk.ended(queued.json()["session_id"])
-    assert after.parent_session_id == at_work
-    assert "Hello?" in "".join(await talk.prompts(at_work))
+    assert after.parent_session_id == working
+    assert "Hello?" in "".join(await talk.prompts(working))
 
 
 @pytest.mark.proves("S0-B04")

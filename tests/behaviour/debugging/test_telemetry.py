@@ -76,9 +76,9 @@ def attributes(span: Span) -> dict[str, Any]:
 
 
 async def test_trace_reaches_from_the_request_to_the_tools(stack: Stack, receiver: Receiver, tmp_path: Path) -> None:
-    telling = copy.copy(stack)
-    telling.settings = replace(stack.settings, otel_exporter_otlp_endpoint=receiver.url)
-    async with platform(telling, tmp_path, {}) as own:
+    exporting = copy.copy(stack)
+    exporting.settings = replace(stack.settings, otel_exporter_otlp_endpoint=receiver.url)
+    async with platform(exporting, tmp_path, {}) as own:
         record = await own.run(steps([("bash", {"command": "true"})], [("list_files", {"path": "."})]))
         await own.session(record["task_id"]).result()  # its row is terminal a moment before
         history = await own.session(record["task_id"]).fetch_history()

@@ -10,7 +10,7 @@ from tests.support.stack import Stack, calls, of_type
 SLOW = "echo begun > begun; sleep 3; echo done > done"
 
 
-async def at_work(stack: Stack, command: str = SLOW) -> str:
+async def working(stack: Stack, command: str = SLOW) -> str:
     task_id = await stack.submit(calls(("bash", {"command": command})))
     begun = stack.workspace(task_id) / "begun"
     while not await asyncio.to_thread(begun.exists):  # noqa: ASYNC110 - the sandbox makes the file
@@ -20,7 +20,7 @@ async def at_work(stack: Stack, command: str = SLOW) -> str:
 
 @pytest.mark.proves("S1-B05", "S1-18")
 async def test_a_graceful_cancel_lets_the_tool_finish(stack: Stack) -> None:
-    task_id = await at_work(stack)
+    task_id = await working(stack)
     answer = await stack.cancel(task_id, mode="graceful", reason="enough")
     assert answer.status_code == 202 and answer.json()["cancel_requested"]["grace_ms"] == 60_000
     record = await stack.wait(task_id)
@@ -35,7 +35,7 @@ async def test_a_graceful_cancel_lets_the_tool_finish(stack: Stack) -> None:
 @pytest.mark.proves("S1-B05")
 async def test_grace_has_an_end_and_a_hard_cancel_ends_it_at_once(stack: Stack) -> None:
     long = SLOW.replace("sleep 3", "sleep 50")
-    runs_out, hardened = await asyncio.gather(at_work(stack, long), at_work(stack, long))
+    runs_out, hardened = await asyncio.gather(working(stack, long), working(stack, long))
     began = time.monotonic()
     await stack.cancel(runs_out, mode="graceful", grace=1_000)
     await stack.cancel(hardened, mode="graceful")

@@ -79,7 +79,7 @@ def test_model_sees_neither_secrets_nor_what_is_for_a_thread_alone() -> None:
     assert shown_to_model(hands, values) == {} and hidden_from_model([hands], {"TOWN": "Rome"}) == {"TOWN"}
 
 
-def test_value_that_is_set_later_reaches_whoever_inherits_it() -> None:
+def test_value_that_is_set_later_reaches_all_that_inherit_it() -> None:
     values = {"TOWN": "Rome", "NOTE": "n", "KEY": "sealed:k", ":FREE": "sealed:f"}
     assert passed_on(values, TOP, MIDDLE, GRAPH) == {"TOWN": "Rome", "KEY": "sealed:k"}
     assert passed_on(values, MIDDLE, DEEP, {"deep": DEEP}) == {"TOWN": "Rome", "KEY": "sealed:k"}  # handed over
