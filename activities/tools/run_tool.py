@@ -47,6 +47,7 @@ from domain.sessions.step import CallState, Effect, ToolOutcome, ToolRequest, pr
 from domain.sessions.tool_writes import NewFile, ToolAttempt, ToolClaim, ToolCommit
 from store import files, tool_calls
 from store.database import TRANSIENT_ERRORS, Pool, patiently
+from store.tool_calls import ToolClaimResult
 
 COMMIT_PATIENCE = 300.0  # seconds: a call that was made is not forgotten because the database restarts
 INTERRUPTED = "Interrupted: the session was told to stop while this call ran."
@@ -147,12 +148,7 @@ class RunTool:
         return outcome.model_copy(update={"digest": repetition_digest(request, tool, given, state, result.text)})
 
     async def _do(
-        self,
-        request: ToolRequest,
-        tool: Tool | None,
-        claim: tool_calls.ToolClaimResult,
-        reply: ReplyBody,
-        attempt: int,
+        self, request: ToolRequest, tool: Tool | None, claim: ToolClaimResult, reply: ReplyBody, attempt: int
     ) -> ToolResult:
         """Run the tool. An error in it is a result for the model, never a failed activity."""
         agent = await self._definitions.load(request.agent)

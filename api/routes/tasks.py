@@ -28,6 +28,7 @@ from domain.events import EVENTS
 from domain.sessions.session import Status
 from domain.task import Id, TaskSpec
 from store import acceptance, effects, events, files, sessions
+from store.short_ids import short_ids
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 
@@ -109,7 +110,7 @@ async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> Task
         limit=query.limit + 1,
     )
     shown = page[: query.limit]
-    short = await sessions.short_ids(call.pool, call.tenant, [session.id for session in shown])
+    short = await short_ids(call.pool, call.tenant, [session.id for session in shown])
     waiting = await deferred.shown(call, shown)
     return TaskPage(
         items=[
