@@ -26,7 +26,7 @@ from domain.sessions.session import BUDGET_REASONS, Reason, Status
 from domain.sessions.session_writes import SessionEnding
 from domain.sessions.step import Finish, Finished, StopRequest, preview
 from domain.sessions.task_terms import on_terms
-from store import endings, files, mailbox, sessions, task_terms, tool_calls, workspaces
+from store import endings, files, mailbox, sessions, tool_calls, workspaces
 from store.database import Pool
 from store.endings import WrittenEnding
 from store.workspaces import Manifest
@@ -136,8 +136,8 @@ class FinishSession:
         """The answer as JSON, if it is one and the agent or the task has an output schema."""
         if output is None or finish.reason is not Reason.GOAL_REACHED:
             return None
-        terms = await task_terms.get(self._pool, finish.ref)
-        agent = on_terms(await self._definitions.load(finish.agent), terms)
+        session = await sessions.get(self._pool, finish.ref.tenant, finish.ref.session_id)
+        agent = on_terms(await self._definitions.load(finish.agent), session.task_terms if session else None)
         if agent.output_schema is None:
             return None
         try:

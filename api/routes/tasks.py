@@ -148,7 +148,9 @@ class ResultQuery(BaseModel):
 @router.get("/tasks/{task_id}/result", responses=problems(404, 409, 410, 422), summary="Fetch the result of a task")
 async def show_result(call: Reader, task_id: str, query: Annotated[ResultQuery, Query()]) -> TaskResult:
     """With `wait` the answer comes as soon as the task ends; no worker is needed for it."""
-    session = await await_ending(call, await session_of(call, task_id), query.wait)
+    session = await session_of(call, task_id)
+    if query.wait:
+        session = await await_ending(call, session, query.wait)
     if not session.status.terminal:
         hint = "The task has not ended; ask again after poll_interval milliseconds or with `wait`, or follow it."
         raise Conflict(

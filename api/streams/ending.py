@@ -18,7 +18,7 @@ async def await_ending(call: Call, session: SessionRow, seconds: float) -> Sessi
 
     The caller holds one of its stream slots meanwhile, and no connection to the database.
     """
-    if session.status.terminal or not seconds:
+    if session.status.terminal:
         return session
     slots, listener, loop = call.services.slots, call.services.listener, asyncio.get_running_loop()
     slots.check(call.tenant, call.caller.created_by)

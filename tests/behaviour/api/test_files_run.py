@@ -7,8 +7,10 @@ import sys
 from tests.support.stack import Stack
 
 # Lower them when a count falls. The domain is left out: its models run wherever a value is parsed.
-BEFORE_TEMPORAL = 22
-IN_ALL = 79
+BEFORE_TEMPORAL = 21
+IN_ALL = 80  # with the hooks that run inside a model call
+# The API's listener gets the first event while Temporal is being called: sometimes before, sometimes after it.
+BESIDE = {"api/streams/listener.py", "store/events.py"}
 
 
 async def test_a_task_runs_through_few_files(stack: Stack) -> None:
@@ -22,5 +24,5 @@ async def test_a_task_runs_through_few_files(stack: Stack) -> None:
         [name for name in files[part] if not name.startswith("domain/")] for part in ("before_temporal", "after")
     )
     listing = "\n".join([*before, "-- Temporal --", *after])
-    assert len(before) <= BEFORE_TEMPORAL, listing
+    assert len(set(before) - BESIDE) <= BEFORE_TEMPORAL, listing
     assert len(before) + len(after) <= IN_ALL, listing

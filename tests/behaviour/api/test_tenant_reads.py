@@ -72,7 +72,7 @@ class Tenant:
         await _ask(pool, ref(asking, tenant.name, root), mark)
         await end(pool, child, tenant=tenant.name, output=mark)
         await end(pool, root, tenant=tenant.name, output=mark)
-        ids |= {"task_id": root, "session_id": root, "conversation_id": root}
+        ids |= {"task_id": root, "session_id": root, "conversation_id": root, "response_id": f"resp_{root}"}
         ids |= {"file_id": file["file_id"], "subscription_id": subscription["id"], "delivery_id": delivery["id"]}
         return tenant
 
@@ -116,7 +116,12 @@ async def test_every_get_shows_one_tenant_only(settings: Settings, database_url:
             if "{" in path:
                 assert (await mine.get(path.format(**mine.ids))).status_code == 200, path
                 foreign = await theirs.get(path.format(**mine.ids))
-                problem(foreign, 404, "unknown-conversation" if "{conversation_id}" in path else "not-found")
+                if path.startswith("/v1/"):  # refusals in the shape of OpenAI's API
+                    assert foreign.status_code == 404, path
+                    assert foreign.json()["error"]["type"] == "invalid_request_error", path
+                else:
+                    problem(foreign, 404, "unknown-conversation" if "{conversation_id}" in path else "not-found")
+                assert not _ids(foreign.text) & mine.own, path
                 continue
             own, other = [(await one.get(path, QUERIES.get(path))).text for one in (mine, theirs)]
             if path in OF_THE_PLATFORM:
