@@ -9,7 +9,7 @@ import { virtualList } from "./virtual_list.js";
 const PAGE = 100;
 
 export function home(main) {
-  const state = { tasks: new Map(), cursor: null, closed: false };
+  const state = { tasks: new Map(), asked: null, cursor: null }; // a cursor is valid for the filters it was asked with
   const filters = {
     text: h("input", { type: "search", id: "text", placeholder: "part of the title" }),
     agent: h("select", { id: "agent" }, h("option", { value: "" }, "all agents")),
@@ -36,6 +36,7 @@ export function home(main) {
     if (JSON.stringify(asked) !== JSON.stringify(query())) return; // answered too late: other filters are set now
     if (anew || !state.tasks.size) {
       state.tasks.clear();
+      state.asked = asked;
       state.cursor = page.next_cursor;
       list.element.scrollTop = 0;
     }
@@ -63,8 +64,10 @@ export function home(main) {
   }
 
   async function nextPage() {
-    if (!state.cursor) return;
-    const page = await get("/tasks", query({ cursor: state.cursor }));
+    const { asked, cursor } = state;
+    if (!cursor) return;
+    const page = await get("/tasks", { ...asked, cursor });
+    if (asked !== state.asked) return; // answered too late: the list has other filters now
     state.cursor = page.next_cursor;
     for (const item of page.items) state.tasks.set(item.task_id, item);
     draw();

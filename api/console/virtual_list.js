@@ -41,9 +41,11 @@ export function virtualList({ label, height, row, more = null, key = (item) => i
     }
     if (more && !loading && last >= items.length - MARGIN) {
       loading = true;
-      more().finally(() => {
-        loading = false;
-      });
+      more()
+        .catch(() => {}) // the server is away for a moment: scrolling asks again
+        .finally(() => {
+          loading = false;
+        });
     }
   }
 

@@ -5,7 +5,7 @@ from store.database import Pool
 
 _TASKS = """
 INSERT INTO sessions SELECT (jsonb_populate_record(s, jsonb_build_object(
-           'id', one.id, 'title', 'copy ' || one.n, 'created_at', s.created_at))).*
+           'id', one.id, 'title', 'copy ' || one.n || ' of ' || s.id, 'created_at', s.created_at))).*
   FROM sessions s, unnest($2::text[]) WITH ORDINALITY AS one (id, n) WHERE s.id = $1
 """
 _EVENTS = """
@@ -18,7 +18,7 @@ INSERT INTO events SELECT (jsonb_populate_record(e, jsonb_build_object(
 
 
 async def copy_task(pool: Pool, task_id: str, count: int) -> list[str]:
-    """So many ended tasks like this one, newer than it."""
+    """So many ended tasks like this one, newer than it; each has the id of this one in its title."""
     ids = sorted(new_id() for _ in range(count))
     await pool.execute(_TASKS, task_id, ids)
     return ids
