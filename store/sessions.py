@@ -241,17 +241,6 @@ async def set_status_text(pool: Pool, ref: SessionRef, text: str, key: str, even
         await connection.execute("SELECT append_events($1, true, $2::jsonb)", f"status/{key}", to_json(events))
 
 
-async def set_variables(pool: Pool, ref: SessionRef, values: dict[str, str]) -> None:
-    """Values that were asked for; from here on nothing is missing, given or not."""
-    await pool.execute(
-        """UPDATE sessions SET variables = (variables::jsonb || $3::jsonb)::text, missing = '{}', updated_at = now()
-            WHERE tenant = $1 AND id = $2""",
-        ref.tenant,
-        ref.session_id,
-        json.dumps(values),
-    )
-
-
 async def unsettled(pool: Pool, silent_s: float, starting_s: float, limit: int = 500) -> list[SessionRow]:
     """Sessions of all tenants that are not terminal and silent for a while. Those that should begin come first, those
     that wait for people last; else at random, so that many that live do not hide the one that is lost."""

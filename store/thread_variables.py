@@ -12,7 +12,7 @@ from pydantic import BaseModel, Json
 from domain.agents.definition import AgentDefinition
 from domain.agents.variable_scope import passed_on
 from domain.conversations.handoff import Successor
-from domain.sessions.session import AgentRef
+from domain.sessions.session import AgentRef, SessionRef
 from store import agent_graph, agents, audit
 from store.database import Connection, Pool
 from store.threads import ThreadPlace
@@ -68,6 +68,17 @@ async def set_values(pool: Pool, tenant: str, thread: ThreadPlace, values: Mappi
         if (first := known.get(thread.id)) is not None:
             # what is stored now counts: somebody else may have set the same name since
             await _pass_on(connection, tenant, known, first, {name: first.own[name] for name in values})
+
+
+async def set_asked(pool: Pool, ref: SessionRef, values: dict[str, str]) -> None:
+    """Values that a session asked for; from here on nothing is missing, given or not."""
+    await pool.execute(
+        """UPDATE sessions SET variables = (variables::jsonb || $3::jsonb)::text, missing = '{}', updated_at = now()
+            WHERE tenant = $1 AND id = $2""",
+        ref.tenant,
+        ref.session_id,
+        json.dumps(values),
+    )
 
 
 async def renew(pool: Pool, tenant: str, conversation_id: str, thread_ids: Iterable[str]) -> None:

@@ -33,7 +33,7 @@ from domain.sessions.input_request import (
 )
 from domain.sessions.request_writes import NewRequest, RequestOpening, RequestSettlement
 from domain.sessions.step import CallState, preview
-from store import input_requests, sessions
+from store import input_requests, sessions, thread_variables
 from store.database import Pool
 
 APPROVED = "Your plan was approved. Carry it out."
@@ -122,7 +122,7 @@ class InputRequests:
         if request.kind is RequestKind.TOOL_APPROVAL:
             return await self._tool(settle, request)
         if request.kind is RequestKind.MISSING_VARIABLES:
-            await sessions.set_variables(self._pool, settle.ref, request.answer or {})
+            await thread_variables.set_asked(self._pool, settle.ref, request.answer or {})
             return missing_variables.settled(request, cancel=_cancels(request))
         if request.kind is RequestKind.EXTERNAL_RESULT:
             return await self._external(settle, request)
