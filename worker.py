@@ -13,6 +13,7 @@ from datetime import timedelta
 
 import anthropic
 from temporalio.client import Client
+from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 import activities
@@ -50,6 +51,8 @@ from workflows.client import connect as connect_temporal
 from workflows.registry import WORKFLOWS
 from workflows.runner import workflow_runner
 from workflows.schedules import ensure_swept
+
+KEEP_SWEPT_S = 20
 
 log = logging.getLogger("errand.worker")
 
@@ -207,6 +210,7 @@ async def run(settings: Settings) -> None:
             watching = asyncio.create_task(_watch(files, model, beat))
             dispatching = asyncio.create_task(services.dispatcher.run(url))
             looking = asyncio.create_task(_look(activities.sweeper(services)))
+            sweeping = asyncio.create_task(_keep_swept(client, settings.task_queue))
             log.info("working on queue %s", settings.task_queue)
             await stop.wait()
             log.info("draining")
@@ -214,8 +218,17 @@ async def run(settings: Settings) -> None:
             dispatching.cancel()
             looking.cancel()
             watching.cancel()
+            sweeping.cancel()
         with contextlib.suppress(*TRANSIENT_ERRORS):
             await workers.leave(pool, name)
+
+
+async def _keep_swept(client: Client, task_queue: str) -> None:
+    """Temporal may lose its data, and with it the schedule of the sweeper, while this worker runs."""
+    while True:
+        await asyncio.sleep(KEEP_SWEPT_S)
+        with contextlib.suppress(RPCError, RuntimeError):
+            await ensure_swept(client, task_queue)
 
 
 async def _look(sweep: Sweep) -> None:

@@ -113,3 +113,9 @@ async def test_nothing_is_repeated_after_temporal_lost_its_data(stack: Stack, tm
     assert "the blue one" in results(await stack.nodes(asking))[0]
     assert await stack.record(done) == before
     assert (await stack.run("[[script:say text=again]]"))["status"] == "completed"
+    # what was interrupted is found without anybody's help again
+    await eventually(lambda: _is_swept(stack), what="the worker made the schedule of the sweeper again")
+
+
+async def _is_swept(stack: Stack) -> bool:
+    return (await stack.http.get("/readyz")).status_code == 200
