@@ -123,7 +123,7 @@ async def test_conditions_and_time_end_a_mission(stack: Stack) -> None:
     answered = await create(stack, stop_when_answer="^done$")
     await finished(stack, answered)
     assert (await show(stack, answered))["status"] == "stopped"
-    failing = await create(stack, "[[fault:auth]]", stop_after_failures=1)
+    failing = await create(stack, "[[fault:auth times=always]]", stop_after_failures=1)
     row = await run(stack, failing)
     assert (await stack.wait(row["session_id"]))["status"] == "failed"
 
