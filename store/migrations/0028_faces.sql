@@ -8,7 +8,7 @@ CREATE TABLE face_requests (
     face        text        NOT NULL,                      -- the protocol: responses
     public_id   text        NOT NULL,
     session_id  text        NOT NULL,
-    part        integer     NOT NULL DEFAULT 1,            -- of the session: its log is told in parts
+    part        integer     NOT NULL DEFAULT 1,            -- of the session: which of the parts of its log this request is
     request     text        NOT NULL DEFAULT '{}',         -- JSON, as the face reads it
     digest      text        NOT NULL DEFAULT '',           -- of caller and request: finds what a repeat asked for before
     created_at  timestamptz NOT NULL DEFAULT now(),

@@ -52,7 +52,6 @@ async def test_a_reply_is_repeated_with_the_same_id_until_it_is_accepted(service
     assert (first.headers["webhook-id"], first.body) == (second.headers["webhook-id"], second.body)
 
 
-@pytest.mark.proves("S2-B09")
 async def test_a_failure_is_reported_to_the_person(service: Service) -> None:
     said = await service.say("[[fault:auth times=always]]")
     await service.ended(said["session_id"])

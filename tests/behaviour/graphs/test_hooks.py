@@ -4,7 +4,6 @@ import json
 import re
 from typing import Any
 
-import pytest
 import pytest_asyncio
 
 from domain.agents.hook import HookPoint
@@ -78,7 +77,6 @@ async def test_hook_refuses_a_call_adds_notes_and_publishes_a_status(stack: Stac
     assert "Remember the milk." in first and "list_files done." in second
 
 
-@pytest.mark.proves("S4-B12")
 async def test_hooks_filter_and_change_what_a_model_is_shown(stack: Stack) -> None:
     script = chain([LOOK], [("hk_child", {"message": "Go."})], [("bash", {"command": "echo x"})], last="Off.")
     mark = new_id()

@@ -273,7 +273,6 @@ async def test_children_inherit_a_conversations_values_but_not_scoped_ones(stack
     assert (await Talk(stack, task_id).session(further)).variables["REGION"] == "south"
 
 
-@pytest.mark.proves("S4-B10")
 async def test_values_that_are_set_reach_the_thread_and_those_below_that_inherit_them(stack: Stack) -> None:
     """Text and secret, in a fixed order; scoped ones stay, unknown ones are secrets, all are demanded at the start."""
     key, salt, free = (f"canary-{name}-{new_id()}" for name in ("key", "salt", "free"))

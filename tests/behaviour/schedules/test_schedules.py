@@ -35,7 +35,6 @@ async def test_once_fires_once(stack: Stack) -> None:
     assert len(await runs(stack, made["id"])) == 1 and (await show(stack, made["id"]))["next_times"] == []
 
 
-@pytest.mark.proves("S1-B12")
 async def test_the_rules_for_times_missed_ticks_and_overlap_are_temporals_and_ours(stack: Stack) -> None:
     once = await create(stack, at=(datetime.now(UTC) + timedelta(seconds=2)).isoformat())
     daily = await create(stack, cron="30 7 * * *", timezone="Europe/Berlin", catch_up=60_000, overlap="skip")
