@@ -5,6 +5,7 @@ import re
 import pytest
 from pydantic import BaseModel
 
+from domain.events import EventRow
 from domain.notification import AttemptRecord
 from domain.sessions.request_writes import (
     AcceptanceRecord,
@@ -120,3 +121,12 @@ def test_accept_session_returns_the_fields_of_accepted() -> None:
     text = source("accept_session")
     built = re.findall(r"jsonb_build_object\('(\w+)'", text) + re.findall(r"'\{\"(\w+)\": true\}'", text)
     assert set(built) - {"status"} == set(Accepted.model_fields)
+
+
+def test_event_rows_have_the_fields_of_their_model() -> None:
+    text = (ROOT / "store" / "migrations" / "0032_event_rows.sql").read_text()
+    [columns] = re.findall(r"CREATE TYPE event_row AS \(([^)]*)\)", text)
+    [alias] = re.findall(r"unnest\(p_rows\) WITH ORDINALITY AS e\(([^)]*), n\)", source("append_session_events"))
+    names = [column.split()[0] for column in columns.split(",")]
+    assert names == alias.split(", ")
+    assert set(names) == set(EventRow.model_fields)

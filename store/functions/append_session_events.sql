@@ -1,0 +1,29 @@
+-- Appends events that all belong to one session, and returns those that are of interest beyond it, with their numbers.
+-- A session whose last event was written gets no more of them. The conversation's counter is locked before the
+-- session's, which is their sorted order.
+CREATE OR REPLACE FUNCTION append_session_events(p_batch text, p_again boolean, p_rows event_row[]) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+DECLARE
+    r      event_row := p_rows[1];
+    whole  bigint;     -- events of the conversation so far
+    mine   bigint;     -- of the session
+    ended  boolean;
+BEGIN
+    SELECT c.last, s.last, s.closed INTO whole, mine, ended FROM event_counters c, event_counters s
+     WHERE c.tenant = r.tenant AND c.scope = 'c/' || r.conversation_id
+       AND s.tenant = r.tenant AND s.scope = 's/' || r.session_id FOR UPDATE;
+    IF NOT FOUND OR ended THEN RETURN '[]'; END IF;
+    IF p_again AND EXISTS (SELECT 1 FROM events
+                            WHERE tenant = r.tenant AND session_id = r.session_id AND batch = p_batch)
+    THEN RETURN '[]'; END IF;
+    INSERT INTO events (tenant, session_id, seq, conversation_id, conv_seq, type, at, data, batch)
+    SELECT e.tenant, e.session_id, mine + n, e.conversation_id, whole + n, e.type, e.at, e.data, p_batch
+      FROM unnest(p_rows) WITH ORDINALITY AS e(tenant, session_id, conversation_id, type, terminal, at, data, n);
+    UPDATE event_counters SET last = last + cardinality(p_rows) WHERE tenant = r.tenant AND scope = 'c/' || r.conversation_id;
+    UPDATE event_counters SET last = last + cardinality(p_rows),
+                              closed = EXISTS (SELECT 1 FROM unnest(p_rows) e WHERE e.terminal)
+     WHERE tenant = r.tenant AND scope = 's/' || r.session_id;
+    PERFORM pg_notify('events', r.tenant || '/' || r.conversation_id || '/' || r.session_id);
+    RETURN (SELECT coalesce(jsonb_agg(to_jsonb(p_rows[n]) || jsonb_build_object('seq', mine + n) ORDER BY n), '[]')
+              FROM generate_subscripts(p_rows, 1) n WHERE is_notable(p_rows[n].type));
+END $$;
