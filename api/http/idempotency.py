@@ -24,6 +24,7 @@ LOCK_SECONDS = 22.0  # if its process dies, a repeat waits for so long
 HANDLED_WITHIN = 20.0  # less than that: a conversation that does not answer takes 15 of them
 WAITS_FOR = 3.0  # a repeat, for the request before it
 PAUSE_SECONDS = 0.1
+RELEASE_SECONDS = 0.3  # a database that is away has already taken its time from the request
 
 Key = Annotated[str | None, Header(description="1 to 255 printable ASCII characters; kept for at least a day")]
 
@@ -80,8 +81,16 @@ async def one_at_a_time(call: Call, name: str) -> AsyncIterator[None]:
             raise Unavailable("The request could not be handled in time; try again.") from None
         raise
     finally:
-        with contextlib.suppress(*TRANSIENT_ERRORS):  # then its time ends it
-            await request_locks.release(call.pool, call.tenant, name, holder)
+        try:
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await request_locks.release(call.pool, call.tenant, name, holder)
+        except TRANSIENT_ERRORS:  # its time ends it at the latest
+            call.services.retry_queue.add(f"the lock of {name}", lambda: _release(call, name, holder))
+
+
+async def _release(call: Call, name: str, holder: str) -> bool:
+    await request_locks.release(call.pool, call.tenant, name, holder)
+    return True
 
 
 def check_key(key: str | None) -> str | None:

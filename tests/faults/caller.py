@@ -58,14 +58,16 @@ class Caller:
         given = {**(headers or {}), **({"Idempotency-Key": key} if key else {})}
         while True:
             self.asked += 1
+            pause = 0.2
             try:
                 answer = await self._http.request(method, path, json=body, content=content, headers=given)
                 if answer.status_code not in (429, 502, 503):
                     return answer
+                pause = float(answer.headers.get("retry-after", pause))
             except httpx2.TransportError:
                 pass
             assert time.monotonic() < give_up, f"{method} {path}: no answer in {GIVE_UP} s"
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(pause)
 
     async def submit(self, kind: str, input: str, *, agent: str = "tester", key: str | None = None) -> Accepted:
         answer = await self.ask(

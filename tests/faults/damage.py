@@ -43,15 +43,15 @@ async def reset(stack: Stack, task_id: str, kind: str = "session") -> None:
     """To its first workflow task: the new run knows nothing but its input."""
     handle = stack.client.get_workflow_handle(f"{kind}/{task_id}")
     history = await handle.fetch_history()
-    first = next(
+    completed = [
         one.event_id for one in history.events if one.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
-    )
+    ]
     described = await handle.describe()
     request = ResetWorkflowExecutionRequest(
         namespace=stack.client.namespace,
         workflow_execution=WorkflowExecution(workflow_id=handle.id, run_id=described.run_id),
         reason="a test",
-        workflow_task_finish_event_id=first,
+        workflow_task_finish_event_id=completed[0],
         request_id=new_id(),
     )
     await stack.client.workflow_service.reset_workflow_execution(request)

@@ -46,7 +46,7 @@ async def _damage(stack: Stack, random: Random, damage: Damage) -> bool:
     """Some sessions; False if none could be damaged, because all had just ended."""
     hits = 0
     for task_id in random.sample(live := await live_sessions(stack), min(2, len(live))):
-        with contextlib.suppress(RPCError, StopIteration):
+        with contextlib.suppress(RPCError, IndexError):  # it may have ended, or not begun
             await damage(stack, task_id)
             hits += 1
     return hits > 0

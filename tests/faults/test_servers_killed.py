@@ -3,11 +3,22 @@
 import asyncio
 import os
 import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import httpx2
 import pytest
 
+from api.auth import ANONYMOUS, Call
+from api.control.retry_queue import RetryQueue
+from api.http.idempotency import one_at_a_time
+from api.services import Services
+from domain.ids import new_id
+from store.database import FOR_REQUESTS, connect
 from tests.support.stack import Stack, calls, eventually, of_type
 
 
@@ -57,21 +68,52 @@ async def test_tasks_survive_a_killed_temporal_server(stack: Stack, tmp_path: Pa
 
 async def test_postgres_stopped_but_not_dead_is_a_503_within_five_seconds(stack: Stack) -> None:
     assert (await stack.http.get("/tasks")).status_code == 200
+    with stopped_postgres(stack):
+        loop = asyncio.get_running_loop()
+        for _ in range(2):  # with a connection of the pool, and then with a new one
+            begun = loop.time()
+            answers = await asyncio.gather(*(stack.http.get("/tasks", timeout=20) for _ in range(25)))
+            assert {answer.status_code for answer in answers} == {503} and answers[0].headers["retry-after"]
+            assert loop.time() - begun < 5
+    await eventually(lambda: reads(stack), what="the API reads again")
+
+
+async def test_a_request_with_a_lock_waits_for_a_stopped_postgres_once(stack: Stack) -> None:
+    pool = await connect(stack.database_url, patience=FOR_REQUESTS)
+    queue, name = RetryQueue(pause_s=0.1), new_id()
+    call = Call(cast(Services, SimpleNamespace(pool=pool, retry_queue=queue)), ANONYMOUS)
+    retrying = asyncio.create_task(queue.run())
+    try:
+        with ExitStack() as stopping:
+            with pytest.raises(TimeoutError):
+                async with one_at_a_time(call, name):
+                    stopping.enter_context(stopped_postgres(stack))
+                    begun = time.monotonic()
+                    await pool.fetchval("SELECT 1")
+            assert time.monotonic() - begun < 5
+        await eventually(lambda: is_empty(queue), what="the lock is released later")
+        async with one_at_a_time(call, name):
+            pass
+    finally:
+        retrying.cancel()
+        pool.terminate()
+
+
+async def is_empty(queue: RetryQueue) -> bool:
+    return not len(queue)
+
+
+@contextmanager
+def stopped_postgres(stack: Stack) -> Iterator[None]:
     processes = [stack.pid("postgres"), *children_of(stack.pid("postgres"))]
     with stack.frozen_supervisor():
         for pid in processes:
             os.kill(pid, signal.SIGSTOP)
         try:
-            loop = asyncio.get_running_loop()
-            for _ in range(2):  # with a connection of the pool, and then with a new one
-                begun = loop.time()
-                answers = await asyncio.gather(*(stack.http.get("/tasks", timeout=20) for _ in range(25)))
-                assert {answer.status_code for answer in answers} == {503} and answers[0].headers["retry-after"]
-                assert loop.time() - begun < 5
+            yield
         finally:
             for pid in processes:
                 os.kill(pid, signal.SIGCONT)
-    await eventually(lambda: reads(stack), what="the API reads again")
 
 
 async def reads(stack: Stack) -> bool:

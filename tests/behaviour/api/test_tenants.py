@@ -4,12 +4,12 @@ from typing import Any
 
 import httpx2
 import pytest
-from fastapi.routing import APIRoute
 
-from api.app import ROUTERS
+from api.app import create_app
 from domain.ids import new_id
 from store.database import Pool
 from tests.behaviour.api.conftest import end, key_for, problem, submitted
+from tests.support.rights_table import routes_of
 
 DAILY = {"name": "secret", "every": 86_400_000, "task": {"agent": "assistant", "input": "secret"}}
 BACKFILL = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-02T00:00:00Z"}
@@ -94,7 +94,18 @@ THREADS: list[tuple[str, str, dict[str, Any]]] = [
     ("GET", "/threads/{thread_id}/variables", {}),
     ("PUT", "/threads/{thread_id}/variables", {"json": {"variables": {"A": "mine now"}}}),
 ]
+# refusals in the shape of OpenAI's API
+RESPONSES: list[tuple[str, str, dict[str, Any]]] = [
+    ("GET", "/v1/responses/{response_id}", {}),
+    ("GET", "/v1/responses/{response_id}?stream=true", {}),
+    ("GET", "/v1/responses/{response_id}/input_items", {}),
+    ("POST", "/v1/responses/{response_id}/cancel", {}),
+    ("DELETE", "/v1/responses/{response_id}", {}),
+    ("GET", "/v1/models/{name}", {}),
+]
 SHARED = {  # routes without an id of a tenant
+    *(("GET", path) for path in ("/", "/console/{name}", "/docs", "/docs/oauth2-redirect", "/openapi.json", "/redoc")),
+    ("GET", "/v1/models"), ("POST", "/v1/responses"),
     ("POST", "/conversations/run"), ("GET", "/conversations"), ("POST", "/tasks"), ("GET", "/tasks"),
     ("GET", "/variable-requests"),
     ("GET", "/input-requests"), ("GET", "/agents"), ("PUT", "/agents/{name}"), ("POST", "/files"),
@@ -111,14 +122,8 @@ SHARED = {  # routes without an id of a tenant
 
 
 def test_every_route_is_in_the_matrix() -> None:
-    routes = {
-        (method, route.path)
-        for router in ROUTERS
-        for route in router.routes
-        if isinstance(route, APIRoute) and route.include_in_schema  # the one socket is the feed again
-        for method in route.methods or ()
-    }
-    assert routes == {(method, path.split("?")[0]) for method, path, _ in (*FOREIGN, *CONVERSATIONS, *THREADS)} | SHARED
+    matrix = {(method, path.split("?")[0]) for method, path, _ in (*FOREIGN, *CONVERSATIONS, *THREADS, *RESPONSES)}
+    assert routes_of(create_app()) == matrix | SHARED
 
 
 @pytest.mark.proves("F-10")
@@ -159,8 +164,10 @@ async def test_foreign_ids_are_404_everywhere(keyed_url: str, pool: Pool) -> Non
             "conversation_id": task_id,
             "file_id": file.json()["file_id"],
             "name": "private",
+            "response_id": f"resp_{task_id}",
         }
         nothing = {name: "nothing" if name == "name" else new_id() for name in names}
+        nothing["response_id"] = f"resp_{nothing['task_id']}"
         before = (await client.get(f"/tasks/{task_id}", headers=mine)).json()
         for type, routes in (
             ("not-found", FOREIGN),
@@ -172,6 +179,17 @@ async def test_foreign_ids_are_404_everywhere(keyed_url: str, pool: Pool) -> Non
                 unknown = await _send(client, method, path.format(**nothing), theirs, options)
                 body, other = problem(foreign, 404, type), problem(unknown, 404, type)
                 assert {**body, "instance": ""} == {**other, "instance": ""}
+        for method, path, options in RESPONSES:
+            foreign = await _send(client, method, path.format(**names), theirs, options)
+            unknown = await _send(client, method, path.format(**nothing), theirs, options)
+            assert foreign.status_code == unknown.status_code == 404 and foreign.json() == unknown.json(), path
+        for field, prefix in (("previous_response_id", "resp"), ("conversation", "conv")):
+            task = {"model": "assistant", "input": "mine now", "background": True}
+            foreign, unknown = [
+                await client.post("/v1/responses", json={**task, field: f"{prefix}_{one}"}, headers=theirs)
+                for one in (task_id, nothing["task_id"])
+            ]
+            assert foreign.status_code in (400, 404) and foreign.json() == unknown.json(), field
         for reference in ({"conversation_id": task_id}, {"fork_from": task_id}):
             answer = await client.post("/conversations/run", json={"input": "mine", **reference}, headers=theirs)
             problem(answer, 404, "unknown-session" if "fork_from" in reference else "unknown-conversation")

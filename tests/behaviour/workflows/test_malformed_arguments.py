@@ -16,6 +16,7 @@ from domain import wire
 from domain.conversations.requests import EndedSession
 from domain.conversations.state import PendingOutcome
 from domain.ids import new_id
+from domain.schedules.schedule import TickInput
 from domain.sessions.session import Reason, Status
 from domain.sessions.step import StopRequest
 from tests.behaviour.notifications.receivers import http_receiver
@@ -134,6 +135,24 @@ async def test_notification_delivery_survives_malformed_arguments(stack: Stack) 
         await handle.result()
         await unharmed(handle)
         (await stack.http.delete(f"/subscriptions/{made['id']}")).raise_for_status()
+
+
+async def test_tick_survives_malformed_arguments(stack: Stack) -> None:
+    """It has no handlers of its own and lives for one activity only, so that everything is there when it begins."""
+    nobody, kind = TickInput(tenant="default", schedule_id=new_id()), wire.TICK
+    queue = stack.settings.task_queue
+    assert {name for _, name in handlers(kind)} == {"nonsense"}
+    for arguments in UNFIT:
+        handle = await stack.client.start_workflow(
+            kind, nobody, id=new_id(), task_queue=queue, start_signal="nonsense", start_signal_args=arguments
+        )
+        await handle.result()
+        await unharmed(handle)
+
+
+def test_every_workflow_is_bombarded() -> None:
+    bombarded = {wire.SESSION, wire.CONVERSATION, wire.NOTIFICATION_DELIVERY, wire.SWEEPER, wire.TICK}
+    assert {workflow._Definition.must_from_class(kind).name for kind in WORKFLOWS} == bombarded
 
 
 async def test_sweeper_survives_malformed_arguments(stack: Stack) -> None:

@@ -1,0 +1,27 @@
+"""An update of a conversation has one time limit, whatever its calls of Temporal wait for."""
+
+import asyncio
+import time
+from datetime import timedelta
+
+import pytest
+
+from domain.conversations.requests import Steer
+from domain.errors import Unavailable
+from workflows.client import WorkflowClient, connect
+
+
+async def test_a_server_that_accepts_connections_and_is_silent_is_unavailable_in_time() -> None:
+    async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    try:
+        port = server.sockets[0].getsockname()[1]
+        client = WorkflowClient(await connect(lazy=True, address=f"127.0.0.1:{port}"), "queue")
+        begun = time.monotonic()
+        with pytest.raises(Unavailable):
+            await client.steer("t", "c", Steer(request_id="r", thread="c", message="m"), timedelta(seconds=0.5))
+        assert time.monotonic() - begun < 1.5
+    finally:
+        server.close()
