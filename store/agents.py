@@ -2,6 +2,7 @@
 was removed."""
 
 import hashlib
+from functools import lru_cache
 
 import asyncpg
 
@@ -20,6 +21,12 @@ _CURRENT = f"""
 SELECT DISTINCT ON (name) owner, name, version, definition, created_at FROM agent_versions v
  WHERE owner IN ($1, '*') {{where}} AND NOT {_REMOVED} ORDER BY name, created_at DESC, version DESC
 """
+
+
+@lru_cache(maxsize=128)
+def _parsed(text: str) -> AgentDefinition:
+    """Validating a definition costs more than reading it, and a version never changes."""
+    return AgentDefinition.model_validate_json(text)
 
 
 async def put(pool: Pool, owner: str, definition: AgentDefinition, created_by: str = "") -> AgentRef:
@@ -101,7 +108,7 @@ async def current(pool: "Pool | Connection", tenant: str, name: str) -> tuple[Ag
     if row is None:
         return None
     ref = AgentRef(owner=row["owner"], name=row["name"], version=row["version"])
-    return ref, AgentDefinition.model_validate_json(row["definition"])
+    return ref, _parsed(row["definition"])
 
 
 async def all_current(pool: Pool, tenant: str) -> list[tuple[AgentRef, AgentDefinition]]:
@@ -109,7 +116,7 @@ async def all_current(pool: Pool, tenant: str) -> list[tuple[AgentRef, AgentDefi
     return [
         (
             AgentRef(owner=row["owner"], name=row["name"], version=row["version"]),
-            AgentDefinition.model_validate_json(row["definition"]),
+            _parsed(row["definition"]),
         )
         for row in rows
     ]
@@ -127,7 +134,7 @@ async def at_version(pool: Pool, tenant: str, name: str, version: int) -> tuple[
     if row is None:
         return None
     ref = AgentRef(owner=row["owner"], name=name, version=version)
-    return ref, AgentDefinition.model_validate_json(row["definition"])
+    return ref, _parsed(row["definition"])
 
 
 async def versions(pool: Pool, tenant: str, name: str) -> list[int]:
@@ -159,7 +166,7 @@ async def load(pool: "Pool | Connection", ref: AgentRef) -> AgentDefinition:
         ref.name,
         ref.version,
     )
-    return AgentDefinition.model_validate_json(text)
+    return _parsed(text)
 
 
 async def known_tools(pool: Pool) -> set[str]:

@@ -30,6 +30,8 @@ __all__ = [
 
 HostPattern = Annotated[str, Field(pattern=r"^[a-z0-9.:*?-]{1,253}$")]  # lower case; * and ? match anything
 
+_UNNAMED, _PEOPLE = Side(), Side(human=True)  # what the short form leaves out
+
 _PACKAGING = ("package_name", "packageName", "version", "author", "license")
 
 
@@ -108,9 +110,9 @@ class AgentDefinition(Equipment):
 
     def side(self, name: SideName) -> Side:
         if name == "a":
-            side = self.side_a or Side()
+            side = self.side_a or _UNNAMED
             return side if side.human or side.handler or side.prompt else side.model_copy(update={"prompt": self.name})
-        return self.side_b or Side(human=True)
+        return self.side_b or _PEOPLE
 
     @property
     def dual(self) -> bool:

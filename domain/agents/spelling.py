@@ -1,6 +1,7 @@
 """Both spellings of a field: agent files may write `stop_on_response` or, as the standard does, `stopOnResponse`."""
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -10,6 +11,7 @@ from domain.json_object import JsonObject
 _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 
+@lru_cache(maxsize=1_024)
 def snake_case(name: str) -> str:
     return _HUMP.sub(r"_\1", name).lower()
 
