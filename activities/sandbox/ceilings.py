@@ -20,6 +20,8 @@ _IDLE_SHARE = 5  # a look that takes long is followed by a pause several times a
 _DISK_IDLE_SHARE = 20
 _DU_S = 60.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_SOCKET_BYTES, _TCP_BYTES = 212_992, 2 * 1024**2  # what one can hold in its buffers, which belong to no process
+_SCRATCH = ("tmp", "dev/shm")
 _REWRITES = 8  # how often the allowed space may be written: deleted files that are still open occupy space unseen
 # not the loop's own threads: those may all be busy with files while a command must be stopped
 _threads = ThreadPoolExecutor(2, thread_name_prefix="ceilings")
@@ -36,8 +38,9 @@ class TreeUsage:
     passed: int = 0  # to write calls, wherever they led
 
 
-async def exceeded(root: int, limits: SandboxLimits, workspace: Path | None) -> str:
-    """Waits until the tree below `root` uses more than it may, and says of what."""
+async def exceeded(root: int, limits: SandboxLimits, workspace: Path | None, *, init: bool) -> str:
+    """Waits until the tree below `root` uses more than it may, and says of what. `init`: it is that of namespaces of
+    their own, whose sockets and scratch files are all the command's."""
     loop = asyncio.get_running_loop()
     disk = _Disk(workspace, limits) if workspace is not None else None
     while True:
@@ -49,6 +52,8 @@ async def exceeded(root: int, limits: SandboxLimits, workspace: Path | None) -> 
             used = await loop.run_in_executor(_threads, _proportional, usage)
             if used > limits.memory_bytes:
                 return f"its processes together used more than {mib(limits.memory_bytes)} of memory"
+        if init and (reason := await loop.run_in_executor(_threads, _unowned, root, limits)):
+            return reason
         if usage.written > _REWRITES * limits.disk_bytes:
             return f"it wrote more than {mib(_REWRITES * limits.disk_bytes)} to disk"
         if disk is not None and (reason := await disk.exceeded(usage)):
@@ -89,6 +94,20 @@ def _proportional(usage: TreeUsage) -> int:
                 return usage.resident
             total += next((int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss:")), 0)
     return total
+
+
+def _unowned(root: int, limits: SandboxLimits) -> str:
+    """Memory of the kernel that no process has: buffers of sockets, and files in memory, empty ones too."""
+    with contextlib.suppress(OSError, ValueError):  # it has ended
+        lines = dict(line.split(": ", 1) for line in _read(f"/proc/{root}/net/sockstat").splitlines())
+        held = int(lines["sockets"].split()[1]) * _SOCKET_BYTES + int(lines["TCP"].split()[1]) * _TCP_BYTES
+        if held > limits.memory_bytes:
+            return f"its sockets together may hold more than {mib(limits.memory_bytes)} of memory"
+        for place in _SCRATCH:
+            room = os.statvfs(f"/proc/{root}/root/{place}")
+            if room.f_files - room.f_ffree > limits.files:
+                return f"it made more than {limits.files:,} files in /{place}"
+    return ""
 
 
 def _read(path: str) -> str:

@@ -68,9 +68,16 @@ _UNMEASURABLE: dict[str, tuple[tuple[int, int], int]] = {
     "memfd_create": ((319, 279), errno.ENOSYS),
     "memfd_secret": ((447, 447), errno.ENOSYS),
     "fallocate": ((285, 47), errno.EOPNOTSUPP),
+    "msgget": ((68, 186), errno.ENOSYS),
 }
 _SHMGET = (29, 194)
 _SHARED_BYTES = 65_536  # of one System V segment, which lives on unattached; PostgreSQL's takes 56
+
+_SEMGET = (64, 190)
+_SEMAPHORES = 32  # of one System V set, which nobody has to hold either; PostgreSQL's have 17
+_SETSOCKOPT = (54, 208)
+_SOL_SOCKET = 1
+_BUFFER_SIZES = (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF and their FORCE forms
 
 _SOCKET = (41, 198)
 _CLONE = (56, 220)
@@ -85,7 +92,7 @@ _INJECTING_IOCTLS = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: typing into somebody
 
 _LOAD, _JUMP_EQ, _JUMP_GE, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL = 0x7FFF0000, 0x80000000
-_NUMBER, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24  # offsets in struct seccomp_data, little endian
+_NUMBER, _ARCH, _ARG0, _ARG1, _ARG2 = 0, 4, 16, 24, 32  # offsets in struct seccomp_data, little endian
 
 MACHINES = ("x86_64", "aarch64")
 
@@ -119,6 +126,13 @@ def program(machine: str) -> bytes:
     for numbers, error in _UNMEASURABLE.values():
         code += _when_call(numbers[which], [_fail(error)])
     code += _when_call(_SHMGET[which], _at_most(_SHARED_BYTES, _ARG1, errno.ENOMEM))
+    code += _when_call(_SEMGET[which], _at_most(_SEMAPHORES, _ARG1, errno.ENOSPC))
+    # the size of a buffer is advice: the call succeeds, and the buffer keeps the size that ceilings.py counts
+    keeps = _none_of(_BUFFER_SIZES, _ARG2, 0)
+    code += _when_call(
+        _SETSOCKOPT[which],
+        [(_LOAD, 0, 0, _ARG1), (_JUMP_EQ, 1, 0, _SOL_SOCKET), (_RETURN, 0, 0, _ALLOW), *keeps],
+    )
     # its flags lie in memory, out of reach of a filter; the C library falls back to clone
     code += _when_call(_CLONE3[which], [_fail(errno.ENOSYS)])
     code += _when_call(

@@ -97,7 +97,7 @@ async def _watch(tree: "_Tree", limits: SandboxLimits, workspace: Path | None) -
     if sys.platform != "linux":
         return ""  # there is no /proc: the limits of each process have to do
     init = await tree.init()
-    reason = await exceeded(init.pid if init is not None else tree.pid, limits, workspace)
+    reason = await exceeded(init.pid if init is not None else tree.pid, limits, workspace, init=init is not None)
     tree.kill()
     return reason
 

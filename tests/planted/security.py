@@ -12,6 +12,20 @@ _RIGHTS, _READS = (f"{_API}/test_rights.py",), (f"{_API}/test_tenant_reads.py",)
 
 BUGS = [
     Bug(
+        "sockets of a command hold any memory",
+        "activities/sandbox/ceilings.py",
+        "if held > limits.memory_bytes:",
+        "if held < 0:",
+        ("tests/behaviour/sandbox/test_limits.py",),
+    ),
+    Bug(
+        "a command makes any number of semaphores",
+        "activities/sandbox/seccomp.py",
+        "_SEMAPHORES = 32 ",
+        "_SEMAPHORES = 32_000 ",
+        ("tests/behaviour/sandbox/test_limits.py",),
+    ),
+    Bug(
         "a task gives its agent a network",
         "api/submission/rules.py",
         'NETWORKED and not (definition.network and settings.sandbox_network == "on")',

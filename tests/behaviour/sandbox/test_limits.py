@@ -165,14 +165,35 @@ async def test_very_many_files_are_stopped(workspace: Path) -> None:
 
 
 async def test_memory_that_no_process_holds_cannot_be_had(workspace: Path) -> None:
-    """Anonymous files and large System V segments live in memory without belonging to a process."""
-    shmget = "ctypes.CDLL(None).shmget(0, {}, 0o1666)"
+    """Anonymous files, large System V segments and sets of semaphores live in memory without belonging to a process."""
+    shmget, semget = (f"ctypes.CDLL(None).{call}(0, {{}}, 0o1666)" for call in ("shmget", "semget"))
+    held = ("os.memfd_create('x')", "os.posix_fallocate(1, 0, 1)", "ctypes.CDLL(None).msgget(0, 0o1666)")
     for back_end in bubblewrap.candidates():
-        for code in ("os.memfd_create('x')", "os.posix_fallocate(1, 0, 1)", shmget.format(1 << 20)):
+        for code in (*held, shmget.format(1 << 20), semget.format(32_000)):
             command = f"python3 -c 'import os, ctypes, sys; sys.exit({code} == -1)'".replace("'x'", '"x"')
             assert (await run(back_end, workspace, command)).exit_code != 0, code
-        small = f"python3 -c 'import ctypes, sys; sys.exit({shmget.format(100)} < 0)'"
+        small = f"python3 -c 'import ctypes, sys; sys.exit(min({shmget.format(100)}, {semget.format(17)}) < 0)'"
         assert (await run(back_end, workspace, small)).exit_code == 0  # a PostgreSQL needs as much
+
+
+async def test_memory_in_the_buffers_of_sockets_is_bounded(workspace: Path) -> None:
+    limits = SandboxLimits(memory_bytes=100 * 1024**2)
+    wide = "a, b = socket.socketpair(); a.setsockopt(1, 7, 4_000_000); print(a.getsockopt(1, 7))"
+    many = "x = [socket.socketpair() for _ in range(300)]; time.sleep(8)"
+    for back_end in bubblewrap.candidates():
+        result = await run(back_end, workspace, f'python3 -c "import socket; {wide}"', limits=limits)
+        assert (result.exit_code, int(result.output) <= 212_992) == (0, True), result
+        result = await run(back_end, workspace, f'python3 -c "import socket, time; {many}"', limits=limits)
+        assert result.stopped == "its sockets together may hold more than 100 MiB of memory", result
+
+
+@pytest.mark.parametrize("place", ["tmp", "dev/shm"])
+async def test_very_many_empty_files_in_memory_are_stopped(workspace: Path, place: str) -> None:
+    code = "for i in range(20_000):\n open(f'{i}', 'w').close()\n if i % 500 == 0: time.sleep(0.1)"
+    (workspace / "many.py").write_text(f"import os, time\nos.chdir('/{place}')\n{code}")
+    for back_end in bubblewrap.candidates():
+        result = await run(back_end, workspace, "python3 many.py", limits=SandboxLimits(files=2_000))
+        assert result.stopped == f"it made more than 2,000 files in /{place}", result
 
 
 async def test_a_worker_stays_up_beside_a_bomb(workspace: Path) -> None:
