@@ -68,6 +68,7 @@ class Settings:
     require_keys: bool = False  # True: also of the account that runs the API, on its own machine
     local_token: str | None = field(default=None, repr=False)  # made by `errand up`; opens the API on loopback
     poll_interval_ms: int = 2_000
+    variables: tuple[str, ...] = ()  # NAME=VALUE, of all threads of all tenants
 
     # agents and models
     agents_dir: Path = AGENTS_FOLDER
@@ -141,6 +142,8 @@ class Settings:
         for name in ("sandbox_network", "payload_encryption"):
             if (value := getattr(settings, name)) not in SWITCH:
                 raise SettingsError(f"ERRAND_{name.upper()}: {value!r} is not one of {', '.join(SWITCH)}")
+        if not all(one.partition("=")[0].isidentifier() and one[-1] != "=" for one in settings.variables):
+            raise SettingsError("ERRAND_VARIABLES: must be pairs NAME=VALUE, separated by commas")
         if not all(port.isdecimal() for port in settings.allow_ports):
             raise SettingsError("ERRAND_ALLOW_PORTS: must be numbers, separated by commas")
         if not 1 <= settings.max_children <= MOST_CHILDREN:
@@ -193,6 +196,7 @@ VARIABLES: dict[str, type] = {
     "ERRAND_REQUIRE_KEYS": bool,
     "ERRAND_LOCAL_TOKEN": str,
     "ERRAND_POLL_INTERVAL_MS": int,
+    "ERRAND_VARIABLES": tuple,
     "ERRAND_AGENTS_DIR": Path,
     "ERRAND_PRICES_FILE": Path,
     "ERRAND_TOOLS_MODULE": str,
@@ -246,11 +250,9 @@ VARIABLES: dict[str, type] = {
     "ERRAND_CANCEL_HEARTBEAT_SECONDS": float,
 }
 
-
 CLI_ONLY = frozenset(
     {"ERRAND_URL", "ERRAND_API_KEY", "NO_COLOR", "TERM", "XDG_STATE_HOME"}
 )  # settings of the user's own terminal
-
 
 OF_THE_TERMINAL = frozenset({"NO_COLOR", "TERM", "XDG_STATE_HOME"})  # set by other programs; no file has them
 SECRETS = ("ANTHROPIC_API_KEY", "ERRAND_SECRET_KEYS", "ERRAND_API_KEY", "ERRAND_LOCAL_TOKEN", "ERRAND_SMTP_PASSWORD")

@@ -11,6 +11,8 @@ def variable_problems(definition: AgentDefinition, agents: Mapping[str, AgentDef
     for name, one in definition.all_variables.items():
         if one.kind is VariableKind.SECRET and name in definition.env:
             yield FieldProblem(f"env.{name}", "is a secret: a definition is stored in plain text")
+        if one.kind is VariableKind.SECRET and one.default is not None:
+            yield FieldProblem(f"variables.{name}.default", "is a secret: a definition is stored in plain text")
     listings: dict[str, Equipment] = {f"prompts.{name}.": prompt for name, prompt in definition.prompts.items()}
     for where, listing in ({"": definition} | listings).items():
         for index, tool in enumerate(listing.subagent_tools):

@@ -48,6 +48,7 @@ from api.routes import (
     steering,
     subscriptions,
     tasks,
+    tenant_variables,
     threads,
     traces,
     triggers,
@@ -71,7 +72,7 @@ log = logging.getLogger("errand.api")
 CLOSING_SECONDS = 2.0
 ROUTERS = (
     *(tasks.router, record.router, input_requests.router, steering.router, sessions.router, events.router),
-    *(budgets.router, variables.router),
+    *(budgets.router, variables.router, tenant_variables.router),
     *(conversations.router, threads.router, mailbox.router, forks.router, notifications.router),
     *(subscriptions.router, deliveries.router, traces.router, workspaces.router, reruns.router, replays.router),
     *(schedules.router, missions.router, triggers.router, connectors.router, channels.router),

@@ -60,5 +60,16 @@ class ModelResponse:
     def calls(self) -> list[ToolCallBlock]:
         return [block for block in self.content if isinstance(block, ToolCallBlock)]
 
+    def replace_text(self, text: str) -> None:
+        """Put another text in the place of the first one, else before the calls; thoughts and calls stay."""
+        if text == self.answer():
+            return
+        texts = [place for place, block in enumerate(self.content) if isinstance(block, TextBlock)]
+        calls = [place for place, block in enumerate(self.content) if isinstance(block, ToolCallBlock)]
+        first = (texts or calls or [len(self.content)])[0]
+        others = [block for place, block in enumerate(self.content) if place > first and place not in texts]
+        kept = self.content[first : first + 1] if not texts else []
+        self.content = [*self.content[:first], TextBlock(text=text), *kept, *others]
+
     def answer(self) -> str:
         return "\n\n".join(block.text for block in self.content if isinstance(block, TextBlock))

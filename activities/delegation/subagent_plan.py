@@ -11,7 +11,7 @@ from activities.tools.builtin import read_file
 from activities.tools.tool import Tool
 from domain.agents.definition import AgentDefinition
 from domain.agents.subagent_tool import SubagentTool, WorkspaceSharing
-from domain.agents.variable_scope import needed
+from domain.agents.variable_scope import needed, without_shared
 from domain.conversations.attachments import Attachment, AttachmentRefused, attached, paths_of, rewritten
 from domain.conversations.delegation import DelegationCall, DelegationTool
 from domain.conversations.mailbox import DeliveryMode
@@ -90,7 +90,7 @@ class SubagentPlanner:
         before = await sessions.get(self._pool, call.ref.tenant, instance.session_id) if instance else None
         values, graph = await self._children.values(call, parent, agents, child, config)
         own = await thread_variables.own(self._pool, call.ref.tenant, instance.thread_id) if instance else {}
-        values = {**(before.variables if before else {}), **values, **own}
+        values = {**without_shared(before.variables if before else {}), **values, **own}
         own_space = before.workspace_id if before else _workspace(parent, config, None)
         files = await self._attachments(call, parent, layers, config, kind, arguments, given, own_space)
         session = NewSession.for_child(

@@ -9,6 +9,7 @@ from activities.tools.builtin import subagent_create, subagent_message, subagent
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool
 from domain.agents.definition import AgentDefinition
 from domain.agents.subagent_tool import SubagentTool
+from domain.agents.variable_scope import resolved
 from domain.conversations.subagent import DEFAULT_SCHEMA, is_enabled
 from domain.conversations.subagent_texts import roster
 from domain.sessions.effects import EffectKind
@@ -23,8 +24,8 @@ def can_be_subagent(agent: AgentDefinition) -> bool:
 
 
 def enabled(agent: AgentDefinition, variables: dict[str, str]) -> list[SubagentTool]:
-    """The subagents that the agent may start now; its own `env` has the defaults."""
-    return [one for one in agent.subagent_tools if is_enabled(one, {**agent.env, **variables})]
+    """The subagents that the agent may start now."""
+    return [one for one in agent.subagent_tools if is_enabled(one, resolved(agent, variables))]
 
 
 def description_of(agent: AgentDefinition) -> str:

@@ -1,7 +1,7 @@
-"""Hooks that run inside a model call or a tool call: what a model is shown, and what is stored as a result."""
+"""Hooks that run inside a model call or a tool call: what a model is shown, and what is stored as reply or result."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +11,20 @@ from activities.runtime.thread_state import ThreadState, ThreadStates
 from activities.runtime.workspaces import Workspaces
 from activities.tools.tool import ToolResult
 from domain.agents.definition import AgentDefinition
-from domain.agents.hook import BeforeResult, FilterMessages, HookPoint, ShownMessage
+from domain.agents.hook import (
+    BeforeReply,
+    BeforeResult,
+    FilterMessages,
+    HookPoint,
+    HookReply,
+    Moment,
+    RequestedCall,
+    ShownMessage,
+    SystemMessage,
+)
+from domain.json_object import JsonObject
 from domain.messages import Node, calls_of, shown_nodes, text_of, turn_text_of, without
+from domain.model_exchange import ModelResponse
 from domain.sealing import SealingError
 from domain.sessions.step import CallState, ModelCall, ToolRequest
 from store import sessions, workspaces
@@ -34,32 +46,69 @@ class InnerHooks:
     ) -> list[Node]:
         """The messages that a model is shown. The newest stays, and calls go with their results. A filter that fails
         hides nothing."""
-        hooks = self._of(agent, HookPoint.FILTER_MESSAGES)
+
+        def given(common: JsonObject) -> Moment:
+            return FilterMessages(**common, messages=_messages(nodes, call.agent.side))
+
+        async for reply in self._replies(call, agent, facts, HookPoint.FILTER_MESSAGES, given):
+            nodes = without(nodes, reply.hide)
+        return nodes
+
+    async def system(self, call: ModelCall, agent: AgentDefinition, text: str, facts: StepFacts) -> str:
+        """The system prompt that a model is shown."""
+
+        def given(common: JsonObject) -> Moment:
+            return SystemMessage(**common, text=text)
+
+        async for reply in self._replies(call, agent, facts, HookPoint.AFTER_SYSTEM_MESSAGE, given):
+            text = reply.text or text
+        return text
+
+    async def replied(self, call: ModelCall, agent: AgentDefinition, turn: ModelResponse, facts: StepFacts) -> str:
+        """The text with which a reply is stored."""
+        text = turn.answer()
+
+        def given(common: JsonObject) -> Moment:
+            calls = [RequestedCall(tool=one.name, arguments=one.arguments) for one in turn.calls]
+            return BeforeReply(**common, text=text, calls=calls)
+
+        async for reply in self._replies(call, agent, facts, HookPoint.BEFORE_REPLY, given):
+            text = reply.text or text
+        return text
+
+    async def _replies(
+        self,
+        call: ModelCall,
+        agent: AgentDefinition,
+        facts: StepFacts,
+        point: HookPoint,
+        given: Callable[[JsonObject], Moment],
+    ) -> AsyncIterator[HookReply]:
+        """What the hooks of a model call answer, one after the other: each is given what the last one made of it."""
+        hooks = self._of(agent, point)
         session = await sessions.get(self._pool, call.ref.tenant, call.ref.session_id) if hooks else None
         if session is None or session.dry_run:
-            return nodes
+            return
         version, _ = await workspaces.get(self._pool, call.ref.tenant, session.workspace_id)
         folder = await self._workspaces.ready(call.ref.tenant, session.workspace_id, version)
-        key = f"{call.ref.session_id}/{call.line}/{call.step}/{HookPoint.FILTER_MESSAGES}/{call.head or ''}"
+        key = f"{call.ref.session_id}/{call.line}/{call.step}/{point}/{call.head or ''}"
+        common = {
+            "session_id": call.ref.session_id,
+            "conversation_id": call.ref.conversation_id,
+            "agent": agent.name,
+            "step": call.step,
+            "key": key,
+        }
         agents = [*call.above, call.agent]
         for hook in hooks:
-            moment = FilterMessages(
-                session_id=call.ref.session_id,
-                conversation_id=call.ref.conversation_id,
-                agent=agent.name,
-                step=call.step,
-                key=key,
-                messages=_messages(nodes, call.agent.side),
-            )
             try:
                 state = await self._states.load(
                     call.ref, agents, facts.variables, session.workspace_id, folder, f"{key}/{hook.name}"
                 )
-                nodes = without(nodes, (await reply_of(hook, moment, state)).hide)
+                yield await reply_of(hook, given(common), state)
             except (HookError, SealingError) as error:
                 await report(self._pool, call.ref, hook.name, hook.point, call.step, key, str(error))
         await self._workspaces.keep(call.ref.tenant, session.workspace_id)
-        return nodes
 
     async def stored(
         self, request: ToolRequest, agent: AgentDefinition, arguments: Any, result: ToolResult, state: ThreadState

@@ -116,6 +116,9 @@ class CallModel:
             except Exception as error:
                 await self._bounds.release(call, facts)
                 raise await self.failure(call, info.attempt, error) from error
+            if call.purpose is Purpose.TURN and not turn.immediate:  # it was paid for, so nothing loses it
+                said = await patiently(lambda: self._hooks.replied(call, agent, turn, facts), seconds=COMMIT_PATIENCE)
+                turn.replace_text(said)
             nodes = prelude + turn_record.reply_nodes(call, agent, context + prelude, turn, facts)
             calls = []
             if call.purpose is Purpose.TURN:
@@ -162,10 +165,11 @@ class CallModel:
         compacts, takes_turn = call.purpose is Purpose.COMPACT, call.purpose is Purpose.TURN
         shown = shorten_results(nodes, 2_000) if compacts else nodes
         given = facts.arguments if call.line == "main" else None  # an inline line was not created with them
+        system = system_prompt(agent, facts.variables, call.agent.side, given)
         request = ModelRequest(
             model=call.model,
             max_tokens=agent.max_tokens,
-            system=system_prompt(agent, facts.variables, call.agent.side, given),
+            system=await self._hooks.system(call, agent, system, facts),
             messages=render(shown, call.model, call.agent.side),
             notes=[checkpoint.REQUEST] if compacts else self._notes(call, facts) if takes_turn else [],
             tools=[definition for _, definition in tools.values()] if takes_turn else [],

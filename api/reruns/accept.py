@@ -107,7 +107,7 @@ async def _task(call: Call, source: SessionRow, body: RerunBody) -> Checked:
         await rules.check_sandbox(call.pool, spec, definition, call.settings)
     retention = spec.config.retention or call.settings.retention_ms
     files = await rules.manifest(call, spec, checked=True)
-    supervision = await tools_and_variables.supervision(call.pool, call.tenant, spec, definition, source.variables)
+    supervision = await tools_and_variables.supervision(call, spec, definition, source.variables)
     return Checked(spec, ref, definition, models, limits, files, retention, supervision, sides)
 
 

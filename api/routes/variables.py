@@ -14,7 +14,7 @@ from api.openapi import BODY, problems, request_body
 from domain.agents.names import GivenVariables
 from domain.agents.prompt import VariableKind
 from domain.agents.secret_variables import UNKNOWN, sealed_for_thread
-from domain.agents.variable_scope import NeededVariable, graph_variables, unnamed
+from domain.agents.variable_scope import Level, NeededVariable, graph_variables, levels, unnamed
 from domain.conversations.variable_request import VariableRequest, VariableRequestStatus
 from domain.errors import Conflict, NotFound
 from domain.ids import is_id
@@ -29,7 +29,7 @@ router = APIRouter(tags=["input requests"], dependencies=[Depends(accepts_json)]
 
 Giver = Annotated[Call, needs(Right.ANSWER, Right.SUPERVISE)]
 
-Source = Literal["thread", "inherited", "agent"]
+Source = Level | Literal["inherited"]
 _EXAMPLE: dict[str, Any] = {"variables": {"DEPLOY_TOKEN": "…"}}
 
 
@@ -78,7 +78,8 @@ class ThreadVariable(BaseModel):
     required: bool
     description: str
     source: Source | None = Field(
-        description="set for this thread, given with the task or inherited, or the agent's default; null: no value"
+        description="set for this thread, given with the task or inherited, of all threads of the tenant or the "
+        "deployment, or a default of the agent or its prompt; null: no value"
     )
     value: str | None = Field(description="of a text; a secret is never shown")
 
@@ -169,16 +170,18 @@ async def _shown(call: Call, place: ThreadPlace, session: SessionRow) -> ThreadV
     definition = await agents.load(call.pool, session.current_agent_ref)
     own, values = await thread_variables.own(call.pool, call.tenant, place.id), session.variables
     found = []
+    sources = levels(definition, values)
     for name, one in (definition.settable_variables | dict.fromkeys(unnamed(own), UNKNOWN)).items():
-        value = values.get(name, definition.env.get(name))
-        given: Source = "inherited" if name in values else "agent"
+        source = next((level for level in sources if name in sources[level]), None)
+        value = sources[source][name] if source else None
+        given: Source | None = "inherited" if source == "thread" else source
         secret = one.kind is VariableKind.SECRET or (value is not None and is_sealed(value))
         found.append(
             ThreadVariable(
-                **one.model_dump(exclude={"kind"}),
+                **one.model_dump(exclude={"kind", "default"}),
                 name=name,
                 kind=VariableKind.SECRET if secret else VariableKind.TEXT,
-                source="thread" if name in own or one is UNKNOWN else given if value is not None else None,
+                source="thread" if name in own or one is UNKNOWN else given,
                 value=None if secret else value,
             )
         )

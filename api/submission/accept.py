@@ -112,7 +112,7 @@ async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: d
     retention = spec.config.retention or settings.retention_ms
     files = await rules.manifest(call, spec)
     await budgets.check_workspaces(call, files)
-    supervision = await tools_and_variables.supervision(pool, tenant, spec, definition, variables or {})
+    supervision = await tools_and_variables.supervision(call, spec, definition, variables or {})
     return Checked(spec, agent, definition, models, limits, files, retention, supervision, sides)
 
 

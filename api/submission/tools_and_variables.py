@@ -5,15 +5,16 @@ from api.http.problems import finding
 from api.submission import rules as submission_rules
 from domain.agents.definition import AgentDefinition
 from domain.agents.own_tools import PLANNING, own_tools
+from domain.agents.prompt import Variable
 from domain.agents.secret_variables import seal_secrets
-from domain.agents.variable_scope import Graph, graph_variables, kept, needed
+from domain.agents.variable_scope import Graph, graph_variables, kept, needed, shared, without_shared
 from domain.errors import Invalid
 from domain.external_tool import ExternalTool, tool_problems
 from domain.json_schema import schema_problems
+from domain.sealed_text import is_sealed
 from domain.sessions.new_session import Supervision
 from domain.task import TaskSpec
-from store import agent_graph
-from store.database import Pool
+from store import agent_graph, tenant_variables
 
 
 def check_plan(spec: TaskSpec, definition: AgentDefinition) -> None:
@@ -24,16 +25,33 @@ def check_plan(spec: TaskSpec, definition: AgentDefinition) -> None:
         raise Invalid("This agent cannot submit a plan.", errors=[problem])
 
 
-async def supervision(
-    pool: Pool, tenant: str, spec: TaskSpec, definition: AgentDefinition, before: dict[str, str]
-) -> Supervision:
+async def supervision(call: Call, spec: TaskSpec, definition: AgentDefinition, before: dict[str, str]) -> Supervision:
     """A task's rules, tools and variables; `before` are the variables that the thread knows already."""
     rules = submission_rules.supervision(spec, definition)
-    wide = bool(before or spec.context.variables or any(view.subagent_tools for view in definition.views))
-    graph = await agent_graph.reachable(pool, tenant, definition) if wide else {definition.name: definition}
+    wide = bool(before or spec.context.variables or definition.references)
+    graph = await agent_graph.reachable(call.pool, call.tenant, definition) if wide else {definition.name: definition}
+    before = {**without_shared(before), **await _shared(call, graph)}
     values, missing = variables(spec, definition, graph, before, rules.may_ask)
     tools = _tools(spec, definition, own_tools(definition, may_ask=rules.may_ask, plans=rules.approval_required))
     return rules.model_copy(update={"external_tools": tools, "variables": values, "missing": missing})
+
+
+async def _shared(call: Call, graph: Graph) -> dict[str, str]:
+    """What the tenant and the deployment have of the variables of this graph, as it is now. A secret of the tenant is
+    one to every agent; of the others those are that an agent declares to be."""
+    known = graph_variables(graph)
+    if not known:
+        return {}
+    tenants = await tenant_variables.values(call.pool, call.tenant)
+    pairs = (one.partition("=") for one in call.settings.variables)
+    levels = (tenants, {name: value for name, _, value in pairs})
+    used = [{name: value for name, value in level.items() if name in known} for level in levels]
+    return shared(*(_sealed(call, values, known) for values in used))
+
+
+def _sealed(call: Call, values: dict[str, str], known: dict[str, Variable]) -> dict[str, str]:
+    plain = {name: value for name, value in values.items() if not is_sealed(value)}
+    return {**values, **seal_secrets(call.services.keys, call.tenant, plain, known)}
 
 
 async def sealed(call: Call, spec: TaskSpec, definition: AgentDefinition) -> TaskSpec:

@@ -25,6 +25,7 @@ def variables(ctx: click.Context) -> None:
       ./errand variables give REQUEST REGION=north DEPLOY_TOKEN=-    (- is read from the standard input)
       ./errand variables show THREAD
       ./errand variables set THREAD REGION=north
+      ./errand variables shared REGION=north --text    (of all threads)
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_requests)
@@ -88,6 +89,30 @@ def set_values(api: Api, thread_id: str, values: tuple[str, ...], as_json: bool)
     """Set variables of a thread, and of the subagents below it that inherit them. NAME=- reads the standard input."""
     answer = api.send("PUT", f"/threads/{segment(thread_id)}/variables", json={"variables": _parsed(values)}).json()
     emit(answer) if as_json else _show(answer)
+
+
+@variables.command()
+@click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--text", is_flag=True, help="They are no secrets: models may see them.")
+@click.option("--remove", "removed", multiple=True, metavar="NAME", help="Remove this one.")
+@remote
+def shared(api: Api, values: tuple[str, ...], text: bool, removed: tuple[str, ...], as_json: bool) -> None:
+    """List, set or remove values that all threads have unless given others. NAME=- reads the standard input."""
+    for name in removed:
+        api.send("DELETE", f"/variables/{segment(name)}")
+    if values:
+        api.send("PUT", "/variables", json={"variables": _parsed(values), "kind": "text" if text else "secret"})
+    answer = api.get("/variables")
+    if as_json:
+        emit(answer)
+    elif not answer["items"]:
+        note("there are no variables of all threads")
+    else:
+        rows = [
+            [one["name"], "(secret)" if one["value"] is None else one["value"], one["updated_by"]]
+            for one in answer["items"]
+        ]
+        table(["VARIABLE", "VALUE", "SET BY"], [[one_line(cell, 80) for cell in row] for row in rows])
 
 
 def _request(api: Api, request_id: str) -> JsonObject:

@@ -20,10 +20,14 @@ class HookPoint(StrEnum):
     AFTER_SUBAGENT_CREATED = "after_subagent_created"
     FILTER_MESSAGES = "filter_messages"
     BEFORE_RESULT = "before_result"
+    AFTER_SYSTEM_MESSAGE = "after_system_message"
+    BEFORE_REPLY = "before_reply"
 
 
 # these run inside the activity that they shape, so that nothing is shown or stored before them
-INNER = frozenset({HookPoint.FILTER_MESSAGES, HookPoint.BEFORE_RESULT})
+INNER = frozenset(
+    {HookPoint.FILTER_MESSAGES, HookPoint.BEFORE_RESULT, HookPoint.AFTER_SYSTEM_MESSAGE, HookPoint.BEFORE_REPLY}
+)
 
 
 class Moment(BaseModel):
@@ -52,6 +56,16 @@ class RequestedCall(BaseModel):
 class AfterModel(Moment):
     text: str
     calls: list[RequestedCall]
+
+
+class BeforeReply(AfterModel):
+    """The reply of a model or a handler is about to be stored."""
+
+
+class SystemMessage(Moment):
+    """The system prompt is assembled, and the model is about to be shown it."""
+
+    text: str
 
 
 class BeforeTool(Moment):
@@ -124,7 +138,7 @@ class HookReply(BaseModel):
     note: str | None = Field(default=None, max_length=MOST_TEXT)
     # of before_tool: the call is not run, and this is its result
     refusal: str | None = Field(default=None, min_length=1, max_length=MOST_TEXT)
-    # of on_message: what enters the context in place of the message
+    # of on_message, after_system_message and before_reply: what takes the place of the text
     text: str | None = Field(default=None, min_length=1, max_length=MOST_RESULT)
     # of before_result: what is stored in place of the result
     result: str | None = Field(default=None, min_length=1, max_length=MOST_RESULT)

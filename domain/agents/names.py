@@ -6,7 +6,8 @@ from pydantic import Field
 
 AGENT_NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,62}$"
 AgentName = Annotated[str, Field(pattern=AGENT_NAME_PATTERN)]
-VariableName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
+VARIABLE_NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,62}$"
+VariableName = Annotated[str, Field(pattern=VARIABLE_NAME_PATTERN)]
 GivenVariables = Annotated[
     dict[VariableName, Annotated[str, Field(min_length=1, max_length=10_000)]], Field(min_length=1, max_length=50)
 ]

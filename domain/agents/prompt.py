@@ -34,6 +34,7 @@ class Variable(AgentPart):
     required: bool = True
     kind: VariableKind = VariableKind.TEXT
     scoped: bool = False  # given for this very thread: it does not inherit the parent's value
+    default: str | None = Field(default=None, max_length=10_000)  # where nobody else has a value
 
     @property
     def hidden(self) -> bool:

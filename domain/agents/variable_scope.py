@@ -1,10 +1,13 @@
-"""Which values a thread has: those given to it, those inherited from the thread that started it, its agent's defaults.
+"""Which values a thread has: those given to it, those inherited from the thread that started it, those of its tenant
+and of the deployment, its agent's defaults, and those of the prompt that declares them.
 
 Values are kept by name. One that waits for a subagent's own thread is kept as `agent:name`, so that nobody else has it;
-one that no agent of the graph names as `:name`, for the tools of its own thread.
+one that no agent of the graph names as `:name`, for the tools of its own thread; one that a tenant or the deployment
+has for all threads as `*:name` or `**:name`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -32,6 +35,7 @@ class NeededVariable(BaseModel):
 
 
 NOBODY = ""  # in place of an agent: no agent names the variable
+TENANT, DEPLOYMENT = "*", "**"  # in place of an agent: any may use it, also where the variable is scoped
 
 
 def held_for(agent: str, name: str) -> str:
@@ -40,13 +44,45 @@ def held_for(agent: str, name: str) -> str:
 
 def unnamed(values: Values) -> dict[str, str]:
     """The values that no agent names, which are secrets of the thread that they were set for."""
-    mark = held_for(NOBODY, "")
-    return {name.removeprefix(mark): value for name, value in values.items() if name.startswith(mark)}
+    return _held(values, NOBODY)
+
+
+def shared(tenants: Values, deployments: Values) -> dict[str, str]:
+    """Values of a tenant and of the deployment, as a thread keeps them."""
+    kept_as = {TENANT: tenants, DEPLOYMENT: deployments}
+    return {held_for(owner, name): value for owner, values in kept_as.items() for name, value in values.items()}
+
+
+def without_shared(values: Values) -> dict[str, str]:
+    return {name: value for name, value in values.items() if _owner(name) not in (TENANT, DEPLOYMENT)}
+
+
+Level = Literal["thread", "tenant", "deployment", "agent", "prompt"]
+
+
+def levels(agent: AgentDefinition, values: Values) -> dict[Level, dict[str, str]]:
+    """The values that a thread of this agent has, by where they come from; of two of a name the first counts."""
+    variables = {**agent.all_variables, **agent.variables}
+    return {
+        "thread": {name: value for name, value in values.items() if ":" not in name},
+        "tenant": _held(values, TENANT),
+        "deployment": _held(values, DEPLOYMENT),
+        "agent": dict(agent.env),
+        "prompt": {name: one.default for name, one in variables.items() if one.default is not None},
+    }
 
 
 def resolved(agent: AgentDefinition, values: Values) -> dict[str, str]:
     """Every value that a thread of this agent has, also those that the agent does not name."""
-    return {**agent.env, **{name: value for name, value in values.items() if ":" not in name}}
+    return {name: value for level in reversed(levels(agent, values).values()) for name, value in level.items()}
+
+
+def _owner(name: str) -> str | None:
+    return name.rpartition(":")[0] if ":" in name else None
+
+
+def _held(values: Values, owner: str) -> dict[str, str]:
+    return {name.rpartition(":")[2]: value for name, value in values.items() if _owner(name) == owner}
 
 
 def of_agent(agent: AgentDefinition, values: Values) -> dict[str, str]:
@@ -94,11 +130,8 @@ def graph_variables(graph: Graph) -> dict[str, Variable]:
 def kept(values: Values, graph: Graph) -> dict[str, str]:
     """The values that some agent of the graph can use."""
     names = {name for agent in graph.values() for name in agent.settable_variables}
-    return {
-        name: value
-        for name, value in values.items()
-        if name in names or (":" in name and name.split(":")[0] in (*graph, NOBODY))
-    }
+    usable = {name for mark in (TENANT, DEPLOYMENT) for name in (held_for(mark, one) for one in names)} | names
+    return {name: value for name, value in values.items() if name in usable or _owner(name) in (*graph, NOBODY)}
 
 
 def inherited(

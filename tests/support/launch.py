@@ -91,6 +91,7 @@ def settings_in(folder: Path, model_port: int) -> Settings:
         sandbox_network="on",  # to a port that only tests of it listen on
         allow_private_hosts=(f"127.0.0.1:{free_port()}",),
         notify_private_hosts=("127.0.0.1",),  # the receivers of the tests
+        variables=tuple(f"LEVEL_{number}=deployment" for number in (3, 4, 5)),
         smtp_host="127.0.0.1",
         smtp_port=free_port(),
         smtp_tls="none",

@@ -7,6 +7,7 @@ from activities.hooks.hook import SessionHook
 from activities.runtime.thread_state import ThreadState
 from domain.agents.hook import (
     AfterTool,
+    BeforeReply,
     BeforeResult,
     BeforeTool,
     FilterMessages,
@@ -15,6 +16,7 @@ from domain.agents.hook import (
     Moment,
     OnMessage,
     SubagentCreated,
+    SystemMessage,
     ThreadCreated,
 )
 from domain.policy.subjects import PathError
@@ -80,6 +82,14 @@ async def introduces(moment: SubagentCreated, state: ThreadState) -> HookReply:
     return HookReply(note=f"{moment.name} of {moment.subagent} is {moment.reference}.")
 
 
+async def instructs(moment: SystemMessage, state: ThreadState) -> HookReply:
+    return HookReply(text=f"{moment.text}\n\nSign with {state.variables.get('TOKEN', 'a smile')}.")
+
+
+async def signs(moment: BeforeReply, state: ThreadState) -> HookReply | None:
+    return HookReply(text=f"{moment.text} Yours.") if moment.text else None
+
+
 async def queues_once(moment: Moment, state: ThreadState) -> None:
     """Once for each thread: the turn that this begins ends, too."""
     try:
@@ -91,6 +101,8 @@ async def queues_once(moment: Moment, state: ThreadState) -> None:
 
 HOOKS = [
     SessionHook(name="queues_once", point=HookPoint.ON_END, run=queues_once),
+    SessionHook(name="instructs", point=HookPoint.AFTER_SYSTEM_MESSAGE, run=instructs),
+    SessionHook(name="signs", point=HookPoint.BEFORE_REPLY, run=signs),
     SessionHook(name="forgets", point=HookPoint.FILTER_MESSAGES, run=forgets),
     SessionHook(name="shortens", point=HookPoint.BEFORE_RESULT, run=shortens),
     SessionHook(name="rewrites", point=HookPoint.ON_MESSAGE, run=rewrites),

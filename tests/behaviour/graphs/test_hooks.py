@@ -4,6 +4,7 @@ import json
 import re
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from domain.agents.hook import HookPoint
@@ -18,8 +19,9 @@ from tests.support.stack import Stack, calls, eventually, of_type, steps
 
 NOTES = [f"notes.{point}" for point in HookPoint]
 FAILS = [f"fails.{point}" for point in HookPoint]
-SHAPES = ["forgets", "shortens", "rewrites", "welcomes", "introduces"]
+SHAPES = ["forgets", "shortens", "rewrites", "welcomes", "introduces", "instructs", "signs"]
 SECRET = {"variables": {"TOKEN": {"description": "a key", "kind": "secret"}}}
+MODEL = ["BeforeModel", "FilterMessages", "SystemMessage", "BeforeReply", "AfterModel"]
 LOOK = ("list_files", {"path": "."})
 
 
@@ -31,7 +33,7 @@ async def family(stack: Stack) -> None:
         agent("hk_watched", hooks=NOTES),
         agent("hk_guarded", hooks=["guards", "adds_note", "publishes"]),
         agent("hk_broken", hooks=[*FAILS, "sleeps"], **SECRET),
-        agent("hk_secret", hooks=["adds_note"], **SECRET),
+        agent("hk_secret", hooks=["adds_note", "instructs"], **SECRET),
         agent("hk_child", hooks=["reports"], prompt="[[script:say text=Done.]]", **reports),
         agent("hk_lead", subagent_tools=[{"name": "hk_child", "blocking": False}]),
         agent("hk_shaped", hooks=SHAPES, subagent_tools=[{"name": "hk_child"}]),
@@ -54,10 +56,10 @@ async def noted(stack: Stack, row: SessionRow) -> list[dict[str, Any]]:
 async def test_hooks_run_at_their_moments_in_order_and_are_given_what_happens(stack: Stack) -> None:
     talk = await Talk.done(stack, steps([LOOK]), "hk_watched")
     seen = await noted(stack, await talk.session(talk.id))
-    first = ["ThreadCreated", "OnMessage", "BeforeModel", "FilterMessages", "AfterModel"]
-    order = [*first, "BeforeTool", "BeforeResult", "AfterTool", "BeforeModel", "FilterMessages", "AfterModel", "OnEnd"]
+    order = ["ThreadCreated", "OnMessage", *MODEL, "BeforeTool", "BeforeResult", "AfterTool", *MODEL, "OnEnd"]
     assert [one["at"] for one in seen] == order
-    made, message, _, filtering, replied, before, result, after, *_, ended = seen
+    made, message, _, filtering, system, given, replied, before, result, after, *_, ended = seen
+    assert "You are tested." in system["text"] and given["calls"] == replied["calls"]
     assert made["thread_id"] == talk.id and "script:steps" in message["text"]
     assert [one["kind"] for one in filtering["messages"]] == ["user"]
     assert before["tool"] == "list_files" and before["arguments"]["path"] == "."
@@ -77,11 +79,16 @@ async def test_hook_refuses_a_call_adds_notes_and_publishes_a_status(stack: Stac
     assert "Remember the milk." in first and "list_files done." in second
 
 
+@pytest.mark.proves("S4-B12")
 async def test_hooks_filter_and_change_what_a_model_is_shown(stack: Stack) -> None:
     script = chain([LOOK], [("hk_child", {"message": "Go."})], [("bash", {"command": "echo x"})], last="Off.")
     mark = new_id()
     talk = await Talk.done(stack, f"{mark}: look into the vault. {script}", "hk_shaped")
-    first, second, third, _ = [str(one["messages"]) for one in await asked(stack, mark)]
+    requests = await asked(stack, mark)
+    first, second, third, _ = [str(one["messages"]) for one in requests]
+    assert all("Sign with a smile." in str(one["system"]) for one in requests)
+    # a reply is stored as the hook has it, and so is the output; what it calls stays
+    assert (await stack.http.get(f"/tasks/{talk.id}/result")).json()["output"] == "Off. Yours."
     # changed before it entered the context, and kept as it was sent
     assert "look into [place]." in first and "the vault" not in first
     query = "SELECT parts, changed FROM inbox WHERE conversation_id = $1 ORDER BY number"
@@ -111,16 +118,8 @@ async def test_hooks_of_an_inline_delegate_run_and_a_recorded_rerun_repeats_none
     row = await talk.session(talk.id)
     seen = await noted(stack, row)
     assert {one["agent"] for one in seen} == {"hk_inline"}
-    model = ["BeforeModel", "FilterMessages", "AfterModel"]
-    assert [one["at"] for one in seen] == [
-        "OnMessage",
-        *model,
-        "BeforeTool",
-        "BeforeResult",
-        "AfterTool",
-        *model,
-        "OnEnd",
-    ]
+    order = ["OnMessage", *MODEL, "BeforeTool", "BeforeResult", "AfterTool", *MODEL, "OnEnd"]
+    assert [one["at"] for one in seen] == order
     assert seen[0]["text"] == inline[1]["prompt"] and seen[-1]["reason"] == "goal_reached"
     answer = await stack.http.post(f"/tasks/{talk.id}/rerun", json={"recorded": True})
     assert answer.status_code == 202, answer.text
@@ -160,7 +159,8 @@ async def test_failing_hooks_are_reported_and_cost_the_session_nothing(stack: St
 async def test_hook_cannot_show_a_secret_to_the_model(stack: Stack) -> None:
     token = "canary-of-a-note-for-the-model"
     record = await stack.run(steps([LOOK]), "hk_secret", context={"variables": {"TOKEN": token}})
-    assert "Remember [redacted]." in str(await stack.asked(record["task_id"]))
+    requests = str(await stack.asked(record["task_id"]))
+    assert "Remember [redacted]." in requests and "Sign with [redacted]." in requests
     assert await asked(stack, token) == [] and await secrets_found(stack, [token.encode()]) == []
 
 

@@ -19,6 +19,7 @@ from tests.support.stack import Stack, eventually, of_type
 
 STOP = {"name": "approve", "message_property": "summary"}
 SCOPED = {"description": "a key of its own", "kind": "secret", "scoped": True}
+LEVELS = [f"LEVEL_{number}" for number in range(1, 6)]  # the deployment has values of all but the first two
 CREATE = ("subagent_create", {"agent": "vt_pair", "name": "ann", "message": "Draft it."})
 
 
@@ -53,8 +54,14 @@ async def family(stack: Stack) -> None:
         await pair(f"vt_{how}", "TOKEN", how=how, **needs(TOKEN={"description": "a key", "kind": "secret"}))
     town = {"TOWN": {"description": "where", "required": False}, "SALT": {**SCOPED, "required": False}}
     await pair("vt_local", "TOWN", "KEY", "SALT", **needs(**town, KEY={"description": "a key", "kind": "secret"}))
+    defaults = {name: {"description": name, "default": "prompt"} for name in LEVELS}
+    token = {"LEVEL_TOKEN": {"description": "a key"}}
+    await pair("vt_level_child", "LEVEL_KEY", **needs(LEVEL_KEY=SCOPED))
+    env, below = dict.fromkeys(LEVELS[1:], "agent"), [{"name": "vt_level_child"}]
+    levels = agent("vt_levels", env=env, subagent_tools=below, **needs(**defaults, **token))
     plain = needs(TOKEN={"description": "a key", "kind": "secret", "required": False}, REGION=region)
     agents = [
+        levels,
         agent("vt_lead", subagent_tools=[{"name": "vt_pair", "resumable": {"max_instances": 1}}], **plain),
         agent("vt_once", subagent_tools=[{"name": "vt_pair"}]),
         agent("vt_hands", subagent_tools=[{"name": "vt_handed", "scoped_env": ["TOKEN", "NOTE"]}]),
@@ -273,6 +280,60 @@ async def test_children_inherit_a_conversations_values_but_not_scoped_ones(stack
     assert (await Talk(stack, task_id).session(further)).variables["REGION"] == "south"
 
 
+@pytest.mark.proves("S4-B10")  # its order; the next test shows the rest
+async def test_values_come_from_the_thread_the_tenant_the_deployment_the_agent_and_the_prompt(stack: Stack) -> None:
+    token = f"canary-of-a-tenant-{new_id()}"
+    refused = await stack.http.post("/tasks", json={"agent": "vt_levels", "input": "x"})
+    assert refused.json()["type"] == "urn:errand:problem:missing-variables"
+
+    async def put(**body: Any) -> httpx2.Response:
+        return await stack.http.put("/variables", json=body)
+
+    assert (await put(variables={"LEVEL_4": "tenant", "LEVEL_5": "tenant"}, kind="text")).is_success
+    listed = (await put(variables={"LEVEL_TOKEN": token, "LEVEL_KEY": token})).json()["items"]
+    assert [(one["name"], one["kind"], one["value"]) for one in listed if one["name"].startswith("LEVEL_")] == [
+        ("LEVEL_4", "text", "tenant"),
+        ("LEVEL_5", "text", "tenant"),
+        ("LEVEL_KEY", "secret", None),
+        ("LEVEL_TOKEN", "secret", None),
+    ]
+    script = chain([("reveal", {"names": [*LEVELS, "LEVEL_TOKEN"]})], [("vt_level_child", {"message": "Go."})])
+    talk = await Talk.done(stack, script, "vt_levels", context={"variables": {"LEVEL_5": "thread"}})
+    first, *_ = await talk.results(talk.id)
+    assert first.startswith("Values: prompt agent deployment tenant thread [redacted]; lengths:")
+    shown = (await stack.http.get(f"/threads/{talk.id}/variables")).json()["variables"]
+    sources = ["prompt", "agent", "deployment", "tenant", "inherited", "tenant"]
+    assert [one["source"] for one in shown] == sources and shown[-1]["value"] is None
+    # a scoped one is not inherited, and has the tenant's value all the same
+    [child] = await talk.children()
+    assert await revealed(stack, child.id) == [f"Values: [redacted]; lengths: {len(token)}"]
+    # a secret of the tenant is no text because an agent calls it one
+    assert await asked(stack, token) == [] and await secrets_found(stack, [token.encode()]) == []
+    assert await asked(stack, "LEVEL_4: tenant") and not await asked(stack, "LEVEL_TOKEN:")
+
+    assert (await stack.http.delete("/variables/LEVEL_4")).status_code == 204
+    assert (await stack.http.delete("/variables/LEVEL_4")).status_code == 404
+    later = await talk.say(chain([("reveal", {"names": ["LEVEL_4"]})]))
+    await talk.ended(later)
+    assert (await talk.results(later))[0].startswith("Values: deployment;")
+
+    _, foreign = await keys.create(stack.pool, f"other-{new_id()}", "other", list(Right))
+    there = await stack.http.get("/variables", headers={"Authorization": f"Bearer {foreign}"})
+    assert there.json() == {"items": []}
+    _, submits = await keys.create(stack.pool, "default", "submits", [Right.SUBMIT, Right.READ, Right.ANSWER])
+    headers = {"Authorization": f"Bearer {submits}"}
+    assert (await stack.http.put("/variables", json={"variables": {"X": "xxxx"}}, headers=headers)).status_code == 403
+    assert (await stack.http.delete("/variables/LEVEL_5", headers=headers)).status_code == 403
+    unfit: list[Any] = [{}, {"variables": {"X": "abc"}}, {"variables": {"*:X": "abcd"}}, {"variables": None}, []]
+    for body in [*unfit, {"variables": {"X": "abcd"}, "kind": None}, {"variables": {"X": 1}}, None]:
+        answer = await stack.http.request(
+            "PUT", "/variables", content=json.dumps(body), headers={"Content-Type": "application/json"}
+        )
+        assert answer.status_code == 422, answer.text
+    assert (await stack.http.delete("/variables/%2A%3AX")).status_code == 404
+
+
+@pytest.mark.proves("S4-B10")  # the order of the levels is shown above
 async def test_values_that_are_set_reach_the_thread_and_those_below_that_inherit_them(stack: Stack) -> None:
     """Text and secret, in a fixed order; scoped ones stay, unknown ones are secrets, all are demanded at the start."""
     key, salt, free = (f"canary-{name}-{new_id()}" for name in ("key", "salt", "free"))

@@ -11,9 +11,12 @@ from domain.agents.variable_scope import (
     needed,
     of_agent,
     passed_on,
+    resolved,
+    shared,
     shown_to_model,
     stored_names,
     unnamed,
+    without_shared,
 )
 
 KEY = {"description": "a key", "kind": "secret", "scoped": True}
@@ -34,6 +37,23 @@ GRAPH = {one.name: one for one in (TOP, MIDDLE, DEEP)}
 
 def missing(*given: Any) -> list[tuple[str, str]]:
     return [(one.agent, one.name) for one in needed(*given) if one.missing]
+
+
+def test_levels_are_resolved_in_their_order_and_reach_scoped_variables() -> None:
+    names = ["P", "A", "D", "T", "X"]
+    variables = {name: {"description": name, "default": "prompt", "scoped": True} for name in names}
+    child = agent("child", variables=variables, env=dict.fromkeys(names[1:], "agent"))
+    parent = agent("parent", "child", variables=variables)
+    graph = {"parent": parent, "child": child}
+    common = shared(dict.fromkeys(names[3:], "tenant"), dict.fromkeys([*names[2:], "OTHER"], "deployment"))
+    values = kept({**common, "X": "thread"}, graph)
+    assert "**:OTHER" not in values and without_shared(values) == {"X": "thread"}
+    assert [resolved(child, values)[name] for name in names] == ["prompt", "agent", "deployment", "tenant", "thread"]
+    below = inherited(values, [parent], child, graph)
+    assert [resolved(child, below)[name] for name in names] == ["prompt", "agent", "deployment", "tenant", "tenant"]
+    assert shown_to_model(child, below) == {} and of_agent(child, below)["X"] == "tenant"
+    sealed = kept(shared({"TOWN": "sealed:k"}, {}), GRAPH)
+    assert shown_to_model(TOP, sealed) == {} and hidden_from_model([TOP], sealed) == {"TOWN"}
 
 
 def test_scoped_value_is_not_inherited_and_others_are() -> None:
