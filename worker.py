@@ -1,5 +1,12 @@
 """The worker (`python worker.py`): connects to everything, and runs the workflows and their activities."""
 
+import gc
+
+# Imports make no garbage, and what they make stays: looking through it takes a seventh of the worker's start, and later
+# an eighth of a second each time. Not in tests, which import this module.
+if __name__ == "__main__":
+    gc.disable()
+
 import asyncio
 import contextlib
 import logging
@@ -277,6 +284,8 @@ async def _beat(beat: Callable[[], Awaitable[None]]) -> None:
 
 
 if __name__ == "__main__":
+    gc.freeze()
+    gc.enable()
     handler = logging.StreamHandler()
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -1,5 +1,6 @@
 """The API as a program (`python -m api`), at the address of the settings."""
 
+import gc
 import logging
 import sys
 
@@ -18,8 +19,13 @@ def main() -> None:
     except SettingsError as error:
         logging.getLogger("errand.api").error("%s", error)
         sys.exit(MISCONFIGURED)
+    gc.disable()  # imports make no garbage, and what they make stays: nobody has to look through it, now or later
+    from api.app import app
+
+    gc.freeze()
+    gc.enable()
     uvicorn.run(
-        "api.app:app",
+        app,
         host=settings.host,
         port=settings.port,
         http=HeadTimeoutProtocol,

@@ -16,6 +16,7 @@ from settings import MISCONFIGURED
 GIVE_UP_AFTER = 5  # failures of a part that has never been ready
 LONGEST_PAUSE = 30.0
 READY_WITHIN = 90.0
+LOOK_EVERY = 0.1  # more often, the looks at a worker that starts would take a fifth of a core
 STOP_WITHIN = 6.0
 
 
@@ -165,7 +166,7 @@ class Supervisor:
                 supervised.ready.set()
                 self._changed()
                 return
-            await asyncio.sleep(0.03)
+            await asyncio.sleep(LOOK_EVERY)
 
     async def _followed_up(self, supervised: SupervisedPart, part: Part) -> bool:
         try:

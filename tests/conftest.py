@@ -10,7 +10,7 @@ from hypothesis import settings
 from tests.support.launch import embedded
 from tests.support.stack import Stack
 
-pytest_plugins = ["tests.support.proves", "tests.support.second_try"]
+pytest_plugins = ["tests.support.longest_first", "tests.support.proves", "tests.support.second_try"]
 
 # The gate asks the same questions each time; `--hypothesis-profile=search` looks for new ones. Property tests judge
 # rules, not the speed of a busy machine.

@@ -76,6 +76,12 @@ ALL: list[TypedActivity[Any, Any]] = [
 ]
 
 SUMMARY_SECONDS = 45
+# a failed call of a model says itself when it is tried again; the first pause is that after a worker that died
+UNTIL_DEADLINE = RetryPolicy(
+    initial_interval=timedelta(milliseconds=500),
+    maximum_interval=timedelta(seconds=60),
+    non_retryable_error_types=NEVER_RETRIED,
+)
 
 
 def call_model(
@@ -92,12 +98,7 @@ def call_model(
         options = {"schedule_to_close_timeout": timedelta(seconds=SUMMARY_SECONDS)}
     return by.start(
         call,
-        heartbeat_timeout=timedelta(seconds=10),
-        retry_policy=RetryPolicy(
-            initial_interval=timedelta(seconds=1),
-            maximum_interval=timedelta(seconds=60),
-            non_retryable_error_types=NEVER_RETRIED,
-        ),
+        retry_policy=UNTIL_DEADLINE,
         summary=preview(f"{call.purpose} {call.step} · {name or call.model}", 200),
         **options,
     )
@@ -143,7 +144,6 @@ def begin_delegations(call: DelegationCall, summary: str) -> "workflow.ActivityH
     return BEGIN_DELEGATIONS.start(
         call,
         start_to_close_timeout=timedelta(minutes=2),
-        heartbeat_timeout=timedelta(seconds=10),
         retry_policy=PERSISTENT,
         summary=preview(summary, 200),
     )
@@ -217,7 +217,6 @@ def deliver(attempt: DeliveryAttempt) -> "workflow.ActivityHandle[DeliveryOutcom
     return DELIVER.start(
         attempt,
         start_to_close_timeout=timedelta(seconds=90),
-        heartbeat_timeout=timedelta(seconds=5),
         retry_policy=PERSISTENT,
         summary="the last attempt" if attempt.pause_s is None else "attempt",
     )
@@ -229,12 +228,7 @@ def check_acceptance(check: CheckAcceptance, deadline: datetime) -> "workflow.Ac
         check,
         start_to_close_timeout=timedelta(minutes=30),
         schedule_to_close_timeout=max(deadline - workflow.now() + timedelta(seconds=60), timedelta(seconds=60)),
-        heartbeat_timeout=timedelta(seconds=10),
-        retry_policy=RetryPolicy(
-            initial_interval=timedelta(seconds=1),
-            maximum_interval=timedelta(seconds=60),
-            non_retryable_error_types=NEVER_RETRIED,
-        ),
+        retry_policy=UNTIL_DEADLINE,
         summary=f"acceptance criteria, round {check.round}",
     )
 

@@ -8,6 +8,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
 from domain import wire
+from workflows.typed_activity import HEARTBEAT_TIMEOUT
 
 EVERY = timedelta(seconds=30)
 SWEEPS = 120
@@ -24,7 +25,7 @@ class Sweeper:
                 await workflow.execute_activity(
                     "sweep",
                     start_to_close_timeout=timedelta(minutes=5),
-                    heartbeat_timeout=timedelta(seconds=10),  # for so long a dead worker delays the next sweep
+                    heartbeat_timeout=HEARTBEAT_TIMEOUT,  # for so long a dead worker delays the next sweep
                     retry_policy=RetryPolicy(maximum_attempts=3),
                     summary="start waiting sessions, close lost ones",
                 )

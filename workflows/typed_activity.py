@@ -15,8 +15,9 @@ Out = TypeVar("Out", bound=BaseModel)
 
 NEVER_RETRIED = [wire.PAYLOADS_TOO_LARGE]  # an oversized result would otherwise be retried for ever
 
-# how soon a retry takes over from a worker that died while it ran an activity
-HEARTBEAT_TIMEOUT = timedelta(seconds=8)
+# How soon a retry takes over from a worker that died while it ran an activity. Activities beat every second; five
+# missed beats are rather a dead worker than a busy one. A Temporal server that is away for longer has them retried too.
+HEARTBEAT_TIMEOUT = timedelta(seconds=5)
 
 # a workflow task that waits longer for a local activity is kept alive by additional events in the history
 LOCAL_TIMEOUT = timedelta(seconds=2)

@@ -4,9 +4,6 @@ from pathlib import Path
 
 import click
 
-from activities.handlers.registry import load_handlers
-from activities.hooks.registry import load_hooks
-from activities.tools.registry import load_tools
 from agents.catalogue import Catalogue
 from agents.diagram import mermaid
 from agents.loader import check_agents
@@ -115,6 +112,11 @@ def check(folder: Path | None, as_json: bool) -> None:
 
     Nothing is changed. All problems of all files are listed, and the exit code is 1 if there are any.
     """
+    # all that a worker imports, which takes seconds: only for this command, and not for `errand --help`
+    from activities.handlers.registry import load_handlers
+    from activities.hooks.registry import load_hooks
+    from activities.tools.registry import load_tools
+
     module = settings().tools_module
     tools, handlers, hooks = load_tools(module), load_handlers(module), load_hooks(module)
     loaded = check_agents(folder or settings().agents_dir, Catalogue(tools.found, handlers.found, hooks.found))
