@@ -79,8 +79,8 @@ class IncomingMessage(ChannelMessage):
 class IncomingAnswer(BaseModel):
     """An answer that a person gave to an input request, by a button for instance."""
 
-    channel_id: str
-    user_id: str
+    channel_id: Name
+    user_id: Name
     request_id: str
     value: Any
 

@@ -18,7 +18,7 @@ from activities.runtime.workspaces import Workspaces
 from activities.schedules.sync import ScheduleSync
 from activities.sessions.finish import FinishSession
 from domain.ids import new_id
-from domain.sessions.session import Reason
+from domain.sessions.session import Limits, Reason
 from domain.sessions.step import Finish, StopRequest
 from domain.wire import session_workflow_id
 from store import (
@@ -48,6 +48,7 @@ DESCRIBE_WITHIN = timedelta(seconds=5)
 TIDY_SECONDS = 600.0
 SILENT_SECONDS = 20.0  # a session that wrote something lately needs no look
 STARTING_SECONDS = 5.0  # the process that accepted a session has started it by then, or knows that it could not
+MOST_RAISED = 10_000  # sessions that are remembered
 NOTICE_DAYS = 30  # for so long the feed can be resumed, and deliveries can be sent again
 
 
@@ -76,6 +77,7 @@ class Sweep:
         self._finish = finish
         self._workspaces = workspaces
         self._tidied = 0.0
+        self._raised: dict[str, Limits] = {}  # what this worker has signalled
         self._dispatcher = dispatcher
         self._schedules = schedules
 
@@ -142,12 +144,22 @@ class Sweep:
             await self._close(session)
             swept.lost += 1
         elif session.cancel_requested is None:
+            await self._raise_limits(session)
             for request_id in await input_requests.unheard(self._pool, session.tenant, session.id):
                 await self._conversations.answered(session.id, request_id)  # it was given while Temporal was away
         else:
             stop = session.cancel_requested
             request = StopRequest(reason=stop.reason, by=stop.by, note=stop.note, grace_ms=stop.grace_ms)
             swept.stopped += await self._conversations.stop(session.id, request)
+
+    async def _raise_limits(self, session: sessions.SessionRow) -> None:
+        """Once for each raise, as a rule: whether the signal of the API was lost with it cannot be seen. A step reads
+        the row, but the time of a session that waits would be over without it."""
+        if session.limits.raised and self._raised.get(session.id) != session.limits:
+            if len(self._raised) >= MOST_RAISED:
+                self._raised.clear()
+            if await self._conversations.limits_raised(session.id, session.limits):
+                self._raised[session.id] = session.limits
 
     async def _forget(self) -> int:
         """Content that was kept long enough; what is left over is found by the next sweep."""

@@ -160,6 +160,8 @@ def respond(error: Exception, request_id: str) -> Response:
         return problem(error.status_code, type, detail or TITLES[type], request_id, error.headers)
     if isinstance(error, asyncpg.UndefinedTableError | asyncpg.UndefinedFunctionError):
         return _of_ours(Unavailable("The database has no schema yet: run `python -m store.migrate`."), request_id)
+    if isinstance(error, asyncpg.CharacterNotInRepertoireError | asyncpg.UntranslatableCharacterError):
+        return _of_ours(Invalid("A text contains a NUL, which cannot be stored.", type="invalid-text"), request_id)
     if isinstance(error, asyncpg.DiskFullError):
         log.error("%s: the database's disk is full", request_id)
         return _of_ours(Unavailable("The disk of the database is full; free some space there."), request_id)

@@ -10,6 +10,7 @@ from api.auth import Call, Caller, Reader, Stopper, Submitter
 from api.control import reset as resetting
 from api.conversations import arrivals, channel_answers
 from api.http import body as bodies
+from api.http import strict_json
 from api.http.accept_header import accepts_json
 from api.http.body import check_input_length, json_body
 from api.http.idempotency import IdempotencyKey, Key
@@ -144,6 +145,7 @@ async def receive_hook(request: Request, services: ServicesDep, connector_id: st
     accepted = []
     for message in received.messages:
         _check_length(message.model_dump(), services.settings)
+        strict_json.clean(message.text, "/text")
         channel = channel_ref(hook.connector.name, message.channel_id, message.user_id)
         accepted.append(await arrivals.accept(call, hook.connector, channel, message))
     answered = [await channel_answers.answer(call, hook.connector.name, one) for one in received.answers]

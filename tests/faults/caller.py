@@ -69,10 +69,17 @@ class Caller:
             assert time.monotonic() < give_up, f"{method} {path}: no answer in {GIVE_UP} s"
             await asyncio.sleep(pause)
 
-    async def submit(self, kind: str, input: str, *, agent: str = "tester", key: str | None = None) -> Accepted:
-        answer = await self.ask(
-            "POST", "/tasks", {"agent": agent, "input": f"{input}\nref {new_id()}"}, key or new_id()
-        )
+    async def submit(
+        self,
+        kind: str,
+        input: str,
+        *,
+        agent: str = "tester",
+        key: str | None = None,
+        config: dict[str, Any] | None = None,
+    ) -> Accepted:
+        body = {"agent": agent, "input": f"{input}\nref {new_id()}", "config": config or {}}
+        answer = await self.ask("POST", "/tasks", body, key or new_id())
         assert answer.status_code == 202, answer.text
         accepted = Accepted(answer.json()["task_id"], kind)
         self.accepted.append(accepted)

@@ -54,6 +54,8 @@ ROWS: dict[str, Plan] = {
     "two sides": Plan(KILLS, (workload.duets,) * 3),
     "handoff": Plan(KILLS, (workload.handoffs,) * 3),
     "immediate subagents": Plan(KILLS, (workload.immediates,) * 3),
+    "raised budgets": Plan([*KILLS, FAULTS["API killed"], FAULTS["Temporal killed"]], (workload.raises,) * 3),
+    "removed agents": Plan([*KILLS, FAULTS["API killed"]], (workload.removals,) * 2),
     "variables of subagents": Plan([*KILLS, FAULTS["API killed"]], (workload.variables,) * 3),
 }
 

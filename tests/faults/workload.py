@@ -143,6 +143,30 @@ async def variables(caller: Caller, random: Random, folder: Path) -> None:
     task.started, task.reports = ["fm_keyed"], 1
 
 
+async def raises(caller: Caller, random: Random, folder: Path) -> None:
+    """More steps and more time, acknowledged while it runs: it uses them, whatever the signal met on its way."""
+    work = '[[script:count n=12 tool=bash input={"command": "sleep 0.4"}]]'
+    task = await caller.submit("raises", work, config={"max_steps": 10, "ttl": 100_000})
+    await asyncio.sleep(random.uniform(0, 1))
+    raised = await caller.ask("POST", f"/tasks/{task.id}/budget", {"max_steps": 30, "ttl": 300_000})
+    assert raised.status_code in (200, 409), raised.text
+    if raised.status_code == 409:  # it came too late, or its first answer was lost
+        task.ends = frozenset({"completed", "failed"})
+
+
+async def removals(caller: Caller, random: Random, folder: Path) -> None:
+    """An agent is removed under its running tasks, which keep the version they have; no task begins with it after."""
+    name = f"gone-{new_id()}"
+    definition = {"name": name, "description": "Soon gone.", "prompt": "Work.", "tools": ["bash"]}
+    assert (await caller.ask("PUT", f"/agents/{name}", definition)).status_code in (200, 201)
+    for _ in range(2):
+        await caller.submit("removals", '[[script:count n=3 tool=bash input={"command": "sleep 0.3"}]]', agent=name)
+    removed = await caller.ask("DELETE", f"/agents/{name}")
+    assert removed.status_code in (204, 404), removed.text  # 404: the answer to the first request was lost
+    late = await caller.ask("POST", "/tasks", {"agent": name, "input": "Work."}, new_id())
+    assert late.status_code == 422, late.text
+
+
 GRAPHS: tuple[Action, ...] = (duets, handoffs, immediates, variables)
 FLAT: tuple[Action, ...] = (messages, effects, model_faults, cancels, duplicates)  # one session each
 KINDS: tuple[Action, ...] = (*FLAT, subagents, storm, gathers)

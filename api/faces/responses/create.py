@@ -11,12 +11,12 @@ from api.faces.responses.ids import ResponseId, without_prefix
 from api.faces.responses.items import ParsedInput
 from api.faces.responses.request import CreateResponse
 from api.faces.responses.view import FACE, FoundResponse, find, folded
-from api.http import lookup
+from api.http import lookup, strict_json
 from api.http.body import validated
 from api.http.idempotency import IdempotencyKey
 from api.schemas.conversations import Handle, MessageBody, RunBody
 from api.submission import rules
-from domain.errors import Conflict, NotFound
+from domain.errors import Conflict, NotFound, Refusal
 from domain.faces import FaceRequest, NewFaceRequest
 from domain.json_object import JsonObject
 from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind, RequestStatus
@@ -230,9 +230,11 @@ async def _run_body(call: Call, body: CreateResponse, given: ParsedInput, text: 
 def _as_object(text: str) -> str | JsonObject:
     """An agent with an input schema takes an object, which these clients write as text."""
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+        value = strict_json.parse(text.encode())
+    except Refusal as error:
+        if error.type == "malformed-json":
+            return text
+        raise
     return value if isinstance(value, dict) else text
 
 

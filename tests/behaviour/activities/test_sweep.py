@@ -1,15 +1,17 @@
 """The sweeper: closes what ended without a word, passes on a cancel that got lost, leaves the living alone."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from domain.ids import new_id
+from domain.limits.budget import Raise
 from domain.sessions.request_writes import RequestAnswer
 from domain.sessions.session import Reason, SessionRef
 from domain.sessions.session_writes import ThreadMessage
 from domain.sessions.step import RecordedStop
-from store import conversations, input_requests, sessions
+from store import budgets, conversations, input_requests, sessions
 from tests.support.stack import Stack, calls, eventually, of_type
 from workflows.client import WorkflowClient
 
@@ -145,3 +147,31 @@ async def test_answer_whose_signal_was_lost_reaches_the_session(stack: Stack) ->
     assert await input_requests.answer(stack.pool, answer) is None
     assert (await sweep_until(stack, task_id))["status"] == "completed"
     assert "the blue one" in (await stack.result(task_id))["output"]
+
+
+async def test_time_that_was_given_reaches_a_session_whose_signal_was_lost(stack: Stack) -> None:
+    """The API that took the raise died before it could signal: only the row has it, and the session waits."""
+    tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
+    task_id = await stack.submit(calls(("look_up", {})), config={"external_tools": [tool], "ttl": 6_000})
+    request_id = (await stack.seen(task_id, "input_required"))["request_id"]
+    old = datetime.fromisoformat((await stack.record(task_id))["deadline"])
+    session = await sessions.get(stack.pool, "default", task_id)
+    assert session is not None
+    assert await budgets.raise_limits(stack.pool, session.ref, Raise(ttl_ms=90_000), "somebody", "somebody")
+
+    async def is_told() -> bool:
+        await stack.age(task_id)
+        await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
+        events = (await stack.session(task_id).fetch_history()).events
+        signals = [one.workflow_execution_signaled_event_attributes.signal_name for one in events]
+        return signals.count("limits_raised") == 1  # and no second one with a further sweep
+
+    assert await is_told() and await is_told()
+
+    async def past_the_old_deadline() -> bool:
+        return datetime.now(UTC) > old + timedelta(seconds=0.5)
+
+    await eventually(past_the_old_deadline)
+    answer = {"response_to": request_id, "input": {"result": "the blue one"}}
+    assert (await stack.http.post(f"/tasks/{task_id}/input", json=answer)).status_code == 202
+    assert (await stack.wait(task_id))["status"] == "completed"

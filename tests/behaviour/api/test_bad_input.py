@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import httpx2
 import pytest
 
 from domain.ids import new_id
+from domain.notification import signature
 from store.database import Pool
 from tests.behaviour.api.conftest import end, key_for, problem, submitted
 
@@ -227,6 +229,7 @@ async def test_other_spellings_of_json_are_fine(api: httpx2.AsyncClient, content
         ("GET", "/tasks?lmit=5", 422, "validation"),
         ("GET", "/tasks?status=canary-4711", 422, "validation"),
         ("GET", "/tasks?agent=%00", 422, "validation"),
+        ("GET", "/tasks?text=%00", 422, "invalid-text"),
         ("GET", "/tasks?conversation_id=canary-4711", 422, "validation"),
         ("GET", "/tasks?created_after=2026-01-01T00:00:00", 422, "validation"),
         ("GET", "/tasks?created_after=0001-01-01T00:00:00%2B14:00", 422, "invalid-time"),
@@ -249,6 +252,18 @@ async def test_requests_with_bad_urls_are_refused(
 ) -> None:
     answer = await api.request(method, path)
     problem(answer, status, type)
+    assert CANARY not in answer.text
+
+
+@pytest.mark.parametrize("changed", [{"text": f"{CANARY}\x00"}, {"text": "x", "channel_id": f"{CANARY}\x00"}])
+async def test_signed_messages_are_read_as_strictly_as_others(api: httpx2.AsyncClient, changed: dict[str, str]) -> None:
+    made = (await api.put(f"/connectors/c-{new_id()}", json={"kind": "webhook", "agent": "assistant"})).json()
+    body = json.dumps({"channel_id": "room", "user_id": "ann", **changed}).encode()
+    now, message = int(time.time()), new_id()
+    signed = {"webhook-id": message, "webhook-timestamp": str(now)}
+    signed["webhook-signature"] = signature([made["secret"]], message, now, body)
+    answer = await api.post(made["hook"], content=body, headers={**JSON, **signed})
+    problem(answer, 422, "invalid-text" if changed["text"] != "x" else "validation")
     assert CANARY not in answer.text
 
 

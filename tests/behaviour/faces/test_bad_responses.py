@@ -90,6 +90,18 @@ async def test_refusals_name_the_parameter(stack: Stack, place: int) -> None:
     assert await stack.pool.fetchval("SELECT count(*) FROM face_requests") == before
 
 
+async def test_objects_in_the_input_are_read_as_strictly_as_bodies(stack: Stack) -> None:
+    schema = {"type": "object"}
+    definition = {"name": "takes_objects", "description": "x", "prompt": "x", "input_schema": schema}
+    assert (await stack.http.put("/agents/takes_objects", json=definition)).is_success
+    before = await sessions(stack)
+    beyond = ('{"a":' * 70 + "1" + "}" * 70, '{"a": 1, "a": 2}', "no JSON")
+    for text in (r'{"a": "\u0000"}', r'{"\u0000": 1}', '{"a": NaN}', '{"a": 1e999}', *beyond):
+        answer = await stack.http.post("/v1/responses", json=asks(model="takes_objects", input=text))
+        assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error"), text
+    assert await sessions(stack) == before
+
+
 async def test_ids_cursors_and_queries_that_do_not_fit(stack: Stack) -> None:
     short = f"resp_{await stack.submit(SAY)}"
     await stack.wait(short.removeprefix("resp_"))
