@@ -17,6 +17,7 @@ from domain.plan import Plan
 from domain.sessions.new_session import PlacedSession
 from domain.sessions.session import AgentRef, Reason, SessionRef, Status, Usage
 from domain.sessions.session_state import SessionInput
+from domain.sessions.session_writes import QueuedBegin
 from domain.sessions.step import RecordedStop
 from store import audit
 from store.database import Connection, Pool, call, to_json
@@ -128,10 +129,9 @@ async def by_ids(pool: Pool, tenant: str, session_ids: list[str]) -> dict[str, S
     return {row["id"]: from_columns(row) for row in rows}
 
 
-async def begin_queued(pool: Pool, tenant: str, session_id: str, take: list[str]) -> str | None:
+async def begin_queued(pool: Pool, begin: QueuedBegin) -> str | None:
     """Let a queued session begin; answers the id of the live one if it cannot yet."""
-    document = {"tenant": tenant, "session_id": session_id, "take": take}
-    busy: str | None = json.loads(await call(pool, "begin_queued", document)).get("busy")
+    busy: str | None = json.loads(await call(pool, "begin_queued", begin)).get("busy")
     return busy
 
 

@@ -15,7 +15,7 @@ from domain.ids import derive_id
 from domain.messages import Node, calls_of
 from domain.sessions.new_session import NewSession
 from domain.sessions.session import SessionRef
-from domain.sessions.session_writes import Acceptance, NewMessage
+from domain.sessions.session_writes import Acceptance, NewMessage, QueuedBegin
 from domain.sessions.step import preview
 from store import (
     conversations,
@@ -60,7 +60,9 @@ class OpenSessions:
         busy = None
         if opening.session is None:
             await self._drop_delivered(batch, opening)
-            busy = await sessions.begin_queued(self._pool, batch.tenant, opening.session_id, opening.take)
+            busy = await sessions.begin_queued(
+                self._pool, QueuedBegin(tenant=batch.tenant, session_id=opening.session_id, take=opening.take)
+            )
         if busy is not None and busy != opening.session_id:
             return Opened(session_id=opening.session_id, busy=busy)
         session = await sessions.get(self._pool, batch.tenant, opening.session_id)

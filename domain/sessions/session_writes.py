@@ -1,5 +1,5 @@
 """What the store writes when a session begins and when it ends. The fields are those that the SQL functions
-`accept_session` and `finish_session` read; only the store dumps these models."""
+`accept_session`, `begin_queued` and `finish_session` read; only the store dumps these models."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -87,6 +87,14 @@ class Acceptance(Write):
     parent_thread_id: str | None = None
     thread_name: str | None = None
     face: FaceRequest | None = None  # the request, if it came through a face
+
+
+class QueuedBegin(Write):
+    """A session leaves the queue of its thread."""
+
+    tenant: str
+    session_id: str
+    take: list[str]  # inbox messages that it reads first
 
 
 class SessionEnding(Write):

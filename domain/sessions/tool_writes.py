@@ -26,13 +26,13 @@ class ToolCallKey(Write):
     run: str | None = None  # of the session's workflow that writes it; None: somebody else does
     node: str
     call_index: int
-    tool: str
     actor: str | None = None  # of the audit log; None: the session's agent
 
 
 class ToolAttempt(ToolCallKey):
     """Who makes the call. A newer attempt, or another holder, fences this one off."""
 
+    tool: str
     effect: Effect
     holder: str
     attempt: int
@@ -117,6 +117,7 @@ class ToolCommit(ToolAttempt):
 class CheckBegin(ToolCallKey):
     """A command of the acceptance criteria, before it runs."""
 
+    tool: str
     kind: EffectKind = EffectKind.COMMAND
     description: str
     command: str

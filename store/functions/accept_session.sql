@@ -4,16 +4,14 @@
 -- Returns {"session": the row}, or one reason why there is none, as in `Accepted` of store/new_sessions.py.
 CREATE OR REPLACE FUNCTION accept_session(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
-    s      sessions := jsonb_populate_record(NULL::sessions, p -> 'session');
-    idem   idempotency := jsonb_populate_record(NULL::idempotency, nullif(p -> 'idempotency', 'null'));
-    queued boolean := (p ->> 'queue')::boolean;
-    take   text[] := ARRAY(SELECT jsonb_array_elements_text(p -> 'take'));
-    mail   text[] := ARRAY(SELECT jsonb_array_elements_text(p -> 'mail'));
+    a      acceptance := jsonb_populate_record(NULL::acceptance, p);
+    s      sessions := jsonb_populate_record(NULL::sessions, a.session);
+    idem   idempotency := jsonb_populate_record(NULL::idempotency, a.idempotency);
     known  idempotency;
     conv   conversations;
     before sessions;
     above  sessions;
-    up     text := CASE WHEN (p ->> 'spawns')::boolean THEN s.spawned_by END;
+    up     text := CASE WHEN a.spawns THEN s.spawned_by END;
     n      bigint;
     spent  text;
     refused jsonb;
@@ -35,13 +33,13 @@ BEGIN
         RETURN jsonb_build_object('session', to_jsonb(before));   -- it was accepted before; the answer was lost
     END IF;
     BEGIN
-        IF (p ->> 'live_quota') IS NOT NULL THEN
+        IF a.live_quota IS NOT NULL THEN
             -- one submission of a key at a time, so that two cannot both take the last place
             PERFORM pg_advisory_xact_lock(hashtextextended(s.tenant || '/' || s.created_by, 1));
             SELECT count(*) INTO n FROM sessions
              WHERE tenant = s.tenant AND created_by = s.created_by
                AND status IN ('submitted', 'working', 'input_required');
-            IF n >= (p ->> 'live_quota')::bigint THEN
+            IF n >= a.live_quota THEN
                 refused := jsonb_build_object('quota', n);
                 RAISE EXCEPTION 'refused';
             END IF;
@@ -51,7 +49,7 @@ BEGIN
         WHILE up IS NOT NULL LOOP
             SELECT * INTO above FROM sessions WHERE tenant = s.tenant AND id = up FOR SHARE;
             IF above.cancel_requested::jsonb ->> 'scope' = 'tree'
-               OR (up = s.spawned_by AND NOT (p ->> 'deferred')::boolean AND above.status IN ('completed', 'failed', 'cancelled')) THEN
+               OR (up = s.spawned_by AND NOT a.deferred AND above.status IN ('completed', 'failed', 'cancelled')) THEN
                 refused := '{"cancelled": true}';
                 RAISE EXCEPTION 'refused';
             END IF;
@@ -59,7 +57,7 @@ BEGIN
         END LOOP;
         IF s.conversation_id = s.id THEN
             INSERT INTO conversations (tenant, id, title, delivery, metadata)
-            VALUES (s.tenant, s.id, s.title, p ->> 'delivery', p -> 'metadata');
+            VALUES (s.tenant, s.id, s.title, a.delivery, a.metadata);
         ELSE
             SELECT * INTO conv FROM conversations WHERE tenant = s.tenant AND id = s.conversation_id FOR NO KEY UPDATE;
             IF conv.id IS NULL THEN
@@ -70,7 +68,7 @@ BEGIN
                 refused := '{"terminated": true}';
                 RAISE EXCEPTION 'refused';
             END IF;
-            IF (p ->> 'in_order')::boolean AND NOT queued THEN
+            IF a.in_order AND NOT a.queue THEN
                 -- no session overtakes one that waits, also in the moment between two turns; the newest are those that
                 -- wait
                 SELECT jsonb_build_object('busy', id) INTO refused
@@ -82,13 +80,13 @@ BEGIN
                 IF refused IS NOT NULL THEN RAISE EXCEPTION 'refused'; END IF;
             END IF;
         END IF;
-        spent := enter_budget(s.tenant, s.conversation_id, p -> 'budget');
+        spent := enter_budget(s.tenant, s.conversation_id, a.budget);
         -- a session that an outcome starts is accepted, and ends at its first call with the reason
         IF spent IS NOT NULL AND s.trigger <> 'async_subagent_result' THEN
             refused := jsonb_build_object('budget', spent);
             RAISE EXCEPTION 'refused';
         END IF;
-        IF NOT queued AND s.conversation_id <> s.id THEN
+        IF NOT a.queue AND s.conversation_id <> s.id THEN
             -- an ending locks the conversation too, so what is live here stays so until we are done
             SELECT jsonb_build_object('busy', id) INTO refused FROM sessions
              WHERE tenant = s.tenant AND thread_id = s.thread_id AND live;
@@ -96,11 +94,11 @@ BEGIN
         END IF;
         INSERT INTO threads (tenant, id, conversation_id, parent_thread_id, name, agent, depth, registered, tags, user_id,
                              arguments)
-        SELECT s.tenant, s.thread_id, s.conversation_id, p ->> 'parent_thread_id',
-               coalesce(p ->> 'thread_name', s.agent), s.agent, s.depth, s.subagent IS NOT NULL,
+        SELECT s.tenant, s.thread_id, s.conversation_id, a.parent_thread_id,
+               coalesce(a.thread_name, s.agent), s.agent, s.depth, s.subagent IS NOT NULL,
                ARRAY(SELECT jsonb_array_elements_text(coalesce(spec -> 'tags', '[]'))),
                coalesce(spec ->> 'user_id', (SELECT user_id FROM threads o WHERE o.tenant = s.tenant
-                                                AND o.id = p ->> 'parent_thread_id')), spec ->> 'arguments'
+                                                AND o.id = a.parent_thread_id)), spec ->> 'arguments'
           FROM (SELECT s.spec::jsonb AS spec) x
         -- further tags are added; a thread keeps its user and the arguments that it was created with
         ON CONFLICT (tenant, id) DO UPDATE
@@ -118,45 +116,45 @@ BEGIN
         s.head := s.base_head;
         s.deadline := least(s.deadline, (SELECT deadline FROM budgets
                                           WHERE tenant = s.tenant AND conversation_id = s.conversation_id));
-        IF NOT queued THEN
-            take := take || ARRAY(SELECT id FROM inbox WHERE tenant = s.tenant AND conversation_id = s.conversation_id
-                                     AND thread_id = s.thread_id AND taken_by IS NULL AND NOT wake ORDER BY number);
+        IF NOT a.queue THEN
+            a.take := a.take || ARRAY(SELECT id FROM inbox WHERE tenant = s.tenant AND conversation_id = s.conversation_id
+                                         AND thread_id = s.thread_id AND taken_by IS NULL AND NOT wake ORDER BY number);
         END IF;
-        s.inbox := take || ARRAY(SELECT m ->> 'id' FROM jsonb_array_elements(p -> 'inbox') m);
-        s.live := NOT queued;
+        s.inbox := a.take || ARRAY(SELECT m.id FROM jsonb_populate_recordset(NULL::inbox, a.inbox) m);
+        s.live := NOT a.queue;
         -- the clock, not the time of the transaction: siblings of one step are ordered by it
         s.created_at := coalesce(s.created_at, clock_timestamp());
         s.updated_at := clock_timestamp();
         INSERT INTO sessions VALUES (s.*);
         INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, visible, taken_by)
         SELECT s.tenant, m.id, s.conversation_id, s.thread_id, m.kind, m.author, m.parts, m.visible, s.id
-          FROM jsonb_populate_recordset(NULL::inbox, p -> 'inbox') m;
+          FROM jsonb_populate_recordset(NULL::inbox, a.inbox) m;
         INSERT INTO file_uses (tenant, file_id, session_id)
         SELECT DISTINCT s.tenant, f, s.id
           FROM jsonb_array_elements_text(coalesce(s.spec::jsonb #> '{context,files}', '[]')) f;
-        UPDATE inbox SET taken_by = s.id WHERE tenant = s.tenant AND id = ANY (take);
+        UPDATE inbox SET taken_by = s.id WHERE tenant = s.tenant AND id = ANY (a.take);
         INSERT INTO event_counters (tenant, scope)
         VALUES (s.tenant, 's/' || s.id), (s.tenant, 'c/' || s.conversation_id) ON CONFLICT DO NOTHING;
         INSERT INTO workspaces (tenant, id, version, manifest)
-        VALUES (s.tenant, s.workspace_id, CASE p ->> 'manifest' WHEN '{}' THEN 0 ELSE 1 END, p ->> 'manifest')
+        VALUES (s.tenant, s.workspace_id, CASE a.manifest WHEN '{}' THEN 0 ELSE 1 END, a.manifest)
         ON CONFLICT DO NOTHING;
         UPDATE mailbox SET delivered_to = s.id
-         WHERE tenant = s.tenant AND delivered_to IS NULL AND message_id = ANY (mail);
+         WHERE tenant = s.tenant AND delivered_to IS NULL AND message_id = ANY (a.mail);
         GET DIAGNOSTICS n = ROW_COUNT;
-        IF n <> cardinality(mail) THEN
+        IF n <> cardinality(a.mail) THEN
             refused := '{"mail_taken": true}';
             RAISE EXCEPTION 'refused';
         END IF;
         INSERT INTO face_requests (tenant, face, public_id, session_id, part, request, digest)
         SELECT s.tenant, f.face, f.public_id, f.session_id, f.part, f.request, f.digest
-          FROM jsonb_populate_record(NULL::face_requests, nullif(p -> 'face', 'null')) f WHERE f.public_id IS NOT NULL;
-        PERFORM emit_events(s.tenant, s.conversation_id, p -> 'events');
+          FROM jsonb_populate_record(NULL::face_requests, a.face) f WHERE f.public_id IS NOT NULL;
+        PERFORM emit_events(s.tenant, s.conversation_id, a.events);
         PERFORM append_audit(s.tenant, s.conversation_id,
             CASE WHEN s.spawned_by IS NOT NULL THEN 'session ' || s.spawned_by
                  WHEN s.trigger <> 'async_subagent_result' THEN s.created_by END,   -- no person asked for a wake
             'submit', s.id, s.trigger,
-            s.spec || coalesce((SELECT string_agg(m ->> 'parts', '' ORDER BY place)
-                                  FROM jsonb_array_elements(p -> 'inbox') WITH ORDINALITY AS x(m, place)), ''));
+            s.spec || coalesce((SELECT string_agg(parts, '' ORDER BY ordinality)
+                                  FROM jsonb_populate_recordset(NULL::inbox, a.inbox) WITH ORDINALITY), ''));
     EXCEPTION
         WHEN unique_violation THEN
             SELECT jsonb_build_object('busy', id) INTO refused FROM sessions

@@ -1,17 +1,18 @@
 -- Answers a request, once: {"answered": true}, or why not: {"status": ...} of a settled one, {"unknown": true}.
+-- `p` is a RequestAnswer.
 CREATE OR REPLACE FUNCTION answer_request(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
-    t    text := p ->> 'tenant';
-    was  input_requests;
+    n   request_answer := jsonb_populate_record(NULL::request_answer, p);
+    was input_requests;
 BEGIN
     SELECT * INTO was FROM input_requests
-     WHERE tenant = t AND id = p ->> 'id' AND session_id = p ->> 'session_id' FOR UPDATE;
+     WHERE tenant = n.tenant AND id = n.id AND session_id = n.session_id FOR UPDATE;
     IF was.id IS NULL THEN RETURN '{"unknown": true}'; END IF;
     IF was.status <> 'open' THEN RETURN jsonb_build_object('status', was.status); END IF;
-    UPDATE input_requests SET status = 'answered', answer = p ->> 'answer', answered_by = p ->> 'by', answered_at = now()
-     WHERE tenant = t AND id = was.id;
-    PERFORM append_events('', false, p -> 'events');
-    PERFORM append_audit(t, was.conversation_id, coalesce(p ->> 'actor', p ->> 'by'), 'answer', was.session_id, was.kind || ' ' || was.id,
-                         p ->> 'answer');
+    UPDATE input_requests SET status = 'answered', answer = n.answer, answered_by = n."by", answered_at = now()
+     WHERE tenant = n.tenant AND id = was.id;
+    PERFORM append_events('', false, n.events);
+    PERFORM append_audit(n.tenant, was.conversation_id, coalesce(n.actor, n."by"), 'answer', was.session_id,
+                         was.kind || ' ' || was.id, n.answer);
     RETURN '{"answered": true}';
 END $$;

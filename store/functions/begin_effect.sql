@@ -1,18 +1,17 @@
--- Notes what a claimed call will touch, for the ledger and the audit log; `p` is a ToolClaim or a CheckBegin. True: its
--- session is a dry run, and the call is to be described instead of made.
-CREATE OR REPLACE FUNCTION begin_effect(p jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
+-- Notes what a claimed call will touch, for the ledger and the audit log. `p_command`: what runs, if no message of the
+-- model says it. True: its session is a dry run, and the call is to be described instead of made.
+CREATE OR REPLACE FUNCTION begin_effect(c tool_calls, p_kind text, p_description text, p_withheld boolean, p_actor text,
+                                        p_command text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    n      tool_calls := jsonb_populate_record(NULL::tool_calls, p);
     s      sessions;
     is_dry boolean;
 BEGIN
-    IF n.kind IS NULL THEN RETURN false; END IF;
-    SELECT * INTO s FROM sessions WHERE tenant = n.tenant AND id = n.session_id;
-    is_dry := s.dry_run AND coalesce((p ->> 'withheld')::boolean, false);
-    UPDATE tool_calls SET kind = n.kind, description = n.description, dry = is_dry
-     WHERE tenant = n.tenant AND node = n.node AND call_index = n.call_index;
-    PERFORM append_audit(n.tenant, s.conversation_id, coalesce(p ->> 'actor', 'agent ' || s.agent), 'tool_begun', s.id,
-                         concat_ws(' ', n.tool, n.node || ':' || n.call_index, CASE WHEN is_dry THEN 'dry' END),
-                         coalesce(p ->> 'command', (SELECT body FROM messages WHERE tenant = n.tenant AND id = n.node)));
+    SELECT * INTO s FROM sessions WHERE tenant = c.tenant AND id = c.session_id;
+    is_dry := s.dry_run AND p_withheld;
+    UPDATE tool_calls SET kind = p_kind, description = p_description, dry = is_dry
+     WHERE tenant = c.tenant AND node = c.node AND call_index = c.call_index;
+    PERFORM append_audit(c.tenant, s.conversation_id, coalesce(p_actor, 'agent ' || s.agent), 'tool_begun', s.id,
+                         concat_ws(' ', c.tool, c.node || ':' || c.call_index, CASE WHEN is_dry THEN 'dry' END),
+                         coalesce(p_command, (SELECT body FROM messages WHERE tenant = c.tenant AND id = c.node)));
     RETURN is_dry;
 END $$;

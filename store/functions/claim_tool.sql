@@ -3,12 +3,12 @@
 -- `dry`: it is to be described only. `emitted`: watchers know of the call.
 CREATE OR REPLACE FUNCTION claim_tool(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
-    n     tool_calls := jsonb_populate_record(NULL::tool_calls, p);   -- the call as this attempt would make it
-    c     tool_calls;                                                 -- the call as it is recorded
+    n     tool_claim := jsonb_populate_record(NULL::tool_claim, p);
+    c     tool_calls;   -- the call as it is recorded
     go    boolean := false;
     spent boolean := false;
 BEGIN
-    PERFORM check_run(n.tenant, n.session_id, p ->> 'run', true, false);
+    PERFORM check_run(n.tenant, n.session_id, n.run, true, false);
     IF n.effect = 'read' AND NOT has_budget(n.tenant, n.session_id) THEN
         -- repeating it changes nothing, so there is nothing to claim: one write less for the commonest calls
         SELECT * INTO c FROM tool_calls WHERE tenant = n.tenant AND node = n.node AND call_index = n.call_index;
@@ -19,14 +19,16 @@ BEGIN
         ON CONFLICT DO NOTHING RETURNING * INTO c;
         IF FOUND THEN
             -- a question to people has no effect; their patience has a limit of its own
-            go := (p ->> 'asks')::boolean IS TRUE OR take_tool_call(n.tenant, n.session_id);
+            go := n.asks OR take_tool_call(n.tenant, n.session_id);
             spent := NOT go;
             IF spent THEN
-                UPDATE tool_calls SET state = 'failed', result = p ->> 'spent', ended_at = now()
+                UPDATE tool_calls SET state = 'failed', result = n.spent, ended_at = now()
                  WHERE tenant = c.tenant AND node = c.node AND call_index = c.call_index RETURNING * INTO c;
             END IF;
-            PERFORM append_events('', false, (p -> 'called') || CASE WHEN spent THEN p -> 'refused' ELSE '[]' END);
-            IF go AND n.effect <> 'read' THEN c.dry := begin_effect(p); END IF;
+            PERFORM append_events('', false, n.called || CASE WHEN spent THEN n.refused ELSE '[]' END);
+            IF go AND n.effect <> 'read' AND n.kind IS NOT NULL THEN
+                c.dry := begin_effect(c, n.kind, n.description, n.withheld, n.actor, NULL);
+            END IF;
         ELSE
             SELECT * INTO c FROM tool_calls
              WHERE tenant = n.tenant AND node = n.node AND call_index = n.call_index FOR UPDATE;
@@ -35,10 +37,10 @@ BEGIN
             ELSIF c.effect = 'read' OR (c.holder = n.holder AND c.attempt = n.attempt) THEN
                 go := true;   -- the answer to this very claim was lost, and nothing has acted on it yet
             ELSIF c.effect = 'once' THEN
-                UPDATE tool_calls SET state = 'unknown', result = p ->> 'unknown', ended_at = now()
+                UPDATE tool_calls SET state = 'unknown', result = n.unknown, ended_at = now()
                  WHERE tenant = c.tenant AND node = c.node AND call_index = c.call_index RETURNING * INTO c;
-                PERFORM append_events('', false, p -> 'lost');
-                PERFORM end_effect(p);
+                PERFORM append_events('', false, n.lost);
+                PERFORM end_effect(c, n.actor, false, NULL);
             ELSE
                 UPDATE tool_calls SET holder = n.holder, attempt = n.attempt, started_at = now()
                  WHERE tenant = c.tenant AND node = c.node AND call_index = c.call_index;

@@ -3,43 +3,42 @@
 -- of the events in `once` each name is emitted once in a session.
 CREATE OR REPLACE FUNCTION commit_step(p jsonb) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-    t    text := p ->> 'tenant';
-    c    sessions := jsonb_populate_record(NULL::sessions, p);   -- the columns that the call sets
+    n    step_commit := jsonb_populate_record(NULL::step_commit, p);
     done text;
-    news jsonb := p -> 'events';
-    rare jsonb;
+    rare once_event[];
 BEGIN
-    SELECT reply INTO done FROM messages WHERE tenant = t AND idem = p ->> 'idem';
+    SELECT reply INTO done FROM messages WHERE tenant = n.tenant AND idem = n.idem;
     IF done IS NOT NULL THEN RETURN done; END IF;
-    PERFORM check_run(t, p ->> 'session_id', p ->> 'run', false, true);
+    PERFORM check_run(n.tenant, n.session_id, n.run, false, true);
     INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, side, step, body, reply)
-    SELECT t, node.id, node.parent, p ->> 'session_id', node.idem, node.kind, node.author, node.line, node.side,
+    SELECT n.tenant, node.id, node.parent, n.session_id, node.idem, node.kind, node.author, node.line, node.side,
            node.step, node.body, node.reply
-      FROM jsonb_populate_recordset(NULL::messages, p -> 'nodes') node;
-    UPDATE sessions SET version = c.version, usage = c.usage, retry = NULL,
-                        head = CASE WHEN p ->> 'line' = 'main' THEN c.head ELSE head END,
-                        progress = coalesce(c.progress, progress), status_text = coalesce(c.status_text, status_text),
+      FROM jsonb_populate_recordset(NULL::messages, n.nodes) node;
+    UPDATE sessions SET version = n.version, usage = n.usage, retry = NULL,
+                        head = CASE WHEN n.line = 'main' THEN n.head ELSE head END,
+                        progress = coalesce(n.progress, progress), status_text = coalesce(n.status_text, status_text),
                         updated_at = now()
-     WHERE tenant = t AND id = p ->> 'session_id' AND version < c.version
+     WHERE tenant = n.tenant AND id = n.session_id AND version < n.version
        AND status NOT IN ('completed', 'failed', 'cancelled');
-    IF jsonb_array_length(p -> 'take') > 0 THEN
+    IF cardinality(n.take) > 0 THEN
         WITH taken AS (
-            UPDATE inbox SET taken_by = p ->> 'session_id'
-             WHERE tenant = t AND id IN (SELECT jsonb_array_elements_text(p -> 'take')) RETURNING source)
-        UPDATE mailbox m SET delivered_to = p ->> 'session_id'
-          FROM taken WHERE m.tenant = t AND m.source_session_id = taken.source AND m.delivered_to IS NULL;
+            UPDATE inbox SET taken_by = n.session_id WHERE tenant = n.tenant AND id = ANY (n.take) RETURNING source)
+        UPDATE mailbox m SET delivered_to = n.session_id
+          FROM taken WHERE m.tenant = n.tenant AND m.source_session_id = taken.source AND m.delivered_to IS NULL;
     END IF;
-    IF jsonb_array_length(p -> 'once') > 0 THEN
-        SELECT jsonb_agg(o) INTO rare FROM jsonb_array_elements(p -> 'once') o, sessions s
-         WHERE s.tenant = t AND s.id = p ->> 'session_id' AND NOT o ->> 'name' = ANY (s.emitted_once);
-        UPDATE sessions SET emitted_once = emitted_once || ARRAY(SELECT o ->> 'name' FROM jsonb_array_elements(rare) o)
-         WHERE tenant = t AND id = p ->> 'session_id' AND rare IS NOT NULL;
-        news := news || coalesce((SELECT jsonb_agg(o -> 'event') FROM jsonb_array_elements(rare) o), '[]');
+    IF jsonb_array_length(n.once) > 0 THEN
+        SELECT array_agg(o) INTO rare FROM jsonb_populate_recordset(NULL::once_event, n.once) o, sessions s
+         WHERE s.tenant = n.tenant AND s.id = n.session_id AND NOT o.name = ANY (s.emitted_once);
+        IF rare IS NOT NULL THEN
+            UPDATE sessions SET emitted_once = emitted_once || ARRAY(SELECT o.name FROM unnest(rare) o)
+             WHERE tenant = n.tenant AND id = n.session_id;
+            n.events := n.events || (SELECT jsonb_agg(o.event) FROM unnest(rare) o);
+        END IF;
     END IF;
-    PERFORM settle_budget(t, p ->> 'session_id', p ->> 'line', p -> 'used');
-    PERFORM append_events('', false, news);
-    RETURN p ->> 'reply';
+    PERFORM settle_budget(n.tenant, n.session_id, n.line, n.used);
+    PERFORM append_events('', false, n.events);
+    RETURN n.reply;
 EXCEPTION WHEN unique_violation THEN
-    SELECT reply INTO done FROM messages WHERE tenant = t AND idem = p ->> 'idem';
+    SELECT reply INTO done FROM messages WHERE tenant = n.tenant AND idem = n.idem;
     RETURN done;
 END $$;

@@ -1,10 +1,10 @@
 -- Records the result of a tool call, if this attempt still holds the claim; false: a newer one does. `p` is a ToolCommit.
 CREATE OR REPLACE FUNCTION commit_tool(p jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    n tool_calls := jsonb_populate_record(NULL::tool_calls, p);
-    s sessions := jsonb_populate_record(NULL::sessions, p);   -- what the call changes of its session
+    n tool_commit := jsonb_populate_record(NULL::tool_commit, p);
+    c tool_calls;   -- the call as it is recorded
 BEGIN
-    PERFORM check_run(n.tenant, n.session_id, p ->> 'run', false, false);
+    PERFORM check_run(n.tenant, n.session_id, n.run, false, false);
     IF n.effect = 'read' THEN
         INSERT INTO tool_calls (tenant, node, call_index, session_id, tool, effect, holder, attempt, state, result,
                                 sources, description, started_at, ended_at)
@@ -13,37 +13,38 @@ BEGIN
         ON CONFLICT (tenant, node, call_index) DO UPDATE
            SET state = excluded.state, result = excluded.result, sources = excluded.sources,
                description = excluded.description, ended_at = excluded.ended_at
-         WHERE tool_calls.state = 'started';   -- where a budget counts, even a read is claimed
+         WHERE tool_calls.state = 'started'   -- where a budget counts, even a read is claimed
+        RETURNING * INTO c;
         IF FOUND THEN
-            PERFORM append_events('', false, p -> 'events');
-            PERFORM end_effect(p);
+            PERFORM append_events('', false, n.events);
+            PERFORM end_effect(c, n.actor, n.denied, n.rule);
         END IF;
         RETURN true;
     END IF;
     UPDATE tool_calls SET state = n.state, result = n.result, ended_at = now(),
                           sources = n.sources, description = coalesce(nullif(n.description, ''), description)
      WHERE tenant = n.tenant AND node = n.node AND call_index = n.call_index
-       AND holder = n.holder AND attempt = n.attempt AND state = 'started';
+       AND holder = n.holder AND attempt = n.attempt AND state = 'started' RETURNING * INTO c;
     IF NOT FOUND THEN   -- written before, and the answer was lost; or superseded
         RETURN EXISTS (SELECT 1 FROM tool_calls WHERE tenant = n.tenant AND node = n.node AND call_index = n.call_index
                           AND holder = n.holder AND attempt = n.attempt AND state = n.state);
     END IF;
-    UPDATE sessions SET plan = coalesce(s.plan, plan), progress = coalesce(s.progress, progress),
-                        status_text = coalesce(s.status_text, status_text), updated_at = now()
+    UPDATE sessions SET plan = coalesce(n.plan, plan), progress = coalesce(n.progress, progress),
+                        status_text = coalesce(n.status_text, status_text), updated_at = now()
      WHERE tenant = n.tenant AND id = n.session_id AND status NOT IN ('completed', 'failed', 'cancelled')
-       AND coalesce(s.plan, s.progress, s.status_text) IS NOT NULL;
-    IF s.handed_to IS NOT NULL THEN   -- another agent has the session and its thread from here on
-        UPDATE sessions SET handed_to = s.handed_to, updated_at = now()
+       AND coalesce(n.plan, n.progress, n.status_text) IS NOT NULL;
+    IF n.handed_to IS NOT NULL THEN   -- another agent has the session and its thread from here on
+        UPDATE sessions SET handed_to = n.handed_to, updated_at = now()
          WHERE tenant = n.tenant AND id = n.session_id AND status NOT IN ('completed', 'failed', 'cancelled');
-        UPDATE threads SET agent = s.handed_to::jsonb #>> '{agent,name}'
+        UPDATE threads SET agent = n.handed_to::jsonb #>> '{agent,name}'
          WHERE tenant = n.tenant
            AND id = (SELECT thread_id FROM sessions WHERE tenant = n.tenant AND id = n.session_id);
     END IF;
     INSERT INTO files (tenant, id, sha256, size, name, media_type, type, description, url, session_id)
     SELECT n.tenant, f.id, f.sha256, f.size, f.name, f.media_type, f.type, f.description, f.url, n.session_id
-      FROM jsonb_populate_recordset(NULL::files, p -> 'files') f
+      FROM jsonb_populate_recordset(NULL::files, n.files) f
     ON CONFLICT DO NOTHING;
-    PERFORM append_events('', false, p -> 'events');
-    PERFORM end_effect(p);
+    PERFORM append_events('', false, n.events);
+    PERFORM end_effect(c, n.actor, n.denied, n.rule);
     RETURN true;
 END $$;

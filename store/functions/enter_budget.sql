@@ -3,10 +3,10 @@
 CREATE OR REPLACE FUNCTION enter_budget(p_tenant text, p_conversation text, p_tree jsonb) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     b budgets;
-    n budgets := jsonb_populate_record(NULL::budgets, nullif(p_tree, 'null'));
+    n new_budget := jsonb_populate_record(NULL::new_budget, p_tree);
 BEGIN
-    IF jsonb_typeof(p_tree) = 'object' AND NOT (
-           coalesce((p_tree ->> 'default')::boolean, false)   -- the platform's ceilings: a budget stays
+    IF p_tree IS NOT NULL AND NOT (
+           n."default"   -- the platform's ceilings: a budget stays
            AND EXISTS (SELECT 1 FROM budgets WHERE tenant = p_tenant AND conversation_id = p_conversation)) THEN
         -- a budget that comes later counts what was used before
         INSERT INTO budgets (tenant, conversation_id, deadline, max_steps, max_tokens, max_cost_usd, max_tool_calls,

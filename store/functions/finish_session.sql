@@ -3,23 +3,23 @@
 -- Returns a WrittenEnding of store/endings.py, or the cancel that was accepted before and wins.
 CREATE OR REPLACE FUNCTION finish_session(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
-    t       text := p -> 'ref' ->> 'tenant';
-    sid     text := p -> 'ref' ->> 'session_id';
-    e       sessions := jsonb_populate_record(NULL::sessions, p);   -- the columns that the ending sets
+    e       session_ending := jsonb_populate_record(NULL::session_ending, p);
+    t       text := (e.ref).tenant;
+    sid     text := (e.ref).session_id;
     s       sessions;
     spawner sessions;
     -- a reply may be nothing but tool calls
-    commits boolean := e.output IS NOT NULL OR (p ->> 'replied')::boolean;
+    commits boolean := e.output IS NOT NULL OR e.replied;
     mail    mailbox;
     emitted jsonb;
     mail_changed boolean := false;
     given_back jsonb;
     held    boolean := false;
-    closed  jsonb;
+    closed  tool_calls[];
 BEGIN
     SELECT * INTO s FROM sessions WHERE tenant = t AND id = sid FOR UPDATE;
     IF s.status NOT IN ('completed', 'failed', 'cancelled') THEN
-        PERFORM check_run(t, sid, p ->> 'run', false, false);
+        PERFORM check_run(t, sid, e.run, false, false);
         -- once a cancel was accepted the only end is cancelled, also if the session was about to end otherwise
         IF s.cancel_requested IS NOT NULL AND e.status <> 'cancelled' THEN
             RETURN jsonb_build_object('cancel_requested', s.cancel_requested);
@@ -28,8 +28,9 @@ BEGIN
         -- the conversation, and would wait for this transaction
         UPDATE conversations SET updated_at = now() WHERE tenant = t AND id = s.conversation_id;
         INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, side, step, body)
-        SELECT t, m.id, m.parent, s.id, m.id || '/repair', m.kind, m.author, m.line, m.side, m.step, m.body
-          FROM jsonb_populate_recordset(NULL::messages, p -> 'nodes') m ON CONFLICT DO NOTHING;
+        SELECT t, node.id, node.parent, s.id, node.id || '/repair', node.kind, node.author, node.line, node.side, node.step,
+               node.body
+          FROM jsonb_populate_recordset(NULL::messages, e.nodes) node ON CONFLICT DO NOTHING;
         UPDATE sessions SET status = e.status, reason = e.reason, partial = e.partial, error_type = e.error_type,
                             error = e.error, output = e.output, typed = e.typed, head = e.head,
                             usage = coalesce(e.usage, usage), step = coalesce(e.step, step),
@@ -49,9 +50,8 @@ BEGIN
              WHERE tenant = t AND (node, call_index) IN (
                        SELECT node, call_index FROM tool_calls
                         WHERE tenant = t AND session_id = s.id AND state = 'started' FOR UPDATE SKIP LOCKED)
-            RETURNING node, call_index)
-        SELECT jsonb_agg(jsonb_build_object('tenant', t, 'node', node, 'call_index', call_index)
-                         ORDER BY node, call_index) INTO closed FROM ended;
+            RETURNING tool_calls)
+        SELECT array_agg(tool_calls ORDER BY tool_calls) INTO closed FROM ended;
         IF NOT commits THEN
             -- a silent message stays for the next session that answers
             UPDATE inbox SET taken_by = NULL WHERE tenant = t AND taken_by = s.id AND NOT wake;
@@ -69,7 +69,7 @@ BEGIN
                              AND spawner.cancel_requested::jsonb ->> 'scope' = 'tree', false);
             INSERT INTO mailbox (tenant, message_id, conversation_id, thread_id, source_session_id, source_type,
                                  subagent_name, given_back_by, delivered_to)
-            VALUES (t, p ->> 'message_id', s.conversation_id, spawner.thread_id, s.id,
+            VALUES (t, e.message_id, s.conversation_id, spawner.thread_id, s.id,
                     CASE WHEN e.status = 'completed' OR (e.status = 'cancelled' AND commits)
                          THEN 'subagent_result' ELSE 'subagent_failed' END,
                     coalesce(s.subagent_name, s.agent),
@@ -78,15 +78,15 @@ BEGIN
             mail_changed := mail_changed OR NOT s.blocking;
             IF s.delivery IN ('wake', 'report') AND NOT s.blocking AND NOT held THEN
                 INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, source)
-                VALUES (t, p ->> 'message_id', s.conversation_id, spawner.thread_id, 'outcome',
+                VALUES (t, e.message_id, s.conversation_id, spawner.thread_id, 'outcome',
                         coalesce(s.subagent_name, s.agent), '[]', s.id);
             END IF;
         END IF;
         SELECT coalesce(jsonb_agg(event ORDER BY n), '[]') INTO emitted
-          FROM jsonb_array_elements(p -> 'events') WITH ORDINALITY AS x(event, n)
+          FROM jsonb_array_elements(e.events) WITH ORDINALITY AS x(event, n)
          WHERE event ->> 'type' <> 'mailbox_updated' OR mail_changed;
         PERFORM emit_events(t, s.conversation_id, emitted);
-        PERFORM end_effect(call) FROM jsonb_array_elements(closed) call;
+        PERFORM end_effect(call, NULL, false, NULL) FROM unnest(closed) call;
         PERFORM append_audit(t, s.conversation_id, CASE e.status WHEN 'completed' THEN 'agent ' || s.agent END, 'end',
                              s.id, e.status || ' ' || e.reason, e.output);
         SELECT * INTO s FROM sessions WHERE tenant = t AND id = sid;

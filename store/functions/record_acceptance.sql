@@ -2,23 +2,22 @@
 -- message that sends the agent back, which belongs to the session from the start. `p` is an AcceptanceRecord.
 CREATE OR REPLACE FUNCTION record_acceptance(p jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    t text := p ->> 'tenant';
+    n acceptance_record := jsonb_populate_record(NULL::acceptance_record, p);
+    m inbox := jsonb_populate_record(NULL::inbox, n.message);
     s sessions;
-    c sessions := jsonb_populate_record(NULL::sessions, p);   -- the columns that the check sets
-    m inbox := jsonb_populate_record(NULL::inbox, nullif(p -> 'message', 'null'));
 BEGIN
-    SELECT * INTO s FROM sessions WHERE tenant = t AND id = p ->> 'session_id' FOR UPDATE;
-    PERFORM check_run(t, s.id, p ->> 'run', false, false);
+    SELECT * INTO s FROM sessions WHERE tenant = n.tenant AND id = n.session_id FOR UPDATE;
+    PERFORM check_run(n.tenant, s.id, n.run, false, false);
     IF s.status IN ('completed', 'failed', 'cancelled')
-       OR (s.acceptance::jsonb ->> 'round')::int >= (p ->> 'round')::int THEN RETURN; END IF;
-    UPDATE sessions SET acceptance = c.acceptance, usage = c.usage, version = greatest(version, c.version),
+       OR (s.acceptance::jsonb ->> 'round')::int >= n.round THEN RETURN; END IF;
+    UPDATE sessions SET acceptance = n.acceptance, usage = n.usage, version = greatest(version, n.version),
                         updated_at = now()
-     WHERE tenant = t AND id = s.id;
+     WHERE tenant = n.tenant AND id = s.id;
     IF m.id IS NOT NULL THEN
         INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, visible, taken_by)
-        VALUES (t, m.id, s.conversation_id, s.thread_id, m.kind, m.author, m.parts, m.visible, s.id)
+        VALUES (n.tenant, m.id, s.conversation_id, s.thread_id, m.kind, m.author, m.parts, m.visible, s.id)
         ON CONFLICT DO NOTHING;
     END IF;
-    PERFORM settle_budget(t, s.id, '', p -> 'used');
-    PERFORM append_events('', false, p -> 'events');
+    PERFORM settle_budget(n.tenant, s.id, '', n.used);
+    PERFORM append_events('', false, n.events);
 END $$;

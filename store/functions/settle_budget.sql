@@ -1,15 +1,14 @@
--- Takes what a call used from the tree's budget, if it has one, and drops what was reserved for the call; `p_used` is a
--- BudgetUse. An event says once when little is left of a limit.
-CREATE OR REPLACE FUNCTION settle_budget(p_tenant text, p_session text, p_line text, p_used jsonb) RETURNS void
+-- Takes what a call used from the tree's budget, if it has one, and drops what was reserved for the call. An event says
+-- once when little is left of a limit.
+CREATE OR REPLACE FUNCTION settle_budget(p_tenant text, p_session text, p_line text, p_used budget_use) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     b   budgets;
-    u   budgets := jsonb_populate_record(NULL::budgets, p_used);
     low jsonb;
 BEGIN
-    UPDATE budgets SET steps = steps + u.steps, tokens = tokens + u.tokens,
-                       cost_usd = cost_usd + coalesce(u.cost_usd, 0),   -- a price that is not known counts nothing
-                       tool_calls = tool_calls + u.tool_calls
+    UPDATE budgets SET steps = steps + p_used.steps, tokens = tokens + p_used.tokens,
+                       cost_usd = cost_usd + coalesce(p_used.cost_usd, 0),   -- a price that is not known counts nothing
+                       tool_calls = tool_calls + p_used.tool_calls
      WHERE tenant = p_tenant
        AND conversation_id = (SELECT conversation_id FROM sessions WHERE tenant = p_tenant AND id = p_session)
     RETURNING * INTO b;
@@ -26,6 +25,6 @@ BEGIN
     PERFORM append_events('', false, (
         SELECT jsonb_agg(jsonb_build_object(
                    'tenant', p_tenant, 'session_id', p_session, 'conversation_id', b.conversation_id, 'type', 'budget_low',
-                   'at', now(), 'data', (jsonb_build_object('scope', 'tree') || one)::text))
+                   'terminal', false, 'at', now(), 'data', (jsonb_build_object('scope', 'tree') || one)::text))
           FROM jsonb_array_elements(low) one));
 END $$;

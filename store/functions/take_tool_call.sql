@@ -7,6 +7,6 @@ BEGIN
        AND conversation_id = (SELECT conversation_id FROM sessions WHERE tenant = p_tenant AND id = p_session) FOR UPDATE;
     IF b.tenant IS NULL THEN RETURN true; END IF;
     IF b.tool_calls >= b.max_tool_calls THEN RETURN false; END IF;
-    PERFORM settle_budget(p_tenant, p_session, '', '{"steps": 0, "tokens": 0, "tool_calls": 1}');
+    PERFORM settle_budget(p_tenant, p_session, '', (0, 0, NULL, 1));
     RETURN true;
 END $$;

@@ -6,6 +6,8 @@ import pytest
 from pydantic import BaseModel
 
 from domain.events import EventRow
+from domain.faces import FaceRequest
+from domain.messages import Node
 from domain.notification import AttemptRecord
 from domain.sessions.request_writes import (
     AcceptanceRecord,
@@ -14,57 +16,88 @@ from domain.sessions.request_writes import (
     RequestOpening,
     RequestSettlement,
 )
-from domain.sessions.session_writes import Acceptance, NewBudget, NewMessage, SessionEnding
+from domain.sessions.session import SessionRef
+from domain.sessions.session_writes import (
+    Acceptance,
+    IdempotencyRecord,
+    NewBudget,
+    NewMessage,
+    QueuedBegin,
+    SessionEnding,
+)
 from domain.sessions.step_writes import BudgetUse, NewNode, OnceEvent, RetryNote, StepBegin, StepCommit
 from domain.sessions.tool_writes import CheckBegin, CheckEnd, NewFile, ToolClaim, ToolCommit
 from settings import ROOT
 from store.new_sessions import Accepted
 
 FUNCTIONS = ROOT / "store" / "functions"
+MIGRATIONS = ROOT / "store" / "migrations"
+# each function that takes the document of a model, and the model
+DOCUMENTS: dict[str, type[BaseModel]] = {
+    "accept_session": Acceptance,
+    "answer_request": RequestAnswer,
+    "begin_check": CheckBegin,
+    "begin_queued": QueuedBegin,
+    "begin_step": StepBegin,
+    "claim_tool": ToolClaim,
+    "commit_step": StepCommit,
+    "commit_tool": ToolCommit,
+    "end_check": CheckEnd,
+    "enter_budget": NewBudget,
+    "finish_session": SessionEnding,
+    "note_retry": RetryNote,
+    "open_request": RequestOpening,
+    "record_acceptance": AcceptanceRecord,
+    "record_attempt": AttemptRecord,
+    "settle_request": RequestSettlement,
+}
+# models inside those documents
+PARTS = (BudgetUse, EventRow, OnceEvent, SessionRef)
+LISTS = {"accept_sessions", "append_events", "emit_events", "give_notice", "send_replies"}  # of documents
 
 
 def source(function: str) -> str:
     return (FUNCTIONS / f"{function}.sql").read_text()
 
 
-def keys_of(function: str, argument: str = "p") -> set[str]:
-    """What a function reads of its argument, by key or as a field of the record that it populates with all of it."""
-    text = source(function)
-    keys = set(re.findall(rf"\b{argument} ->>? '(\w+)'", text))
-    for record in re.findall(rf"(\w+)\s+\w+ := jsonb_populate_record\(NULL::\w+, (?:nullif\()?{argument}[,)]", text):
-        keys |= fields_of(record, text)
-    return keys
+def fields_of(model: type[BaseModel]) -> set[str]:
+    return {*model.model_fields, *model.model_computed_fields}
 
 
-def fields_of(record: str, text: str) -> set[str]:
-    return set(re.findall(rf"\b{record}\.(\w+)", text))
+def type_of(model: type[BaseModel]) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", model.__name__).lower()
 
 
-@pytest.mark.parametrize(
-    ("model", "function", "argument"),
-    [
-        (Acceptance, "accept_session", "p"),
-        (SessionEnding, "finish_session", "p"),
-        (NewBudget, "enter_budget", "p_tree"),
-        (RequestOpening, "open_request", "p"),
-        (RequestAnswer, "answer_request", "p"),
-        (RequestSettlement, "settle_request", "p"),
-        (AcceptanceRecord, "record_acceptance", "p"),
-        (AttemptRecord, "record_attempt", "p"),
-        (StepBegin, "begin_step", "p"),
-        (RetryNote, "note_retry", "p"),
-        (StepCommit, "commit_step", "p"),
-        (OnceEvent, "commit_step", "o"),
-        (BudgetUse, "settle_budget", "p_used"),
-    ],
-)
-def test_sql_function_reads_the_fields_of_its_model(model: type[BaseModel], function: str, argument: str) -> None:
-    assert keys_of(function, argument) == {*model.model_fields, *model.model_computed_fields}
+def columns_of(name: str) -> list[str]:
+    """The attributes of a SQL type, from the migrations."""
+    text = "\n".join(file.read_text() for file in sorted(MIGRATIONS.glob("*.sql")))
+    [body] = re.findall(rf"CREATE TYPE {name} AS \(([^()]+)\);", text)
+    added = re.findall(rf"ALTER TYPE {name} ADD ATTRIBUTE ([^;]+);", text)
+    return [column.split()[0].strip('"') for column in [*body.split(","), *added]]
 
 
-@pytest.mark.parametrize("function", ["begin_step", "record_attempt", "settle_request"])
-def test_sql_function_reads_its_document_as_one_typed_record(function: str) -> None:
-    assert not re.search(r"\bp ->", source(function))
+def read_of(record: str, text: str) -> set[str]:
+    return set(re.findall(rf'\b{record}\."?(\w+)', text))
+
+
+@pytest.mark.parametrize("model", [*DOCUMENTS.values(), *PARTS], ids=type_of)
+def test_sql_type_has_the_fields_of_its_model(model: type[BaseModel]) -> None:
+    assert set(columns_of(type_of(model))) == fields_of(model)
+
+
+@pytest.mark.parametrize("function", DOCUMENTS)
+def test_sql_function_reads_all_of_its_document_as_one_record(function: str) -> None:
+    text, name = source(function), type_of(DOCUMENTS[function])
+    [(record, argument)] = re.findall(rf"(\w+)\s+{name} := jsonb_populate_record\(NULL::{name}, (\w+)\);", text)
+    assert read_of(record, text) == fields_of(DOCUMENTS[function])
+    assert not re.search(rf"\b{argument} (->|#>|\?)", text)
+
+
+def test_every_function_that_takes_a_document_is_compared_with_its_model() -> None:
+    taking = {
+        file.stem for file in FUNCTIONS.glob("*.sql") if re.search(r"FUNCTION \w+\([^)]*\bjsonb\b", file.read_text())
+    }
+    assert taking == {*DOCUMENTS, *LISTS}
 
 
 def test_sql_has_no_defaults_of_its_own_for_fields_of_a_model() -> None:
@@ -73,8 +106,9 @@ def test_sql_has_no_defaults_of_its_own_for_fields_of_a_model() -> None:
         text = file.read_text()
         records = re.findall(r"(\w+)\s+\w+ := jsonb_populate_record\(", text)
         records += re.findall(r"jsonb_populate_recordset\([^()]+\) (\w+)", text)
-        for record in records:
+        for record in {*records, "p_used"}:
             found += re.findall(rf"coalesce\({record}\.(\w+), (?:'|\d|now\(|true|false)", text)
+        found += re.findall(r"coalesce\(\(?p\w* ->.*", text)
     assert found == ["cost_usd"]  # null means that the price is not known
 
 
@@ -84,37 +118,17 @@ def test_sql_has_no_defaults_of_its_own_for_fields_of_a_model() -> None:
         (NewRequest, "open_request", "r"),
         (NewFile, "commit_tool", "f"),
         (NewNode, "commit_step", "node"),
+        (Node, "finish_session", "node"),
         (NewMessage, "record_acceptance", "m"),
+        (NewMessage, "accept_session", "m"),
+        (FaceRequest, "accept_session", "f"),
+        (IdempotencyRecord, "accept_session", "idem"),
+        (OnceEvent, "commit_step", "o"),
+        (BudgetUse, "settle_budget", "p_used"),
     ],
 )
-def test_sql_function_inserts_the_columns_of_a_record(model: type[BaseModel], function: str, record: str) -> None:
-    assert fields_of(record, source(function)) | {"session_id"} == {*model.model_fields, "session_id"}
-
-
-# functions that are called with the whole document of another one
-EFFECTS = ("begin_effect", "end_effect")
-
-
-@pytest.mark.parametrize(
-    ("model", "function", "helpers"),
-    [
-        (ToolClaim, "claim_tool", EFFECTS),
-        (ToolCommit, "commit_tool", EFFECTS),
-        (CheckBegin, "begin_check", EFFECTS),
-        (CheckEnd, "end_check", EFFECTS),
-    ],
-)
-def test_sql_function_and_its_helpers_read_the_fields_of_their_model(
-    model: type[BaseModel], function: str, helpers: tuple[str, ...]
-) -> None:
-    read = keys_of(function)
-    assert read <= set(model.model_fields)
-    assert set(model.model_fields) <= read.union(*map(keys_of, helpers))
-
-
-def test_helpers_read_only_fields_that_a_model_has() -> None:
-    fields = {name for model in (ToolClaim, ToolCommit, CheckBegin, CheckEnd) for name in model.model_fields}
-    assert set().union(*map(keys_of, EFFECTS)) <= fields
+def test_sql_function_reads_the_fields_of_a_part(model: type[BaseModel], function: str, record: str) -> None:
+    assert read_of(record, source(function)) | {"session_id"} == {*model.model_fields, "session_id"}
 
 
 def test_accept_session_returns_the_fields_of_accepted() -> None:
@@ -123,10 +137,6 @@ def test_accept_session_returns_the_fields_of_accepted() -> None:
     assert set(built) - {"status"} == set(Accepted.model_fields)
 
 
-def test_event_rows_have_the_fields_of_their_model() -> None:
-    text = (ROOT / "store" / "migrations" / "0032_event_rows.sql").read_text()
-    [columns] = re.findall(r"CREATE TYPE event_row AS \(([^)]*)\)", text)
+def test_events_are_written_with_the_columns_of_their_type_in_its_order() -> None:
     [alias] = re.findall(r"unnest\(p_rows\) WITH ORDINALITY AS e\(([^)]*), n\)", source("append_session_events"))
-    names = [column.split()[0] for column in columns.split(",")]
-    assert names == alias.split(", ")
-    assert set(names) == set(EventRow.model_fields)
+    assert alias.split(", ") == columns_of("event_row")
