@@ -59,6 +59,18 @@ async def test_changes_by_cookie_must_come_from_this_address(keyed_url: str, poo
         assert (await client.post("/tasks", json=body, headers={"Origin": keyed_url})).status_code == 202
 
 
+async def test_socket_by_cookie_must_come_from_this_address(keyed_url: str, pool: Pool) -> None:
+    """A server on another port of the same host is the same site, whose pages send the cookie too."""
+    url = f"{keyed_url.replace('http', 'ws')}/notifications"
+    async with signed_in(keyed_url, pool, Right.READ) as client:
+        for origin in ({}, {"Origin": "http://127.0.0.1:3000"}):
+            with pytest.raises(Exception, match="403"):
+                async with client.websocket(url, headers=origin):
+                    pass
+        async with client.websocket(url, headers={"Origin": keyed_url}):
+            pass
+
+
 async def test_cookie_ends_with_its_key(keyed_url: str, pool: Pool) -> None:
     key, secret = await keys.create(pool, "ending", "person", [Right.READ])
     async with httpx2.AsyncClient(base_url=keyed_url) as client:
