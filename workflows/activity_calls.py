@@ -18,6 +18,7 @@ from domain.sessions.input_request import OpenedRequest, OpenRequest, RemindRequ
 from domain.sessions.session import SessionRef
 from domain.sessions.session_state import SessionState
 from domain.sessions.step import (
+    Effect,
     Finish,
     Finished,
     ModelCall,
@@ -28,7 +29,7 @@ from domain.sessions.step import (
     ToolRequest,
     preview,
 )
-from workflows.typed_activity import NEVER_RETRIED, PERSISTENT, TypedActivity
+from workflows.typed_activity import HEARTBEAT_TIMEOUT, NEVER_RETRIED, PERSISTENT, TypedActivity
 
 CALL_MODEL = TypedActivity("call_model", ModelCall, ModelReply)
 CALL_HANDLER = TypedActivity("call_handler", ModelCall, ModelReply)
@@ -76,6 +77,9 @@ ALL: list[TypedActivity[Any, Any]] = [
 ]
 
 SUMMARY_SECONDS = 45
+# A retry of what may be done only once cannot repeat it, only call its result unknown. So a worker that lost Temporal
+# for a moment gets longer to come back with the result than the others, whose retry does the work.
+ONCE_HEARTBEAT_TIMEOUT = timedelta(seconds=10)
 # a failed call of a model says itself when it is tried again; the first pause is that after a worker that died
 UNTIL_DEADLINE = RetryPolicy(
     initial_interval=timedelta(milliseconds=500),
@@ -110,6 +114,7 @@ def run_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[T
         request,
         name=call.activity,
         start_to_close_timeout=timedelta(seconds=call.timeout_s + 30),
+        heartbeat_timeout=ONCE_HEARTBEAT_TIMEOUT if call.effect is Effect.ONCE else HEARTBEAT_TIMEOUT,
         retry_policy=PERSISTENT,
         summary=preview(call.preview, 200),
     )
