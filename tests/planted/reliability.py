@@ -148,8 +148,8 @@ BUGS = [
     Bug(
         "mail is claimed twice",
         "store/functions/accept_session.sql",
-        "IF n <> cardinality(mail) THEN",
-        "IF n > cardinality(mail) THEN",
+        "IF n <> cardinality(a.mail) THEN",
+        "IF n > cardinality(a.mail) THEN",
         (f"{_STORE}/test_accept.py",),
     ),
     Bug(

@@ -152,21 +152,21 @@ async def test_answer_whose_signal_was_lost_reaches_the_session(stack: Stack) ->
 async def test_time_that_was_given_reaches_a_session_whose_signal_was_lost(stack: Stack) -> None:
     """The API that took the raise died before it could signal: only the row has it, and the session waits."""
     tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
-    task_id = await stack.submit(calls(("look_up", {})), config={"external_tools": [tool], "ttl": 6_000})
+    task_id = await stack.submit(calls(("look_up", {})), config={"external_tools": [tool], "ttl": 8_000})
     request_id = (await stack.seen(task_id, "input_required"))["request_id"]
     old = datetime.fromisoformat((await stack.record(task_id))["deadline"])
     session = await sessions.get(stack.pool, "default", task_id)
     assert session is not None
     assert await budgets.raise_limits(stack.pool, session.ref, Raise(ttl_ms=90_000), "somebody", "somebody")
 
-    async def is_told() -> bool:
+    async def is_signalled() -> bool:
         await stack.age(task_id)
         await WorkflowClient(stack.client, stack.settings.task_queue).sweep()
         events = (await stack.session(task_id).fetch_history()).events
         signals = [one.workflow_execution_signaled_event_attributes.signal_name for one in events]
         return signals.count("limits_raised") == 1  # and no second one with a further sweep
 
-    assert await is_told() and await is_told()
+    assert await is_signalled() and await is_signalled()
 
     async def past_the_old_deadline() -> bool:
         return datetime.now(UTC) > old + timedelta(seconds=0.5)
