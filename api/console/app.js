@@ -1,7 +1,7 @@
 // The frame of the console: who is signed in, the navigation, and the view that the address names.
 
 import { get, remove, signIn } from "./api.js";
-import { h, fill } from "./dom.js";
+import { action, fill, h } from "./dom.js";
 import * as live from "./live.js";
 import { home } from "./home.js";
 import { inbox } from "./inbox.js";
@@ -46,7 +46,7 @@ function frame() {
       ),
       connection,
       h("span", { class: "who" }, session.key_id ? `${session.name} · ${session.tenant}` : "this machine"),
-      session.key_id && h("button", { type: "button", onclick: signOut }, "Sign out"),
+      session.key_id && action("Sign out", signOut),
     ),
     main,
   );

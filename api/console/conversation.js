@@ -43,9 +43,9 @@ export function conversation(main, { parameters: [id] }) {
     if (!record.sessions.length) fill(place.tree, h("li", {}, empty("No session yet.")));
     turnsView(turns.items);
     mailbox(mail);
-    if (fireWhenIdle && !record.active_session && mail.pending_count) {
+    if (fireWhenIdle && !record.active_session) {
       fireWhenIdle = false;
-      await fire();
+      if (mail.pending_count) return fireUnlessBusy();
     }
     if (record.latest_session) {
       const trace = await get(`/tasks/${record.latest_session}/trace`, { chars: 200 }).catch(() => null);
@@ -87,8 +87,8 @@ export function conversation(main, { parameters: [id] }) {
       ? h(
           "span",
           { class: "row" },
-          session.kind === "sync_subagent" ? action("Promote", () => post(`/tasks/${session.session_id}/promote`)) : null,
-          action("Cancel", async () => confirmed("Cancel this session?", "It ends and keeps what it has.", "Cancel it", () => post(`/tasks/${session.session_id}/cancel`, { scope: "tree" }))),
+          session.kind === "sync_subagent" ? action("Promote", () => post(`/tasks/${session.session_id}/promote`), { "data-key": `promote ${session.session_id}` }) : null,
+          action("Cancel", async () => confirmed("Cancel this session?", "It ends and keeps what it has.", "Cancel it", () => post(`/tasks/${session.session_id}/cancel`, { scope: "tree" })), { "data-key": `cancel ${session.session_id}` }),
         )
       : null;
     return h(
@@ -110,7 +110,7 @@ export function conversation(main, { parameters: [id] }) {
 
   function mailbox(mail) {
     const busy = Boolean(record.active_session);
-    const why = busy ? "A session is running: fire when it has ended." : mail.pending_count ? "" : "The mailbox is empty.";
+    const why = busy ? fireWhenIdle ? "It fires when the session has ended, while this page is open." : "A session is running: fire when it has ended." : mail.pending_count ? "" : "The mailbox is empty.";
     fill(
       place.mailbox,
       h("h2", {}, "Mailbox ", h("span", { class: "badge" }, String(mail.pending_count))),
@@ -123,7 +123,7 @@ export function conversation(main, { parameters: [id] }) {
           ? action(fireWhenIdle ? "Will fire when idle" : "Fire when idle", async () => {
               fireWhenIdle = !fireWhenIdle;
               mailbox(mail);
-            })
+            }, { "data-key": "when idle" })
           : null,
         h("span", { class: "why" }, why),
       ),
@@ -134,6 +134,17 @@ export function conversation(main, { parameters: [id] }) {
     await post(`/conversations/${id}/fire`, { transport: "stream" }, { once: true });
     fill(place.note, "Fired: the outcomes are one turn now.");
     await load();
+  }
+
+  // Another turn may begin between the look and the fire: then it waits for the next idle moment.
+  async function fireUnlessBusy() {
+    try {
+      await fire();
+    } catch (error) {
+      if (error.type !== "conversation-busy") throw error;
+      fireWhenIdle = true;
+      refresh();
+    }
   }
 
   async function send() {

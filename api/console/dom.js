@@ -3,6 +3,7 @@
 import { plain } from "./format.js";
 
 const PROPERTIES = new Set(["value", "checked", "disabled", "selected", "hidden", "open", "readOnly"]);
+const SHOWN = new Set(["title", "aria-label", "placeholder"]); // attributes that people read
 
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -10,7 +11,7 @@ export function h(tag, attributes = {}, ...children) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (PROPERTIES.has(name)) element[name] = value;
-    else element.setAttribute(name, value === true ? "" : String(value));
+    else element.setAttribute(name, value === true ? "" : SHOWN.has(name) ? plain(String(value)) : String(value));
   }
   append(element, children);
   return element;
@@ -24,16 +25,30 @@ export function append(element, children) {
 }
 
 export function fill(element, ...children) {
+  const restore = holdFocus(element);
   element.replaceChildren();
   append(element, children);
+  restore();
   return element;
+}
+
+// What is drawn again keeps the focus of whoever moves by keyboard: on the same link, or on the one control alike.
+export function holdFocus(element) {
+  const held = document.activeElement;
+  if (!held || held === element || !element.contains(held)) return () => {};
+  const name = (one) => one.id || one.dataset.key || `${one.getAttribute("href") ?? ""} ${one.textContent}`;
+  return (drawn = element) => {
+    if (document.contains(held)) return held.focus({ preventScroll: true }); // put back as it was
+    const alike = [...drawn.querySelectorAll(held.tagName)].filter((one) => name(one) === name(held));
+    if (alike.length === 1) alike[0].focus({ preventScroll: true });
+  };
 }
 
 const SVG = "http://www.w3.org/2000/svg";
 
 export function svg(tag, attributes = {}, ...children) {
   const element = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, plain(String(value)));
   append(element, children);
   return element;
 }
@@ -45,6 +60,7 @@ export function link(hash, ...children) {
 // A button that says what went wrong beside itself, and cannot be pressed twice while its request runs.
 export function action(label, run, attributes = {}) {
   const problem = h("span", { class: "problem", role: "alert" });
+  let running = false; // and not `disabled`, which would take the focus from it
   const button = h(
     "button",
     {
@@ -52,14 +68,17 @@ export function action(label, run, attributes = {}) {
       ...attributes,
       onclick: async (event) => {
         event.stopPropagation();
-        button.disabled = true;
+        if (running) return;
+        running = true;
+        button.setAttribute("aria-busy", "true");
         fill(problem);
         try {
           await run();
         } catch (error) {
           fill(problem, error.message);
         } finally {
-          button.disabled = Boolean(attributes.disabled);
+          running = false;
+          button.removeAttribute("aria-busy");
         }
       },
     },

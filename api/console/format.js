@@ -1,7 +1,7 @@
 // Texts for people: times, sizes, costs, and strings of strangers without control characters.
 
-// controls, escape sequences' first character, and marks that change the direction of what follows
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
+// controls, escape sequences' first character, marks that change the direction of what follows, and what nobody sees
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\u{e0000}-\u{e007f}]/gu;
 
 export function plain(text) {
   return text.replace(HIDDEN, (found) => (found === "\r" ? "" : `⟨${found.codePointAt(0).toString(16)}⟩`));

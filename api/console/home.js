@@ -115,13 +115,14 @@ export function home(main) {
       await Promise.all(ids.map(look));
       draw();
     }
-    await summary();
   });
+  const figuresSoon = soon(summary, 500); // apart: the rows must not wait for them
   const stop = listen((notice) => {
     if (notice.type === "lost") changed.add("*");
     else if (notice.session_id) changed.add(notice.session_id);
     else return;
     refresh();
+    figuresSoon();
   });
   const filter = soon(() => load({ anew: true }).catch((error) => fill(note, error.message)));
   const clockwork = setInterval(() => load().catch(() => {}), 15_000); // tasks that no worker has begun give no notice

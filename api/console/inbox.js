@@ -2,11 +2,12 @@
 
 import { get, post } from "./api.js";
 import { action, dialog, empty, fill, h, link } from "./dom.js";
-import { clock, cost, count, duration, json } from "./format.js";
+import { bounded, clock, cost, count, duration, json } from "./format.js";
 import { listen, soon } from "./live.js";
 import { diffView } from "./diff_view.js";
 import { schemaForm } from "./schema_form.js";
 
+const MOST = 20_000; // characters of each part of a request
 const APPROVALS = new Set(["tool_approval", "plan_approval"]);
 
 export function inbox(main) {
@@ -51,6 +52,7 @@ export function inbox(main) {
     if (typing) return; // never take a form from under somebody's hands; the next change draws it
     const held = document.activeElement?.closest?.("[data-id]")?.dataset.id;
     const button = document.activeElement?.dataset?.do;
+    if (button) document.activeElement.blur(); // else it could come to the same button of another request
     fill(list, ...open.map((one) => item(one)));
     if (held && button) list.querySelector(`[data-id="${held}"] [data-do="${button}"]`)?.focus();
     if (!open.length) fill(list, h("li", {}, empty("Nothing waits for you.")));
@@ -124,7 +126,7 @@ export function inbox(main) {
     const changes = Object.entries(properties).filter(([name]) => name !== "approved" && name !== "notes");
     if (!changes.length) return fill(said, "This cannot be changed, only approved or denied.");
     dialog("Approve with changes", (close) => {
-      const fields = changes.map(([name, schema]) => [name, schemaForm(schema, request.details[name])]);
+      const fields = changes.map(([name, schema]) => [name, schemaForm(schema, request.details[name], name)]);
       return [
         ...fields.map(([, form]) => form.element),
         h(
@@ -206,9 +208,9 @@ export function details(request) {
   const known = request.details ?? {};
   const shown = [];
   const add = (name, content) => content && shown.push(h("div", { class: "detail" }, h("b", {}, name), content));
-  add("call", known.tool && h("pre", {}, `${known.tool} ${json(known.arguments ?? {})}`));
+  add("call", known.tool && h("pre", {}, bounded(`${known.tool} ${json(known.arguments ?? {})}`, MOST)));
   add("changes", known.diff && diffView(known.diff));
-  for (const file of known.files ?? []) add(`runs ${file.path}`, h("pre", {}, file.text ?? `${file.size} bytes, not text`));
+  for (const file of known.files ?? []) add(`runs ${file.path}`, h("pre", {}, bounded(file.text ?? `${file.size} bytes, not text`, MOST)));
   add("plan", Array.isArray(known.plan) && h("ol", {}, ...known.plan.map((step) => h("li", {}, step))));
   add("why there is no diff", known.note && h("span", {}, known.note));
   add("options", known.options?.length && h("ul", {}, ...known.options.map((one) => h("li", {}, one))));
@@ -217,6 +219,6 @@ export function details(request) {
   add("so far", spent && h("span", {}, `${cost(spent.cost_usd)}, ${count(spent.tokens, "token")}, ${count(spent.steps, "step")}`));
   const used = new Set(["tool", "arguments", "diff", "files", "plan", "note", "options", "rule", "so_far"]);
   const rest = Object.fromEntries(Object.entries(known).filter(([name]) => !used.has(name)));
-  if (Object.keys(rest).length) add("more", h("pre", {}, json(rest)));
+  if (Object.keys(rest).length) add("more", h("pre", {}, bounded(json(rest), MOST)));
   return h("div", { class: "details" }, ...shown);
 }

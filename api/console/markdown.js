@@ -3,7 +3,8 @@
 import { h } from "./dom.js";
 
 const MOST = 100_000; // characters that are shown
-const INLINE = /(`[^`\n]+`)|\*\*([^*\n]+)\*\*|\*([^*\n]+)\*|\[([^\]\n]+)\]\((https?:\/\/[^\s)]+)\)/g;
+// every part ends soon: text that is written to make the search for its end slow must not stop the page
+const INLINE = /(`[^`\n]+`)|\*\*([^*\n]+)\*\*|\*([^*\n]+)\*|\[([^[\]\n]{1,500})\]\((https?:\/\/[^\s()]{1,2000})\)/g;
 
 export function markdown(source) {
   const text = String(source ?? "");

@@ -4,8 +4,8 @@ import { h } from "./dom.js";
 
 let numbers = 0;
 
-export function schemaForm(schema, value) {
-  const field = make(schema ?? {}, value, "");
+export function schemaForm(schema, value, label = "") {
+  const field = make(schema ?? {}, value, label);
   return {
     element: field.element,
     value() {

@@ -124,7 +124,7 @@ export function task(main, { session, parameters: [id] }) {
       h("h2", {}, "Result"),
       output,
       h("p", {}, h("a", { href: address(`/tasks/${id}/result`), download: `result-${id}.json` }, "The whole result as JSON")),
-      result.artifacts.length ? h("ul", {}, ...result.artifacts.map((one) => h("li", {}, h("a", { href: /^https?:/.test(one.url) ? one.url : address(one.url), download: one.name, rel: "noopener" }, one.name ?? one.url), one.size ? ` ${bytes(one.size)}` : ""))) : null,
+      result.artifacts.length ? h("ul", {}, ...result.artifacts.map((one) => h("li", {}, artifact(one), one.size ? ` ${bytes(one.size)}` : ""))) : null,
       result.acceptance ? h("ul", {}, ...result.acceptance.map((one) => h("li", {}, `${one.passed ? "✓" : "✗"} ${one.criterion}: ${one.reason ?? ""}`))) : null,
     );
   }
@@ -188,6 +188,13 @@ export function task(main, { session, parameters: [id] }) {
     stop();
     list.close();
   };
+}
+
+// A file of ours, or an address on the web; anything else that a result may name is only shown.
+function artifact(one) {
+  const href = /^https?:\/\//i.test(one.url) ? one.url : /^\/[^/\\]/.test(one.url) ? address(one.url) : null;
+  const name = one.name ?? one.url;
+  return href ? h("a", { href, download: one.name, rel: "noopener noreferrer" }, name) : h("span", {}, name);
 }
 
 function round(number) {

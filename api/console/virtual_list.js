@@ -1,6 +1,6 @@
 // A list of any length of which only the visible rows are in the page. All rows have one height.
 
-import { h } from "./dom.js";
+import { h, holdFocus } from "./dom.js";
 
 const MARGIN = 8; // rows above and below what is visible
 
@@ -27,8 +27,11 @@ export function virtualList({ label, height, row, more = null, key = (item) => i
         element.setAttribute("role", "listitem");
         element.classList.add("virtual-row");
         element.style.height = `${height}px`;
-        if (known) known.element.replaceWith(element);
-        else spacer.append(element);
+        if (known) {
+          const restore = holdFocus(known.element);
+          known.element.replaceWith(element);
+          restore(element);
+        } else spacer.append(element);
         known = { item, element };
         shown.set(id, known);
       }

@@ -1,4 +1,6 @@
-"""`errand budget`: the limits of a task, its subagents and their conversation, and what is left."""
+"""`errand budget`: the limits of a task, its subagents and their conversation, what is left, and more of it."""
+
+from typing import Any
 
 import click
 
@@ -6,22 +8,43 @@ from cli.client.api import Api, segment
 from cli.client.models import BudgetInfo, TaskBudgetInfo
 from cli.client.response import parse
 from cli.ids import TaskId
-from cli.options import remote
+from cli.options import Duration, remote
 from cli.render.output import dim, duration, emit, one_line, styled_status, table
+
+_MANY, _DOLLARS = click.IntRange(min=1), click.FloatRange(min=0, min_open=True)
 
 
 @click.command()
 @click.argument("task_id", type=TaskId())
+@click.option("--ttl", type=Duration(), help="Raise its time to this: 30m, 2h, 1d, counted from its beginning.")
+@click.option("--max-steps", type=_MANY, help="Raise its limit of model calls to this.")
+@click.option("--max-tokens", type=_MANY, help="Raise its token budget to this.")
+@click.option("--max-cost", "max_cost_usd", type=_DOLLARS, help="Raise its cost budget to this, in US dollars.")
+@click.option("--max-tool-calls", type=_MANY, help="Raise its limit of tool calls to this.")
+@click.option("--tree-max-steps", type=_MANY, help="The same for the whole conversation: model calls,")
+@click.option("--tree-max-tokens", type=_MANY, help="tokens,")
+@click.option("--tree-max-cost", "tree_max_cost_usd", type=_DOLLARS, help="US dollars,")
+@click.option("--tree-max-tool-calls", type=_MANY, help="tool calls,")
+@click.option("--tree-max-sessions", type=_MANY, help="and sessions.")
 @remote
-def budget(api: Api, task_id: str, as_json: bool) -> None:
+def budget(api: Api, task_id: str, as_json: bool, **limits: Any) -> None:
     """Show the limits of a task, what it has used and what is left; then the same for its subagents and the tree.
+
+    With new limits, raise them first: a running task, also one that waits for a person, continues with them. They
+    are not additions, so the same command again changes nothing.
 
     \b
     Examples:
       ./errand budget ID
+      ./errand budget ID --max-steps 100 --ttl 2h
+      ./errand budget ID --max-cost 5 --tree-max-cost 20
       ./errand budget ID --json | jq .tree
     """
-    answer = api.get(f"/tasks/{segment(task_id)}/budget")
+    path, given = f"/tasks/{segment(task_id)}/budget", {name: one for name, one in limits.items() if one is not None}
+    body = {name: value for name, value in given.items() if not name.startswith("tree_")}
+    shared = {name.removeprefix("tree_"): value for name, value in given.items() if name.startswith("tree_")}
+    body |= {"tree": shared} if shared else {}
+    answer = api.send("POST", path, json=body).json() if body else api.get(path)
     if as_json:
         emit(answer)
         return

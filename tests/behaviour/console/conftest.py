@@ -5,12 +5,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright, expect
 
 CHROMIUM = shutil.which("chromium") or ""
 needs_browser = pytest.mark.skipif(
     not CHROMIUM, reason="there is no chromium here; as root `apt-get install chromium` adds it"
 )
+expect.set_options(timeout=20_000)  # a busy machine
 Opener = Callable[[str], Awaitable[Page]]
 
 

@@ -1,7 +1,5 @@
-"""What people use the console for, from beginning to end; long lists, strangers and attackers."""
+"""What people use the console for, from beginning to end; long lists."""
 
-import json
-import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,8 +7,6 @@ import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Locator, Page, expect
 
-from store import keys
-from store.keys import Right
 from tests.behaviour.console.conftest import Opener, needs_browser
 from tests.behaviour.console.test_views import define
 from tests.behaviour.conversations.talk import AGENTS as TEAM
@@ -157,51 +153,6 @@ async def test_task_shows_its_files_audit_and_budget_which_can_be_raised(stack: 
     assert (await stack.wait(task_id))["reason"] == "goal_reached"
 
 
-async def test_hostile_text_is_text_in_every_view(stack: Stack, opened: Opener) -> None:
-    definition: dict[str, Any] = {
-        "name": "hostile",
-        "description": PRINTED,
-        "prompt": PRINTED,
-        "tools": ["bash", "ask_user", "write_file"],
-    }
-    definition |= {"may_ask": True, "permissions": [{"permission": "bash", "action": "ask"}]}
-    assert (await stack.http.put("/agents/hostile", json=definition)).is_success
-    ask = ("ask_user", {"question": HOSTILE, "options": [HOSTILE]})
-    written = ("write_file", {"path": "<img src=x>.txt", "content": HOSTILE})
-    script = steps([written], [ask, bash(f"echo {json.dumps(HOSTILE)}")])
-    task_id = await stack.submit(f"{PRINTED} {script}", "hostile")
-    await waiting(stack, task_id, 2)
-    page = await opened(stack.url)
-    of_task = [f"tasks/{task_id}", f"conversations/{task_id}", f"compare/{task_id}/{task_id}"]
-    for view in ("", "inbox", *of_task, "start/hostile"):
-        await page.goto(f"{stack.url}/#/{view}")
-        await expect(page.locator("main")).to_contain_text("<img src=x")
-        assert await page.locator("main img, main script, main a[href^=javascript]").count() == 0, view
-        shown = await page.locator("main").inner_text()
-        assert "\u202e" not in shown and "\x1b" not in shown, view
-        assert await page.title() != "owned", view
-    await page.goto(f"{stack.url}/tasks/{task_id}/trace.html")
-    await expect(page.locator("h1")).to_contain_text("<img src=x")
-    assert await page.locator("img, script").count() == 0 and await page.title() != "owned"
-    await stack.cancel(task_id)
-
-
-async def test_strange_addresses_and_huge_results(stack: Stack, opened: Opener) -> None:
-    foreign = "0" * 26
-    page = await opened(stack.url)
-    for view in (f"tasks/{foreign}", f"conversations/{foreign}", f"compare/{foreign}/{foreign}"):
-        await page.goto(f"{stack.url}/#/{view}")
-        await expect(page.get_by_role("alert").filter(has_text=re.compile("."))).to_be_visible()
-    await page.goto(f"{stack.url}/#/tasks/%3Cscript%3E")
-    await expect(page.locator("h1")).to_have_text("There is no such page")
-    task_id = (await stack.run("a long answer"))["task_id"]
-    huge = "word " * 1_000_000
-    await stack.pool.execute("UPDATE sessions SET output = $2 WHERE id = $1", task_id, huge)
-    await page.goto(f"{stack.url}/#/tasks/{task_id}")
-    await expect(page.locator("main")).to_contain_text("4,900,000 more characters")
-    assert await page.evaluate("document.querySelector('main').textContent.length") < 300_000
-
-
 @pytest_asyncio.fixture
 async def many(stack: Stack) -> AsyncIterator[tuple[str, list[str], str]]:
     """A task, a thousand copies of it, the oldest first, and a copy with five hundred steps; all copies are removed."""
@@ -237,61 +188,3 @@ async def test_a_thousand_tasks_and_five_hundred_steps_keep_the_page_small(
     await page.locator(".virtual[aria-label=Steps]").evaluate("(box) => { box.scrollTop = box.scrollHeight; }")
     await expect(page.get_by_role("button", name="Step 500")).to_be_visible()
     assert await page.evaluate("document.querySelectorAll('main *').length") < 4_000
-
-
-async def test_sign_in_behind_a_proxy_ends_with_its_key_and_with_its_cookie(stack: Stack, browser: Browser) -> None:
-    """A request that a proxy has forwarded needs a key, also on the machine of the stack."""
-    key, secret = await keys.create(stack.pool, "default", HOSTILE[:60], list(Right))
-    context = await browser.new_context(extra_http_headers={"X-Forwarded-For": "203.0.113.7"})
-    page = await context.new_page()
-    await page.goto(stack.url)
-
-    async def sign_in() -> None:
-        await page.get_by_label("Key").fill(secret)
-        await page.get_by_role("button", name="Sign in").click()
-        await expect(page.locator(".connection")).to_have_text("live")
-
-    await sign_in()
-    await expect(page.locator(".who")).to_contain_text("<img")
-    [cookie] = await context.cookies()
-    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
-    assert await page.evaluate("document.cookie") == ""
-    await context.clear_cookies()  # as when it has expired
-    # not a click: a request of the page itself may bring the form, and take the links away, before any click
-    await page.evaluate("location.hash = '#/inbox'")
-    await expect(page.get_by_label("Key")).to_be_visible()
-    await sign_in()
-    await page.goto(f"{stack.url}/#/")
-    await keys.revoke(stack.pool, "default", key.id)  # while the stream is open: nobody clicks anything
-    await expect(page.get_by_label("Key")).to_be_visible(timeout=40_000)
-    await context.close()
-
-
-async def test_pages_of_other_sites_can_neither_frame_nor_use_the_console(stack: Stack, browser: Browser) -> None:
-    context = await browser.new_context()
-    page = await context.new_page()
-
-    async def evil(route: Any) -> None:
-        frame = f'<!doctype html><iframe src="{stack.url}/"></iframe>'
-        await route.fulfill(content_type="text/html", body=frame)
-
-    await page.route("http://evil.example/", evil)
-    await page.goto("http://evil.example/")
-    before = (await stack.http.get("/tasks", params={"limit": 1})).json()["items"]
-    refused = await page.evaluate(
-        """async (url) => {
-            const body = JSON.stringify({ agent: "tester", input: "from elsewhere" });
-            const credentials = "include";
-            const simple = await fetch(`${url}/tasks`, { method: "POST", mode: "no-cors", credentials, body })
-                .then((answer) => answer.type, () => "refused");
-            const read = await fetch(`${url}/tasks`, { credentials }).then(() => "read", () => "refused");
-            return [simple, read];
-        }""",
-        stack.url,
-    )
-    assert refused[0] in ("opaque", "refused") and refused[1] == "refused"
-    assert (await stack.http.get("/tasks", params={"limit": 1})).json()["items"] == before
-    assert not [
-        frame for frame in page.frames if frame.url.startswith(stack.url) and await frame.query_selector("header")
-    ]
-    await context.close()
