@@ -20,6 +20,7 @@ PURE = (
     "session.limits",
     "session.loop",
     "session.replies",
+    "session.sides",
     "typed_activity",
     "ui",
 )

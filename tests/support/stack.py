@@ -29,13 +29,14 @@ PATIENCE = 60.0
 async def eventually(
     look: Callable[[], Awaitable[T | None]], *, seconds: float = PATIENCE, pause: float = 0.1, what: str = ""
 ) -> T:
-    """Look until there is something to see."""
-    give_up = time.monotonic() + seconds
+    """Look until there is something to see; less often, the longer it takes, since each look costs CPU time."""
+    began = time.monotonic()
     while True:
         if seen := await look():
             return seen
-        assert time.monotonic() < give_up, f"not within {seconds} s: {what or look}"
-        await asyncio.sleep(pause)
+        waited = time.monotonic() - began
+        assert waited < seconds, f"not within {seconds} s: {what or look}"
+        await asyncio.sleep(max(pause, min(5 * pause, waited / 8)))
 
 
 class Stack:
