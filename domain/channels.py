@@ -24,18 +24,21 @@ class ConnectorKind(StrEnum):
     EMAIL = "email"
 
 
-class ConnectorConfig(BaseModel):
+class ConnectorRules(BaseModel):
     """How messages of one service reach an agent, and how its answers leave; the secrets are kept elsewhere."""
 
     model_config = ConfigDict(frozen=True)
 
-    id: str
-    name: str
     kind: ConnectorKind
     agent: str
     target: str  # what people see of where answers are sent; empty: the service's own address, or nowhere
     debounce_ms: int
     merge: bool
+
+
+class ConnectorConfig(ConnectorRules):
+    id: str
+    name: str
     created_by: str
     created_at: datetime
 

@@ -19,8 +19,17 @@ from domain.task import Strict
 
 # the events of a session that the feed of its tenant shows
 FEED = (
-    *("task_started", "task_completed", "task_failed", "task_cancelled", "mailbox_updated"),
-    *("input_required", "input_received", "input_reminder", "input_escalated", "budget_low", "anomaly"),
+    "task_started",
+    "task_completed",
+    "task_failed",
+    "task_cancelled",
+    "mailbox_updated",
+    "input_required",
+    "input_received",
+    "input_reminder",
+    "input_escalated",
+    "budget_low",
+    "anomaly",
 )
 CONFIG = (
     "notify",

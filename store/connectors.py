@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import asyncpg
 
 from domain.audit import TENANT
-from domain.channels import ConnectorConfig, ConnectorSecrets
+from domain.channels import ConnectorConfig, ConnectorRules, ConnectorSecrets
 from domain.ids import new_id
 from domain.sealing import KeyRing
 from store import audit
@@ -33,7 +33,7 @@ def opened(keys: KeyRing, tenant: str, name: str, secrets: str) -> ConnectorSecr
 
 
 async def put(
-    pool: Pool, tenant: str, name: str, given: dict[str, object], secrets: ConnectorSecrets, by: str, keys: KeyRing
+    pool: Pool, tenant: str, name: str, rules: ConnectorRules, secrets: ConnectorSecrets, by: str, keys: KeyRing
 ) -> ConnectorConfig:
     """Make a connector, or change the one of this name; it keeps its id."""
     async with pool.acquire() as connection, connection.transaction():
@@ -46,7 +46,11 @@ async def put(
             tenant,
             new_id(),
             name,
-            *(given[field] for field in ("kind", "agent", "target", "debounce_ms", "merge")),
+            rules.kind,
+            rules.agent,
+            rules.target,
+            rules.debounce_ms,
+            rules.merge,
             keys.seal(secrets.model_dump_json(), tenant, SEALED_FOR, name),
             by,
         )

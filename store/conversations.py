@@ -1,9 +1,9 @@
-"""Conversations: their rows, and the words that wait for a thread."""
+"""Conversations: their rows, and the messages that wait for a thread."""
 
 import json
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict
 from domain.content import parts_of, text_of_parts
 from domain.conversations.mailbox import ConversationStatus, DeliveryMode
 from domain.json_object import JsonObject
+from domain.notices import ConversationUpdated, NewNotice
 from domain.sessions.session_writes import ThreadMessage
-from store import audit, workspaces
+from store import audit, notices, workspaces
 from store.database import Connection, Pool, to_json
 from store.workspaces import Manifest
 
@@ -130,14 +131,8 @@ async def change(pool: Pool, tenant: str, conversation_id: str, update: Conversa
         if row is None:
             return None
         changed = sorted(given - {"metadata"} | ({"metadata"} if changes else set()))
-        notice = {
-            "tenant": tenant,
-            "conversation_id": conversation_id,
-            "type": "conversation_updated",
-            "at": datetime.now(UTC).isoformat(),
-            "data": json.dumps({"changed": changed}),
-        }
-        await connection.execute("SELECT give_notice($1::jsonb)", json.dumps([notice]))
+        notice = NewNotice.of(tenant, conversation_id, ConversationUpdated(changed=changed))
+        await notices.give(connection, notice)
     return _read(row)
 
 

@@ -1,15 +1,14 @@
 """Missions: their rows, what they have spent, and their one end with its summary."""
 
-import json
 from datetime import UTC, datetime
-from typing import Any
 
 import asyncpg
 
 from domain.audit import TENANT
 from domain.missions.mission import Mission, MissionRules, MissionStatus, Spent
+from domain.notices import MissionEnded, NewNotice
 from domain.schedules.schedule import Schedule
-from store import audit, schedules
+from store import audit, notices, schedules
 from store.database import Connection, Pool
 
 _COLUMNS = ", ".join(Mission.model_fields)
@@ -165,15 +164,8 @@ async def end(
             tenant,
             mission.conversation_id,
         )
-        data = {"name": mission.name, "mission_id": mission.id, "status": status, "reason": reason, "summary": summary}
-        notice: dict[str, Any] = {
-            "tenant": tenant,
-            "conversation_id": mission.conversation_id,
-            "type": "mission_ended",
-            "at": datetime.now(UTC).isoformat(),
-            "data": json.dumps(data),
-        }
-        await connection.execute("SELECT give_notice($1::jsonb)", json.dumps([notice]))
+        ended = MissionEnded(name=mission.name, mission_id=mission.id, status=status, reason=reason, summary=summary)
+        await notices.give(connection, NewNotice.of(tenant, mission.conversation_id, ended))
         await audit.append(connection, tenant, TENANT, by, "end_mission", subject=mission.name)
         return _read(row)
 

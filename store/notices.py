@@ -7,7 +7,8 @@ import asyncpg
 from pydantic import BaseModel
 
 from domain.json_object import JsonObject
-from store.database import Pool
+from domain.notices import NewNotice
+from store.database import Connection, Pool, to_json
 
 
 class FeedNotice(BaseModel):
@@ -21,6 +22,11 @@ class FeedNotice(BaseModel):
 
 def _read(row: asyncpg.Record) -> FeedNotice:
     return FeedNotice(**{**row, "data": json.loads(row["data"])})
+
+
+async def give(connection: Connection, notice: NewNotice) -> None:
+    """In the transaction of what it is about."""
+    await connection.execute("SELECT give_notice($1::jsonb)", to_json([notice]))
 
 
 async def after(pool: Pool, tenant: str, number: int, limit: int, created_by: str | None) -> list[FeedNotice]:

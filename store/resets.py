@@ -1,13 +1,13 @@
 """Resets: a conversation keeps its id and its history, and its next session begins with an empty context."""
 
-import json
-from datetime import UTC, datetime
+from datetime import datetime
 
 from pydantic import BaseModel
 
 from domain.content import text_of_parts
-from store import audit
-from store.database import Connection, Pool
+from domain.notices import ConversationUpdated, NewNotice
+from store import audit, notices
+from store.database import Pool
 
 
 class DroppedMessage(BaseModel):
@@ -65,7 +65,7 @@ async def reset(pool: Pool, tenant: str, conversation_id: str, by: str) -> Reset
             tenant,
             conversation_id,
         )
-        await _announce(connection, tenant, conversation_id)
+        await notices.give(connection, NewNotice.of(tenant, conversation_id, ConversationUpdated(changed=["reset"])))
         await audit.append(connection, tenant, conversation_id, by, "reset")
     dropped = [DroppedMessage(**row) for row in waiting if not row["live"]]
     for row in sorted(unread, key=lambda one: int(one["number"])):
@@ -82,14 +82,3 @@ async def markers(pool: Pool, tenant: str, conversation_id: str) -> list[ResetMa
         conversation_id,
     )
     return [ResetMarker(**row) for row in rows]
-
-
-async def _announce(connection: Connection, tenant: str, conversation_id: str) -> None:
-    notice = {
-        "tenant": tenant,
-        "conversation_id": conversation_id,
-        "type": "conversation_updated",
-        "at": datetime.now(UTC).isoformat(),
-        "data": json.dumps({"changed": ["reset"]}),
-    }
-    await connection.execute("SELECT give_notice($1::jsonb)", json.dumps([notice]))

@@ -1,18 +1,16 @@
 """Schedules: the rows decide, and Temporal is brought into line with them, at once or by the sweeper."""
 
-import json
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
-from typing import Any
 
 import asyncpg
 
 from domain.audit import TENANT
 from domain.conversations.address import Address
 from domain.ids import new_id
+from domain.notices import NewNotice, SchedulePaused
 from domain.schedules.schedule import Schedule, ScheduleRules
 from domain.sessions.new_session import NewSession
-from store import addresses, audit, workspaces
+from store import addresses, audit, notices, workspaces
 from store.database import Connection, Pool
 from store.workspaces import Manifest
 
@@ -223,16 +221,10 @@ async def count_run(connection: Connection, schedule: Schedule, *, failed: bool)
         f"{failures} runs in a row have failed",
     )
     if pauses:
-        notice: dict[str, Any] = {
-            "tenant": schedule.tenant,
-            "conversation_id": schedule.conversation_id,
-            "type": "schedule_paused",
-            "at": datetime.now(UTC).isoformat(),
-            "data": json.dumps(
-                {"name": schedule.rules.name, "schedule_id": schedule.id, "reason": f"{failures} failures in a row"}
-            ),
-        }
-        await connection.execute("SELECT give_notice($1::jsonb)", json.dumps([notice]))
+        paused = SchedulePaused(
+            name=schedule.rules.name, schedule_id=schedule.id, reason=f"{failures} failures in a row"
+        )
+        await notices.give(connection, NewNotice.of(schedule.tenant, schedule.conversation_id, paused))
 
 
 async def _audit(connection: Connection, tenant: str, by: str, action: str, rules: ScheduleRules) -> None:

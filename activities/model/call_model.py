@@ -2,7 +2,6 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -31,7 +30,7 @@ from domain.events import EventRow
 from domain.messages import Node, render, shorten_results
 from domain.model_exchange import ModelRequest, ModelResponse
 from domain.policy.rules import Rule
-from domain.sessions.step import ModelCall, ModelReply, Purpose, RecordedStop, StopReason, ToolCall, preview
+from domain.sessions.step import ModelCall, ModelReply, Purpose, RareFacts, RecordedStop, StopReason, ToolCall, preview
 from domain.sessions.step_writes import OnceEvent, RetryNote
 from domain.sessions.task_terms import on_terms
 from store import input_requests, messages
@@ -100,8 +99,8 @@ class CallModel:
                 played = await recording.play(self._pool, call, rerun)
                 nodes = prelude + recording.nodes(call, agent.speaker(call.agent.side), context + prelude, played)
                 calls = recording.tool_calls(self.toolbox.tools, tools, played, layers, rerun, facts)
-                again = {"recorded": played.usage, "continues": played.continues, "ends": played.body.ends}
-                return await self._commit(call, idem, context, nodes, calls, [], played.turn, **again)
+                recorded = RareFacts(recorded=played.usage, continues=played.continues, ends=played.body.ends)
+                return await self._commit(call, idem, context, nodes, calls, [], played.turn, recorded)
             shown = await self._shown(call, agent, context + prelude, facts)
             try:
                 if queued := turn_record.queued_calls(call, facts):
@@ -135,8 +134,8 @@ class CallModel:
             )
             once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
             misfit = turn_record.misfit(agent, call, turn)
-            more = {"misfit": misfit, "ends": turn.ends, "raised": self._bounds.raised(facts)}
-            return await self._commit(call, idem, context, nodes, calls, once, turn, **more)
+            rare = RareFacts(misfit=misfit, ends=turn.ends, raised=self._bounds.raised(facts))
+            return await self._commit(call, idem, context, nodes, calls, once, turn, rare)
 
     async def _shown(self, call: ModelCall, agent: AgentDefinition, nodes: list[Node], facts: StepFacts) -> list[Node]:
         try:
@@ -204,7 +203,7 @@ class CallModel:
         calls: list[ToolCall],
         once: list[OnceEvent],
         turn: ModelResponse,
-        **more: Any,
+        rare: RareFacts,
     ) -> ModelReply:
         """Prelude and reply enter the tree, with their events, in one statement."""
         takes_turn = call.purpose is Purpose.TURN
@@ -216,7 +215,7 @@ class CallModel:
             full=takes_turn and self._model.nearly_full(call.model, turn.usage),
             preview=preview(turn.answer()),
             interrupted=turn.stop_reason is StopReason.INTERRUPTED,
-            **more,
+            **dict(rare),
         )
         model_called(call, turn.usage)
         commit = turn_record.commit(call, idem, nodes, reply, turn, once)

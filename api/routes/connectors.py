@@ -14,7 +14,7 @@ from api.schemas.channels import ConnectorBody, ConnectorPage, ConnectorRecord, 
 from api.schemas.subscriptions import check_target
 from api.submission import rules
 from connectors import CONNECTORS
-from domain.channels import CONNECTOR_NAME, ConnectorConfig, ConnectorKind, ConnectorSecrets
+from domain.channels import CONNECTOR_NAME, ConnectorConfig, ConnectorKind, ConnectorRules, ConnectorSecrets
 from domain.errors import Conflict, Invalid, NotFound
 from domain.notification import ChannelName, new_secret, shown_target
 from store import connectors
@@ -49,8 +49,13 @@ async def put_connector(
         raise Conflict(f"There may be at most {MOST} connectors.")
     _check(call, body)
     secrets, shown = _secrets(body, known)
-    given = body.model_dump(include={"kind", "agent", "debounce_ms", "merge"})
-    given["target"] = shown_target(ChannelName.WEBHOOK, body.target) if body.target else ""
+    given = ConnectorRules(
+        kind=body.kind,
+        agent=body.agent,
+        target=shown_target(ChannelName.WEBHOOK, body.target) if body.target else "",
+        debounce_ms=body.debounce_ms,
+        merge=body.merge,
+    )
     by, keys = call.caller.created_by, call.services.keys
     made = await connectors.put(call.pool, call.tenant, connector, given, secrets, by, keys)
     return CreatedConnector(**_record(made).model_dump(), secret=shown)

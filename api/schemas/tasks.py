@@ -110,11 +110,9 @@ def task_record(
     )
 
 
-_SAME = (
-    *("status", "started_at", "updated_at", "reason", "partial", "title", "agent", "agent_version", "models"),
-    *("conversation_id", "created_at", "ended_at", "deadline", "limits", "usage", "plan"),
-    *("dry_run", "keep_until", "content_removed_at"),
-)
+# of these the row's own form is another one
+_OTHER = {"progress", "error", "retry", "cancel_requested", "parent_session_id"}
+_SAME = (TaskRecord.model_fields.keys() & SessionRow.model_fields.keys()) - _OTHER
 
 
 def task_error(session: SessionRow) -> TaskError | None:

@@ -8,8 +8,15 @@ ASKING = frozenset({"ask_user"})
 PLANNING = frozenset({"update_plan"})
 DELEGATING = frozenset(
     {
-        *("delegate", "task", "async_delegate", "async_task", "async_task_result", "gather"),
-        *("steer_subagent", "cancel_subagent", "list_subagents"),
+        "delegate",
+        "task",
+        "async_delegate",
+        "async_task",
+        "async_task_result",
+        "gather",
+        "steer_subagent",
+        "cancel_subagent",
+        "list_subagents",
     }
 )
 ADDRESSING = frozenset({"subagent_create", "subagent_message", "subagent_terminate"})

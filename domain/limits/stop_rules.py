@@ -10,7 +10,7 @@ from domain.sessions.step import ModelReply, StopReason
 
 class Next(StrEnum):
     ACT = "act"  # run the tool calls, then ask again
-    GO_ON = "go_on"  # nothing to run, but the reply is not the end: ask again
+    ASK_AGAIN = "ask_again"  # nothing to run, but the reply is not the end
     COMPACT = "compact"  # the context no longer fits
     STOP = "stop"
 
@@ -38,5 +38,5 @@ def decide(reply: ModelReply) -> Decision:
     if reply.stop_reason is StopReason.CONTEXT_FULL:
         return Decision(next=Next.COMPACT)
     if reply.stop_reason in (StopReason.CUT_OFF, StopReason.PAUSED):
-        return Decision(next=Next.GO_ON)
+        return Decision(next=Next.ASK_AGAIN)
     return Decision(next=Next.STOP, reason=Reason.GOAL_REACHED)

@@ -17,16 +17,9 @@ class HookPoints(BaseModel):
     points: list[HookPoint]
 
 
-class HookCall(BaseModel):
-    """Run the hooks of one moment; texts are found by the references."""
+class HookSubject(BaseModel):
+    """What a moment is about; texts are found by the references."""
 
-    ref: SessionRef
-    agent: AgentRef
-    above: list[AgentRef] = Field(default_factory=list)
-    point: HookPoint
-    step: int
-    line: str = "main"
-    workspace_id: str
     model: str = ""
     node: str | None = None  # the assistant node of the reply
     indexes: list[int] = Field(default_factory=list)  # its calls
@@ -36,6 +29,18 @@ class HookCall(BaseModel):
     children: list[str] = Field(default_factory=list, exclude_if=lambda value: not value)  # sessions that were started
     reason: str | None = None  # of the end
     error: str | None = None
+
+
+class HookCall(HookSubject):
+    """Run the hooks of one moment."""
+
+    ref: SessionRef
+    agent: AgentRef
+    above: list[AgentRef] = Field(default_factory=list)
+    point: HookPoint
+    step: int
+    line: str = "main"
+    workspace_id: str
 
 
 class HookOutcome(BaseModel):

@@ -122,15 +122,9 @@ class ToolCall(BaseModel):
     rule: Rule | None = Field(default=None, exclude_if=lambda value: value is None)  # the one that denied it
 
 
-class ModelReply(BaseModel):
-    head: str
-    stop_reason: StopReason
-    calls: list[ToolCall] = Field(default_factory=list)
-    usage: Usage
-    full: bool = False  # the context nearly fills the model's window
-    preview: str = ""
-    interrupted: bool = False
-    # the rest is rare, and costs no byte of history where it is not there:
+class RareFacts(BaseModel):
+    """What few replies have; it costs no byte of history where it is not there."""
+
     # why it is not the answer that the agent's output schema asks for
     misfit: str | None = Field(default=None, exclude_if=lambda value: value is None)
     # of a recorded answer: what it used when it was given, for the limits alone; and whether the original continued
@@ -140,6 +134,16 @@ class ModelReply(BaseModel):
     ends: Literal["stop", "fail"] | None = Field(default=None, exclude_if=lambda value: value is None)
     # raised limits that the row has: the signal that brings them may be late
     raised: Limits | None = Field(default=None, exclude_if=lambda value: value is None)
+
+
+class ModelReply(RareFacts):
+    head: str
+    stop_reason: StopReason
+    calls: list[ToolCall] = Field(default_factory=list)
+    usage: Usage
+    full: bool = False  # the context nearly fills the model's window
+    preview: str = ""
+    interrupted: bool = False
 
 
 class ResumePoint(BaseModel):

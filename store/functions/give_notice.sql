@@ -1,4 +1,4 @@
--- Notifies those outside a session: the tenant's feed, and through the outbox every subscription that asks for the event.
+-- Notifies those outside a session; `p_events` are NewNotices: the tenant's feed, and through the outbox every subscription that asks for the event.
 -- Called in the transaction that writes the events, so that neither exists without the other. The tenant's counter is
 -- locked last, so that the lock is held as briefly as possible.
 CREATE OR REPLACE FUNCTION give_notice(p_events jsonb) RETURNS void LANGUAGE plpgsql AS $$
@@ -8,10 +8,10 @@ DECLARE
     base bigint;
 BEGIN
     INSERT INTO deliveries (tenant, id, subscription_id, event, session_id, seq, body)
-    SELECT sub.tenant, sortable_id(sub.id || '/' || coalesce(s.id || '/' || (e ->> 'seq'), gen_random_uuid()::text)),
-           sub.id, e ->> 'type', s.id, (e ->> 'seq')::bigint,
+    SELECT sub.tenant, sortable_id(sub.id || '/' || coalesce(s.id || '/' || e.seq, gen_random_uuid()::text)),
+           sub.id, e.type, s.id, e.seq,
            jsonb_build_object(
-               'type', e ->> 'type', 'timestamp', e ->> 'at',
+               'type', e.type, 'timestamp', e.at,
                'data', CASE WHEN s.id IS NULL THEN '{}' ELSE jsonb_build_object(
                            'task_id', s.id, 'conversation_id', s.conversation_id, 'title', s.title, 'agent', s.agent,
                            'status', s.status)
@@ -20,41 +20,40 @@ BEGIN
                        || (d.data - 'usage' - 'output')
                        || CASE WHEN d.data ? 'output' THEN jsonb_build_object('output', left(d.data ->> 'output', 2000))
                                ELSE '{}' END)::text
-      FROM jsonb_array_elements(p_events) WITH ORDINALITY AS x(e, place)
-      CROSS JOIN LATERAL (SELECT (e ->> 'data')::jsonb AS data) d
-      LEFT JOIN sessions s ON s.tenant = e ->> 'tenant' AND s.id = e ->> 'session_id'
+      FROM jsonb_populate_recordset(NULL::new_notice, p_events) WITH ORDINALITY e
+      CROSS JOIN LATERAL (SELECT e.data::jsonb AS data) d
+      LEFT JOIN sessions s ON s.tenant = e.tenant AND s.id = e.session_id
       CROSS JOIN LATERAL (
           SELECT coalesce((s.spec::jsonb) -> 'config' -> 'notify', '[]') AS named,
                  -- the subscription that the task names for this kind of request, or for this event
                  (s.spec::jsonb) -> 'config' -> 'routes' ->>
-                     CASE WHEN e ->> 'type' IN ('input_required', 'input_reminder') THEN d.data ->> 'kind'
-                          ELSE e ->> 'type' END AS routed) c
-      JOIN subscriptions sub ON sub.tenant = e ->> 'tenant' AND sub.status = 'active'
+                     CASE WHEN e.type IN ('input_required', 'input_reminder') THEN d.data ->> 'kind'
+                          ELSE e.type END AS routed) c
+      JOIN subscriptions sub ON sub.tenant = e.tenant AND sub.status = 'active'
      WHERE CASE
                WHEN (s.rerun::jsonb ->> 'recorded')::boolean THEN false   -- nothing of it really happened
                -- a scheduled run that found nothing to do
-               WHEN e ->> 'type' = 'task_completed'
+               WHEN e.type = 'task_completed'
                     AND btrim(d.data ->> 'output') = (s.spec::jsonb) -> 'schedule' ->> 'silent_reply' THEN false
-               WHEN e ->> 'type' = 'input_escalated' THEN sub.name = d.data ->> 'to'
+               WHEN e.type = 'input_escalated' THEN sub.name = d.data ->> 'to'
                -- the end of a subagent is reported to its parent, and outside only to those who ask for it
-               WHEN e ->> 'type' LIKE 'task\_%' AND s.spawned_by IS NOT NULL AND NOT sub.subagents THEN false
-               ELSE (CASE e ->> 'type' WHEN 'input_reminder' THEN 'input_required' ELSE e ->> 'type' END) = ANY (sub.events)
+               WHEN e.type LIKE 'task\_%' AND s.spawned_by IS NOT NULL AND NOT sub.subagents THEN false
+               ELSE (CASE e.type WHEN 'input_reminder' THEN 'input_required' ELSE e.type END) = ANY (sub.events)
                     AND (sub.every_task OR c.named ? sub.name OR c.named ? sub.channel)
                     OR coalesce(c.routed IN (sub.name, sub.channel), false)
            END
-     ORDER BY place;
+     ORDER BY e.ordinality;
     IF FOUND THEN PERFORM pg_notify('deliveries', ''); END IF;
     PERFORM send_replies(p_events);
-    FOR t, n IN SELECT e ->> 'tenant', count(*) FROM jsonb_array_elements(p_events) e GROUP BY 1 ORDER BY 1 LOOP
+    FOR t, n IN SELECT e.tenant, count(*) FROM jsonb_populate_recordset(NULL::new_notice, p_events) e GROUP BY 1 ORDER BY 1 LOOP
         INSERT INTO event_counters AS c (tenant, scope, last) VALUES (t, 't/', n)
         ON CONFLICT (tenant, scope) DO UPDATE SET last = c.last + n RETURNING c.last - n INTO base;
         INSERT INTO notices (tenant, number, type, session_id, conversation_id, created_by, at, data)
-        SELECT t, base + row_number() OVER (ORDER BY place), e ->> 'type', e ->> 'session_id', e ->> 'conversation_id',
-               coalesce(s.created_by, ''), (e ->> 'at')::timestamptz,
-               ((e ->> 'data')::jsonb - 'usage' - 'output')::text
-          FROM jsonb_array_elements(p_events) WITH ORDINALITY AS x(e, place)
-          LEFT JOIN sessions s ON s.tenant = t AND s.id = e ->> 'session_id'
-         WHERE e ->> 'tenant' = t;
+        SELECT t, base + row_number() OVER (ORDER BY e.ordinality), e.type, e.session_id, e.conversation_id,
+               coalesce(s.created_by, ''), e.at, (e.data::jsonb - 'usage' - 'output')::text
+          FROM jsonb_populate_recordset(NULL::new_notice, p_events) WITH ORDINALITY e
+          LEFT JOIN sessions s ON s.tenant = t AND s.id = e.session_id
+         WHERE e.tenant = t;
         PERFORM pg_notify('events', t || '/*/*');
     END LOOP;
 END $$;

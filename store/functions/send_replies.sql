@@ -3,28 +3,28 @@
 CREATE OR REPLACE FUNCTION send_replies(p_events jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO deliveries (tenant, id, subscription_id, event, session_id, seq, body)
-    SELECT s.tenant, sortable_id(k.id || '/' || s.id || '/' || (e ->> 'seq')), k.id, r.event, s.id, (e ->> 'seq')::bigint,
-           jsonb_build_object('type', r.event, 'timestamp', e ->> 'at', 'data', jsonb_build_object(
+    SELECT s.tenant, sortable_id(k.id || '/' || s.id || '/' || e.seq), k.id, r.event, s.id, e.seq,
+           jsonb_build_object('type', r.event, 'timestamp', e.at, 'data', jsonb_build_object(
                'connector', c.connector, 'channel_id', c.channel_id, 'user_id', c.user_id,
                'thread', j.spec -> 'channel' -> 'thread', 'in_reply_to', j.spec -> 'channel' -> 'message_id',
                'conversation_id', s.conversation_id, 'task_id', s.id, 'agent', s.agent, 'status', s.status, 'text', r.text)
                || CASE r.event WHEN 'reply' THEN '{}' ELSE jsonb_strip_nulls(j.d - 'question') END)::text
-      FROM jsonb_array_elements(p_events) WITH ORDINALITY AS x(e, place)
-      JOIN sessions s ON s.tenant = e ->> 'tenant' AND s.id = e ->> 'session_id'
+      FROM jsonb_populate_recordset(NULL::new_notice, p_events) WITH ORDINALITY e
+      JOIN sessions s ON s.tenant = e.tenant AND s.id = e.session_id
       -- sessions from before a reset are not answered
       JOIN conversations v ON v.tenant = s.tenant AND v.id = s.conversation_id AND v.generation = s.generation
       JOIN channels c ON c.tenant = s.tenant AND c.conversation_id = s.conversation_id
       JOIN connectors k ON k.tenant = c.tenant AND k.name = c.connector
-      CROSS JOIN LATERAL (SELECT s.spec::jsonb AS spec, (e ->> 'data')::jsonb AS d) j
-      CROSS JOIN LATERAL (SELECT CASE e ->> 'type' WHEN 'input_required' THEN 'input_required' ELSE 'reply' END AS event,
-                                 CASE e ->> 'type' WHEN 'input_required' THEN j.d ->> 'question'
+      CROSS JOIN LATERAL (SELECT s.spec::jsonb AS spec, e.data::jsonb AS d) j
+      CROSS JOIN LATERAL (SELECT CASE e.type WHEN 'input_required' THEN 'input_required' ELSE 'reply' END AS event,
+                                 CASE e.type WHEN 'input_required' THEN j.d ->> 'question'
                                       WHEN 'task_completed' THEN s.output
                                       ELSE 'This could not be answered: ' || coalesce(s.error, s.reason, 'it failed')
                                  END AS text) r
-     WHERE (e ->> 'type' = 'input_required'
-            OR (e ->> 'type' IN ('task_completed', 'task_failed') AND s.thread_id = s.conversation_id))
+     WHERE (e.type = 'input_required'
+            OR (e.type IN ('task_completed', 'task_failed') AND s.thread_id = s.conversation_id))
        AND btrim(coalesce(r.text, ''), E' \n\r\t.') NOT IN ('', 'NO_MESSAGE')   -- as in domain/channels.py
        AND (k.kind <> 'webhook' OR k.target <> '')
-     ORDER BY place;
+     ORDER BY e.ordinality;
     IF FOUND THEN PERFORM pg_notify('deliveries', ''); END IF;
 END $$;

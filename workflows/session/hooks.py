@@ -1,12 +1,10 @@
 """Hooks of a session: only an agent that has some adds anything to the history."""
 
-from typing import Any
-
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from domain.agents.hook import HookPoint
-from domain.sessions.hook_call import HookCall, HookList, HookOutcome
+from domain.sessions.hook_call import HookCall, HookList, HookOutcome, HookSubject
 from domain.sessions.session_state import Line
 from domain.sessions.step import ToolCall, ToolOutcome
 from workflows import activity_calls
@@ -14,13 +12,14 @@ from workflows.session import limits
 from workflows.session.context import Ending, SessionContext, cause
 
 NOTHING = HookOutcome()
+NO_SUBJECT = HookSubject()
 
 
-async def at(session: SessionContext, line: Line, point: HookPoint, **given: Any) -> HookOutcome:
+async def at(session: SessionContext, line: Line, point: HookPoint, subject: HookSubject = NO_SUBJECT) -> HookOutcome:
     """Run the hooks that the line's agent has for this moment. The session continues without those that fail."""
     if not session.hooked(line) or point not in await _points(session, line):
         return NOTHING
-    call = _call(session, line, point, **given)
+    call = _call(session, line, point, subject)
     try:
         return await session.wait(activity_calls.run_hooks(call))
     except ActivityError as error:
@@ -38,8 +37,8 @@ async def before_reply(session: SessionContext, line: Line, messages: list[str],
     opening = line.opening if line.head is None else None
     received = NOTHING
     if messages or opening is not None:
-        received = await at(session, line, HookPoint.ON_MESSAGE, messages=messages, opening=opening)
-    before = await at(session, line, HookPoint.BEFORE_MODEL, model=line.model)
+        received = await at(session, line, HookPoint.ON_MESSAGE, HookSubject(messages=messages, opening=opening))
+    before = await at(session, line, HookPoint.BEFORE_MODEL, HookSubject(model=line.model))
     return noted(note, received.note, before.note)
 
 
@@ -47,20 +46,21 @@ async def after_tools(session: SessionContext, line: Line, node: str, outcomes: 
     """What these hooks note is shown with the next call."""
     indexes = sorted(outcome.index for outcome in outcomes)
     if indexes:
-        said = await at(session, line, HookPoint.AFTER_TOOL, node=node, indexes=indexes)
+        said = await at(session, line, HookPoint.AFTER_TOOL, HookSubject(node=node, indexes=indexes))
         line.note = noted(line.note, said.note)
 
 
 async def before_tools(session: SessionContext, line: Line, node: str, calls: list[ToolCall]) -> list[ToolCall]:
     """The calls of a reply; those that a hook refuses are answered with its refusal."""
     indexes = [call.index for call in calls if call.refusal is None]
-    said = await at(session, line, HookPoint.BEFORE_TOOL, node=node, indexes=indexes) if indexes else NOTHING
+    subject = HookSubject(node=node, indexes=indexes)
+    said = await at(session, line, HookPoint.BEFORE_TOOL, subject) if indexes else NOTHING
     return [limits.refused(call, said.refusals[call.index]) if call.index in said.refusals else call for call in calls]
 
 
 async def after_subagents(session: SessionContext, line: Line, node: str, children: list[str]) -> None:
     if children and session.hooked(line):
-        said = await at(session, line, HookPoint.AFTER_SUBAGENT_CREATED, node=node, children=children)
+        said = await at(session, line, HookPoint.AFTER_SUBAGENT_CREATED, HookSubject(node=node, children=children))
         line.note = noted(line.note, said.note)
 
 
@@ -70,7 +70,8 @@ async def at_end(session: SessionContext, ending: Ending, line: Line) -> None:
         return
     try:
         if HookPoint.ON_END in await _points(session, line, ending=True):
-            call = _call(session, line, HookPoint.ON_END, reason=ending.reason, error=ending.error)
+            subject = HookSubject(reason=ending.reason, error=ending.error)
+            call = _call(session, line, HookPoint.ON_END, subject)
             await activity_calls.run_hooks(call)
     except ActivityError as error:
         workflow.logger.warning("the hooks of the end could not run: %s", cause(error)[1])
@@ -81,7 +82,7 @@ def noted(*notes: str | None) -> str | None:
     return "\n\n".join(note for note in notes if note) or None
 
 
-def _call(session: SessionContext, line: Line, point: HookPoint, **given: Any) -> HookCall:
+def _call(session: SessionContext, line: Line, point: HookPoint, subject: HookSubject) -> HookCall:
     return HookCall(
         ref=session.start.ref,
         agent=line.agent,
@@ -90,7 +91,7 @@ def _call(session: SessionContext, line: Line, point: HookPoint, **given: Any) -
         step=line.step,
         line=line.path,
         workspace_id=session.start.workspace_id,
-        **given,
+        **dict(subject),
     )
 
 

@@ -47,7 +47,7 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
             note, line.note = line.note, None
             reply = await think(session, line, Purpose.TURN, session.take(line), note)
         decision = decide(reply)
-        line.note = CUT_OFF if decision.next is Next.GO_ON else None
+        line.note = CUT_OFF if decision.next is Next.ASK_AGAIN else None
         if decision.next is Next.STOP:
             assert decision.reason is not None
             line.previous, line.previous_step = step_result(reply, []), line.step

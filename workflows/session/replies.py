@@ -1,12 +1,11 @@
 """Replies: ask the model, a handler or the agent's own definition for the next reply of a line."""
 
-from typing import Any
-
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from domain import wire
 from domain.agents.hook import HookPoint
+from domain.sessions.hook_call import HookSubject
 from domain.sessions.session import Reason, Usage
 from domain.sessions.session_state import Line
 from domain.sessions.step import ModelCall, ModelReply, Purpose, StopRequest
@@ -25,16 +24,16 @@ async def think(
 ) -> ModelReply:
     """Ask the model. Compact a context that no longer fits; switch to the fallback of a model that is unavailable."""
     compacted = purpose is not Purpose.TURN
-    extra: dict[str, Any] = {}
+    begins = purpose is Purpose.TURN
+    unavailable: tuple[str, str] | None = None  # the model that could not be reached, and why
     hooked = session.hooked(line) and purpose is Purpose.TURN and not activates
     if hooked:
         note = await hooks.before_reply(session, line, take or [], note)
-    if purpose is Purpose.TURN:
-        extra = {"begins": True, "previous": line.previous, "previous_step": line.previous_step}
-        line.previous = None
     while True:
-        call = model_call(session, line, purpose, take=take or [], note=note, **extra)
-        extra = {}
+        call = model_call(session, line, purpose, take or [], note, begins=begins, unavailable=unavailable)
+        if begins:
+            line.previous = None
+        begins, unavailable = False, None
         try:
             reply = await session.wait(_asked(session, line, call, activates))
         except ActivityError as error:
@@ -45,7 +44,7 @@ async def think(
                 compacted = True
                 await think(session, line, Purpose.COMPACT)
             elif kind == wire.MODEL_UNAVAILABLE and not line.last_model:
-                extra = {"switched_from": call.model, "switch_reason": message}
+                unavailable = call.model, message
                 line.model_index += 1
             elif kind == wire.BUDGET_SPENT:
                 raise Ending(Reason.TREE_BUDGET, "tree_budget", message) from error
@@ -63,7 +62,7 @@ async def think(
             session.raise_limits(reply.raised)
         session.check()
         if hooked:
-            await hooks.at(session, line, HookPoint.AFTER_MODEL, node=reply.head)
+            await hooks.at(session, line, HookPoint.AFTER_MODEL, HookSubject(node=reply.head))
         return reply
 
 
@@ -91,8 +90,18 @@ def _asked(
     return activity_calls.call_model(call)
 
 
-def model_call(session: SessionContext, line: Line, purpose: Purpose, **extra: Any) -> ModelCall:
+def model_call(
+    session: SessionContext,
+    line: Line,
+    purpose: Purpose,
+    take: list[str],
+    note: str | None,
+    *,
+    begins: bool = False,
+    unavailable: tuple[str, str] | None = None,
+) -> ModelCall:
     sides = session.sides
+    switched_from, switch_reason = unavailable or (None, None)
     return ModelCall(
         ref=session.start.ref,
         agent=line.agent,
@@ -111,5 +120,11 @@ def model_call(session: SessionContext, line: Line, purpose: Purpose, **extra: A
         denied_calls=session.state.denied_calls,
         doing=line.doing,
         speaker=sides.speaker(line.agent.side) if sides and line.is_main else None,
-        **extra,
+        take=take,
+        note=note,
+        begins=begins,
+        previous=line.previous if begins else None,
+        previous_step=line.previous_step if begins else 0,
+        switched_from=switched_from,
+        switch_reason=switch_reason,
     )

@@ -65,7 +65,7 @@ async def _judge(
 ) -> Ending | None:
     """What a response means under the rules of its side: an ending, the other side's turn, or another step."""
     state, line = session.state, session.state.line
-    if decision.next in (Next.GO_ON, Next.COMPACT):  # cut off: not yet a response that could end a turn
+    if decision.next in (Next.ASK_AGAIN, Next.COMPACT):  # cut off: not yet a response that could end a turn
         side = side.model_copy(update={"stop_on_response": False})
     succeeded = {outcome.index for outcome in outcomes if outcome.state == "ok"}
     # a call that failed or was refused controls nothing: its side sees why, and may call again
@@ -88,7 +88,7 @@ async def _judge(
             state.switch_sides()
         case SideVerdict.END_TURN:
             return await answered(session, line, reply)
-        case SideVerdict.ACT if decision.next in (Next.GO_ON, Next.COMPACT):
+        case SideVerdict.ACT if decision.next in (Next.ASK_AGAIN, Next.COMPACT):
             line.note = CUT_OFF
         case SideVerdict.ACT if not reply.calls:
             line.note = _not_over(side)

@@ -172,7 +172,7 @@ class Session:
         if self.context.handler_of(state.line) is not None:
             return  # code has nothing to sum up: what was said last is the result
         take = self.context.take(state.line)
-        call = model_call(self.context, state.line, Purpose.SUMMARY, take=take, note=summary_request(reason))
+        call = model_call(self.context, state.line, Purpose.SUMMARY, take, summary_request(reason))
         try:
             reply = await self.context.wait(activity_calls.call_model(call))
         except ActivityError as error:

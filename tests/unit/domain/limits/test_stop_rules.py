@@ -19,8 +19,8 @@ def reply(stop_reason: StopReason, calls: int = 0) -> ModelReply:
     ("stop_reason", "expected"),
     [
         (StopReason.ANSWERED, Next.STOP),
-        (StopReason.CUT_OFF, Next.GO_ON),
-        (StopReason.PAUSED, Next.GO_ON),
+        (StopReason.CUT_OFF, Next.ASK_AGAIN),
+        (StopReason.PAUSED, Next.ASK_AGAIN),
         (StopReason.CONTEXT_FULL, Next.COMPACT),
         (StopReason.DECLINED, Next.STOP),
     ],
