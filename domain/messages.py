@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Collection
+from enum import StrEnum
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_serializer, field_validator
@@ -19,20 +20,25 @@ from domain.ids import derive_id
 from domain.model_exchange import ModelMessage
 from domain.sessions.step import CallState, StopReason, ToolCallResult
 
-USER, NOTE, ASSISTANT, TOOL_RESULTS, SUMMARY = "user", "note", "assistant", "tool_results", "summary"
 
-SILENT = "silent"  # a message of the inbox that the platform or a subagent put there: it enters the tree as the user's
-QUEUED_TOOL = "tool"  # a tool call that waits in the inbox: it runs before the next model step
+class NodeKind(StrEnum):
+    USER = "user"
+    NOTE = "note"
+    ASSISTANT = "assistant"
+    TOOL_RESULTS = "tool_results"
+    SUMMARY = "summary"
+
+
+USER, NOTE, ASSISTANT, TOOL_RESULTS, SUMMARY = NodeKind
 NOTHING_SAID = "(The other side ended its turn without a message.)"
 CONVERSATION_BEGINS = "(The conversation begins here.)"
-SYSTEM = "system"  # of an inbox message: it comes from another agent, and enters the context as a note
 UNANSWERED = "No result: the call was interrupted before it could report. It may or may not have happened."
 
 
 class NodeBody(BaseModel):
     model_config = ConfigDict(frozen=True)
 
-    kind: ClassVar[str]
+    kind: ClassVar[NodeKind]
 
 
 class UserBody(NodeBody):
@@ -113,7 +119,7 @@ class Node(BaseModel):
     id: str
     parent: str | None
     session_id: str
-    kind: str
+    kind: NodeKind
     author: str = ""
     line: str = "main"
     side: str = "a"  # the side of the agent whose turn it belongs to

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import asyncpg
 
+from domain.conversations.inbox import InboxKind
 from domain.ids import derive_id
-from domain.messages import SYSTEM
 from domain.sessions.session_writes import ThreadMessage
 from domain.triggers.names import covers
 from domain.triggers.trigger import EMITTED, EventOutcome
@@ -63,7 +63,7 @@ async def emit(pool: Pool, sender: SessionRow, event: NewEvent, per_hour: int) -
                 conversation_id=one.conversation_id,
                 thread_id=one.thread_id,
                 text=event.text,
-                kind=SYSTEM,
+                kind=InboxKind.SYSTEM,
                 author=sender.thread_id,
                 unsignalled=True,
             )

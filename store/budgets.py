@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from domain.events import BudgetRaised, EventRow
 from domain.limits.budget import CallEstimate, Grant, Raise, Reserved, TreeBudget, grant
-from domain.sessions.session import Limits, SessionRef
+from domain.sessions.session import Limits, Scope, SessionRef
 from store import audit
 from store.database import Pool, to_json
 
@@ -100,7 +100,7 @@ async def raise_limits(pool: Pool, ref: SessionRef, wanted: Raise, by: str, acto
                 limits.model_dump_json(),
                 timedelta(milliseconds=limits.ttl_ms - before.ttl_ms),
             )
-        changes = [BudgetRaised(scope="session", by=by, **dict(change)) for change in wanted.changes(before)]
+        changes = [BudgetRaised(scope=Scope.SESSION, by=by, **dict(change)) for change in wanted.changes(before)]
         tree = await connection.fetchrow(f"{_TREE} FOR UPDATE", ref.tenant, ref.conversation_id)
         if tree is not None and (higher := wanted.tree_changes(TreeBudget(**tree))):
             for change in higher:
@@ -112,7 +112,7 @@ async def raise_limits(pool: Pool, ref: SessionRef, wanted: Raise, by: str, acto
                     change.limit,
                     change.budget,
                 )
-            changes += [BudgetRaised(scope="tree", by=by, **dict(change)) for change in higher]
+            changes += [BudgetRaised(scope=Scope.TREE, by=by, **dict(change)) for change in higher]
         if changes:
             events = [EventRow.of(ref, change) for change in changes]
             await connection.execute("SELECT append_events('', false, $1::jsonb)", to_json(events))

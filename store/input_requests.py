@@ -52,8 +52,8 @@ class _Answered(BaseModel):
 async def open_request(pool: "Pool | Connection", opening: RequestOpening) -> OpenedRow | None:
     """None: the session has ended, or has opened as many requests of this kind as it may."""
     document = opening.model_dump(mode="json", exclude={"request"})
-    answer = json.loads(await call(pool, "open_request", {**document, "request": _to_columns(opening.request)}))
-    return None if "refused" in answer else OpenedRow.model_validate(answer)
+    opened = await call(pool, "open_request", {**document, "request": _to_columns(opening.request)})
+    return None if opened is None else OpenedRow.model_validate_json(opened)
 
 
 def _to_columns(request: NewRequest) -> JsonObject:

@@ -7,6 +7,7 @@ import asyncpg
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 
 from domain.content import TextBlock
+from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import Outcome
 from domain.conversations.subagent import RegistryEntry, SubagentTerms
 from domain.external_tool import ExternalTool
@@ -27,7 +28,7 @@ class TakenMessage(BaseModel):
     """A message of the inbox that enters the context."""
 
     id: str
-    kind: str
+    kind: InboxKind
     author: str
     parts: Json[list[TextBlock]]
     source: str | None = None  # the session whose outcome it carries

@@ -5,6 +5,7 @@ from typing import Literal
 
 import asyncpg
 
+from domain import wire
 from domain.conversations.address import Address, ArrivingMessage
 from domain.ids import new_id
 from domain.schedules.schedule import ContextMode, Overlap, RunStatus, Schedule, ScheduleRun, TickCall, tick_key
@@ -78,7 +79,7 @@ async def fire(
         assert arrival.refused is not None
         if arrival.refused.busy:
             return await _write(connection, schedule, tick, RunStatus.SKIPPED, "the conversation is busy"), None
-        why = arrival.refused.refused or "refused"
+        why = arrival.refused.refused or wire.REFUSED
         return await _write(connection, schedule, tick, RunStatus.FAILED, _TITLES.get(why, why)), None
 
 

@@ -15,7 +15,7 @@ from domain.events import CancelRequested, EventRow, ModelRetry
 from domain.json_object import JsonObject
 from domain.plan import Plan
 from domain.sessions.new_session import PlacedSession
-from domain.sessions.session import AgentRef, Reason, SessionRef, Status, Usage
+from domain.sessions.session import AgentRef, Reason, Scope, SessionRef, Status, Usage
 from domain.sessions.session_state import SessionInput
 from domain.sessions.session_writes import QueuedBegin
 from domain.sessions.step import RecordedStop
@@ -218,7 +218,7 @@ async def request_cancel(pool: Pool, ref: SessionRef, stop: RecordedStop) -> boo
                 subject=stop.reason,
                 inputs=text,
             )
-        elif stop.scope == "tree":
+        elif stop.scope is Scope.TREE:
             await connection.execute(
                 """UPDATE sessions SET cancel_requested = (cancel_requested::jsonb || '{"scope": "tree"}')::text
                     WHERE tenant = $1 AND id = $2 AND status NOT IN ('completed', 'failed', 'cancelled')""",

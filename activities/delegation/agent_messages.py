@@ -3,11 +3,11 @@
 import asyncio
 import time
 
+from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import page
 from domain.conversations.requests import Steer
 from domain.errors import Unavailable
 from domain.ids import derive_id, is_id
-from domain.messages import SYSTEM
 from domain.sessions.session import SessionRef, Status
 from domain.sessions.session_writes import ThreadMessage
 from store import agent_messages, conversations, outcomes, sessions
@@ -67,7 +67,7 @@ class AgentMessages:
             conversation_id=target.conversation_id,
             thread_id=target.thread_id,
             text=text,
-            kind=SYSTEM,
+            kind=InboxKind.SYSTEM,
             author=own.thread_id,
             unsignalled=True,
         )

@@ -2,11 +2,11 @@
 
 from activities.runtime.definitions import Definitions
 from activities.tools.builtin import send_agent_message
+from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.requests import Steer
 from domain.errors import NotFound, Unavailable
 from domain.ids import derive_id
-from domain.messages import SYSTEM
 from domain.sessions.session import SessionRef
 from domain.sessions.session_writes import ThreadMessage
 from store import agent_messages, conversations, sessions
@@ -41,7 +41,7 @@ class ReportReminder:
             conversation_id=own.conversation_id,
             thread_id=own.thread_id,
             text=TEXT,
-            kind=SYSTEM,
+            kind=InboxKind.SYSTEM,
             author=REMINDER,
             unsignalled=True,
         )

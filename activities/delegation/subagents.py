@@ -17,14 +17,14 @@ from domain.conversations.attachments import (
     paths_of,
     rewritten,
 )
+from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import page
 from domain.conversations.quoting import quoted
 from domain.conversations.requests import ClaimOutcomes, Steer
 from domain.conversations.subagent_texts import from_subagent, listing_line, not_found, result, running
 from domain.errors import NotFound
 from domain.ids import derive_id, is_id
-from domain.messages import ASSISTANT, QUEUED_TOOL, SILENT, USER
-from domain.sessions.session import Reason, SessionRef, Status
+from domain.sessions.session import Reason, Scope, SessionRef, Status
 from domain.sessions.session_writes import ThreadMessage
 from domain.sessions.step import RecordedStop, StopRequest
 from store import children, conversations, endings, mailbox, outcomes, sessions, threads, workspaces
@@ -114,7 +114,7 @@ class Subagents:
     ) -> bool:
         """A message for the running session of an instance, with the files that it names; False: none is running."""
         terms = child.terms
-        kind = ASSISTANT if terms and terms.receives_messages is ReceivingSide.SIDE_B else USER
+        kind = InboxKind.ASSISTANT if terms and terms.receives_messages is ReceivingSide.SIDE_B else InboxKind.USER
         message_id = derive_id(ref.session_id, "message", key)
         gained = (workspace_id, manifest_of(files)) if workspace_id else None
         return await self._queue(ref, child.thread_id, message_id, text, kind=kind, files=gained)
@@ -141,7 +141,7 @@ class Subagents:
         content = listed(quoted(rewritten(content, files)), [file.path for file in files])
         text = from_subagent(own.thread_id, content, needs_answer=needs_answer)
         gained = (spawner.workspace_id, manifest_of(files))
-        await self._queue(ref, spawner.thread_id, message_id, text, kind=SILENT, wake=True, files=gained)
+        await self._queue(ref, spawner.thread_id, message_id, text, kind=InboxKind.SILENT, wake=True, files=gained)
         return "Sent to your parent.", False
 
     async def queue_tool(self, ref: SessionRef, tool: QueuedTool, key: str) -> bool:
@@ -152,7 +152,7 @@ class Subagents:
             return False
         message_id = derive_id(ref.session_id, "tool", key)
         text = tool.model_dump_json()
-        return await self._queue(ref, own.thread_id, message_id, text, kind=QUEUED_TOOL, wake=True)
+        return await self._queue(ref, own.thread_id, message_id, text, kind=InboxKind.TOOL, wake=True)
 
     async def _queue(
         self,
@@ -161,7 +161,7 @@ class Subagents:
         message_id: str,
         text: str,
         *,
-        kind: str = USER,
+        kind: InboxKind = InboxKind.USER,
         wake: bool = False,
         files: tuple[str, Manifest] | None = None,
     ) -> bool:
@@ -201,7 +201,7 @@ class Subagents:
             return f"There is no subagent {target!r}. Nothing was terminated.", True
         by = f"session {ref.session_id}"
         stop = StopRequest(reason=Reason.TERMINATED, by=by, note=reason)
-        recorded = RecordedStop(**dict(stop), at=datetime.now(UTC), scope="tree")
+        recorded = RecordedStop(**dict(stop), at=datetime.now(UTC), scope=Scope.TREE)
         for session_id in await threads.terminate(self._pool, ref.tenant, place, by):
             session = await sessions.get(self._pool, ref.tenant, session_id)
             assert session is not None

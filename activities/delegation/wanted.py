@@ -6,10 +6,10 @@ from typing import Any
 from activities.delegation.child_plan import Planned
 from domain.agents.subagent_tool import ReceivingSide
 from domain.conversations.delegation import DelegationCall, DelegationTool
+from domain.conversations.inbox import InboxKind
 from domain.conversations.requests import CallRef, SpawnChild
 from domain.conversations.subagent import SubagentTerms
 from domain.ids import derive_id
-from domain.messages import ASSISTANT, USER
 
 
 @dataclass
@@ -43,6 +43,6 @@ def child_of(call: DelegationCall, one: Wanted) -> SpawnChild:
     )
 
 
-def _kind(terms: SubagentTerms | None) -> str:
+def _kind(terms: SubagentTerms | None) -> InboxKind:
     """As what a parent's message arrives: for side B it is said by side A."""
-    return ASSISTANT if terms and terms.receives_messages is ReceivingSide.SIDE_B else USER
+    return InboxKind.ASSISTANT if terms and terms.receives_messages is ReceivingSide.SIDE_B else InboxKind.USER

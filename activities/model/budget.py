@@ -13,7 +13,7 @@ from domain.events import BudgetLow, EventRow
 from domain.limits.anomalies import Thresholds, anomalies
 from domain.limits.budget import TTL, CallEstimate, Grant, Share, budget_note, shares, time_of
 from domain.model_exchange import ModelRequest
-from domain.sessions.session import Limits, Usage
+from domain.sessions.session import Limits, Scope, Usage
 from domain.sessions.step import ModelCall, Purpose
 from domain.sessions.step_writes import OnceEvent
 from store import budgets
@@ -76,7 +76,7 @@ class Bounds:
             (f"budget_low/{one.kind}", BudgetLow(scope=scope, budget=one.kind, limit=one.limit, left=one.left))
             for one in shares(limits, call.step, total, _time(call, limits, facts))
             if one.low(self._low_percent)
-            for scope in ("tree" if one.kind == TTL and one.limit < limits.ttl_ms else "session",)
+            for scope in (Scope.TREE if one.kind == TTL and one.limit < limits.ttl_ms else Scope.SESSION,)
         ]
         seconds = (datetime.now(UTC) - facts.started_at).total_seconds() if facts.started_at else 0.0
         odd = anomalies(total, call.failed_calls, call.denied_calls, seconds, self._thresholds)

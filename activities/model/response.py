@@ -9,15 +9,13 @@ from domain.agents.definition import AgentDefinition
 from domain.agents.typed_output import Misfit, typed
 from domain.checkpoint import in_form
 from domain.content import QueuedTool, TextBlock, ToolCallBlock, joined
+from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import render
 from domain.conversations.quoting import quoted
 from domain.events import EventRow
 from domain.ids import new_id
 from domain.messages import (
     ASSISTANT,
-    QUEUED_TOOL,
-    SILENT,
-    SYSTEM,
     TOOL_RESULTS,
     Body,
     Node,
@@ -79,7 +77,7 @@ def prelude(call: ModelCall, context: list[Node], facts: StepFacts, opening: str
         bodies.append(("", UserBody(parts=[TextBlock(text=opening)])))
     if context and calls_of(context[-1]):
         bodies.append(("", answered(context[-1], facts.results)))
-    messages = [message for message in facts.inbox if message.kind != QUEUED_TOOL]
+    messages = [message for message in facts.inbox if message.kind is not InboxKind.TOOL]
     bodies += [(message.author, _taken(message, facts)) for message in messages]
     if call.note:
         bodies.append(("errand", NoteBody(text=call.note)))
@@ -102,7 +100,7 @@ def queued_calls(call: ModelCall, facts: StepFacts) -> list[ToolCallBlock]:
 
 
 def _queued(facts: StepFacts) -> list[QueuedTool]:
-    return [QueuedTool.model_validate_json(joined(one.parts)) for one in facts.inbox if one.kind == QUEUED_TOOL]
+    return [QueuedTool.model_validate_json(joined(one.parts)) for one in facts.inbox if one.kind is InboxKind.TOOL]
 
 
 def _ends_with_own_reply(context: list[Node], side: str) -> bool:
@@ -116,11 +114,11 @@ def _taken(message: TakenMessage, facts: StepFacts) -> Body:
     outcome = facts.outcomes.get(message.source) if message.source else None
     if outcome is not None:
         parts = [TextBlock(text=render([outcome]))]
-    if message.kind == ASSISTANT:
+    if message.kind is InboxKind.ASSISTANT:
         return ReplyBody(content=[*parts])
-    if message.kind == SYSTEM:  # of another agent: nobody may take it for the text of a person
+    if message.kind is InboxKind.SYSTEM:  # of another agent: nobody may take it for the text of a person
         return NoteBody(text=quoted(joined(parts)), origin=message.author)
-    silent = message.kind == SILENT or (outcome is not None and outcome.reference is not None)
+    silent = message.kind is InboxKind.SILENT or (outcome is not None and outcome.reference is not None)
     return UserBody(parts=parts, silent=silent, visible=message.visible)
 
 

@@ -7,6 +7,7 @@ from domain import events as ev
 from domain import wire
 from domain.content import parts_of
 from domain.conversations.attachments import listed, manifest_of, rewritten
+from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import DeliveryMode, caller_block, render
 from domain.conversations.requests import OpenBatch, Opened, OpenedBatch, OpenSession
 from domain.conversations.subagent import first_message
@@ -179,7 +180,7 @@ def _opened(session: SessionRow, mail: list[str]) -> Opened:
     )
 
 
-def _message(opening: OpenSession, texts: list[str], author: str, kind: str = "user") -> NewMessage:
+def _message(opening: OpenSession, texts: list[str], author: str, kind: InboxKind = InboxKind.USER) -> NewMessage:
     return NewMessage(
         kind=kind,
         id=derive_id(opening.session_id, "opening"),

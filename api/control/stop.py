@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from api.auth import Call
 from api.http.problems import type_name
 from api.services import Services
-from domain.sessions.session import Reason
+from domain.sessions.session import Reason, Scope
 from domain.sessions.step import RecordedStop, StopRequest
 from store import endings, sessions
 from store.sessions import SessionRow
@@ -37,7 +37,7 @@ async def stop(call: Call, session: SessionRow, how: Stop, key: str = "") -> Non
         **dict(request),
         at=datetime.now(UTC),
         request_id=key or None,
-        scope="tree" if how.tree else None,
+        scope=Scope.TREE if how.tree else None,
         actor=call.caller.created_by,  # names of keys may repeat
     )
     await sessions.request_cancel(call.pool, session.ref, recorded)

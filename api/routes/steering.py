@@ -20,7 +20,7 @@ from api.schemas.tasks import TaskRecord, task_record
 from domain.conversations.requests import Promote
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import derive_id, new_id
-from domain.sessions.session import Reason
+from domain.sessions.session import Reason, Scope
 from domain.sessions.session_writes import ThreadMessage
 from domain.task import Strict
 from store import children, conversations, threads
@@ -52,7 +52,7 @@ class StopBody(Strict):
 
 
 class CancelBody(StopBody):
-    scope: Literal["session", "tree"] = Field(default="session", description="tree: its subagents too, at any depth")
+    scope: Scope = Field(default=Scope.SESSION, strict=False, description="tree: its subagents too, at any depth")
     mode: Literal["hard", "graceful"] = Field(
         default="hard", description="graceful: running tools may finish; hard: they are stopped"
     )
@@ -167,7 +167,7 @@ async def cancel_task(
 ) -> TaskRecord:
     """Accepted immediately; then the task ends as `cancelled` and keeps what it has. A repeat changes nothing."""
     session = await own_session(call, task_id)
-    stop = Stop(Reason.CALLER_CANCEL, body.reason, body.grace_ms, tree=body.scope == "tree")
+    stop = Stop(Reason.CALLER_CANCEL, body.reason, body.grace_ms, tree=body.scope is Scope.TREE)
     record = await _stop(call, session, stop, idempotency_key, response)
     if stop.tree:
         below = await children.descendants(call.pool, call.tenant, task_id)

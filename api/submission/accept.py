@@ -14,6 +14,7 @@ from api.submission import budgets, rules, tools_and_variables
 from domain.agents.definition import AgentDefinition
 from domain.agents.sides import Sides, all_models, session_sides
 from domain.content import parts_of, text_of_parts
+from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import DeliveryMode
 from domain.errors import Conflict, TooMany
 from domain.events import EventRow, TaskSubmitted
@@ -238,8 +239,8 @@ def _handle(call: Call, prepared: Prepared) -> str:
 
 def _inbox(session_id: str, spec: TaskSpec, files: list[str]) -> list[NewMessage]:
     """Earlier messages in their order, then the one that opens the session."""
-    texts = [(message.role, message.content) for message in spec.context.history]
-    texts.append(("user", opening(spec, files)))
+    texts = [(InboxKind(message.role), message.content) for message in spec.context.history]
+    texts.append((InboxKind.USER, opening(spec, files)))
     return [
         NewMessage(id=derive_id(session_id, "inbox", place), kind=kind, parts=parts_of(text))
         for place, (kind, text) in enumerate(texts)

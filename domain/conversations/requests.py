@@ -4,6 +4,7 @@ from pydantic import BaseModel, Field
 
 from domain.conversations.attachments import Attachment
 from domain.conversations.delegation import DelegationTool
+from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.state import ConversationState, PendingOutcome
 from domain.sessions.new_session import SessionPayload
@@ -17,7 +18,8 @@ class CallRef(BaseModel):
     index: int
     field: str | None = Field(default="prompt", exclude_if=lambda field: field == "prompt")  # None: see first_message
     within: str | None = Field(default=None, exclude_if=lambda within: within is None)  # the argument that holds them
-    kind: str = Field(default="user", exclude_if=lambda kind: kind == "user")  # as what the message arrives
+    # as what the message arrives
+    kind: InboxKind = Field(default=InboxKind.USER, exclude_if=lambda kind: kind is InboxKind.USER)
     attachments: list[Attachment] = Field(default_factory=list, exclude_if=lambda value: not value)
 
 

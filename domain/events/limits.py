@@ -2,14 +2,14 @@
 
 from domain.events.base import Event
 from domain.sessions.acceptance import CriterionVerdict
-from domain.sessions.session import Reason
+from domain.sessions.session import Reason, Scope
 
 
 class BudgetLow(Event):
     """Emitted once for each budget of a session, and once for each budget of a tree."""
 
     type = "budget_low"
-    scope: str  # session | tree
+    scope: Scope
     budget: str  # steps | tokens | cost_usd | tool_calls | ttl | sessions
     limit: float
     left: float
@@ -19,7 +19,7 @@ class BudgetRaised(Event):
     """A person raised a budget of a running session or of its tree; one event for each budget."""
 
     type = "budget_raised"
-    scope: str  # session | tree
+    scope: Scope
     budget: str
     before: float
     limit: float

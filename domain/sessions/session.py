@@ -132,6 +132,13 @@ class Usage(BaseModel):
         return Usage(**counts, cost_usd=round((self.cost_usd or 0) - (before.cost_usd or 0), 9) if known else None)
 
 
+class Scope(StrEnum):
+    """How far a stop or a limit reaches."""
+
+    SESSION = "session"
+    TREE = "tree"  # its subagents too, at any depth
+
+
 class SessionRef(BaseModel):
     """Which session, in which conversation, of which tenant: what every activity is given."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
+from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import DeliveryMode
 from domain.events.base import EventRow
 from domain.faces import FaceRequest
@@ -32,7 +33,7 @@ class NewMessage(Write):
     """A message of the inbox that opens a session."""
 
     id: str
-    kind: str = "user"
+    kind: InboxKind = InboxKind.USER
     author: str = ""
     parts: str  # JSON
     visible: bool = True
@@ -45,7 +46,7 @@ class ThreadMessage(Write):
     conversation_id: str
     thread_id: str
     text: str
-    kind: str = "user"
+    kind: InboxKind = InboxKind.USER
     author: str = ""
     taken_by: str | None = None  # the session that is about to read it
     unsignalled: bool = False  # the sweeper signals its conversation if its writer does not

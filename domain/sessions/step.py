@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from domain.policy.rules import Rule
 from domain.redaction import redacted
-from domain.sessions.session import AgentRef, Limits, Reason, SandboxMode, SessionRef, Status, Usage
+from domain.sessions.session import AgentRef, Limits, Reason, SandboxMode, Scope, SessionRef, Status, Usage
 
 PREVIEW = 300  # characters of text that history may carry beside a reference
 LOOKED_AT = 20  # times the limit: a long text is not searched to its end for one line
@@ -240,5 +240,5 @@ class RecordedStop(StopRequest):
 
     at: datetime | None = None
     request_id: str | None = None  # the Idempotency-Key
-    scope: Literal["tree"] | None = None  # its subagents start nothing new either
+    scope: Literal[Scope.TREE] | None = None  # its subagents start nothing new either
     actor: str | None = None  # of the audit log; None: `by`

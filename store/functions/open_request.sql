@@ -1,4 +1,4 @@
--- Opens a request and shows the session as waiting; the same id is opened once. {"refused": true}: the session has
+-- Opens a request and shows the session as waiting; the same id is opened once. NULL: the session has
 -- asked as much of this kind as it may, or it has ended. `p` is a RequestOpening.
 CREATE OR REPLACE FUNCTION open_request(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
@@ -12,7 +12,7 @@ BEGIN
     IF s.status IN ('completed', 'failed', 'cancelled')
        OR (SELECT count(*) FROM input_requests WHERE tenant = n.tenant AND session_id = s.id AND kind = r.kind
               AND id <> r.id) >= n.most THEN
-        RETURN '{"refused": true}';
+        RETURN NULL;
     END IF;
     INSERT INTO input_requests (tenant, id, conversation_id, session_id, kind, question, details, answer_schema, deadline,
                                 on_expiry, default_answer, gate, event_key)

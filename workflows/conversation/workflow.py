@@ -186,7 +186,7 @@ class Conversation:
         )
         opened = await self.starter.open_one(opening, queue=fire.queue)
         if opened.start is None and not (fire.queue and opened.refused is None):
-            kind = wire.CONVERSATION_BUSY if opened.busy else opened.refused or "refused"
+            kind = wire.CONVERSATION_BUSY if opened.busy else opened.refused or wire.REFUSED
             raise _refused(kind, "The continuation was refused.", {"session_id": opened.busy})
         self.router.take(opened.mail, fire.session_id, batch)
         if opened.start is None:

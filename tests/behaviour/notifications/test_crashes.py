@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from domain.events import BudgetLow, EventRow
-from domain.sessions.session import SessionRef
+from domain.sessions.session import Scope, SessionRef
 from store import events
 from tests.behaviour.notifications.receivers import Receiver
 from tests.behaviour.notifications.subscribers import Subscribers
@@ -32,7 +32,7 @@ async def task_id(stack: Stack) -> Any:
 async def happens(stack: Stack, task_id: str) -> None:
     """As an activity would write it."""
     ref = SessionRef(tenant="default", session_id=task_id, conversation_id=task_id)
-    low = BudgetLow(scope="session", budget="tokens", limit=1, left=0)
+    low = BudgetLow(scope=Scope.SESSION, budget="tokens", limit=1, left=0)
     await events.append(stack.pool, "", [EventRow.of(ref, low)])
 
 

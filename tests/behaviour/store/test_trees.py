@@ -8,7 +8,7 @@ import pytest
 from domain.conversations.mailbox import DeliveryMode
 from domain.ids import new_id
 from domain.sessions.new_session import SessionType, Trigger
-from domain.sessions.session import Reason, SessionRef
+from domain.sessions.session import Reason, Scope, SessionRef
 from domain.sessions.session_writes import Acceptance
 from domain.sessions.step import RecordedStop
 from store import children, new_sessions, sessions
@@ -39,7 +39,7 @@ async def accepted(pool: Pool, *wanted: Acceptance) -> list[bool]:
     return [answer.session is not None for answer in answers]
 
 
-async def cancel(pool: Pool, ref: SessionRef, scope: Literal["tree"] | None = None) -> bool:
+async def cancel(pool: Pool, ref: SessionRef, scope: Literal[Scope.TREE] | None = None) -> bool:
     return await sessions.request_cancel(pool, ref, RecordedStop(reason=Reason.CALLER_CANCEL, by="x", scope=scope))
 
 
@@ -51,7 +51,7 @@ async def test_cancelled_tree_and_ended_session_accept_no_child(pool: Pool, acce
     below = child_of(ref_of(first), 2)
     await cancel(pool, root)  # of the session alone: others may continue, and begin
     assert await accepted(pool, below, child_of(root)) == [True, True]
-    assert not await cancel(pool, root, scope="tree")  # noted before, and widened now
+    assert not await cancel(pool, root, scope=Scope.TREE)  # noted before, and widened now
     late = [child_of(ref_of(below), 3), child_of(root)]
     assert await accepted(pool, *late) == [False, False]
     assert await sessions.by_ids(pool, "default", [ref_of(one).session_id for one in late]) == {}
@@ -71,7 +71,7 @@ async def test_a_child_that_is_being_accepted_is_waited_for_and_found(pool: Pool
         spawning = connection.transaction()
         await spawning.start()
         await connection.execute("SELECT accept_session($1::jsonb)", to_json(to_document(wanted)))
-        cancelling = asyncio.create_task(cancel(pool, root, scope="tree"))
+        cancelling = asyncio.create_task(cancel(pool, root, scope=Scope.TREE))
         await asyncio.sleep(0.3)
         assert not cancelling.done()
         await spawning.commit()
@@ -81,7 +81,7 @@ async def test_a_child_that_is_being_accepted_is_waited_for_and_found(pool: Pool
 
 
 async def test_an_outcome_wakes_nobody_in_a_cancelled_tree(pool: Pool, accept: Accept) -> None:
-    scopes: tuple[Literal["tree"] | None, ...] = (None, "tree")
+    scopes: tuple[Literal[Scope.TREE] | None, ...] = (None, Scope.TREE)
     for scope in scopes:
         held = scope is not None
         root = await accept()

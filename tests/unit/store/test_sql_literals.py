@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 
 from domain import events as ev
+from domain.channels import NO_MESSAGE
+from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import ConversationStatus, DeliveryMode, SourceType
+from domain.messages import NodeKind
 from domain.notification import ChannelName, DeliveryStatus, SubscriptionStatus
 from domain.schedules.schedule import RunStatus
 from domain.sessions.effects import EffectKind
 from domain.sessions.input_request import OnExpiry, RequestKind, RequestStatus
 from domain.sessions.new_session import SessionType, Trigger
-from domain.sessions.session import Reason, Status
+from domain.sessions.session import Reason, Scope, Status
 from domain.sessions.step import CallState, Effect, Purpose
 from settings import ROOT
 
@@ -35,13 +38,17 @@ COLUMNS: dict[str, dict[str, type[StrEnum]]] = {
     "step_begin": {"purpose": Purpose},
     "mailbox": {"source_type": SourceType},
     "schedule_runs": {"status": RunStatus},
+    "inbox": {"kind": InboxKind},
+    "messages": {"kind": NodeKind},
 }
 NAMES = "|".join(sorted({column for columns in COLUMNS.values() for column in columns}))
 TABLE = r"(?:FROM|JOIN|UPDATE|INTO|TABLE|ON)\s+(\w+)"
 NOT_AN_ALIAS = {"set", "where", "on", "for", "join", "order", "as", "left", "using", "values", "add", "select", "if"}
-COMPARED = re.compile(rf"(?:\b(\w+)\.)?\b({NAMES})\s*(?:(?:=|<>|:=)\s*('\w+')|(?:NOT )?IN\s*\(([^()]+)\))")
+COMPARED = re.compile(rf"(?:\b(\w+)\.)?\b({NAMES})\s*(?:(?:=|<>|:=|WHEN)\s*('\w+')|(?:NOT )?IN\s*\(([^()]+)\))")
+INSERTED = re.compile(r"INSERT INTO (\w+)(?: AS \w+)? \(([^()]+)\)\s+(?:VALUES \(|SELECT )")
+SCOPED = re.compile(r"""["']scope["'](?: =|,|:) ["'](\w+)""")
 DEFAULT = re.compile(rf"^\s+(?:ADD COLUMN )?({NAMES})\s+text\b.*?DEFAULT '(\w+)'", re.MULTILINE)
-EVENT_TYPES = re.compile(r"\b(?:p_type|e\.type|e ->> 'type') (?:=|<>|IN) \(?((?:'\w+'(?:,\s*)?)+)")
+EVENT_TYPES = re.compile(r"\b(?:p_type|e\.type|e ->> 'type') (?:=|<>|IN|WHEN) \(?((?:'\w+'(?:,\s*)?)+)")
 FILES = [*(ROOT / "store" / "functions").glob("*.sql"), *(ROOT / "store").glob("*.py")]
 MIGRATIONS = sorted((ROOT / "store" / "migrations").glob("*.sql"))
 
@@ -78,9 +85,28 @@ def literals(text: str) -> Iterator[tuple[str, list[type[StrEnum]], str]]:
         enums = [COLUMNS[table][column] for table in tables_of(text, match.start(), alias, column)]
         for value in re.findall(r"'(\w+)'", one or several):
             yield f"{alias or ''}.{column}", enums, value
+    for match in INSERTED.finditer(text):
+        table, columns = match.groups()
+        for column, value in zip(re.split(r",\s*", columns), _expressions(text[match.end() :]), strict=False):
+            if column in COLUMNS.get(table, {}) and (given := re.fullmatch(r"'(\w+)'", value)):
+                yield f"{table}.{column}", [COLUMNS[table][column]], given[1]
     for match in DEFAULT.finditer(text):
         column, value = match.groups()
         yield column, [COLUMNS[table][column] for table in tables_of(text, match.start(), None, column)], value
+
+
+def _expressions(text: str) -> list[str]:
+    """What is inserted: up to the closing parenthesis of VALUES, or to the FROM of a SELECT."""
+    depth, found = 0, [""]
+    for part in re.findall(r"\bFROM\b|[(),]|'[^']*'|[^(),']+?(?=\bFROM\b|[(),'])", text):
+        depth += (part == "(") - (part == ")")
+        if depth < 0 or (depth == 0 and part == "FROM"):
+            break
+        if depth == 0 and part == ",":
+            found.append("")
+        else:
+            found[-1] += part
+    return [one.strip() for one in found]
 
 
 @pytest.mark.parametrize("file", [*FILES, *MIGRATIONS], ids=lambda file: file.name)
@@ -106,12 +132,26 @@ def test_the_text_of_most_comparisons_is_checked() -> None:
         ("SELECT 1 FROM sessions s WHERE s.status = 'open'", True),
         ("UPDATE input_requests SET status = 'open'", False),
         ("UPDATE sessions SET retry = NULL WHERE status NOT IN ('completed', 'done')", True),
+        ("INSERT INTO inbox (id, kind, author) VALUES (left(a, 3), 'outcome', b)", False),
+        ("INSERT INTO inbox (id, kind, author) SELECT left(a, 3), 'mail', b FROM c", True),
+        ("SELECT CASE i.kind WHEN 'tool' THEN 1 END FROM inbox i", False),
+        ("SELECT CASE i.kind WHEN 'call' THEN 1 END FROM inbox i", True),
         ("CREATE TABLE tool_calls (\n    state text NOT NULL DEFAULT 'begun'", True),
     ],
 )
 def test_foreign_text_is_found(sql: str, wrong: bool) -> None:
     [*found] = literals(sql)
     assert any(not any(value in set(enum) for enum in enums) for _, enums, value in found) is wrong
+
+
+def test_sql_knows_the_scopes_only_that_exist() -> None:
+    found = {value for file in FILES for value in SCOPED.findall(file.read_text())}
+    assert found == {Scope.TREE}
+
+
+def test_sql_sends_no_reply_that_says_there_is_no_message() -> None:
+    text = (ROOT / "store" / "functions" / "send_replies.sql").read_text()
+    assert re.findall(r"NOT IN \('', '(\w+)'\)", text) == [NO_MESSAGE]
 
 
 def test_sql_knows_event_types_only_that_exist() -> None:

@@ -9,7 +9,7 @@ from cli.render.event_printer import EventPrinter
 from domain import events as e
 from domain.events import EVENTS, BudgetLow, BudgetRaised, InputEscalated, InputReminder
 from domain.plan import PlanStep, StepState
-from domain.sessions.session import Reason, Status, Usage
+from domain.sessions.session import Reason, Scope, Status, Usage
 from tests.unit.cli.conftest import Cli
 from tests.unit.cli.stand_in import TASK, StandIn
 
@@ -100,9 +100,9 @@ def test_printer_shows_requests_and_low_budgets(server: StandIn, cli: Cli) -> No
         cli,
         InputReminder(**asked),
         InputEscalated(**asked, to="chief"),
-        BudgetLow(scope="tree", budget="tokens", limit=8_000_000, left=1_234_567),
-        BudgetLow(scope="session", budget="ttl", limit=600_000, left=90_000),
-        BudgetRaised(scope="session", budget="steps", before=50, limit=100, by="ops"),
+        BudgetLow(scope=Scope.TREE, budget="tokens", limit=8_000_000, left=1_234_567),
+        BudgetLow(scope=Scope.SESSION, budget="ttl", limit=600_000, left=90_000),
+        BudgetRaised(scope=Scope.SESSION, budget="steps", before=50, limit=100, by="ops"),
         ended(),
     )
     assert "  ? still waiting: Which port?\n" in text
