@@ -1,6 +1,6 @@
 """An update of a conversation has one time limit, whatever its calls of Temporal wait for."""
 
-import asyncio
+import socket
 import time
 from datetime import timedelta
 
@@ -12,16 +12,9 @@ from workflows.client import WorkflowClient, connect
 
 
 async def test_a_server_that_accepts_connections_and_is_silent_is_unavailable_in_time() -> None:
-    async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-        await reader.read()
-
-    server = await asyncio.start_server(silent, "127.0.0.1", 0)
-    try:
-        port = server.sockets[0].getsockname()[1]
-        client = WorkflowClient(await connect(lazy=True, address=f"127.0.0.1:{port}"), "queue")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = WorkflowClient(await connect(lazy=True, address=f"127.0.0.1:{silent.getsockname()[1]}"), "queue")
         begun = time.monotonic()
         with pytest.raises(Unavailable):
             await client.steer("t", "c", Steer(request_id="r", thread="c", message="m"), timedelta(seconds=0.5))
         assert time.monotonic() - begun < 1.5
-    finally:
-        server.close()
