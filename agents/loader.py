@@ -1,18 +1,18 @@
 """Loads and checks agent definitions, prompts and the price table, and writes definitions as files."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from agents import front_matter
 from agents.catalogue import Catalogue
 from agents.graph import DEFAULT_ARGUMENTS, graph_problems, with_agents_separated
-from agents.problems import AgentFileError, AgentFilesError, FieldProblem, problems_of
+from agents.problems import AgentFileError, AgentFilesError, FieldProblem
 from agents.side_problems import side_problems
+from agents.validation import validated
 from domain.agents.definition import AgentDefinition
 from domain.agents.own_tools import own_tools
 from domain.agents.prices import PriceTable
@@ -35,7 +35,6 @@ __all__ = [
     "load_prices",
     "parse_agent",
     "to_markdown",
-    "validated",
 ]
 
 MAX_FILE_CHARS = 262_144
@@ -70,12 +69,13 @@ def check_agents(folder: Path, known: Catalogue) -> LoadedAgents:
             prompts[path.stem] = _parse_prompt(_read(path), f"prompts/{path.name}")
         except AgentFileError as error:
             errors[error.file] = error
+    broken = [Path(file).stem for file in errors]
     files = sorted(folder.glob("*.md"))
     if not folder.is_dir():
         errors["."] = AgentFileError(str(folder), [FieldProblem("(folder)", "does not exist")])
     for path in files:
         try:
-            parsed[path.stem], found[path.stem] = _read_agent(_read(path), path.name, known, prompts)
+            parsed[path.stem], found[path.stem] = _read_agent(_read(path), path.name, known, prompts, broken)
         except AgentFileError as error:
             errors[error.file] = error
     agents = {name: with_agents_separated(definition, parsed) for name, definition in parsed.items()}
@@ -131,7 +131,7 @@ def _all_problems(
 
 
 def _read_agent(
-    text: str, file: str, known: Catalogue, prompts: Mapping[str, PromptDefinition]
+    text: str, file: str, known: Catalogue, prompts: Mapping[str, PromptDefinition], broken: Sequence[str] = ()
 ) -> tuple[AgentDefinition, list[FieldProblem]]:
     """A definition, and what is wrong with it apart from others. Raises if there is nothing that could be checked."""
     fields, body = _front_matter(text, file)
@@ -148,7 +148,7 @@ def _read_agent(
     if definition.name != Path(file).stem:
         reason = f"{definition.name!r} differs from the file's name"
         problems.append(FieldProblem("name", reason, (Path(file).stem,)))
-    return definition, [*problems, *side_problems(definition, known, sorted(prompts))]
+    return definition, [*problems, *side_problems(definition, known, sorted(prompts), broken)]
 
 
 def to_markdown(definition: AgentDefinition) -> str:
@@ -280,19 +280,3 @@ def _validate(fields: JsonObject, file: str, model: type[Model]) -> Model:
     if definition is None or problems:
         raise AgentFileError(file, problems)
     return definition
-
-
-def validated(fields: JsonObject, model: type[Model]) -> tuple[Model | None, list[FieldProblem]]:
-    """The model and what is wrong with its fields; None: with those it cannot be read at all."""
-    try:
-        # strict JSON: "yes" is not true and "5" is not a number, but an enum may still be written as text
-        return model.model_validate_json(json.dumps(fields), strict=True), []
-    except ValidationError as error:
-        problems = problems_of(error, model)
-    except (TypeError, ValueError) as error:
-        return None, [FieldProblem("(front matter)", f"only JSON types are allowed: {error}")]
-    if "type" in fields and any(one.field == "(file)" for one in problems):
-        # a type that does not fit must not hide what is wrong with the other fields
-        rest, more = validated({name: value for name, value in fields.items() if name != "type"}, model)
-        return rest, [*problems, *more]
-    return None, problems

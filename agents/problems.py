@@ -1,5 +1,6 @@
 """Problems in an agent file: the file, the field, and the allowed values."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,12 +41,15 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[FieldPro
     for entry in error.errors(include_url=False):
         path = [str(part) for part in entry["loc"]]
         field = ".".join(path) or "(file)"
+        message = entry["msg"].removeprefix("Value error, ")
+        if not path and (named := re.match(r"(\w+): ", message)):  # the check of a whole part names the field itself
+            field, message = named[1], message[named.end() :]
         if entry["type"] == "extra_forbidden":
             found.append(FieldProblem(field, "unknown field", _fields_at(model, path[:-1])))
         elif entry["type"] == "enum":
             found.append(FieldProblem(field, f"{entry['input']!r} is not a known value", _choices(entry["ctx"])))
         else:
-            found.append(FieldProblem(field, entry["msg"].removeprefix("Value error, ")))
+            found.append(FieldProblem(field, message))
     return found
 
 

@@ -9,12 +9,15 @@ from domain.agents.side import SIDES, Side, SideKind, SideName
 from domain.external_tool import tool_problems
 
 
-def side_problems(definition: AgentDefinition, known: Catalogue, prompts: Sequence[str]) -> list[FieldProblem]:
+def side_problems(
+    definition: AgentDefinition, known: Catalogue, prompts: Sequence[str], broken: Sequence[str] = ()
+) -> list[FieldProblem]:
+    """`prompts`: those that there are; `broken`: those that have problems of their own."""
     found: list[FieldProblem] = []
     for name in SIDES:
         side = definition.side_a if name == "a" else definition.side_b
         if side is not None:
-            found += _kind_problems(definition, name, side, known, prompts)
+            found += _kind_problems(definition, name, side, known, prompts, broken)
     if definition.side("a").human and definition.side("b").human:
         found.append(FieldProblem("side_a", "both sides are human: nobody would do the work", ("prompt", "handler")))
     uses_own_text = definition.side("a").prompt == definition.name and definition.name not in definition.prompts
@@ -22,14 +25,18 @@ def side_problems(definition: AgentDefinition, known: Catalogue, prompts: Sequen
         found.append(FieldProblem("prompt", "missing: write it below the front matter"))
     if definition.prompt and not uses_own_text:
         found.append(FieldProblem("prompt", "no side uses the text below the front matter"))
-    if not found:
-        found += [problem for name in SIDES for problem in _rule_problems(definition, name, known)]
-        found += _declared_tool_problems(definition, known)
-    return found
+    sides = [name for name in SIDES if not any(one.field.startswith(f"side_{name}") for one in found)]
+    found += [problem for name in sides for problem in _rule_problems(definition, name, known)]
+    return [*found, *_declared_tool_problems(definition, known)]
 
 
 def _kind_problems(
-    definition: AgentDefinition, name: SideName, side: Side, known: Catalogue, prompts: Sequence[str]
+    definition: AgentDefinition,
+    name: SideName,
+    side: Side,
+    known: Catalogue,
+    prompts: Sequence[str],
+    broken: Sequence[str],
 ) -> Iterator[FieldProblem]:
     field = f"side_{name}"
     kinds = [kind for kind in SideKind if getattr(side, kind)]
@@ -38,7 +45,10 @@ def _kind_problems(
         reason = f"has {' and '.join(kinds)}" if kinds else "says neither who takes the turns"
         yield FieldProblem(field, f"{reason}: exactly one is needed", tuple(SideKind))
     if side.prompt and side.prompt not in definition.prompts and not (own_text and side.prompt == definition.name):
-        yield FieldProblem(f"{field}.prompt", f"no prompt {side.prompt!r} in agents/prompts", tuple(prompts))
+        if side.prompt in broken:
+            yield FieldProblem(f"{field}.prompt", f"prompts/{side.prompt}.md has problems of its own")
+        else:
+            yield FieldProblem(f"{field}.prompt", f"no prompt {side.prompt!r} in agents/prompts", tuple(prompts))
     if side.handler and side.handler not in known.handlers:
         yield FieldProblem(f"{field}.handler", f"no handler {side.handler!r}", tuple(sorted(known.handlers)))
     if side.stop_tool_response_property and not side.stop_tool:

@@ -6,8 +6,9 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from agents.catalogue import Catalogue
-from agents.loader import AgentFileError, load_agent, to_markdown, validated
+from agents.loader import AgentFileError, load_agent, to_markdown
 from agents.problems import FieldProblem
+from agents.validation import validated
 from api.auth import Admin, Viewer
 from api.http import body, strict_json
 from api.http.accept_header import accepts_json, chosen

@@ -101,11 +101,11 @@ class AgentDefinition(Equipment):
             fields["packaging"] = packaging
         kind, side_b = fields.pop("type", None), side_from_word(fields.get("side_b"))
         if kind not in (None, "ai_human", "dual_ai"):
-            raise ValueError(f"type {kind!r} is not a known value (allowed: ai_human, dual_ai)")
+            raise ValueError(f"type: {kind!r} is not a known value (allowed: ai_human, dual_ai)")
         if kind == "dual_ai" and side_b is None:
-            raise ValueError("type dual_ai needs side_b")
+            raise ValueError("side_b: missing, and type dual_ai needs it")
         if kind == "ai_human" and side_b not in (None, {"human": True}):
-            raise ValueError("type ai_human has people on side B; leave side_b out, or use type dual_ai")
+            raise ValueError("side_b: type ai_human has people there; leave it out, or use type dual_ai")
         return tools_by_kind(fields)
 
     def side(self, name: SideName) -> Side:

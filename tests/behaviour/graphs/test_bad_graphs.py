@@ -34,12 +34,16 @@ def starts(name: str, *others: str) -> dict[str, Any]:
 TABLE: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "dual_ai without side B, and an unknown field and hook besides": (
         {**agent("bg_one"), "type": "dual_ai", "hooks": ["none"], "colour": "red"},
-        {"(file)": "type dual_ai needs side_b", "colour": "unknown field"},
+        {
+            "side_b": "missing, and type dual_ai needs it",
+            "colour": "unknown field",
+            "hooks": "no hook 'none'",
+        },
     ),
     "dual_ai without side B, and everything else that can be checked": (
         {**agent("bg_alone"), "type": "dual_ai", "hooks": ["none"], "subagent_tools": [{"name": "bg_desk"}]},
         {
-            "(file)": "type dual_ai needs side_b",
+            "side_b": "missing, and type dual_ai needs it",
             "hooks": "no hook 'none'",
             "subagent_tools.0.name": "'bg_desk' has a human side, so it cannot be a subagent",
         },
@@ -65,8 +69,21 @@ TABLE: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"tools": "'bash' is listed twice", "handoffs": "'bg_desk' is listed twice"},
     ),
     "unknown fields": (
-        dual("bg_fields", colour="red", side_b={"prompt": "bg_b", "speed": 3}),
-        {"colour": "unknown field", "side_b.speed": "unknown field"},
+        dual(
+            "bg_fields",
+            colour="red",
+            maxSessionTurns="many",
+            side_a={"prompt": "bg_a", "sessionStop": "quit"},
+            side_b={"prompt": "bg_b", "speed": 3},
+            tools=["no_such_tool"],
+        ),
+        {
+            "colour": "unknown field",
+            "side_b.speed": "unknown field",
+            "max_session_turns": "Input should be a valid integer",
+            "side_a.session_stop": "no tool 'quit' on this side",
+            "tools": "no tool 'no_such_tool'",
+        },
     ),
     "a subagent with a human side": (
         {**agent("bg_boss"), "subagent_tools": [{"name": "bg_desk"}, {"name": "nobody"}]},

@@ -177,9 +177,9 @@ def side_b(text: str) -> str:
     [
         ("---\ndescription: x\n---\n\nx\n", "name", "Field required"),
         ("---\nname: x\n---\n", "prompt", "missing"),
-        ("---\nname: x\ntype: dual_ai\nside_a: {prompt: p}\n---\n", "(file)", "needs side_b"),
-        ("---\nname: x\ntype: ai_human\nside_a: {prompt: p}\nside_b: {prompt: p}\n---\n", "(file)", "people on side B"),
-        ("---\nname: x\ntype: tri_ai\n---\n\nx\n", "(file)", "'tri_ai' is not a known value"),
+        ("---\nname: x\ntype: dual_ai\nside_a: {prompt: p}\n---\n", "side_b", "dual_ai needs it"),
+        ("---\nname: x\ntype: ai_human\nside_a: {prompt: p}\nside_b: {prompt: p}\n---\n", "side_b", "has people there"),
+        ("---\nname: x\ntype: tri_ai\n---\n\nx\n", "type", "'tri_ai' is not a known value"),
         ("---\nname: x\nside_a: human\nside_b: human\n---\n", "side_a", "both sides are human"),
         (side_b("{prompt: p, handler: next_speaker}"), "side_b", "has prompt and handler"),
         (side_b("{label: Nobody}"), "side_b", "exactly one is needed"),
@@ -249,7 +249,7 @@ def test_all_problems_of_all_files_are_found_at_once(tmp_path: Path) -> None:
     ) == {
         "prompts/bad.md": ["colour"],
         "one.md": ["tools", "hooks", "subagents"],
-        "two.md": ["(file)", "side_a.prompt"],
+        "two.md": ["side_b", "side_a.prompt"],
         "three.md": ["name"],
     }
 

@@ -175,7 +175,7 @@ def test_agents_check_lists_every_problem_and_fails(cli: Cli, tmp_path: Path) ->
     (tmp_path / "two.md").write_text("---\nname: two\ntype: dual_ai\n---\n\nHelp.\n")
     done = cli("agents", "check", str(tmp_path))
     assert done.exit_code == 1
-    assert "one.md:\n  model:" in done.stdout and "two.md:" in done.stdout and "needs side_b" in done.stdout
+    assert "one.md:\n  model:" in done.stdout and "two.md:" in done.stdout and "dual_ai needs it" in done.stdout
     assert "1 agent can be used; 2 files cannot." in done.stdout
     problems = json.loads(cli("agents", "check", str(tmp_path), "--json").stdout)["problems"]
     assert {problem["file"] for problem in problems} == {"one.md", "two.md"}

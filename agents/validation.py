@@ -1,0 +1,59 @@
+"""Read the fields of a definition. What is wrong with one of them does not hide what is wrong with the others."""
+
+import json
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from agents.problems import FieldProblem, problems_of
+from domain.agents.spelling import snake_case
+from domain.json_object import JsonObject
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def validated(fields: JsonObject, model: type[Model]) -> tuple[Model | None, list[FieldProblem]]:
+    """The model without the fields that are wrong, and what is wrong with them, so that these do not hide what is wrong
+    with the rest; None: what would be left says something else."""
+    try:
+        # strict JSON: "yes" is not true and "5" is not a number, but an enum may still be written as text
+        return model.model_validate_json(json.dumps(fields), strict=True), []
+    except ValidationError as error:
+        problems, paths = problems_of(error, model), [entry["loc"] for entry in error.errors() if entry["loc"]]
+        unknown = [entry["loc"] for entry in error.errors() if entry["type"] == "extra_forbidden"]
+    except (TypeError, ValueError) as error:
+        return None, [FieldProblem("(front matter)", f"only JSON types are allowed: {error}")]
+    rest: JsonObject = json.loads(json.dumps(fields))
+    if not paths:  # the parts do not fit together
+        removed = rest.pop("type", None) is not None
+    else:
+        removed = sum(_remove(rest, path, anything=path in unknown) for path in paths) == len(paths)
+    if not removed:
+        return None, problems
+    definition, more = validated(rest, model)
+    return definition, [*problems, *more]
+
+
+def _remove(fields: JsonObject, path: tuple[int | str, ...], *, anything: bool) -> bool:
+    """Remove an unknown field anywhere, or an optional one at the top that holds no more than a value."""
+    inner: Any = fields
+    for part in path[:-1]:
+        inner = _at(inner, part)
+    name = (
+        next((one for one in inner if snake_case(one) == snake_case(str(path[-1]))), "")
+        if isinstance(inner, dict)
+        else ""
+    )
+    if not name or not (anything or (len(path) == 1 and name != "name" and not isinstance(inner[name], dict | list))):
+        return False
+    del inner[name]
+    return True
+
+
+def _at(value: Any, part: int | str) -> Any:
+    """A part of a definition in either spelling."""
+    if isinstance(value, list) and isinstance(part, int) and part < len(value):
+        return value[part]
+    if isinstance(value, dict):
+        return next((value[name] for name in value if snake_case(name) == part), None)
+    return None
