@@ -98,12 +98,13 @@ def call_model(
         "start_to_close_timeout": timedelta(minutes=10),
         "schedule_to_close_timeout": max(left, timedelta(seconds=60)),
     }
+    speaker = f" · {call.speaker}" if call.speaker else ""
     if call.purpose is Purpose.SUMMARY:  # the session is over already: one short attempt
         options = {"schedule_to_close_timeout": timedelta(seconds=SUMMARY_SECONDS)}
     return by.start(
         call,
         retry_policy=UNTIL_DEADLINE,
-        summary=preview(f"{call.purpose} {call.step} · {name or call.model}", 200),
+        summary=preview(f"{call.purpose} {call.step}{speaker} · {name or call.model}", 200),
         **options,
     )
 

@@ -1,11 +1,12 @@
 """What a task brings: tools that its caller answers, variables of its agent, a form of its answer."""
 
+from functools import partial
+
 from api.auth import Call
 from api.http.problems import finding
 from api.submission import rules as submission_rules
 from domain.agents.definition import AgentDefinition
 from domain.agents.own_tools import PLANNING, own_tools
-from domain.agents.prompt import Variable
 from domain.agents.secret_variables import seal_secrets
 from domain.agents.variable_scope import Graph, graph_variables, kept, needed, shared, without_shared
 from domain.errors import Invalid
@@ -44,14 +45,11 @@ async def _shared(call: Call, graph: Graph) -> dict[str, str]:
         return {}
     tenants = await tenant_variables.values(call.pool, call.tenant)
     pairs = (one.partition("=") for one in call.settings.variables)
-    levels = (tenants, {name: value for name, _, value in pairs})
-    used = [{name: value for name, value in level.items() if name in known} for level in levels]
-    return shared(*(_sealed(call, values, known) for values in used))
-
-
-def _sealed(call: Call, values: dict[str, str], known: dict[str, Variable]) -> dict[str, str]:
-    plain = {name: value for name, value in values.items() if not is_sealed(value)}
-    return {**values, **seal_secrets(call.services.keys, call.tenant, plain, known)}
+    deployments = {name: value for name, _, value in pairs if name in known}
+    texts = {name: value for name, value in tenants.items() if name in known and not is_sealed(value)}
+    secrets = {name: value for name, value in tenants.items() if name in known and is_sealed(value)}
+    seal = partial(seal_secrets, call.services.keys, call.tenant, variables=known)
+    return shared({**secrets, **seal(texts)}, seal(deployments))
 
 
 async def sealed(call: Call, spec: TaskSpec, definition: AgentDefinition) -> TaskSpec:

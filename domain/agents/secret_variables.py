@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from domain.agents.prompt import Variable, VariableKind
 from domain.agents.variable_scope import NeededVariable, stored_names
 from domain.errors import Invalid
-from domain.sealed_text import is_sealed
+from domain.sealed_text import PREFIX, is_sealed
 from domain.sealing import KeyRing
 
 UNKNOWN = Variable(description="no agent names it", required=False, kind=VariableKind.SECRET)
@@ -18,6 +18,8 @@ def seal_secrets(
     """The values as they are stored. The context is the tenant's, because threads inherit values from each other."""
     sealed = dict(values)
     for name, value in values.items():
+        if is_sealed(value):  # nobody could know it from a secret, and opening it would fail
+            raise Invalid(f"{name} cannot begin with {PREFIX!r}.", type="unusable-value", variable=name)
         if (variable := variables.get(name)) is None or variable.kind is not VariableKind.SECRET:
             continue
         if len(value) < SHORTEST:

@@ -1,9 +1,11 @@
 """The worker and reviewer of the sample agent asset_subagent, as a task and as a subagent, and how they are shown."""
 
+import json
 from typing import Any
 
 import pytest
 from click import unstyle
+from temporalio.api.common.v1 import Payload
 
 from cli.render.trace_text import trace_lines
 from domain.sessions.trace import Trace
@@ -11,6 +13,10 @@ from tests.behaviour.conversations.talk import chain
 from tests.support.stack import Stack, of_type
 
 SUMMARY = "oak-tree.svg: a top-down asset of 64 by 64 units, checked for size, view and text."
+
+
+def decoded(payload: Payload) -> str:
+    return str(json.loads(payload.data)) if payload.data else ""
 
 
 async def _children(stack: Stack, task_id: str) -> list[dict[str, Any]]:
@@ -34,6 +40,9 @@ async def test_the_worker_draws_and_the_reviewer_hands_over(stack: Stack) -> Non
     assert speakers == [("Worker", "a"), ("Worker", "a"), ("Reviewer", "b"), ("Reviewer", "b")]
     began = [event["description"].partition(":")[0] for event in of_type(events, "step_started")]
     assert began == ["Worker", "Worker", "Reviewer", "Reviewer"]
+    history = [decoded(one.user_metadata.summary) async for one in stack.session(task_id).fetch_history_events()]
+    asked = [summary.split(" · ")[:2] for summary in history if summary.startswith("turn")]
+    assert asked == [["turn 1", "Worker"], ["turn 2", "Worker"], ["turn 3", "Reviewer"], ["turn 4", "Reviewer"]]
     trace = (await stack.http.get(f"/tasks/{task_id}/trace")).json()
     assert [(step.get("speaker"), step.get("side", "a")) for step in trace["steps"]] == speakers
     session = (await stack.http.get(f"/sessions/{task_id}", params={"full": "true"})).json()

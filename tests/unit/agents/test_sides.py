@@ -219,6 +219,16 @@ def side_b(text: str) -> str:
             "subagent_tools.0.immediate",
             "needs the arguments colour",
         ),
+        (
+            short("x", "variables: {KEY: {description: A key., kind: secret, default: abcd}}\n"),
+            "variables.KEY.default",
+            "is a secret",
+        ),
+        (
+            short("x", "variables: {TOWN: {description: A town.}}\nenv: {TOWN: 'sealed:k:x'}\n"),
+            "variables.TOWN",
+            "begins with 'sealed:'",
+        ),
         (short("x", "handoffs: [helper]\n"), "handoffs", "does not set expose_as_tool"),
         (short("x", "tools: [read_file, read_file]\n"), "tools", "listed twice"),
         (short("x", "expose_as_tool: yes please\n"), "expose_as_tool", "valid boolean"),

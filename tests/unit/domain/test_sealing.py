@@ -6,7 +6,7 @@ from domain.agents.definition import AgentDefinition
 from domain.agents.prompt import Variable, VariableKind
 from domain.agents.secret_variables import open_secrets, seal_secrets
 from domain.agents.system_prompt import system_prompt
-from domain.errors import Conflict
+from domain.errors import Conflict, Invalid
 from domain.sealed_text import is_sealed, masked
 from domain.sealing import KeyRing, KeyRingError, SealingError
 
@@ -60,6 +60,9 @@ def test_secret_variables_are_sealed_and_hidden_from_the_model() -> None:
         "token": Variable(description="for the tool", kind=VariableKind.SECRET),
     }
     stored = seal_secrets(RING, "mine", {"city": "Oslo", "token": "swordfish"}, own)
+    for name in ("city", "token", "other"):
+        with pytest.raises(Invalid, match="cannot begin with 'sealed:'"):
+            seal_secrets(RING, "mine", {name: "sealed:k:x"}, own)
     assert stored["city"] == "Oslo" and "swordfish" not in str(stored)
     assert open_secrets(RING, "mine", stored) == {"token": "swordfish"}
     assert masked({"a": [stored]}) == {"a": [{"city": "Oslo", "token": "(secret)"}]}
