@@ -92,7 +92,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
     pool, tools = services.pool, services.tools
     definitions, contexts = Definitions(pool), Contexts(pool)
     rulebook = Rulebook(pool, definitions)
-    model = services.model
+    model, toolbox = services.model, Toolbox(pool, tools)
     conversations = WorkflowClient(services.temporal, services.task_queue)
     own_schedules = OwnSchedules(pool, ScheduleClient(services.temporal, services.task_queue), definitions)
     subagents = Subagents(pool, conversations, own_schedules)
@@ -105,7 +105,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         services.events,
         contexts,
         definitions,
-        Toolbox(pool, tools),
+        toolbox,
         Bounds(pool, model, services.budget_low_percent, services.thresholds),
         services.model_check,
         services.attempts_before_fallback,
@@ -128,7 +128,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
     planner = ChildPlanner(pool, tools, definitions, services.model_check, subagents, services.subagent_depth)
     subagent_planner = SubagentPlanner(pool, tools, definitions, planner, subagents)
     begin = BeginDelegations(pool, conversations, tools, planner, subagent_planner, subagents, services.max_children)
-    requests = InputRequests(pool, tools, rulebook, services.max_questions)
+    requests = InputRequests(pool, toolbox, definitions, rulebook, services.max_questions)
     acceptance = AcceptanceChecks(
         pool, model, contexts, definitions, services.workspaces, services.commands, services.acceptance_rounds
     )

@@ -6,7 +6,7 @@ from activities.requests.approved_files import command_of, files_to_approve
 from activities.requests.file_diff import diff_of
 from activities.tools.risks import risk_of
 from activities.tools.rules import Rulebook, verdict_on
-from activities.tools.tool import Tool
+from activities.tools.tool import BEGIN_DELEGATIONS, HAND_OVER, Tool
 from domain.json_object import JsonObject
 from domain.policy.approval_rules import ApprovalRules
 from domain.policy.rules import about, literal
@@ -66,6 +66,6 @@ class ApprovalQuestions:
 
 def _changeable(tool: Tool) -> JsonObject:
     """What a person may answer; whom work is delegated to, and with which prompt, is not theirs to change."""
-    if tool.delegates:
+    if tool.delegates or tool.activity in (BEGIN_DELEGATIONS, HAND_OVER):
         return approval_schema(always=ALWAYS_SCHEMA)
     return approval_schema(arguments=tool.definition.input_schema, always=ALWAYS_SCHEMA)

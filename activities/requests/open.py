@@ -9,10 +9,12 @@ from activities.delegation.record import DelegationRecord
 from activities.requests import event_waits, external_tools, missing_variables
 from activities.requests.external_tools import Described, Unaskable
 from activities.requests.questions import Questions
+from activities.runtime.definitions import Definitions
 from activities.runtime.heartbeat import beating
 from activities.runtime.session_run import run_of
 from activities.tools import risks
 from activities.tools.builtin import ask_user
+from activities.tools.offered import Toolbox
 from activities.tools.rules import Rulebook, verdict_on
 from activities.tools.tool import Tool
 from domain import events as ev
@@ -45,9 +47,11 @@ ENOUGH = (
 
 
 class InputRequests:
-    def __init__(self, pool: Pool, tools: dict[str, Tool], rulebook: Rulebook, max_questions: int) -> None:
+    def __init__(
+        self, pool: Pool, toolbox: Toolbox, definitions: Definitions, rulebook: Rulebook, max_questions: int
+    ) -> None:
         self._pool = pool
-        self._questions = Questions(pool, tools, rulebook)
+        self._questions = Questions(pool, toolbox, definitions, rulebook)
         self._rulebook = rulebook
         self._max_questions = max_questions
 
@@ -156,7 +160,8 @@ class InputRequests:
     async def _tool(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:
         answer = request.answer or {}
         session = await self._session(settle)
-        tool = self._questions.tool(session, request.details["tool"], "external" in request.details)
+        external = "external" in request.details
+        tool = await self._questions.tool(session, settle.agents, request.details["tool"], external)
         if request.status is not RequestStatus.ANSWERED:
             why = NOBODY
         elif not answer["approved"]:

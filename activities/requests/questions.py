@@ -6,15 +6,19 @@ from activities.delegation.record import DelegationRecord
 from activities.requests import external_tools, missing_variables
 from activities.requests.approvals import ApprovalQuestions
 from activities.requests.external_tools import Described, Unaskable, callers_tool
+from activities.runtime.definitions import Definitions
 from activities.tools.builtin import ask_user, wait_for_event
+from activities.tools.offered import Toolbox
 from activities.tools.rules import Rulebook
 from activities.tools.tool import Tool
+from domain.external_tool import ExternalTool
 from domain.ids import derive_id
 from domain.json_object import JsonObject
 from domain.messages import calls_of
 from domain.sessions.effects import EffectKind
 from domain.sessions.input_request import PLAN_SCHEMA, OpenRequest, RequestKind, approval_schema
 from domain.sessions.request_writes import ShownRequest, SpentSoFar
+from domain.sessions.session import AgentRef
 from domain.sessions.step import preview
 from store import input_requests, messages
 from store.database import Pool
@@ -22,16 +26,24 @@ from store.sessions import SessionRow
 
 
 class Questions:
-    def __init__(self, pool: Pool, tools: dict[str, Tool], rulebook: Rulebook) -> None:
+    def __init__(self, pool: Pool, toolbox: Toolbox, definitions: Definitions, rulebook: Rulebook) -> None:
         self._pool = pool
-        self._tools = tools
+        self._toolbox = toolbox
+        self._definitions = definitions
         self._approvals = ApprovalQuestions(pool, rulebook)
 
-    def tool(self, session: SessionRow, name: str, external: bool) -> Tool:
-        """One of the platform's, or one that the caller brought; sessions that began before did not note which."""
-        if name in self._tools and not external:
-            return self._tools[name]
-        return next(callers_tool(given) for given in session.external_tools if given.name == name)
+    async def tool(self, session: SessionRow, agents: list[AgentRef], name: str, external: bool) -> Tool:
+        """One of the platform's, of the agent's own, or one that the caller brought; sessions that began before did not
+        note which. Where its definition has gone since the call, people are shown the bare call."""
+        if not external and name in self._toolbox.tools:
+            return self._toolbox.tools[name]
+        if not external and agents:
+            agent = await self._definitions.load(agents[-1])
+            own = await self._toolbox.named(session.tenant, agent, agents[-1].side, name)
+            if own is not None:
+                return own
+        gone = ExternalTool.model_construct(name=name, description="", input_schema={})
+        return callers_tool(next((given for given in session.external_tools if given.name == name), gone))
 
     async def awaited_event(self, request: OpenRequest, session: SessionRow) -> JsonObject | None:
         """The arguments of a call that waits for an event; None: people are asked."""
@@ -64,10 +76,10 @@ class Questions:
         [node] = await messages.path(self._pool, request.ref.tenant, request.node, limit=1)
         call = calls_of(node)[request.index]
         if request.kind is RequestKind.TOOL_APPROVAL:
-            tool = self.tool(session, call.name, request.external)
+            tool = await self.tool(session, request.agents, call.name, request.external)
             return await self._approvals.of(request, session, tool, call.arguments, spent)
         if request.kind is RequestKind.EXTERNAL_RESULT:
-            tool = self.tool(session, call.name, request.external)
+            tool = await self.tool(session, request.agents, call.name, request.external)
             arguments = await self._approved(request, call.arguments)
             question = external_tools.question(tool, arguments, spent)
             await self._claim(request, tool.name, tool.call_summary(arguments), tool.kind)

@@ -10,6 +10,7 @@ from activities.tools.builtin import notify_parent, set_status
 from activities.tools.declared_tools import declared_tool
 from activities.tools.tool import Tool
 from domain.agents.definition import AgentDefinition, Mode
+from domain.agents.side import SideName
 from domain.conversations.subagent_texts import roster
 from domain.model_exchange import ToolDefinition
 from domain.policy.rules import Action, Rule, decide, possible, tools_of
@@ -66,6 +67,19 @@ class Toolbox:
                 tool = instance_tools([child])[0] if one.resumable else subagent_tool(child, one.blocking)
                 found[tool.name] = tool
         return {name: (tool, tool.definition) for name, tool in found.items()}
+
+    async def named(self, tenant: str, agent: AgentDefinition, side: SideName, name: str) -> Tool | None:
+        """The tool of this name that an agent has beside the platform's; None: it has none, or no longer."""
+        for given in agent.declared_tools:
+            if given.name == name:
+                return declared_tool(given, agent.side(side))
+        child = await self._current(tenant, name)
+        if child is None:
+            return None
+        for one in agent.subagent_tools:
+            if one.name == name:
+                return subagent_tool(child, one.blocking)
+        return handoff_tool(child) if name in agent.handoffs else None
 
     async def _subagents(self, call: ModelCall, agent: AgentDefinition, facts: StepFacts) -> list[Tool]:
         """Those that its prompt configures; and, for a subagent that speaks for itself, the tools to do that with.

@@ -1,0 +1,72 @@
+"""Approvals of tools that an agent has beside the platform's: declared ones, its subagents and its handoffs."""
+
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from domain.sessions.session import Status
+from tests.behaviour.conversations.talk import chain
+from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
+from tests.behaviour.supervision.people import agent, answer, waiting
+from tests.support.stack import Stack, of_type
+
+APPROVE = declared_tool("approve", "summary")
+RULES = [
+    {"permission": "*", "action": "ask"},
+    *({"permission": one, "action": "allow"} for one in ("list_files", "approve")),
+]
+
+
+@pytest_asyncio.fixture(scope="module", autouse=True)
+async def agents(people: Stack) -> None:
+    approves = prompt("own_b", {"calls": [call("approve", summary="Fine.")]}, tools=(APPROVE,))
+    stop = {"session_stop": {"name": "approve", "message_property": "summary"}}
+    await define(people, "own_child", prompt("own_a", "A draft."), approves, side_b=stop, expose_as_tool=True)
+    for definition in (
+        agent("own_other", expose_as_tool=True),
+        agent(
+            "own_lead",
+            may_ask=True,
+            declared_tools=[declared_tool("own_note", "text"), APPROVE],  # the rules hold for its subagents too
+            permissions=RULES,
+            subagent_tools=[{"name": "own_child"}],
+            handoffs=["own_other"],
+        ),
+    ):
+        put = await people.http.put(f"/agents/{definition['name']}", json=definition)
+        assert put.is_success, put.text
+
+
+@pytest.mark.parametrize(
+    ("wanted", "editable"),
+    [
+        (("own_note", {"text": "milk"}), True),
+        (("own_child", {"message": "Look."}), False),
+        (("own_other", {"message": "Yours."}), False),
+    ],
+    ids=["declared", "subagent", "handoff"],
+)
+async def test_call_of_an_agents_own_tool_waits_for_approval_and_then_runs(
+    people: Stack, wanted: tuple[str, dict[str, Any]], editable: bool
+) -> None:
+    tool, arguments = wanted
+    task_id = await people.submit(chain([("list_files", {}), wanted], last="Done."), "own_lead")
+    [request] = await waiting(people, task_id)
+    assert request["question"].startswith(f"May {tool} run: ")
+    assert (request["details"]["tool"], request["details"]["arguments"]) == (tool, arguments)
+    assert ("arguments" in request["answer_schema"]["properties"]) == editable
+    said = await answer(people, task_id, request["id"], {"approved": True})
+    assert said.status_code == 202, said.text
+    assert (await people.wait(task_id))["status"] == Status.COMPLETED
+    states = {one["tool"]: one["state"] for one in of_type(await people.events(task_id), "tool_returned")}
+    assert states[tool] == "ok", states
+
+
+async def test_denied_call_of_an_agents_own_tool_is_not_run(people: Stack) -> None:
+    task_id = await people.submit(chain([("own_note", {"text": "milk"})], last="Done."), "own_lead")
+    [request] = await waiting(people, task_id)
+    await answer(people, task_id, request["id"], {"approved": False, "notes": "not now"})
+    await people.wait(task_id)
+    [returned] = of_type(await people.events(task_id), "tool_returned")
+    assert returned["state"] == "failed" and "A person denied this call: not now" in returned["preview"]
