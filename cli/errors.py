@@ -77,6 +77,10 @@ class Unreachable(CliError):
     exit_code = Exit.UNREACHABLE
 
 
+class NotConnected(Unreachable):
+    """Nobody listens there, so that nothing was sent."""
+
+
 class NotFinished(CliError):
     exit_code = Exit.NOT_FINISHED
 

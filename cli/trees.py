@@ -45,7 +45,7 @@ def pack_folder(root: Path, settings: Settings) -> bytes:
 
 def _collect(root: Path, settings: Settings) -> FolderFiles:
     found = FolderFiles(root.resolve())
-    _walk(found, found.root, [], settings)
+    _walk(found, found.root, _ignored_above(found.root), settings)
     if len(found.files) > settings.workspace_files:
         found.problems.append(f"{len(found.files):,} files; a workspace holds {settings.workspace_files:,}")
     if settings.workspace_bytes and found.bytes > settings.workspace_bytes:
@@ -100,6 +100,18 @@ def _take(found: FolderFiles, path: Path, source: Path, settings: Settings) -> N
 
 def _named(found: FolderFiles, path: Path) -> str:
     return path.relative_to(found.root).as_posix()
+
+
+def _ignored_above(root: Path) -> list[tuple[Path, GitIgnoreSpec]]:
+    """What the folders above say, up to the one that git takes for the repository; nothing about a folder that they
+    ignore as a whole, since somebody wants it all the same."""
+    if (root / ".git").exists():
+        return []
+    for number, folder in enumerate(root.parents):
+        if (folder / ".git").exists():
+            specs = [spec for one in reversed(root.parents[: number + 1]) for spec in _ignore_file(one)]
+            return [] if _ignored(root, True, specs) else specs
+    return []
 
 
 def _ignore_file(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:

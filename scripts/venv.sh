@@ -83,7 +83,7 @@ show_progress() {
     count=0
     while read -r word package _; do
         case $word in
-            Collecting) count=$((count + 1)) && step="$count of $total packages: $package" ;;
+            Collecting | Processing) count=$((count + 1)) && step="$count of $total packages: ${package##*/}" ;;
             Installing) step="unpacking all of them" ;;
             *) continue ;;
         esac

@@ -2,6 +2,7 @@
 
 import contextlib
 import secrets
+import time
 from collections.abc import Iterator
 from typing import Any, Self
 from urllib.parse import quote
@@ -11,8 +12,8 @@ import httpx2
 
 from cli.client.models import ConversationInfo, TaskInfo
 from cli.client.response import parse
-from cli.errors import Refused, Unreachable, refusal
-from cli.render.output import PROGRAM
+from cli.errors import NotConnected, Refused, Unreachable, refusal
+from cli.render.output import PROGRAM, json_wanted, note
 from domain.json_object import JsonObject
 from domain.policy.addresses import is_loopback
 from domain.sessions.trace import Trace
@@ -21,11 +22,17 @@ from settings import Settings
 # A stream sends something every 15 seconds and other responses take less: after this silence a connection is dead.
 TIMEOUT = httpx2.Timeout(5.0, read=60.0, write=60.0)
 BEYOND_ANY_EVENT = 10**17
+RESTART_SECONDS = 20.0  # a part of the stack that died is back in less
+RESTART_PAUSE = 0.5
 
 
 class Api:
-    def __init__(self, settings: Settings, *, url: str | None = None, key: str | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, url: str | None = None, key: str | None = None, patience: float = RESTART_SECONDS
+    ) -> None:
+        """`patience`: how long a request waits while our own stack starts its API again."""
         self._settings = settings
+        self._patience = patience
         self._url = url or settings.url
         self._key = key or settings.api_key
         if self._key and not (self._key.isascii() and self._key.isprintable()):
@@ -35,7 +42,12 @@ class Api:
     @classmethod
     def like(cls, other: "Api") -> "Api":
         """A client of the same server with the same key and its own connection, for another thread."""
-        return cls(other._settings, url=other._url, key=other._key)
+        return cls(other._settings, url=other._url, key=other._key, patience=other._patience)
+
+    @property
+    def elsewhere(self) -> bool:
+        """An address was given: it need not be that of this data directory's stack."""
+        return self._url is not None
 
     @property
     def address(self) -> str:
@@ -93,10 +105,22 @@ class Api:
         return self.send("POST", path, json=body, headers=headers).json()
 
     def send(self, method: str, path: str, **options: Any) -> httpx2.Response:
-        with self._connection_errors():
-            response = self._client().request(method, path, **options)
-            _check(response)
-            return response
+        deadline, waiting = time.monotonic() + self._patience, False
+        while True:
+            try:
+                with self._connection_errors():
+                    response = self._client().request(method, path, **options)
+                    _check(response)
+                    return response
+            except (NotConnected, Refused) as error:
+                may_repeat = isinstance(error, NotConnected) or (method == "GET" and error.status == 503)
+                if not may_repeat or time.monotonic() > deadline or not self._own_stack_runs():
+                    raise
+            if not waiting and not json_wanted():
+                note("the stack is starting its API again; waiting for it")
+            waiting = True
+            time.sleep(RESTART_PAUSE)
+            self.disconnect()
 
     @contextlib.contextmanager
     def events(self, path: str, after: int) -> Iterator[httpx2.EventSource]:
@@ -115,7 +139,8 @@ class Api:
         except httpx2.RequestError as error:
             address = self._http.base_url if self._http else self._url
             reason = str(error) or type(error).__name__
-            raise Unreachable(
+            kind = NotConnected if isinstance(error, httpx2.ConnectError) else Unreachable
+            raise kind(
                 f"cannot reach the API at {address} ({reason}). Is it running? `{PROGRAM} up` starts it."
             ) from None
         except UnicodeEncodeError:
@@ -131,6 +156,14 @@ class Api:
                 base_url=base, headers=headers, timeout=TIMEOUT, trust_env=not is_loopback(base.host)
             )
         return self._http
+
+    def _own_stack_runs(self) -> bool:
+        from deploy import state
+        from deploy.data_dir import locate_data_dir
+
+        with contextlib.suppress(state.StackError):
+            return self._url is None and state.running(locate_data_dir(self._settings)) is not None
+        return False
 
     def _local_token(self, base: httpx2.URL) -> str | None:
         """The token of the running stack, if that is what we are about to call: nobody else may see it."""

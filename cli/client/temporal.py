@@ -12,7 +12,11 @@ from temporalio.runtime import Runtime, TelemetryConfig
 
 from cli.errors import Unreachable
 from cli.options import settings
-from deploy import local
+from cli.render.output import PROGRAM
+from deploy import local, state
+from deploy.data_dir import locate_data_dir
+from deploy.plan import configured_temporal
+from deploy.state import StackError
 from domain.sealing import KeyRing
 from workflows.client import connect
 
@@ -45,12 +49,27 @@ def key_ring() -> KeyRing:
     return KeyRing.parse(local.secret_keys(settings()))
 
 
-async def temporal() -> Client:
-    known = settings()
-    address = known.temporal_address
-    if address is None and (running := local.status(known)) is not None:
-        address = running.temporal_address
+async def temporal(*, elsewhere: bool = False) -> Client:
+    """`elsewhere`: the task is that of an API whose Temporal need not be our stack's."""
     try:
+        address = _address(elsewhere)
         return await connect(address=address, keys=key_ring())
+    except StackError as error:
+        raise Unreachable(str(error)) from None
     except RuntimeError:
-        raise Unreachable(f"Temporal cannot be reached at {address or 'its default address'}") from None
+        raise Unreachable(f"Temporal cannot be reached at {address}") from None
+
+
+def _address(elsewhere: bool) -> str:
+    """Nobody's default address is tried: a stranger's Temporal may answer there."""
+    known = settings()
+    if address := configured_temporal(known):
+        return address
+    if elsewhere or known.url:
+        raise Unreachable("the history is read from Temporal; set TEMPORAL_ADDRESS to the server that the API uses")
+    home = locate_data_dir(known)
+    if (running := state.running(home)) is None:
+        raise Unreachable(
+            f"no stack is running on {home}. `{PROGRAM} up` starts it; for a Temporal elsewhere set TEMPORAL_ADDRESS"
+        )
+    return running.temporal_address

@@ -34,7 +34,7 @@ DEMOS = {
         ("--dir", str(SAMPLE)),
     ),
     "slow": Demo(
-        "a minute and a half of work: kill what you like in the middle, and it finishes",
+        "90 seconds of work: kill what you like, and it still finishes",
         "assistant",
         _SLOW,
         ("--title", "A slow log book"),
@@ -57,7 +57,7 @@ DEMOS = {
         ("--dir", str(SAMPLE)),
     ),
     "trouble": Demo(
-        "the model is overloaded, then its stream breaks: both are retried and shown",
+        "the model is overloaded, then its stream breaks: both are retried",
         "assistant",
         "Compute the first 7 primes [[fault:529 at=2]] [[fault:drop at=3]]",
         ("--title", "Primes in spite of trouble"),

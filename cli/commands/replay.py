@@ -10,11 +10,14 @@ from pathlib import Path
 import click
 from temporalio.client import WorkflowHistory
 
+from cli.client.api import Api
 from cli.client.temporal import exits_at_once, key_ring, temporal
 from cli.debugger import StepBreakpoint
 from cli.errors import CliError, NotFoundError
-from cli.options import Duration, json_option
+from cli.ids import resolve
+from cli.options import Duration, json_option, settings
 from cli.render.output import emit, note, one_line
+from domain.ids import is_id
 from workflows import replay as replaying
 from workflows.codec import data_converter
 
@@ -53,7 +56,10 @@ def replay(
         raise click.UsageError("give a task id or a file, or --all")
     if (since is not None and not everything) or (step is not None and not debug):
         raise click.UsageError("--since needs --all, and --step needs --debug")
-    files = _from_file(Path(source)) if source and Path(source).is_file() else None
+    files = _from_file(Path(source)) if source and _is_file(source) else None
+    if source and files is None and not is_id(source):
+        with Api(settings()) as api:
+            source = resolve(api, source)
     if debug:
         return asyncio.run(_debug(source, files, step or 1))
     results = asyncio.run(_replay(source, files, timedelta(milliseconds=DAY_MS if since is None else since), as_json))
@@ -100,6 +106,13 @@ async def _histories(
     else:
         for history in await replaying.with_conversation(await temporal(), source):
             yield history
+
+
+def _is_file(source: str) -> bool:
+    try:
+        return Path(source).is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 def _from_file(path: Path) -> list[WorkflowHistory]:

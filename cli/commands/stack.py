@@ -75,10 +75,10 @@ def status(as_json: bool) -> None:
     else:
         _addresses(info)
         rows = [
-            [part.name, _health(part.healthy), str(part.pid or "-"), part.address, str(part.restarts), str(part.log)]
+            [part.name, _health(part.healthy), str(part.pid or "-"), str(part.restarts), part.address]
             for part in info.parts
         ]
-        table(["PROCESS", "HEALTH", "PID", "ADDRESS", "RESTARTS", "LOG"], rows)
+        table(["PROCESS", "HEALTH", "PID", "RESTARTS", "ADDRESS"], rows)
         for part in info.parts:
             if part.problem and not part.healthy:
                 note(f"{part.name}: {part.problem}")
@@ -185,10 +185,12 @@ def _health(healthy: bool) -> str:
 def _addresses(info: "StackInfo") -> None:
     facts(
         [
+            ("console", f"{info.api_url}/"),
             ("API", info.api_url),
-            ("docs", info.docs_url),
+            ("API's docs", info.docs_url),
             ("Temporal Web UI", info.temporal_ui_url or f"that of the Temporal server at {info.temporal_address}"),
             ("data", str(info.data_dir)),
+            ("logs", str(info.parts[0].log.parent) if info.parts else None),
             ("model", _model(info)),
         ]
     )

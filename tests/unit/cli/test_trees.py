@@ -1,0 +1,46 @@
+"""Which files of a folder go along: what `.gitignore` says, also that of the repository around it."""
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from cli.trees import pack_folder
+from settings import Settings
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    (tmp_path / ".git").mkdir()
+    for name, text in {
+        ".gitignore": "__pycache__/\n*.log\n/part/top.txt\n/out/\n",
+        "part/code.py": "1",
+        "part/top.txt": "ignored",
+        "part/__pycache__/code.pyc": "ignored",
+        "part/deep/a.log": "ignored",
+        "part/deep/kept.log": "kept",
+        "part/deep/.gitignore": "!kept.log\n",
+        "out/result.txt": "wanted by name",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def packed(folder: Path) -> set[str]:
+    with tarfile.open(fileobj=io.BytesIO(pack_folder(folder, Settings()))) as archive:
+        return set(archive.getnames())
+
+
+def test_the_repository_around_a_folder_says_what_is_ignored_in_it(repository: Path) -> None:
+    assert packed(repository / "part") == {"code.py", "deep/.gitignore", "deep/kept.log"}
+
+
+def test_a_folder_that_is_ignored_as_a_whole_goes_along_when_it_is_named(repository: Path) -> None:
+    assert packed(repository / "out") == {"result.txt"}
+
+
+def test_a_repository_inside_another_has_rules_of_its_own(repository: Path) -> None:
+    (repository / "part" / ".git").mkdir()
+    assert "top.txt" in packed(repository / "part")
