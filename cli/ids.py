@@ -99,4 +99,4 @@ def _described(task: TaskInfo) -> str:
 def _api_of_completion() -> Api:
     from settings import Settings
 
-    return Api(Settings.from_env(), patience=0)  # whoever presses Tab does not wait
+    return Api(Settings.from_env(), patience=0)  # a person who presses Tab does not wait

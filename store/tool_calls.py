@@ -6,6 +6,7 @@ from domain.messages import ReplyBody
 from domain.sessions.step import CallState, ToolCallResult
 from domain.sessions.tool_writes import ToolClaim, ToolCommit
 from store.database import Pool, call
+from store.sessions import SessionRow
 
 
 class ToolClaimResult(BaseModel):
@@ -38,6 +39,21 @@ async def results(pool: Pool, tenant: str, node: str) -> list[ToolCallResult]:
         node,
     )
     return [ToolCallResult(**row) for row in rows]
+
+
+async def up_to_date(pool: Pool, session: SessionRow) -> SessionRow:
+    """The session with the tool calls that it has made by now: its row counts them with its next model call."""
+    if session.status.terminal:
+        return session
+    made = await pool.fetchval(
+        """SELECT count(*) FROM tool_calls c JOIN messages m ON m.tenant = c.tenant AND m.id = c.node
+            WHERE c.tenant = $1 AND c.session_id = $2 AND c.state <> 'started'""",
+        session.tenant,
+        session.id,
+    )
+    usage = session.usage
+    counted = usage.model_copy(update={"tool_invocations": max(usage.tool_invocations, made)})
+    return session.model_copy(update={"usage": counted})
 
 
 async def open_of_session(pool: Pool, tenant: str, session_id: str) -> list[tuple[str, CallState]]:

@@ -35,6 +35,7 @@ from domain import events as ev
 from domain import wire
 from domain.agents.definition import AgentDefinition
 from domain.events import EventRow
+from domain.events.tools import shown_arguments
 from domain.ids import derive_id
 from domain.json_object import JsonObject
 from domain.limits.loops import call_digest
@@ -129,7 +130,7 @@ class RunTool:
             )
         assert claim.body is not None  # the node that asked was committed before its calls began
         given = claim.body.calls[request.index].arguments
-        called = ev.ToolCalled(tool=request.name, args=request.preview)
+        called = ev.ToolCalled(tool=request.name, args=request.preview, arguments=shown_arguments(given))
         # a claim emits it, and a read seldom makes one
         not_emitted = request.effect is Effect.READ and not claim.emitted
         if not_emitted and not info.is_local and info.attempt == 1:

@@ -15,7 +15,7 @@ from api.openapi import BODY, problems, ref, request_body
 from api.schemas.budgets import RaiseBudget
 from domain.limits.budget import Reserved, Share, shares, time_of
 from domain.sessions.session import Status
-from store import budgets, children
+from store import budgets, children, tool_calls
 from store.sessions import SessionRow, get
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
@@ -88,7 +88,7 @@ async def _budget(call: Call, session: SessionRow) -> TaskBudget:
     tree = await budgets.get(call.pool, call.tenant, session.conversation_id)
     held = await budgets.held(call.pool, call.tenant, session.conversation_id) if tree else Reserved()
     return TaskBudget(
-        **dict(_own(session)),
+        **dict(_own(await tool_calls.up_to_date(call.pool, session))),
         children=[_own(child) for child in below if child is not None],
         tree=TreeBudgetRecord(
             conversation_id=session.conversation_id,

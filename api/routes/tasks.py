@@ -27,7 +27,7 @@ from domain.errors import Conflict, Invalid
 from domain.events import EVENTS
 from domain.sessions.session import Status
 from domain.task import Id, TaskSpec
-from store import acceptance, effects, events, files, sessions
+from store import acceptance, effects, events, files, sessions, tool_calls
 from store.short_ids import short_ids
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
@@ -131,7 +131,7 @@ def _moment(value: datetime | None, name: str) -> datetime | None:
 @router.get("/tasks/{task_id}", responses=problems(404), summary="Show a task")
 async def show_task(call: Reader, task_id: str) -> TaskRecord:
     """Reads the database only; no worker is needed."""
-    session = await session_of(call, task_id)
+    session = await tool_calls.up_to_date(call.pool, await session_of(call, task_id))
     waiting = await deferred.shown(call, [session])
     return task_record(session, call.settings.poll_interval_ms, waiting.get(session.id))
 

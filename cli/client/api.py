@@ -45,9 +45,9 @@ class Api:
         return cls(other._settings, url=other._url, key=other._key, patience=other._patience)
 
     @property
-    def elsewhere(self) -> bool:
-        """An address was given: it need not be that of this data directory's stack."""
-        return self._url is not None
+    def url(self) -> str | None:
+        """The address that was given; None: it is that of this data directory's stack."""
+        return self._url
 
     @property
     def address(self) -> str:

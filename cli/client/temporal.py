@@ -49,10 +49,10 @@ def key_ring() -> KeyRing:
     return KeyRing.parse(local.secret_keys(settings()))
 
 
-async def temporal(*, elsewhere: bool = False) -> Client:
-    """`elsewhere`: the task is that of an API whose Temporal need not be our stack's."""
+async def temporal(url: str | None = None) -> Client:
+    """`url`: where the API is whose tasks are wanted, if one was named."""
     try:
-        address = _address(elsewhere)
+        address = _address(url or settings().url)
         return await connect(address=address, keys=key_ring())
     except StackError as error:
         raise Unreachable(str(error)) from None
@@ -60,15 +60,15 @@ async def temporal(*, elsewhere: bool = False) -> Client:
         raise Unreachable(f"Temporal cannot be reached at {address}") from None
 
 
-def _address(elsewhere: bool) -> str:
-    """Nobody's default address is tried: a stranger's Temporal may answer there."""
-    known = settings()
-    if address := configured_temporal(known):
+def _address(url: str | None) -> str:
+    """No default address is tried: a stranger's Temporal may answer there."""
+    if address := configured_temporal(settings()):
         return address
-    if elsewhere or known.url:
-        raise Unreachable("the history is read from Temporal; set TEMPORAL_ADDRESS to the server that the API uses")
-    home = locate_data_dir(known)
-    if (running := state.running(home)) is None:
+    home = locate_data_dir(settings())
+    running = state.running(home)
+    if url and (running is None or running.api_url != url.rstrip("/")):
+        raise Unreachable(f"histories are in Temporal; set TEMPORAL_ADDRESS to that of the server behind {url}")
+    if running is None:
         raise Unreachable(
             f"no stack is running on {home}. `{PROGRAM} up` starts it; for a Temporal elsewhere set TEMPORAL_ADDRESS"
         )

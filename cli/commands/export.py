@@ -46,7 +46,7 @@ def export(api: Api, task_id: str, output: Path | None, state: Path | None, as_j
     session = api.get(f"/sessions/{segment(task_id)}")
     if state is not None:
         return _export_state(api, session["conversation_id"], state, as_json)
-    histories = asyncio.run(_histories(task_id, api.elsewhere))
+    histories = asyncio.run(_histories(task_id, api.url))
     if not histories:
         raise NotFoundError("Temporal no longer has a history of this session")
     bundle = {
@@ -86,8 +86,8 @@ def _turns(api: Api, conversation_id: str) -> Iterator[JsonObject]:
             return
 
 
-async def _histories(task_id: str, elsewhere: bool) -> list[dict[str, object]]:
-    found = await replaying.with_conversation(await temporal(elsewhere=elsewhere), task_id)
+async def _histories(task_id: str, url: str | None) -> list[dict[str, object]]:
+    found = await replaying.with_conversation(await temporal(url), task_id)
     return [replaying.to_document(history) for history in found]
 
 

@@ -48,6 +48,7 @@ class Message(Event):
 class ToolCalled(Event):
     tool: str
     args: str
+    arguments: dict[str, Any] | None = None
 
 
 class ToolReturned(Event):

@@ -1,16 +1,27 @@
 """Tool calls and what they leave. `tool_called` belongs to the task contract: its name and fields never change."""
 
+import json
+
 from pydantic import Field
 
 from domain.events.base import Event
+from domain.json_object import JsonObject
 from domain.policy.rules import Rule
+
+LONG_ARGUMENTS = 4_000  # characters, as in store/functions/with_arguments.sql
+
+
+def shown_arguments(given: JsonObject) -> JsonObject | None:
+    """The arguments of a call for its event; the trace has long ones."""
+    return given if len(json.dumps(given, ensure_ascii=False)) <= LONG_ARGUMENTS else None
 
 
 class ToolCalled(Event):
     type = "tool_called"
     decisive = True
     tool: str
-    args: str
+    args: str  # the call in a line
+    arguments: JsonObject | None = Field(default=None, exclude_if=lambda value: value is None)  # None: they are long
 
 
 class ToolReturned(Event):

@@ -25,7 +25,7 @@ BEGIN
                 UPDATE tool_calls SET state = 'failed', result = n.spent, ended_at = now()
                  WHERE tenant = c.tenant AND node = c.node AND call_index = c.call_index RETURNING * INTO c;
             END IF;
-            PERFORM append_events('', false, n.called || CASE WHEN spent THEN n.refused ELSE '[]' END);
+            PERFORM append_events('', false, with_arguments(n.called, n.tenant, n.node, n.call_index) || CASE WHEN spent THEN n.refused ELSE '[]' END);
             IF go AND n.effect <> 'read' AND n.kind IS NOT NULL THEN
                 c.dry := begin_effect(c, n.kind, n.description, n.withheld, n.actor, NULL);
             END IF;

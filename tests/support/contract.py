@@ -1,5 +1,9 @@
-"""`python -m tests.support.contract`: the items of docs/contract.md that the last test run proved."""
+"""`python -m tests.support.contract`: the items of docs/contract.md that the last test run proved.
 
+With --write it marks each line of the page: whether a test claims to prove it.
+"""
+
+import ast
 import json
 import re
 from dataclasses import dataclass
@@ -11,7 +15,7 @@ import click
 from settings import ROOT
 
 _GROUP = re.compile(r"^## (.+)$")
-_ITEM = re.compile(r"^- \*\*([A-Z]\d?(?:-B?)?\d+)\*\* (\S.*)$")
+_ITEM = re.compile(r"^- \*\*([A-Z]\d?(?:-B?)?\d+)\*\* (\S.*?)(?: [✓✗])?$")
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,27 @@ def read_items(page: Path) -> dict[str, Item]:
                 raise ValueError(f"{page.name}:{number}: not an item, or its id is used twice: {line}")
             items[match[1]] = Item(match[1], group, match[2])
     return items
+
+
+def claimed(tests: Path) -> set[str]:
+    """The ids that the tests of a folder name in their marks."""
+    found: set[str] = set()
+    for file in tests.rglob("test_*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            for mark in getattr(node, "decorator_list", ()):
+                if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.proves":
+                    found |= {str(one.value) for one in mark.args if isinstance(one, ast.Constant)}
+    return found
+
+
+def with_marks(page: str, proved: set[str]) -> str:
+    """The page with ✓ at the end of each item that a test proves, and ✗ at the others."""
+
+    def marked(line: str) -> str:
+        item = _ITEM.match(line)
+        return f"- **{item[1]}** {item[2]} {'✓' if item[1] in proved else '✗'}" if item else line
+
+    return "\n".join(map(marked, page.split("\n")))
 
 
 def proofs(report: dict[str, Any]) -> dict[str, list[str]]:
@@ -81,8 +106,13 @@ def _explained(item: Item, tests: list[str]) -> list[str]:
 
 @click.command()
 @click.option("--verbose", is_flag=True, help="List each item with the tests that prove it.")
-def main(verbose: bool) -> None:
+@click.option("--write", is_flag=True, help="Mark each line of the page instead.")
+def main(verbose: bool, write: bool) -> None:
     """Print which items of the contract the last test run proved."""
+    if write:
+        page = page_of(ROOT)
+        page.write_text(with_marks(page.read_text(), claimed(ROOT / "tests")))
+        return
     path = report_of(ROOT)
     if not path.exists():
         raise click.ClickException("there is no report yet: run scripts/test first")

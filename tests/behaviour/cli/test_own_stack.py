@@ -74,3 +74,27 @@ def test_attached_client_waits_for_its_own_stack(server: StandIn, stranger: Stan
         terminal.expect("after")
         assert terminal.exit_code() == 0
     assert stranger.asked == []
+
+
+def test_command_waits_while_its_own_stack_starts_the_api_again(
+    server: StandIn, stranger: StandIn, tmp_path: Path
+) -> None:
+    """Right after a kill -9 of the API, as the README suggests."""
+    write_state(tmp_path, server)
+    server.emit(StepStarted(step=1, description="before"), END)
+    server.stop()
+    with Terminal("attach", TASK[:9], env=own_env(tmp_path, stranger)) as terminal:
+        terminal.expect("the stack is starting its API again")
+        server.start()
+        assert terminal.exit_code() == 0, terminal.text
+        assert "before" in terminal.text
+
+
+def test_histories_are_read_from_no_strangers_temporal(stranger: StandIn, tmp_path: Path) -> None:
+    env = {**own_env(tmp_path, stranger), "TEMPORAL_ADDRESS": ""}
+    with Terminal("replay", TASK, env=env) as terminal:
+        assert terminal.exit_code() == 6
+        assert "no stack is running on" in terminal.text and "TEMPORAL_ADDRESS" in terminal.text
+    with Terminal("replay", TASK, env={**env, "ERRAND_URL": stranger.url}) as terminal:
+        assert terminal.exit_code() == 6
+        assert f"TEMPORAL_ADDRESS to that of the server behind {stranger.url}" in terminal.text.replace("\n", "")

@@ -39,10 +39,11 @@ def stack(server: StandIn, tmp_path: Path) -> StackInfo:
 def test_status_lists_each_process(stack: StackInfo, cli: Cli) -> None:
     done = cli("status")
     assert done.exit_code == 0
-    row = f"api   healthy    {os.getpid()}".split()
-    assert done.stdout.splitlines()[-1].split()[:4] == [*row, stack.api_url]
+    assert done.stdout.splitlines()[-1].split() == ["api", "healthy", str(os.getpid()), "2", stack.api_url]
     for address in (stack.docs_url, stack.temporal_ui_url, str(stack.data_dir), "ANTHROPIC_API_KEY is not set"):
         assert str(address) in done.stdout
+    shown = dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
+    assert shown["console"].strip() == f"{stack.api_url}/"
     assert json.loads(cli("status", "--json").stdout)["parts"][0]["restarts"] == 2
 
 

@@ -9,7 +9,7 @@ from domain.sessions.session import Status
 from tests.behaviour.conversations.talk import chain
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.behaviour.supervision.people import agent, answer, waiting
-from tests.support.stack import Stack, of_type
+from tests.support.stack import Stack, eventually, of_type
 
 APPROVE = declared_tool("approve", "summary")
 RULES = [
@@ -51,14 +51,21 @@ async def test_call_of_an_agents_own_tool_waits_for_approval_and_then_runs(
     people: Stack, wanted: tuple[str, dict[str, Any]], editable: bool
 ) -> None:
     tool, arguments = wanted
-    task_id = await people.submit(chain([("list_files", {}), wanted], last="Done."), "own_lead")
+    task_id = await people.submit(chain([("list_files", {"path": "."}), wanted], last="Done."), "own_lead")
     [request] = await waiting(people, task_id)
     assert request["question"].startswith(f"May {tool} run: ")
     assert (request["details"]["tool"], request["details"]["arguments"]) == (tool, arguments)
     assert ("arguments" in request["answer_schema"]["properties"]) == editable
+
+    async def counted() -> bool:
+        return bool((await people.record(task_id))["usage"]["tool_invocations"] == 1)
+
+    await eventually(counted, what="the call that has ended is counted while the other waits")
     said = await answer(people, task_id, request["id"], {"approved": True})
     assert said.status_code == 202, said.text
     assert (await people.wait(task_id))["status"] == Status.COMPLETED
+    called = {one["tool"]: one["arguments"] for one in of_type(await people.events(task_id), "tool_called")}
+    assert called == {"list_files": {"path": "."}, tool: arguments}
     states = {one["tool"]: one["state"] for one in of_type(await people.events(task_id), "tool_returned")}
     assert states[tool] == "ok", states
 
@@ -70,3 +77,16 @@ async def test_denied_call_of_an_agents_own_tool_is_not_run(people: Stack) -> No
     await people.wait(task_id)
     [returned] = of_type(await people.events(task_id), "tool_returned")
     assert returned["state"] == "failed" and "A person denied this call: not now" in returned["preview"]
+
+
+async def test_event_of_a_call_has_its_arguments_unless_they_are_long(people: Stack) -> None:
+    short, odd = write("a.txt", '"quotes" and é'), write("c.txt", "nul \u0000")
+    task_id = await people.submit(chain([write("b.txt", "long " * 1_000)], [short], [odd], last="Done."))
+    await people.wait(task_id)
+    calls = of_type(await people.events(task_id), "tool_called")
+    assert [one["args"].split()[1] for one in calls] == ["b.txt", "a.txt", "c.txt"]
+    assert [one.get("arguments") for one in calls] == [None, short[1], None]
+
+
+def write(path: str, content: str) -> tuple[str, dict[str, Any]]:
+    return "write_file", {"path": path, "content": content}
