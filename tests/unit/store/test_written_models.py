@@ -54,7 +54,8 @@ DOCUMENTS: dict[str, type[BaseModel]] = {
 }
 # models inside those documents
 PARTS = (BudgetUse, EventRow, NewNotice, OnceEvent, SessionRef)
-LISTS = {"accept_sessions", "append_events", "emit_events", "give_notice", "send_replies"}  # of documents
+# lists of documents
+LISTS = {"accept_sessions", "append_events", "emit_events", "give_notice", "send_replies", "with_arguments"}
 
 
 def source(function: str) -> str:
