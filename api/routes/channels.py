@@ -14,6 +14,7 @@ from api.http import strict_json
 from api.http.accept_header import accepts_json
 from api.http.body import check_input_length, json_body
 from api.http.idempotency import IdempotencyKey, Key
+from api.http.lookup import own_conversation
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
 from api.routes.connectors import connector_of
@@ -62,7 +63,7 @@ def channel_ref(connector: str, channel_id: str, user_id: str) -> ChannelRef:
     "/channels/{connector}/{channel_id}/{user_id}/messages",
     status_code=202,
     dependencies=_json,
-    responses=problems(404, 409, *BODY),
+    responses=problems(403, 404, 409, *BODY),
     openapi_extra=request_body({"application/json": {"schema": ref(ChannelMessage), "example": _EXAMPLE}}),
     summary="Pass on a message of a person",
 )
@@ -79,6 +80,9 @@ async def post_message(
     sent through the connector."""
     channel = channel_ref(connector, channel_id, user_id)
     found = await connector_of(call, connector)
+    address = Address.channel(connector, channel_id, user_id)
+    if (known := await addresses.find(call.pool, call.tenant, address)) is not None:
+        await own_conversation(call, known)  # a key does not speak for people whose conversation another one began
     route = f"POST /channels/{connector}/{channel_id}/{user_id}/messages"
     key = IdempotencyKey.of(call, route, body, idempotency_key)
     return await arrivals.accept(call, found.connector, channel, body, key)
