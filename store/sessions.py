@@ -89,6 +89,8 @@ class SessionRow(PlacedSession):
         )
 
 
+SEARCH_SECONDS = 2.0
+
 # a page of a listing shows none of these, and each may be long
 _LONG = {
     "spec": "'{}' AS spec",
@@ -166,7 +168,11 @@ async def find(
     before_id: str | None = None,
     limit: int = 50,
 ) -> list[SessionRow]:
-    """Newest first; ids sort by time, so the last id of a page is the cursor of the next."""
+    """Newest first; ids sort by time, so the last id of a page is the cursor of the next.
+
+    No index helps with a part of a title: a search that finds too little to fill the page reads all titles of the
+    tenant, and is given up (TimeoutError) when that takes too long.
+    """
     rows = await pool.fetch(
         f"""SELECT {_LISTED} FROM sessions
             WHERE tenant = $1 AND ($2::text[] IS NULL OR status = ANY($2)) AND ($3::text IS NULL OR agent = $3)
@@ -189,6 +195,7 @@ async def find(
         created_by,
         text,
         id_prefix,
+        timeout=SEARCH_SECONDS if text else None,
     )
     return [from_columns(row) for row in rows]
 

@@ -94,21 +94,27 @@ class TaskQuery(BaseModel):
 async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> TaskPage:
     filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
     before_id = position(filters, query.cursor)
-    page = await sessions.find(
-        call.pool,
-        call.tenant,
-        statuses=list(query.status) or None,
-        agent=query.agent,
-        conversation_id=query.conversation_id,
-        created_after=_moment(query.created_after, "created_after"),
-        created_before=_moment(query.created_before, "created_before"),
-        top_level=query.top_level,
-        created_by=call.caller.created_by if query.own else None,
-        text=query.text,
-        id_prefix=query.id_prefix,
-        before_id=before_id,
-        limit=query.limit + 1,
-    )
+    try:
+        page = await sessions.find(
+            call.pool,
+            call.tenant,
+            statuses=list(query.status) or None,
+            agent=query.agent,
+            conversation_id=query.conversation_id,
+            created_after=_moment(query.created_after, "created_after"),
+            created_before=_moment(query.created_before, "created_before"),
+            top_level=query.top_level,
+            created_by=call.caller.created_by if query.own else None,
+            text=query.text,
+            id_prefix=query.id_prefix,
+            before_id=before_id,
+            limit=query.limit + 1,
+        )
+    except TimeoutError:
+        if query.text is None:
+            raise
+        problem = finding("/text", "too_slow", "narrow the search by agent, status or created_after", place="query")
+        raise Invalid("There are too many tasks to search all their titles.", errors=[problem]) from None
     shown = page[: query.limit]
     short = await short_ids(call.pool, call.tenant, [session.id for session in shown])
     waiting = await deferred.shown(call, shown)

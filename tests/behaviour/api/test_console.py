@@ -111,3 +111,14 @@ async def test_signing_out_removes_the_cookie(keyed_url: str, pool: Pool) -> Non
     async with signed_in(keyed_url, pool, Right.READ) as client:
         assert (await client.delete("/console/session", headers={"Origin": keyed_url})).status_code == 204
         problem(await client.get("/tasks"), 401, "unauthenticated")
+
+
+async def test_search_for_a_text_is_given_up_after_a_while(keyed_url: str, pool: Pool) -> None:
+    """As when the tenant has millions of tasks: here somebody holds the table."""
+    headers = await key_for(pool, "searching", Right.READ)
+    async with httpx2.AsyncClient(base_url=keyed_url, headers=headers, timeout=20) as client:
+        async with pool.acquire() as connection, connection.transaction():
+            await connection.execute("LOCK TABLE sessions IN ACCESS EXCLUSIVE MODE")
+            refused = problem(await client.get("/tasks", params={"text": "x"}), 422, "validation")
+        assert refused["errors"][0]["code"] == "too_slow"
+        assert (await client.get("/tasks", params={"text": "x"})).json()["items"] == []

@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+import statistics
+from datetime import datetime
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
@@ -21,15 +23,31 @@ async def define(stack: Stack) -> None:
         assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
 
 
+# when each row was first seen in each state, by the clock of this machine
+NOTE_ROWS = """() => {
+    window.seen = {};
+    const look = () => {
+        for (const row of document.querySelectorAll(".task-row"))
+            window.seen[`${row.querySelector("a").hash} ${row.querySelector(".status").textContent}`] ??= Date.now();
+    };
+    new MutationObserver(look).observe(document.body, { subtree: true, childList: true });
+}"""
+
+
 async def test_row_appears_within_a_second_of_its_event(stack: Stack, opened: Opener) -> None:
+    """Measured from the time of the event to the change of the page; half of the times, as others use the machine."""
     page = await opened(stack.url)
     await expect(page.locator(".connection")).to_have_text("live")
-    task_id = await stack.submit("appear by yourself")
-    await stack.seen(task_id, "task_started")
-    await expect(page.locator(f'a[href="#/tasks/{task_id}"]')).to_be_visible(timeout=3_000)
-    await stack.wait(task_id)
-    row = page.locator(".task-row", has=page.locator(f'a[href="#/tasks/{task_id}"]'))
-    await expect(row.locator(".status")).to_have_text("completed", timeout=5_000)
+    await page.evaluate(NOTE_ROWS)
+    delays = []
+    for _ in range(3):
+        task_id = await stack.submit("appear by yourself [[script:say words=8 delay=0.1]]")
+        row = page.locator(".task-row", has=page.locator(f'a[href="#/tasks/{task_id}"]'))
+        await expect(row.locator(".status")).to_have_text("completed")
+        for kind, status in (("task_started", "working"), ("task_completed", "completed")):
+            at = datetime.fromisoformat((await stack.seen(task_id, kind))["at"]).timestamp()
+            delays.append(await page.evaluate("(key) => window.seen[key]", f"#/tasks/{task_id} {status}") / 1_000 - at)
+    assert statistics.median(delays) <= 1, delays
 
 
 async def test_approval_by_keyboard_runs_the_call(stack: Stack, opened: Opener) -> None:

@@ -1,0 +1,65 @@
+"""The console behind a reverse proxy that serves it under a prefix, by https."""
+
+import httpx2
+from playwright.async_api import Browser, expect
+
+from store import keys
+from store.keys import Right
+from tests.behaviour.console.conftest import needs_browser
+from tests.support.prefix_proxy import prefix_proxy
+from tests.support.stack import Stack
+
+pytestmark = needs_browser
+
+
+async def test_console_works_under_a_prefix_and_forgets_everything_at_sign_out(stack: Stack, browser: Browser) -> None:
+    _, secret = await keys.create(stack.pool, "default", "person", list(Right))
+    strays: list[str] = []
+    async with prefix_proxy(stack.url, strays) as address:
+        context = await browser.new_context()
+        page = await context.new_page()
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        await page.goto(address)
+        await page.get_by_label("Key").fill(secret)
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.locator(".connection")).to_have_text("live")
+        [cookie] = await context.cookies()
+        assert cookie["secure"] and cookie["httpOnly"] and cookie["sameSite"] == "Strict"
+
+        await page.get_by_role("link", name="Start a task").click()
+        await page.get_by_label("Agent").select_option("tester")
+        await page.get_by_label("What should it do?").fill("say it under a prefix")
+        await page.get_by_role("button", name="Start").click()
+        await expect(page.locator("[data-chain]")).to_contain_text("intact")
+        task_id = page.url.rsplit("/", 1)[1]
+        await stack.wait(task_id)
+        await expect(page.get_by_text("The whole result as JSON")).to_have_attribute(
+            "href", f"{address}tasks/{task_id}/result"
+        )
+        async with page.expect_download() as download:
+            await page.get_by_role("link", name="Share as one file").click()
+        assert "say it under a prefix" in (await (await download.value).path()).read_text()
+
+        await page.get_by_role("button", name="Sign out").click()
+        await expect(page.get_by_label("Key")).to_be_visible()
+        assert await context.cookies() == []
+        await page.go_back()
+        await expect(page.get_by_label("Key")).to_be_visible()
+        assert "say it under a prefix" not in await page.locator("body").inner_text()
+        assert strays == [] and all(url.startswith((address, "blob:")) for url in asked)
+        await context.close()
+    headers = {"Authorization": f"Bearer {secret}"}
+    for path in ("/console/session", f"/tasks/{task_id}", f"/tasks/{task_id}/trace.html"):
+        answer = await stack.http.get(path, headers=headers)
+        assert "no-store" in answer.headers["cache-control"] and answer.headers["x-frame-options"] == "DENY"
+
+
+async def test_cookie_is_secure_when_a_proxy_of_this_machine_says_https(stack: Stack) -> None:
+    _, secret = await keys.create(stack.pool, "default", "person", [Right.READ])
+    headers = {"Authorization": f"Bearer {secret}"}
+    async with httpx2.AsyncClient(base_url=stack.url) as client:
+        plain = await client.post("/console/session", headers=headers)
+        assert "secure" not in plain.headers["set-cookie"].lower()
+        forwarded = await client.post("/console/session", headers={**headers, "X-Forwarded-Proto": "https"})
+        assert "; secure" in forwarded.headers["set-cookie"].lower()
