@@ -1,4 +1,4 @@
-// The public HTTP API: requests, problems, and event streams that resume by themselves.
+// The public HTTP API: requests, problems, and event streams that resume after a lost connection.
 
 const BASE = new URL("..", import.meta.url); // the console works behind any prefix
 const RETRY_MS = [500, 1000, 2000, 5000];
@@ -15,7 +15,7 @@ export class Problem extends Error {
 
 export class Away extends Error {
   constructor() {
-    super("The server does not answer. The console tries again by itself.");
+    super("The server does not answer. The console keeps trying.");
   }
 }
 

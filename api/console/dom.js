@@ -32,7 +32,7 @@ export function fill(element, ...children) {
   return element;
 }
 
-// What is drawn again keeps the focus of whoever moves by keyboard: on the same link, or on the one control alike.
+// What is drawn again keeps the focus of a person who moves by keyboard: on the same link, or on the one control alike.
 export function holdFocus(element) {
   const held = document.activeElement;
   if (!held || held === element || !element.contains(held)) return () => {};

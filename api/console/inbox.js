@@ -52,7 +52,7 @@ export function inbox(main) {
     if (typing) return; // never take a form from under somebody's hands; the next change draws it
     const held = document.activeElement?.closest?.("[data-id]")?.dataset.id;
     const button = document.activeElement?.dataset?.do;
-    if (button) document.activeElement.blur(); // else it could come to the same button of another request
+    if (button) document.activeElement.blur(); // else it could reach the same button of another request
     fill(list, ...open.map((one) => item(one)));
     if (held && button) list.querySelector(`[data-id="${held}"] [data-do="${button}"]`)?.focus();
     if (!open.length) fill(list, h("li", {}, empty("Nothing waits for you.")));

@@ -45,6 +45,12 @@ RETIRED_PROSE = re.compile(r"\b(?:deeds?|tells?|told)\b", re.IGNORECASE)
 # from Python 3.12 on the text of an f-string is a token of its own
 _TEXT_TOKENS = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 _CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+# in a script of the console: a comment or a text, or the name that something gets
+_SCRIPT = re.compile(
+    r"(?P<prose>/\*.*?\*/|(?<!:)//[^\n]*|`(?:\\.|[^`\\])*`|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')"
+    r"|\b(?:const|let|var|function\*?|class)\s+(?P<name>[\w$]+)",
+    re.DOTALL,
+)
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 
 
@@ -73,6 +79,8 @@ def retired_uses(root: Path) -> list[RetiredUse]:
     for file in sorted((root / "tests").rglob("*.py")):
         if str(file.relative_to(root)) not in _EXEMPT:
             found += _retired_in_test(parsed(root, file))
+    for file in sorted((root / "api").rglob("*.js")):
+        found += _retired_in_script(str(file.relative_to(root)), file.read_text())
     for file in [*root.glob("*.md"), *sorted((root / "docs").rglob("*.md"))]:
         found += _retired_in_document(str(file.relative_to(root)), file.read_text())
     return found
@@ -85,6 +93,18 @@ def _retired_in_test(module: Module) -> Iterator[RetiredUse]:
     for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and TEST_WITHOUT_SUBJECT.match(node.name):
             yield RetiredUse(module.path, node.lineno, node.name)
+
+
+def _retired_in_script(path: str, text: str) -> Iterator[RetiredUse]:
+    """Names, comments and texts of a script of the console."""
+    for match in _SCRIPT.finditer(text):
+        line = 1 + text.count("\n", 0, match.start())
+        if match["name"] and _is_retired(match["name"]):
+            yield RetiredUse(path, line, match["name"])
+        patterns = [RETIRED_PHRASES, RETIRED_PROSE] if match[0].startswith("/") else [RETIRED_PHRASES]
+        for pattern in patterns if match["prose"] else []:
+            for use in pattern.finditer(match[0]):
+                yield RetiredUse(path, line + match[0].count("\n", 0, use.start()), use[0])
 
 
 def _retired_in_document(path: str, text: str) -> Iterator[RetiredUse]:

@@ -76,6 +76,13 @@ def test_module_and_sql_names_are_checked_too(tmp_path: Path) -> None:
     assert found_in(tmp_path, "api/told.py", "") == ["api.told", "tell"]
 
 
+def test_scripts_of_the_console_are_checked_too(tmp_path: Path) -> None:
+    (tmp_path / "api" / "console").mkdir(parents=True)
+    script = "// tells whoever asks\nconst words = 'it goes on: I told you'; let shown = `//x`;\n"
+    (tmp_path / "api" / "console" / "app.js").write_text(script)
+    assert [use.text for use in retired_uses(tmp_path)] == ["whoever", "tells", "words", "goes on"]
+
+
 def test_allowance_covers_its_package_only_and_must_be_needed(tmp_path: Path) -> None:
     found_in(tmp_path, "api/app.py", "wish = 1\ndoor = 2\n")
     uses = retired_uses(tmp_path)

@@ -337,15 +337,19 @@ async def test_running_children_survive_a_checkpoint(team: Stack) -> None:
     await talk.rest()
 
 
-@pytest.mark.proves("S0-43")
+@pytest.mark.proves("S0-43", "S3-B06")
 async def test_a_tree_is_cancelled_while_it_grows(team: Stack) -> None:
-    """Whatever the cancel meets, a call, a spawn or running children: afterwards nothing runs and nothing is woken."""
+    """Whatever the cancel, or the end of the whole conversation, meets, a call, a spawn or running children: afterwards
+    nothing runs and nothing is woken."""
     scripts = [chain([async_task(HANG) for _ in range(6)], [task(HANG)], text="Go.") for _ in range(4)]
     talks = [await Talk.begin(team, script, "waker") for script in scripts]
     for place, talk in enumerate(talks):
         await team.seen(talk.id, "tool_called", tool="async_task")
         await asyncio.sleep(0.1 * place)
-        assert (await team.cancel(talk.id, scope="tree")).status_code == 202
+        if place == 3:
+            assert (await team.http.post(f"/conversations/{talk.id}/terminate")).is_success
+        else:
+            assert (await team.cancel(talk.id, scope="tree")).status_code == 202
     for talk in talks:
         await talk.rest()
         await asyncio.sleep(0.2)
