@@ -1,6 +1,7 @@
 """What idle conversations and schedules cost: `python -m bench.daemons` starts a stack of its own and measures."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from store import figures
 AT_ONCE = 12
 TRIES = 600
 IDLE_SECONDS = 30
+WARM_UP = 200  # conversations that are not counted: the worker grows to its working size first
 SAY = "[[script:say text=done]]"
 PARTS = ("worker", "temporal", "postgres")
 
@@ -64,13 +66,23 @@ async def _until(look: Callable[[], Awaitable[int]], count: int) -> None:
 async def _conversations(lab: Lab, count: int) -> None:
     made = await lab.api.put("/connectors/bench", json={"kind": "webhook", "agent": "assistant"})
     made.raise_for_status()
-    before = await Reading.take(lab)
-    await _each(count, lambda number: lab.api.post(f"/channels/bench/room/user-{number}/messages", json={"text": SAY}))
-    await _until(lambda: figures.completed_by(lab.pool, Trigger.CHANNEL), count)
+
+    async def talk(number: int, room: str) -> None:
+        path = f"/channels/bench/{room}/user-"
+        await _each(number, lambda one: lab.api.post(f"{path}{one}/messages", json={"text": SAY}))
+
+    await talk(WARM_UP, "warm-up")
+    await _until(lambda: figures.completed_by(lab.pool, Trigger.CHANNEL), WARM_UP)
     await asyncio.sleep(IDLE_SECONDS)  # workflows without work close
+    before = await Reading.take(lab)
+    begun = time.monotonic()
+    await talk(count, "room")
+    await _until(lambda: figures.completed_by(lab.pool, Trigger.CHANNEL), WARM_UP + count)
+    took = time.monotonic() - begun
+    await asyncio.sleep(IDLE_SECONDS)
     after = await Reading.take(lab)
     running = await lab.temporal.count_workflows("ExecutionStatus = 'Running' AND WorkflowType = 'Conversation'")
-    click.echo(f"\n{count} idle conversations, one message each:")
+    click.echo(f"\n{count} idle conversations, one message each, answered in {took:.0f} s:")
     click.echo(f"  processes of worker and API: {before.processes} before, {after.processes} after")
     click.echo(f"  open workflows of conversations: {running.count}")
     _growth(before, after, count, "conversation")

@@ -25,6 +25,7 @@ class SentMessage:
     conversation_id: str
     thread_id: str
     message_id: str
+    wake: bool = True  # false: the receiver's mission is paused, and its next run reads it
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,12 @@ async def emit(pool: Pool, sender: SessionRow, event: NewEvent, per_hour: int) -
         outcome = EventOutcome.KEPT if answered is None else EventOutcome.DELIVERED
         await decided(connection, tenant, event, outcome, (sender.id, sender.conversation_id))
         messages = [
-            SentMessage(row["conversation_id"], row["thread_id"], derive_id(event.event_id, row["thread_id"]))
+            SentMessage(
+                row["conversation_id"],
+                row["thread_id"],
+                derive_id(event.event_id, row["thread_id"]),
+                wake=not row["paused"],
+            )
             for row in await _subscribers(connection, tenant, event.type, sender.thread_id)
         ]
         for one in messages:
@@ -65,7 +71,8 @@ async def emit(pool: Pool, sender: SessionRow, event: NewEvent, per_hour: int) -
                 text=event.text,
                 kind=InboxKind.SYSTEM,
                 author=sender.thread_id,
-                unsignalled=True,
+                unsignalled=one.wake,
+                wake=one.wake,
             )
             await conversations.add_message_in(connection, tenant, message)
         return Emitted(len(messages) + (answered is not None), messages, answered)
@@ -111,8 +118,10 @@ async def patterns(pool: "Pool | Connection", session: SessionRow) -> list[str]:
 async def _subscribers(connection: Connection, tenant: str, name: str, except_thread: str) -> list[asyncpg.Record]:
     """The agents that subscribed to an event, each once, in conversations that are open."""
     rows = await connection.fetch(
-        """SELECT s.thread_id, s.conversation_id, s.pattern FROM event_subscriptions s
+        """SELECT s.thread_id, s.conversation_id, s.pattern, coalesce(m.paused, false) AS paused
+             FROM event_subscriptions s
              JOIN conversations c ON c.tenant = s.tenant AND c.id = s.conversation_id
+             LEFT JOIN missions m ON m.tenant = s.tenant AND m.conversation_id = s.conversation_id
             WHERE s.tenant = $1 AND s.thread_id <> $2 AND c.status = 'open' ORDER BY s.created_at""",
         tenant,
         except_thread,

@@ -5,11 +5,13 @@ from datetime import UTC, datetime
 import asyncpg
 
 from domain.audit import TENANT
-from domain.missions.mission import Mission, MissionRules, MissionStatus, Spent
+from domain.missions.mission import Hold, Mission, MissionRules, MissionStatus, Spent
 from domain.notices import MissionEnded, NewNotice
 from domain.schedules.schedule import Schedule
+from domain.sessions.session_writes import NewBudget
 from store import audit, notices, schedules
 from store.database import Connection, Pool
+from store.sessions import SessionRow, from_columns
 
 _COLUMNS = ", ".join(Mission.model_fields)
 RISK = "risk: "  # how the reason of a pause by a risk begins; an approval ends it
@@ -99,6 +101,16 @@ async def spent(
     return Spent(**{**row, "tokens": int(row["tokens"])})
 
 
+async def admit(pool: "Pool | Connection", mission: Mission, *, shared: bool = True) -> Hold | NewBudget:
+    """Why no run may begin now, or what the next one may use. `shared`: it runs in the mission's conversation."""
+    now = datetime.now(UTC)
+    today = await spent(pool, mission, mission.day_start(now))
+    total = await spent(pool, mission)
+    if (hold := mission.hold(now, today, total)) is not None:
+        return hold
+    return mission.run_budget(today, total, await spent(pool, mission, own=True) if shared else Spent())
+
+
 async def calls_today(pool: Pool, mission: Mission, since: datetime) -> list[str]:
     """The names of the tools that it has called since then, one for each call."""
     rows = await pool.fetch(
@@ -186,6 +198,12 @@ async def settle(pool: Pool, tenant: str, mission_id: str) -> Mission | None:
     return await end(pool, tenant, mission_id, *over) or await get(pool, tenant, mission_id)
 
 
+async def settle_of_conversation(pool: Pool, tenant: str, conversation_id: str) -> None:
+    mission = await of_conversation(pool, tenant, conversation_id)
+    if mission is not None:
+        await settle(pool, tenant, mission.id)
+
+
 async def _is_running(pool: Pool, mission: Mission) -> bool:
     found: bool = await pool.fetchval(
         f"""SELECT EXISTS (SELECT 1 FROM ({_SESSIONS}) s
@@ -197,9 +215,25 @@ async def _is_running(pool: Pool, mission: Mission) -> bool:
     return found
 
 
-async def of_conversation(pool: Pool, tenant: str, conversation_id: str) -> Mission | None:
+async def unfinished(pool: Pool, mission: Mission) -> list[SessionRow]:
+    """Its runs that have not ended, those that events began too."""
+    rows = await pool.fetch(
+        f"""SELECT * FROM ({_SESSIONS}) s
+             WHERE spawned_by IS NULL AND status NOT IN ('completed', 'failed', 'cancelled')""",
+        mission.tenant,
+        mission.conversation_id,
+        mission.schedule_id,
+    )
+    return [from_columns(row) for row in rows]
+
+
+async def of_conversation(
+    pool: "Pool | Connection", tenant: str, conversation_id: str, *, lock: bool = False
+) -> Mission | None:
     row = await pool.fetchrow(
-        f"SELECT {_COLUMNS} FROM missions WHERE tenant = $1 AND conversation_id = $2", tenant, conversation_id
+        f"SELECT {_COLUMNS} FROM missions WHERE tenant = $1 AND conversation_id = $2{' FOR UPDATE' if lock else ''}",
+        tenant,
+        conversation_id,
     )
     return _read(row) if row else None
 

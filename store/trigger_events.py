@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from domain.conversations.address import Address, ArrivingMessage
+from domain.missions.mission import Hold, mission_mark
 from domain.sessions.new_session import Trigger
 from domain.triggers.trigger import EventAccepted, EventOutcome, EventTrigger, TriggerContext
-from store import addresses
+from store import addresses, missions
 from store.database import Connection, Pool
 from store.event_waits import Answered, answer_wait
 from store.external_events import NewEvent, decided, insert, known
@@ -15,12 +16,14 @@ from store.sessions import SessionRow
 
 @dataclass(frozen=True)
 class Receipt:
-    """The result of an event: what is still to be started or signalled, or in `refused` why nothing was written."""
+    """The result of an event: what is still to be started or signalled, or in `refused` or `held`, by its mission, why
+    nothing was written."""
 
     accepted: EventAccepted | None = None
     session: SessionRow | None = None
     answered: Answered | None = None
     refused: Accepted | None = None
+    held: Hold | None = None
 
 
 async def receive(pool: Pool, trigger: EventTrigger, event: NewEvent, message: ArrivingMessage | None) -> Receipt:
@@ -35,7 +38,7 @@ async def receive(pool: Pool, trigger: EventTrigger, event: NewEvent, message: A
             await transaction.rollback()
             raise
         # a refused event leaves no trace: its sender sends it again
-        await (transaction.rollback() if receipt.refused is not None else transaction.commit())
+        await (transaction.commit() if receipt.accepted is not None else transaction.rollback())
         return receipt
 
 
@@ -55,6 +58,11 @@ async def _receive(
         outcome = EventOutcome.KEPT if event.key is not None else EventOutcome.FILTERED
         return Receipt(await decided(connection, tenant, event, outcome))
     address, named = _address(trigger, event)
+    if named is not None:
+        admitted = await _admitted(connection, tenant, named, message)
+        if isinstance(admitted, Hold):
+            return Receipt(held=admitted)
+        message = admitted
     await addresses.locked(connection, tenant, address, named)
     arrival = await addresses.accept_in(connection, tenant, address, message)
     if arrival.session is None:
@@ -62,6 +70,21 @@ async def _receive(
     whose = arrival.session.id, arrival.session.conversation_id
     accepted = await decided(connection, tenant, event, EventOutcome.ACCEPTED, whose)
     return Receipt(accepted, session=None if arrival.duplicate else arrival.session)
+
+
+async def _admitted(
+    connection: Connection, tenant: str, conversation_id: str, message: ArrivingMessage
+) -> ArrivingMessage | Hold:
+    """An event of a mission keeps to the mission's pauses, budgets and risks, as its ticks do."""
+    mission = await missions.of_conversation(connection, tenant, conversation_id, lock=True)
+    if mission is None:
+        return message
+    admitted = await missions.admit(connection, mission)
+    if isinstance(admitted, Hold):
+        return admitted
+    session = message.session
+    session = session.model_copy(update={"rules": [*session.rules, mission_mark(mission.id)]})
+    return message.model_copy(update={"session": session, "budget": admitted})
 
 
 def _address(trigger: EventTrigger, event: NewEvent) -> tuple[Address, str | None]:

@@ -40,7 +40,8 @@ class AgentEvents:
         if emitted.answered is not None:  # should that fail, the sweeper signals it
             await self._conversations.answered(emitted.answered.session_id, emitted.answered.request_id)
         for message in emitted.messages:
-            await self._wake(ref.tenant, message)
+            if message.wake:
+                await self._wake(ref.tenant, message)
         reached = "" if emitted.receivers is None else f" It reached {emitted.receivers} agents."
         return f"Emitted {name}.{reached}", False
 

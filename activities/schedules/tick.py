@@ -12,7 +12,7 @@ from domain import wire
 from domain.conversations.requests import Steer
 from domain.errors import NotFound, Unavailable
 from domain.ids import derive_id
-from domain.missions.mission import MissionStatus, Spent
+from domain.missions.mission import Hold
 from domain.schedules.schedule import (
     ContextMode,
     Overlap,
@@ -76,19 +76,8 @@ class Ticks:
         if mission is None:
             return None, None
         mission = await missions.settle(self._pool, schedule.tenant, mission.id) or mission
-        if mission.status is not MissionStatus.WORKING:
-            return f"the mission has ended: {mission.reason}", None
-        if mission.paused:
-            return f"the mission is paused: {mission.pause_reason}", None
-        today = await missions.spent(self._pool, mission, mission.day_start(datetime.now(UTC)))
-        if (kind := today.over(mission.rules.per_day)) is not None:
-            return f"the day's budget of {kind} is used up", None
-        total = await missions.spent(self._pool, mission)
-        if (kind := total.over(mission.rules.total)) is not None:  # its last run is not over
-            return f"its budget of {kind} is used up", None
-        shared = schedule.rules.context is ContextMode.CONTINUE
-        conversation = await missions.spent(self._pool, mission, own=True) if shared else Spent()
-        return None, mission.run_budget(today, total, conversation)
+        admitted = await missions.admit(self._pool, mission, shared=schedule.rules.context is ContextMode.CONTINUE)
+        return (admitted.text, None) if isinstance(admitted, Hold) else (None, admitted)
 
     async def _before(self, schedule: Schedule, call: TickCall) -> tuple[RunStatus | None, str, str]:
         """What ends the tick before its message is sent, why, and the message."""

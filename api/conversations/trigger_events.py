@@ -13,11 +13,11 @@ from api.http import strict_json
 from api.http.problems import Unauthenticated
 from api.services import Services
 from api.submission import accept as submit
-from domain.errors import Invalid, NotAllowed
+from domain.errors import Conflict, Invalid, NotAllowed
 from domain.signatures import check_github, check_slack, check_standard_webhook
 from domain.triggers.event import ExternalEvent, render_key, untrusted
 from domain.triggers.trigger import EventAccepted, SignatureKind
-from store import trigger_events
+from store import missions, trigger_events
 from store.external_events import NewEvent
 from store.triggers import SignedTrigger
 
@@ -89,9 +89,13 @@ async def accept(services: Services, signed: SignedTrigger, event: ExternalEvent
         text=untrusted(event, f"trigger {trigger.name}", rules.template),
     )
     message = trigger_events.arriving(trigger, new, trigger.prompt) if holds else None
+    if rules.conversation_id is not None:
+        await missions.settle_of_conversation(services.pool, trigger.tenant, rules.conversation_id)
     receipt = await trigger_events.receive(services.pool, trigger, new, message)
     if receipt.refused is not None:
         raise arrivals.refusal(receipt.refused)
+    if receipt.held is not None:
+        raise Conflict(f"The event was not accepted; send it again later: {receipt.held.text}.", type=receipt.held.kind)
     if receipt.session is not None:
         await submit.start(services, receipt.session)
     if receipt.answered is not None:

@@ -165,7 +165,7 @@ async def cancel_mission(call: Stopper, mission_id: str) -> MissionRecord:
     )
     if ended is not None:
         how = Stop(Reason.CALLER_CANCEL, note=f"the mission {mission.name} was cancelled", tree=True)
-        for session in await schedule_runs.unfinished(call.pool, call.tenant, mission.schedule_id):
+        for session in await missions.unfinished(call.pool, mission):
             await stop.stop(call, session, how)
         schedule = await schedules.get(call.pool, call.tenant, mission.schedule_id)
         if schedule is not None:

@@ -219,7 +219,6 @@ async def checked(call: Call, body: NewSchedule) -> Checked:
         raise Invalid("A schedule's runs have limits of their own.", errors=[problem])
     if body.conversation_id is not None:
         await lookup.open_conversation(call, body.conversation_id)
-        await lookup.own_conversation(call, body.conversation_id)
     return await submit.check(call, body.task)
 
 

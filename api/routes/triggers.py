@@ -26,7 +26,7 @@ from api.services import ServicesDep
 from api.submission import accept as submit
 from api.submission.accept import SessionPlace
 from domain.errors import Conflict, Invalid, NotFound
-from domain.missions.mission import mission_mark
+from domain.missions.mission import HoldKind, MissionStatus
 from domain.notification import is_secret, new_secret
 from domain.sessions.new_session import NewSession, Trigger
 from domain.task import opening
@@ -173,17 +173,23 @@ async def _session(call: Call, name: str, body: NewTrigger) -> tuple[NewSession 
     if excluded:
         raise _invalid(f"/task/{excluded[0]}", "excluded", "not for the task of a trigger")
     if body.conversation_id is not None:
-        await lookup.open_conversation(call, body.conversation_id)
-        await lookup.own_conversation(call, body.conversation_id)
+        await _check_conversation(call, body.conversation_id)
     task = await submit.check(call, body.task)
     session = submit.new_session(
         task, task.spec.title or name, SessionPlace(trigger=Trigger.EVENT), call.caller.created_by
     )
-    if body.conversation_id is not None:
-        mission = await missions.of_conversation(call.pool, call.tenant, body.conversation_id)
-        if mission is not None:  # its risks hold for what events cause too
-            session = session.model_copy(update={"rules": [*session.rules, mission_mark(mission.id)]})
     return session, opening(task.spec, [])
+
+
+async def _check_conversation(call: Call, conversation_id: str) -> None:
+    """One that the caller may continue; that of a mission need not have begun."""
+    mission = await missions.of_conversation(call.pool, call.tenant, conversation_id)
+    if mission is None:
+        await lookup.open_conversation(call, conversation_id)
+        return
+    lookup.check_owner(call.caller, mission)
+    if mission.status is not MissionStatus.WORKING:
+        raise Conflict("The mission has ended.", type=HoldKind.ENDED, mission_status=mission.status)
 
 
 def _invalid(pointer: str, code: str, message: str, *, path: bool = False) -> Invalid:

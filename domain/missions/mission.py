@@ -119,6 +119,21 @@ class Spent(BaseModel):
         return None
 
 
+class HoldKind(StrEnum):
+    """Why a mission does nothing now; the type of the problem with which its events are refused."""
+
+    ENDED = "mission-ended"
+    PAUSED = "mission-paused"
+    SPENT = "mission-budget-spent"
+
+
+class Hold(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    kind: HoldKind
+    text: str
+
+
 class Mission(BaseModel):
     """One row."""
 
@@ -155,6 +170,20 @@ class Mission(BaseModel):
             return MissionStatus.STOPPED, f"{total.failures} runs have failed"
         if self.rules.ends_with(last_answer):
             return MissionStatus.STOPPED, "a run answered what ends it"
+        return None
+
+    def hold(self, now: datetime, today: Spent, total: Spent) -> Hold | None:
+        """Why no run may begin now."""
+        if self.status is not MissionStatus.WORKING:
+            return Hold(kind=HoldKind.ENDED, text=f"the mission has ended: {self.reason}")
+        if self.rules.expires_at is not None and self.rules.expires_at <= now:
+            return Hold(kind=HoldKind.ENDED, text="the mission has ended: its time is over")
+        if self.paused:
+            return Hold(kind=HoldKind.PAUSED, text=f"the mission is paused: {self.pause_reason}")
+        if (kind := today.over(self.rules.per_day)) is not None:
+            return Hold(kind=HoldKind.SPENT, text=f"the day's budget of {kind} is used up")
+        if (kind := total.over(self.rules.total)) is not None:  # its last run is not over
+            return Hold(kind=HoldKind.SPENT, text=f"its budget of {kind} is used up")
         return None
 
     def run_budget(self, today: Spent, total: Spent, conversation: Spent) -> NewBudget:

@@ -1,5 +1,6 @@
 """Missions: they stay working over many runs, keep within budgets, pause at risks, and end once with a summary."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -194,6 +195,68 @@ async def test_a_mission_is_triggered_from_outside_and_bounded_by_risks_conditio
     ended = await show(stack, made)
     assert (ended["status"], ended["reason"]) == ("out_of_budget", "its budget of runs is used up")
     assert "Runs: 3" in ended["summary"]
+
+
+async def test_events_keep_to_the_pauses_budgets_and_end_of_their_mission(stack: Stack) -> None:
+    """A refused event leaves no trace: its sender may send it again."""
+    made = await create(stack, per_day={"runs": 3})
+    path, mark = f"/missions/{made['id']}", new_id()
+    task = {"agent": "tester", "input": "[[script:say text=seen]]"}
+    sender = await Sender.new(stack, conversation_id=made["conversation_id"], task=task)  # nothing has run yet
+
+    async def refused(kind: str, **event: Any) -> None:
+        answer = await sender.send({"n": 1}, **event)
+        assert (answer.status_code, answer.json()["type"]) == (409, f"urn:errand:problem:{kind}"), answer.text
+
+    assert (await stack.http.post(f"{path}/pause", json={"reason": "holiday"})).json()["pause_reason"] == "holiday"
+    await refused("mission-paused", event_id=mark)
+    assert await sender.events() == [] and (await show(stack, made))["total"]["runs"] == 0
+    await stack.http.post(f"{path}/resume")
+    first = await sender.accepted({"n": 1}, event_id=mark)
+    assert (await stack.wait(first["session_id"]))["conversation_id"] == made["conversation_id"]
+    await stack.http.post(f"{path}/pause")
+    assert await sender.accepted({"n": 1}, event_id=mark) == first  # a repeat is answered the same
+    await stack.http.post(f"{path}/resume")
+    answers = await asyncio.gather(*(sender.send({"n": number}) for number in range(5)))
+    assert sorted(one.status_code for one in answers) == [202, 202, 409, 409, 409]  # three runs a day
+    await refused("mission-budget-spent")
+    assert "the day's budget of runs is used up" in str([one.json().get("detail") for one in answers])
+    for one in answers:
+        if one.status_code == 202:
+            await stack.wait(one.json()["session_id"])
+    assert (await show(stack, made))["total"]["runs"] == 3
+    await stack.http.post(f"{path}/cancel")
+    await refused("mission-ended")
+    body = {"signature": "standard_webhooks", "conversation_id": made["conversation_id"], "task": task}
+    late = await stack.http.put(f"/triggers/{sender.name}", json=body)
+    assert (late.status_code, late.json()["type"]) == (409, "urn:errand:problem:mission-ended")
+
+
+async def test_a_cancelled_mission_stops_what_events_began(stack: Stack) -> None:
+    made = await create(stack)
+    task = {"agent": "tester", "input": "[[script:say words=600 delay=0.1]]"}
+    sender = await Sender.new(stack, conversation_id=made["conversation_id"], task=task)
+    accepted = await sender.accepted({"n": 1})
+    await stack.seen(accepted["session_id"], "task_started")
+    assert (await stack.http.post(f"/missions/{made['id']}/cancel")).is_success
+    ended = await stack.wait(accepted["session_id"])
+    assert (ended["status"], ended["reason"]) == ("cancelled", "caller_cancel")
+
+
+async def test_an_event_of_an_agent_waits_while_the_mission_is_paused(stack: Stack) -> None:
+    mark = new_id()
+    for name in ("listener", "emitter"):
+        body = {"name": name, "description": "x", "prompt": "x", "tools": ["subscribe_events", "emit_event"]}
+        assert (await stack.http.put(f"/agents/{name}", json=body)).is_success
+    listen = calls(("subscribe_events", {"pattern": f"build:{mark}"}))
+    made = await create(stack, task={"agent": "listener", "input": listen})
+    await finished(stack, made)
+    await stack.http.post(f"/missions/{made['id']}/pause")
+    await stack.run(calls(("emit_event", {"name": f"build:{mark}", "data": {}})), agent="emitter")
+    assert (await show(stack, made))["total"]["runs"] == 1  # nobody was woken
+    await stack.http.post(f"/missions/{made['id']}/resume")
+    second = await finished(stack, made)
+    assert f'type="build:{mark}"' in str(await stack.nodes(second["task_id"]))
 
 
 async def test_a_mission_survives_kills_in_the_middle_of_a_risk(stack: Stack) -> None:
