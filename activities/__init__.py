@@ -94,7 +94,8 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
     rulebook = Rulebook(pool, definitions)
     model, toolbox = services.model, Toolbox(pool, tools)
     conversations = WorkflowClient(services.temporal, services.task_queue)
-    own_schedules = OwnSchedules(pool, ScheduleClient(services.temporal, services.task_queue), definitions)
+    times = ScheduleClient(services.temporal, services.task_queue)
+    own_schedules = OwnSchedules(pool, times, definitions)
     subagents = Subagents(pool, conversations, own_schedules)
     checks = Checks(pool, definitions, services.workspaces, services.commands, tools, services.fetcher, subagents)
     states = ThreadStates(pool, services.keys, definitions, subagents, services.workspaces)
@@ -153,7 +154,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         records.record_delivery,
         records.load_conversation,
         Deliver(pool, services.channels, CONNECTORS, services.ports, services.keys).deliver,
-        Ticks(pool, conversations, checks).tick,
+        Ticks(pool, times, conversations, checks).tick,
         sweeper(services).sweep,
     ]
 

@@ -7,7 +7,6 @@ from urllib.parse import parse_qs
 from pydantic import ValidationError
 from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError
-from slack_sdk.signature import Clock, SignatureVerifier
 
 from connectors.connector import Outgoing, Received, SenderPorts, SignedRequest
 from connectors.webhook import unreadable
@@ -15,7 +14,7 @@ from domain.channels import REPLY, ChannelReply, ConnectorSecrets, IncomingAnswe
 from domain.errors import Invalid
 from domain.json_object import JsonObject
 from domain.notification import SendError
-from domain.signatures import bad_signature
+from domain.signatures import check_slack
 
 TIMEOUT_S = 20
 MAX_TEXT = 39_000  # Slack cuts a message at 40,000 characters
@@ -26,20 +25,9 @@ BUTTONS = {"errand_approve": ("Approve", "primary", True), "errand_deny": ("Deny
 GONE = ("account_inactive", "channel_not_found", "invalid_auth", "is_archived", "not_in_channel", "token_revoked")
 
 
-class _Now(Clock):
-    def __init__(self, now: float) -> None:
-        self._now = now
-
-    def now(self) -> float:
-        return self._now
-
-
 class SlackConnector:
     def receive(self, request: SignedRequest, secrets: ConnectorSecrets) -> Received:
-        sent, signed = (request.headers.get(f"x-slack-{name}", "") for name in ("request-timestamp", "signature"))
-        verifier = SignatureVerifier(secrets.signing, clock=_Now(request.now))
-        if not sent.isdecimal() or not verifier.is_valid(request.body, sent, signed):
-            raise bad_signature("Slack did not sign this with the connector's signing secret within five minutes.")
+        check_slack(secrets.signing, request.headers, request.body, request.now)
         try:
             if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
                 return _pressed(json.loads(parse_qs(request.body.decode())["payload"][0]))
@@ -66,7 +54,7 @@ def _event(payload: JsonObject) -> Received:
         channel_id=event["channel"],
         user_id=event["user"],
         text=event["text"],
-        message_id=f"{event['channel']}/{event['ts']}",
+        message_id="/".join((event["channel"], event["ts"])),
         thread=event.get("thread_ts") or event["ts"],
     )
     return Received([message])

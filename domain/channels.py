@@ -4,7 +4,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic_core import PydanticCustomError
 
 from domain.task import Id, Strict, Text
 
@@ -77,6 +78,13 @@ class IncomingMessage(ChannelMessage):
 
     channel_id: Name
     user_id: Name
+
+    @field_validator("text")
+    @classmethod
+    def _storable(cls, text: str) -> str:
+        if "\x00" in text:
+            raise PydanticCustomError("invalid_text", "the text must not contain NUL")
+        return text
 
 
 class IncomingAnswer(BaseModel):

@@ -30,6 +30,7 @@ FEED = (
     "input_escalated",
     "budget_low",
     "anomaly",
+    "context_lost",
 )
 CONFIG = (
     "notify",

@@ -102,9 +102,11 @@ async def find(pool: "Pool | Connection", tenant: str, address: Address) -> str 
 
 
 async def of_conversation(pool: Pool, tenant: str, conversation_id: str) -> Address | None:
-    """The address whose messages a conversation gets, if it has one."""
+    """The address that a conversation was made for, if it was; later ones may send their messages to it too."""
     row = await pool.fetchrow(
-        "SELECT kind, key FROM addresses WHERE tenant = $1 AND conversation_id = $2 LIMIT 1", tenant, conversation_id
+        "SELECT kind, key FROM addresses WHERE tenant = $1 AND conversation_id = $2 ORDER BY created_at LIMIT 1",
+        tenant,
+        conversation_id,
     )
     return Address.of_key(row["kind"], row["key"]) if row else None
 

@@ -24,6 +24,10 @@ from store.database import Pool, call
 log = logging.getLogger("errand.store")
 
 
+class HistoryLost(Exception):
+    """The messages up to a head are not there any more, or none of them can be read."""
+
+
 class TakenMessage(BaseModel):
     """A message of the inbox that enters the context."""
 
@@ -102,7 +106,21 @@ async def path(
     """The nodes from the root (or from just after `known`, an ancestor) to `head`, oldest first; the last `limit`."""
     if head is None or head == known:
         return []
-    rows = await pool.fetch(
+    return _read(await _walk(pool, tenant, head, known, limit))
+
+
+async def context(pool: Pool, tenant: str, head: str, known: str | None = None) -> list[Node]:
+    """The same for a model to read. One message that cannot be read is left out; if the path does not reach its begin,
+    or nothing of it can be read, that is HistoryLost."""
+    rows = await _walk(pool, tenant, head, known, None)
+    nodes = _read(rows)
+    if not nodes or rows[0]["parent"] not in (None, known):
+        raise HistoryLost(head)
+    return nodes
+
+
+async def _walk(pool: Pool, tenant: str, head: str, known: str | None, limit: int | None) -> list[asyncpg.Record]:
+    rows: list[asyncpg.Record] = await pool.fetch(
         """WITH RECURSIVE walk AS (
                SELECT id, parent, session_id, kind, author, line, side, step, body, 1 AS depth
                  FROM messages WHERE tenant = $1 AND id = $2
@@ -116,7 +134,7 @@ async def path(
         known,
         limit,
     )
-    return _read(rows)
+    return rows
 
 
 async def of_session(pool: Pool, tenant: str, session_id: str) -> list[Node]:

@@ -5,9 +5,11 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from domain.content import text_of_parts
+from domain.events import ContextLost, EventRow
 from domain.notices import ConversationUpdated, NewNotice
+from domain.sessions.session import SessionRef
 from store import audit, notices
-from store.database import Pool
+from store.database import Connection, Pool, to_json
 
 
 class DroppedMessage(BaseModel):
@@ -35,21 +37,10 @@ async def reset(pool: Pool, tenant: str, conversation_id: str, by: str) -> Reset
     """Begin the next generation; None if the conversation does not accept anything. What is queued or running belongs
     to the old generation from here on: it adds nothing to the new context and sends no answer."""
     async with pool.acquire() as connection, connection.transaction():
-        generation = await connection.fetchval(
-            """UPDATE conversations SET generation = generation + 1, updated_at = now()
-                WHERE tenant = $1 AND id = $2 AND status = 'open' RETURNING generation""",
-            tenant,
-            conversation_id,
-        )
-        if generation is None:
+        marked = await _mark(connection, tenant, conversation_id, by)
+        if marked is None:
             return None
-        at = await connection.fetchval(
-            "INSERT INTO resets (tenant, conversation_id, generation, by) VALUES ($1, $2, $3, $4) RETURNING at",
-            tenant,
-            conversation_id,
-            generation,
-            by,
-        )
+        generation, at = marked
         waiting = await connection.fetch(
             """SELECT id AS session_id, live, spec::jsonb -> 'channel' ->> 'message_id' AS message_id,
                       coalesce(spec::jsonb ->> 'input', title) AS text
@@ -65,13 +56,41 @@ async def reset(pool: Pool, tenant: str, conversation_id: str, by: str) -> Reset
             tenant,
             conversation_id,
         )
-        await notices.give(connection, NewNotice.of(tenant, conversation_id, ConversationUpdated(changed=["reset"])))
-        await audit.append(connection, tenant, conversation_id, by, "reset")
     dropped = [DroppedMessage(**row) for row in waiting if not row["live"]]
     for row in sorted(unread, key=lambda one: int(one["number"])):
         text = text_of_parts(row["parts"])
         dropped.append(DroppedMessage(session_id=None, message_id=None, text=text))
     return Reset(generation=generation, at=at, dropped=dropped, sessions=[row["session_id"] for row in waiting])
+
+
+async def begin_anew(pool: Pool, ref: SessionRef, head: str) -> None:
+    """Note that what came before `head` cannot be read: the session continues without it, as the first of the next
+    generation, with what waits behind it. People are notified, once."""
+    lost = ContextLost(head=head)
+    async with pool.acquire() as connection, connection.transaction():
+        thread_id = await connection.fetchval(
+            "SELECT thread_id FROM sessions WHERE tenant = $1 AND id = $2 FOR UPDATE", ref.tenant, ref.session_id
+        )
+        known = await connection.fetchval(
+            """SELECT 1 FROM events WHERE tenant = $1 AND session_id = $2 AND type = $3
+                  AND data::jsonb ->> 'head' = $4""",
+            ref.tenant,
+            ref.session_id,
+            lost.type,
+            head,
+        )
+        if known is not None:
+            return
+        if thread_id == ref.conversation_id:
+            generation, _ = await _mark(connection, ref.tenant, ref.conversation_id, "errand") or (None, None)
+            await connection.execute(
+                """UPDATE sessions SET generation = coalesce($3, generation)
+                    WHERE tenant = $1 AND thread_id = $2 AND status IN ('submitted', 'working', 'input_required')""",
+                ref.tenant,
+                thread_id,
+                generation,
+            )
+        await connection.execute("SELECT append_events('', false, $1::jsonb)", to_json([EventRow.of(ref, lost)]))
 
 
 async def markers(pool: Pool, tenant: str, conversation_id: str) -> list[ResetMarker]:
@@ -82,3 +101,25 @@ async def markers(pool: Pool, tenant: str, conversation_id: str) -> list[ResetMa
         conversation_id,
     )
     return [ResetMarker(**row) for row in rows]
+
+
+async def _mark(connection: Connection, tenant: str, conversation_id: str, by: str) -> tuple[int, datetime] | None:
+    """Begin the next generation: its number, and when. None: the conversation does not accept anything."""
+    generation = await connection.fetchval(
+        """UPDATE conversations SET generation = generation + 1, updated_at = now()
+            WHERE tenant = $1 AND id = $2 AND status = 'open' RETURNING generation""",
+        tenant,
+        conversation_id,
+    )
+    if generation is None:
+        return None
+    at = await connection.fetchval(
+        "INSERT INTO resets (tenant, conversation_id, generation, by) VALUES ($1, $2, $3, $4) RETURNING at",
+        tenant,
+        conversation_id,
+        generation,
+        by,
+    )
+    await notices.give(connection, NewNotice.of(tenant, conversation_id, ConversationUpdated(changed=["reset"])))
+    await audit.append(connection, tenant, conversation_id, by, "reset")
+    return generation, at

@@ -1,6 +1,7 @@
 """Schedules: the rows decide, and Temporal is brought into line with them, at once or by the sweeper."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 
 import asyncpg
 
@@ -203,6 +204,29 @@ async def note_missing(pool: Pool, known: Sequence[str]) -> int:
         list(known),
     )
     return int(answer.split()[-1])
+
+
+async def note_backfill(pool: Pool, schedule: Schedule, start: datetime, end: datetime) -> None:
+    await pool.execute(
+        """UPDATE schedules
+              SET backfilled = backfilled + tstzmultirange(tstzrange($3::timestamptz, $4::timestamptz, '[]'))
+            WHERE tenant = $1 AND id = $2""",
+        schedule.tenant,
+        schedule.id,
+        start,
+        end,
+    )
+
+
+async def is_backfilled(pool: Pool, schedule: Schedule, at: datetime) -> bool:
+    """Whether somebody asked for the runs of a range with this time."""
+    found: bool = await pool.fetchval(
+        "SELECT backfilled @> $3::timestamptz FROM schedules WHERE tenant = $1 AND id = $2",
+        schedule.tenant,
+        schedule.id,
+        at,
+    )
+    return found
 
 
 async def count_run(connection: Connection, schedule: Schedule, *, failed: bool) -> None:

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from temporalio import client as temporal
+from temporalio.api.workflowservice.v1 import ListScheduleMatchingTimesRequest
 from temporalio.client import (
     Client,
     ScheduleActionStartWorkflow,
@@ -91,6 +92,21 @@ class ScheduleClient:
             await self._handle(schedule_id).backfill(span, rpc_timeout=WITHIN)
         except (RPCError, RuntimeError) as error:
             raise _unavailable(error) from error
+
+    async def is_due(self, schedule_id: str, after: datetime, until: datetime) -> bool:
+        """Whether the schedule has a time after the one and not after the other."""
+        request = ListScheduleMatchingTimesRequest(
+            namespace=self._client.namespace, schedule_id=schedule_workflow_id(schedule_id)
+        )
+        request.start_time.FromDatetime(after)
+        request.end_time.FromDatetime(until)
+        try:
+            found = await self._client.workflow_service.list_schedule_matching_times(request, timeout=WITHIN)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return any(after < time.ToDatetime(UTC) <= until for time in found.start_time)
 
     async def ids(self) -> list[str]:
         """The schedules of ours that Temporal has."""

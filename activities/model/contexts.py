@@ -4,8 +4,9 @@ from collections import OrderedDict
 
 from domain.messages import Node
 from domain.sessions.session import SessionRef
-from store import messages
+from store import messages, resets
 from store.database import Pool
+from store.messages import HistoryLost
 
 REMEMBERED = 200
 
@@ -16,13 +17,18 @@ class Contexts:
         self._known: OrderedDict[tuple[SessionRef, str], list[Node]] = OrderedDict()
 
     async def load(self, ref: SessionRef, line: str, head: str | None) -> list[Node]:
-        """The nodes up to `head`; of a line this worker has seen, only what is new is read."""
+        """The nodes up to `head`; of a line this worker has seen, only what is new is read. If they are lost, there are
+        none, and the conversation begins anew."""
         if head is None:
             return []
         known = self._known.get((ref, line), [])
         if known and known[-1].id == head:
             return known
-        fresh = await messages.path(self._pool, ref.tenant, head, known[-1].id if known else None)
+        try:
+            fresh = await messages.context(self._pool, ref.tenant, head, known[-1].id if known else None)
+        except HistoryLost:
+            await resets.begin_anew(self._pool, ref, head)
+            return []
         nodes = known + fresh if known and fresh and fresh[0].parent == known[-1].id else fresh
         self.remember(ref, line, nodes)
         return nodes

@@ -15,6 +15,7 @@ from domain.ids import derive_id
 from domain.missions.mission import Hold
 from domain.schedules.schedule import (
     ContextMode,
+    MissedTicks,
     Overlap,
     RunStatus,
     Schedule,
@@ -30,6 +31,7 @@ from store import conversations, endings, missions, schedule_runs, schedules, se
 from store.database import Pool
 from store.sessions import SessionRow
 from workflows.client import WorkflowClient
+from workflows.schedule_client import ScheduleClient
 
 log = logging.getLogger("errand.worker")
 
@@ -37,8 +39,9 @@ GONE = TickOutcome(status="gone", reason="the schedule was deleted")
 
 
 class Ticks:
-    def __init__(self, pool: Pool, conversations_client: WorkflowClient, checks: Checks) -> None:
+    def __init__(self, pool: Pool, times: ScheduleClient, conversations_client: WorkflowClient, checks: Checks) -> None:
         self._pool = pool
+        self._times = times
         self._conversations = conversations_client
         self._checks = checks
 
@@ -84,12 +87,25 @@ class Ticks:
         rules = schedule.rules
         if not call.manual and schedule.paused:
             return RunStatus.SKIPPED, "paused", ""
+        if not call.manual and (missed := await self._missed(schedule, call.at)) is not None:
+            return RunStatus.SKIPPED, missed, ""
         if not call.manual and rules.quiet_hours and rules.quiet_hours.cover(call.at, rules.timezone):
             return RunStatus.SKIPPED, "quiet hours", ""
         if rules.check is None:
             return None, "", schedule.prompt
         result = await self._checks.run(schedule, rules.check)
         return result.ends, result.reason, tick_text(schedule.prompt, result.output)
+
+    async def _missed(self, schedule: Schedule, at: datetime) -> str | None:
+        """Why a tick that comes late is not made up for. A backfill asks for late ones."""
+        rule, now = schedule.rules.missed, datetime.now(UTC)
+        if rule is MissedTicks.EACH or not schedule.is_late(at, now):
+            return None
+        if await schedules.is_backfilled(self._pool, schedule, at):
+            return None
+        if rule is MissedTicks.SKIP:
+            return "missed"
+        return "missed, as was a later one" if await self._times.is_due(schedule.id, at, now) else None
 
     async def _start(self, session: SessionRow) -> None:
         """The row is written, so it will run: what does not succeed now is repeated by the sweeper."""

@@ -32,7 +32,8 @@ async def with_risks(
             found.append(call)
             continue
         reason = f"{missions.RISK}{risk.text}: {call.name}: {call.preview}"
-        await missions.set_paused(pool, tenant, mission.id, True, reason[:500])
+        if not mission.paused:  # what a person paused stays so, whatever is approved
+            await missions.set_paused(pool, tenant, mission.id, True, reason[:500])
         found.append(call.model_copy(update={"ask": True}))
     return found
 

@@ -181,6 +181,7 @@ async def backfill_schedule(
     """A time that has a run already is left alone."""
     schedule = await _own(call, schedule_id)
     _check_range(schedule, body)
+    await schedules.note_backfill(call.pool, schedule, body.start, body.end)
     await call.services.schedules.backfill(schedule.id, body.start, body.end)
     return await _shown(call, schedule)
 

@@ -4,7 +4,7 @@ from api.auth import Call
 from api.http import lookup
 from api.schemas.agent_state import AgentState, Descriptor, HistoryMarker
 from domain.conversations.address import AddressKind
-from store import addresses, channels, resets, sessions
+from store import addresses, channels, missions, resets, sessions
 from store.conversations import ConversationRow
 
 PARTS = {AddressKind.CHANNEL: ("connector", "channel_id", "user_id")}  # of all others: the id
@@ -14,6 +14,10 @@ async def descriptor(call: Call, conversation_id: str) -> Descriptor:
     address = await addresses.of_conversation(call.pool, call.tenant, conversation_id)
     if address is None:
         return Descriptor(type="task", identity={"id": conversation_id})
+    if address.kind is AddressKind.SCHEDULE:
+        mission = await missions.of_conversation(call.pool, call.tenant, conversation_id)
+        if mission is not None:
+            return Descriptor(type="mission", identity={"id": mission.id})
     names = PARTS.get(address.kind, ("id",))
     return Descriptor(type=address.kind, identity=dict(zip(names, address.parts, strict=False)))
 

@@ -17,7 +17,7 @@ from cli.options import Duration, remote
 from cli.render.output import emit, facts, note, one_line, table
 from cli.render.runs import show_runs
 from domain.json_object import JsonObject
-from domain.schedules.schedule import ContextMode, Overlap
+from domain.schedules.schedule import ContextMode, MissedTicks, Overlap
 
 
 @click.group()
@@ -42,6 +42,7 @@ def schedules() -> None:
 @click.option("--at", help="Once, at this time, such as 2027-01-01T09:00:00+01:00.")
 @click.option("--jitter", type=Duration(), help="Be late by a random part of this.")
 @click.option("--catch-up", "catch_up", type=Duration(), help="Drop ticks missed for longer than this.  [default: 10m]")
+@click.option("--missed", type=click.Choice([one.value for one in MissedTicks]), help="Ticks that an outage made late.")
 @click.option("--overlap", type=click.Choice([one.value for one in Overlap]), help="While a run is not over.")
 @click.option("--context", type=click.Choice([one.value for one in ContextMode]), help="What a run knows.")
 @click.option("--check", help="A command in the workspace; no output or exit code 3 skips the run.")

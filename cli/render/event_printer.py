@@ -137,6 +137,9 @@ class EventPrinter:
         change = f"{event['from_model']} -> {event['to_model']}"
         self._line(f"  model switched: {change} ({one_line(event['reason'])})", fg="yellow")
 
+    def on_context_lost(self, event: EventData) -> None:
+        self._line(f"  {one_line(event['text'])}")
+
     def on_context_compacted(self, event: EventData) -> None:
         self._line(f"  context compacted: {one_line(event['summary'])}", dim=True)
 

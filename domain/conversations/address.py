@@ -15,7 +15,6 @@ class AddressKind(StrEnum):
     CHANNEL = "channel"  # connector, channel and user
     SCHEDULE = "schedule"
     TRIGGER = "trigger"
-    MISSION = "mission"
 
 
 class Address(BaseModel):
@@ -38,10 +37,6 @@ class Address(BaseModel):
     def trigger(cls, trigger_id: str, *key: str) -> Self:
         """Of all its events, or of those with one correlation key."""
         return cls(kind=AddressKind.TRIGGER, parts=(trigger_id, *key))
-
-    @classmethod
-    def mission(cls, mission_id: str) -> Self:
-        return cls(kind=AddressKind.MISSION, parts=(mission_id,))
 
     @classmethod
     def of_key(cls, kind: str, key: str) -> Self:

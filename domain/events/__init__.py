@@ -16,6 +16,7 @@ from domain.events.limits import AcceptanceChecked, Anomaly, BudgetLow, BudgetRa
 from domain.events.model import (
     AttemptReset,
     ContextCompacted,
+    ContextLost,
     Message,
     MessageDelta,
     ModelRetry,
@@ -60,6 +61,7 @@ EVENTS: tuple[type[Event], ...] = (
     ModelRetry,
     ModelSwitched,
     ContextCompacted,
+    ContextLost,
     ToolCalled,
     ToolReturned,
     ArtifactSaved,

@@ -77,3 +77,12 @@ class ContextCompacted(Event):
     type = "context_compacted"
     step: int
     summary: str
+
+
+class ContextLost(Event):
+    """What was said before cannot be read any more: the context begins anew, and people are notified of it."""
+
+    type = "context_lost"
+    decisive = True
+    head: str  # the message up to which it should have been read
+    text: str = "What was said here before could not be restored. The conversation begins anew with your message."

@@ -1,7 +1,7 @@
 """A schedule: when a message is sent, to whom, what if the last run is not over; and what each tick did."""
 
 import functools
-from datetime import UTC, datetime, time
+from datetime import UTC, datetime, time, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo, available_timezones
@@ -17,6 +17,7 @@ from domain.task import Id, Strict
 
 DAY_MS = 24 * 3_600_000
 YEAR_MS = 366 * DAY_MS
+LATE = timedelta(seconds=5)  # a tick that comes later was missed
 LAST_YEAR = 2100  # Temporal's calendars end there
 
 
@@ -59,6 +60,14 @@ class ContextMode(StrEnum):
     CONTINUE = "continue"  # all of it: every run is a session of one conversation
     FORK = "fork"  # what the conversation knows; the run leaves no trace in it
     ISOLATED = "isolated"  # nothing
+
+
+class MissedTicks(StrEnum):
+    """What happens to ticks that Temporal or the worker was away for, and that are still within `catch_up`."""
+
+    EACH = "each"  # each of them runs, late
+    ONCE = "once"  # the latest of them runs
+    SKIP = "skip"  # none
 
 
 class QuietHours(Strict):
@@ -114,6 +123,9 @@ class ScheduleRules(Timing):
     name: ScheduleName
     context: ContextMode = Field(default=ContextMode.CONTINUE, strict=False)
     overlap: Overlap = Field(default=Overlap.SKIP, strict=False)
+    missed: MissedTicks = Field(
+        default=MissedTicks.EACH, strict=False, description="ticks that are late by over five seconds"
+    )
     check: Check | None = None
     quiet_hours: QuietHours | None = None
     silent_reply: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
@@ -150,6 +162,10 @@ class Schedule(BaseModel):
     created_by: str = ""
     created_at: datetime
     deleted_at: datetime | None = None
+
+    def is_late(self, at: datetime, now: datetime) -> bool:
+        """Whether the tick for this time was missed; jitter is no delay."""
+        return now > at + timedelta(milliseconds=self.rules.jitter) + LATE
 
     def message_id(self, at: datetime) -> str:
         """Of the message that a tick gives to a running session; the same for every repetition of the tick."""

@@ -1,5 +1,5 @@
--- Writes the deliveries to the channel of a conversation: the answer of its root thread, or why there is none, and every
--- input request. Called in the transaction that writes the events; one delivery per event, to the address's own connector.
+-- Writes the deliveries to the channel of a conversation: the answer of its root thread, or why there is none, that what
+-- was said before is lost, and every input request. Called in the transaction that writes the events; one delivery per event, to the address's own connector.
 CREATE OR REPLACE FUNCTION send_replies(p_events jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO deliveries (tenant, id, subscription_id, event, session_id, seq, body)
@@ -19,10 +19,11 @@ BEGIN
       CROSS JOIN LATERAL (SELECT CASE e.type WHEN 'input_required' THEN 'input_required' ELSE 'reply' END AS event,
                                  CASE e.type WHEN 'input_required' THEN j.d ->> 'question'
                                       WHEN 'task_completed' THEN s.output
+                                      WHEN 'context_lost' THEN j.d ->> 'text'
                                       ELSE 'This could not be answered: ' || coalesce(s.error, s.reason, 'it failed')
                                  END AS text) r
      WHERE (e.type = 'input_required'
-            OR (e.type IN ('task_completed', 'task_failed') AND s.thread_id = s.conversation_id))
+            OR (e.type IN ('task_completed', 'task_failed', 'context_lost') AND s.thread_id = s.conversation_id))
        AND btrim(coalesce(r.text, ''), E' \n\r\t.') NOT IN ('', 'NO_MESSAGE')   -- as in domain/channels.py
        AND (k.kind <> 'webhook' OR k.target <> '')
      ORDER BY e.ordinality;

@@ -1,4 +1,4 @@
-"""Work that nobody waits for, while things break: ticks of schedules, signed events, runs of missions."""
+"""Work that nobody waits for, while things break: messages of channels, ticks, signed events, runs of missions."""
 
 import asyncio
 import hashlib
@@ -10,11 +10,42 @@ from typing import Any
 
 from domain.ids import new_id
 from domain.sessions.session import TERMINAL
+from tests.behaviour.notifications.receivers import http_receiver
 from tests.faults.caller import GIVE_UP, Accepted, Caller
 
 COUNT = 3
 SECRET = "a-secret-of-the-fault-bench"
 SAY = "[[script:say words=5 delay=0.05]]"
+
+
+async def messages(caller: Caller, random: Random, folder: Path) -> None:
+    """Messages of two people, each passed on twice at once: answered in order, and each answer is sent under one id."""
+    name = f"c-{new_id()}"
+    async with http_receiver() as receiver:
+        body = {"kind": "webhook", "agent": "tester", "target": f"{receiver.url}/in"}
+        assert (await caller.ask("PUT", f"/connectors/{name}", body)).status_code == 200
+
+        async def say(user: str, number: int) -> tuple[str, str]:
+            message = {"text": SAY, "message_id": f"{user}-{number}"}
+            answer = await caller.ask("POST", f"/channels/{name}/room/{user}/messages", message)
+            assert answer.status_code == 202, answer.text
+            return answer.json()["conversation_id"], answer.json()["session_id"]
+
+        async def person(user: str) -> None:
+            found = [await asyncio.gather(say(user, number), say(user, number)) for number in range(COUNT)]
+            assert all(first == second for first, second in found), found
+            [conversation_id] = {conversation_id for (conversation_id, _), _ in found}
+            await _ended(caller, conversation_id, "messages", COUNT)
+
+        await asyncio.gather(person("ann"), person("bob"))
+        sent: dict[str, set[str]] = {}
+        for _ in range(int(GIVE_UP / 0.5)):
+            for request in receiver.requests:
+                sent.setdefault(request.json["data"]["in_reply_to"], set()).add(request.headers["webhook-id"])
+            if len(sent) == 2 * COUNT:
+                break
+            await asyncio.sleep(0.5)
+        assert len(sent) == 2 * COUNT and all(len(ids) == 1 for ids in sent.values()), sent
 
 
 async def ticks(caller: Caller, random: Random, folder: Path) -> None:
@@ -66,7 +97,7 @@ async def missions(caller: Caller, random: Random, folder: Path) -> None:
     await _ended(caller, made["conversation_id"], "missions", COUNT)
 
 
-DAEMONS = (ticks, events, missions)
+DAEMONS = (messages, ticks, events, missions)
 
 
 async def _made(caller: Caller, path: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ ROWS: dict[str, Plan] = {
     "malformed signals": Plan([temporal_faults.send_nonsense]),
     "two workers": Plan(KILLS, (workload.workspaces, workload.effects, workload.gathers), workers=True),
     "two tenants": Plan(KILLS, workload.FLAT, tenants=True),
-    "schedules, triggers, missions": Plan([*KILLS, FAULTS["API killed"]], DAEMONS),
+    "channels, schedules, triggers, missions": Plan([*KILLS, FAULTS["API killed"]], DAEMONS),
     "two sides": Plan(KILLS, (workload.duets,) * 3),
     "handoff": Plan(KILLS, (workload.handoffs,) * 3),
     "immediate subagents": Plan(KILLS, (workload.immediates,) * 3),

@@ -8,7 +8,7 @@ from tests.faults import network
 from tests.faults.matrix import ANY, SHORT, Plan, prepare, run
 from tests.support.stack import Stack
 
-DAEMONS = "schedules, triggers, missions"
+DAEMONS = "channels, schedules, triggers, missions"
 
 
 @pytest.mark.parametrize(("name", "seed"), [("nothing", 1), (ANY, 2)])

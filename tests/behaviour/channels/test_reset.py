@@ -12,6 +12,7 @@ import pytest
 from domain.ids import new_id
 from settings import ROOT
 from tests.behaviour.channels.people import Service
+from tests.behaviour.schedules.clock import create
 
 
 def say(text: str) -> str:
@@ -51,6 +52,32 @@ async def test_a_reset_keeps_the_id_and_drops_what_waits(service: Service) -> No
     assert "canary-before" in str(turns)
 
 
+@pytest.mark.proves("S2-B09")
+@pytest.mark.parametrize("damage", ["DELETE FROM messages WHERE {}", "UPDATE messages SET body = '{{broken' WHERE {}"])
+async def test_lost_history_resets_the_conversation_and_the_person_is_notified(service: Service, damage: str) -> None:
+    """The message is answered all the same, and so is the one behind it, in the new context."""
+    stack, http = service.stack, service.stack.http
+    first = await service.say(f"{say('one')} canary-before")
+    conversation_id, tag = first["conversation_id"], new_id()
+    await service.ended(first["session_id"])
+    await stack.pool.execute(damage.format("session_id = $1"), first["session_id"])
+    running = await service.say(f"{say('two')} [[fault:529 times=2]] {tag}")  # the step is tried three times
+    behind = await service.say(say("three"))
+    rows = [await service.ended(one["session_id"]) for one in (running, behind)]
+    assert [(row.status, row.output) for row in rows] == [("completed", "two"), ("completed", "three")]
+    assert {row.generation for row in rows} == {1}
+    assert rows[1].parent_session_id == rows[0].id  # the new context grows
+    replies = [reply.json["data"] for reply in await service.replies(4)]
+    notice = "What was said here before could not be restored. The conversation begins anew with your message."
+    assert [one["text"] for one in replies] == ["one", notice, "two", "three"]
+    assert replies[1]["task_id"] == running["session_id"]
+    state = (await http.get(f"/conversations/{conversation_id}")).json()["state"]
+    assert [(one["kind"], one["by"]) for one in state["markers"]][1:] == [("reset", "errand")]
+    lost = "SELECT count(*) FROM notices WHERE conversation_id = $1 AND type = 'context_lost'"
+    assert await stack.pool.fetchval(lost, conversation_id) == 1
+    assert all("canary" not in str(one) for one in await _asked(service, tag))
+
+
 async def _asked(service: Service, text: str) -> list[object]:
     async with httpx2.AsyncClient(base_url=service.stack.model_url, timeout=20) as model:
         return list((await model.get("/_requests", params={"contains": text})).json()["requests"])
@@ -62,7 +89,9 @@ async def test_descriptor_and_state_are_shown(service: Service) -> None:
     said = await service.say(say("x"), user="a b")
     await service.ended(said["session_id"])
     await http.post(f"/conversations/{said['conversation_id']}/reset")
+    later = await create(service.stack, conversation_id=said["conversation_id"])  # it stays the person's
     shown = (await http.get(f"/conversations/{said['conversation_id']}")).json()
+    await http.delete(f"/schedules/{later['id']}")
     identity = {"connector": service.name, "channel_id": "room", "user_id": "a b"}
     assert shown["descriptor"] == {"type": "channel", "identity": identity}
     state = shown["state"]

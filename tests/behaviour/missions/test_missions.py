@@ -64,6 +64,8 @@ async def test_a_mission_stays_working_over_its_runs_until_it_is_cancelled(stack
     for _ in range(2):
         record = await finished(stack, made)
         assert (record["status"], record["conversation_id"]) == ("completed", made["conversation_id"])
+    conversation = (await stack.http.get(f"/conversations/{made['conversation_id']}")).json()
+    assert conversation["descriptor"] == {"type": "mission", "identity": {"id": made["id"]}}
     shown = await show(stack, made)
     assert (shown["status"], shown["total"]["runs"], shown["reason"]) == ("working", 2, None)
     assert shown["total"]["tokens"] > 0 and [row["task_status"] for row in await runs(stack, made)] == ["completed"] * 2
@@ -164,6 +166,21 @@ async def test_a_risk_pauses_the_mission_and_asks(stack: Stack) -> None:
     await stack.wait(second["session_id"])
     assert (await show(stack, made))["paused"] is True  # until somebody resumes it
     assert (await stack.http.post(f"/missions/{made['id']}/resume")).json()["paused"] is False
+
+
+async def test_an_approval_does_not_resume_what_a_person_paused(stack: Stack) -> None:
+    push = ("bash", {"command": "echo push"})
+    made = await create(stack, steps([push], [push]), risks=[{"tool": "bash", "argument": "*push*"}])
+    row = await run(stack, made)
+    [request] = await waiting(stack, row["session_id"])
+    await stack.http.post(f"/missions/{made['id']}/pause", json={"reason": "holiday"})
+    assert (await answer(stack, row["session_id"], request["id"], {"approved": True})).status_code == 202
+    [request] = await waiting(stack, row["session_id"])  # of the second call: an approval serves one
+    assert (await show(stack, made))["pause_reason"] == "holiday"
+    await answer(stack, row["session_id"], request["id"], {"approved": True})
+    assert (await stack.wait(row["session_id"]))["status"] == "completed"
+    shown = await show(stack, made)
+    assert (shown["paused"], shown["pause_reason"]) == (True, "holiday")
 
 
 async def test_a_risk_may_begin_after_some_calls(stack: Stack) -> None:

@@ -96,6 +96,22 @@ async def test_no_extra_heartbeats_after_tool_calls(stack: Stack) -> None:
     assert sessions == 1
 
 
+async def test_a_heartbeat_is_not_stuck_after_its_first_run(stack: Stack) -> None:
+    """By the clock and with the rules that hold unless said otherwise: however the first run ended, others follow."""
+    again: dict[str, Any] = {"every": 1_000, "pause_after_failures": None}
+    well, broken = await create(stack, **again), await create(stack, BROKEN, **again)
+    endless = await create(stack, "[[script:say words=600 delay=0.1]]", **again)
+    first, *_ = await until(stack, endless["id"], lambda listed: bool(listed))
+    assert (await stack.cancel(first["session_id"])).status_code == 202
+    for made, ends in ((well, "completed"), (broken, "failed"), (endless, "cancelled")):
+        found = await until(stack, made["id"], lambda listed: [run["status"] for run in listed].count("fired") >= 2)
+        await stack.http.delete(f"/schedules/{made['id']}")
+        sessions = [run["session_id"] for run in found if run["status"] == "fired"]
+        for session_id in sessions[1:] if made is endless else []:
+            await stack.cancel(session_id)
+        assert (await stack.wait(sessions[0]))["status"] == ends
+
+
 async def test_an_undeliverable_message_stops_no_other_heartbeat(stack: Stack) -> None:
     async with http_receiver() as receiver:
         watcher = Subscribers(stack)

@@ -77,7 +77,7 @@ async def test_allow_runs_both(team: Stack) -> None:
 
 
 @pytest.mark.proves("S0-B32")
-async def test_each_context_knows_what_it_should(team: Stack) -> None:
+async def test_isolation_is_kept_and_each_context_knows_what_it_should(team: Stack) -> None:
     """Isolation that is ignored: an isolated run must see nothing of the runs before."""
     busy = {"skip": "skipped", "queue": "fired", "steer": "steered"}
     for overlap, status in busy.items():

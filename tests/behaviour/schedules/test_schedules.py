@@ -35,21 +35,73 @@ async def test_once_fires_once(stack: Stack) -> None:
     assert len(await runs(stack, made["id"])) == 1 and (await show(stack, made["id"]))["next_times"] == []
 
 
-async def test_the_rules_for_times_missed_ticks_and_overlap_are_temporals_and_ours(stack: Stack) -> None:
-    once = await create(stack, at=(datetime.now(UTC) + timedelta(seconds=2)).isoformat())
-    daily = await create(stack, cron="30 7 * * *", timezone="Europe/Berlin", catch_up=60_000, overlap="skip")
-    kept = (await stack.client.get_schedule_handle(schedule_workflow_id(daily["id"])).describe()).schedule
-    assert kept.policy.catchup_window == timedelta(minutes=1)  # a tick missed for longer is dropped
-    assert kept.spec.time_zone_name == "Europe/Berlin" and len(daily["next_times"]) == 5
+@pytest.mark.proves("S1-B12")
+async def test_an_outage_is_made_up_for_as_each_schedule_says(stack: Stack) -> None:
+    """Temporal is killed and stays away for so long that ticks are missed. Besides: once, cron with a zone, overlap."""
+    every: dict[str, Any] = {"every": 6_000, "overlap": "queue"}
+    made = {one: await create(stack, missed=one, **every) for one in ("each", "once", "skip")}
+    made["dropped"] = await create(stack, catch_up=10_000, **every)
+    daily = await create(stack, cron="30 7 * * *", timezone="Europe/Berlin")
     zone = ZoneInfo("Europe/Berlin")
     assert {datetime.fromisoformat(one).astimezone(zone).strftime("%H:%M") for one in daily["next_times"]} == {"07:30"}
-    slow = await create(stack, "[[script:say words=100 delay=0.1]]", overlap="skip")
-    first, second = await trigger(stack, slow["id"]), await trigger(stack, slow["id"])
-    assert (first["status"], second["status"]) == ("fired", "skipped")
-    assert [run["status"] for run in await runs(stack, slow["id"])] == ["fired", "skipped"]
-    await stack.cancel(first["session_id"])
-    [run] = await until(stack, once["id"], lambda listed: len(listed) == 1)
-    assert run["status"] == "fired" and (await show(stack, once["id"]))["next_times"] == []
+    for one in made.values():  # Temporal counts from its first look at a schedule
+        await until(stack, one["id"], lambda listed: len(listed) >= 1)
+    down = datetime.now(UTC)
+    made["at"] = await create(stack, at=(down + timedelta(seconds=4)).isoformat())
+    with stack.frozen_supervisor():
+        before = await stack.kill("temporal")
+        await asyncio.sleep(15)
+    await stack.back("temporal", before)
+
+    async def after(name: str) -> list[dict[str, Any]]:
+        """The runs since the outage began, when the schedule fires again."""
+
+        def enough(listed: list[dict[str, Any]]) -> bool:
+            times = [_at(run) for run in listed if _at(run) > down]
+            complete = name == "dropped" or times[:1] == [_next(down)] and _gaps(times) == {timedelta(seconds=6)}
+            return complete and [run["status"] for run in listed[-2:]] == ["fired", "fired"]
+
+        return [run for run in await until(stack, made[name]["id"], enough) if _at(run) > down]
+
+    found = {name: await after(name) for name in ("each", "once", "skip", "dropped")}  # each due time has its row
+    assert {run["status"] for run in found["each"]} == {"fired"} and len(found["each"]) >= 3
+    for name, reason in (("once", "missed, as was a later one"), ("skip", "missed")):
+        missed = [run for run in found[name] if run["status"] == "skipped"]
+        assert missed == found[name][: len(missed)] and {run["reason"] for run in missed} == {reason}, name
+    assert _at(found["dropped"][0]) > _next(down)  # what was missed for longer is gone
+    [run] = await until(stack, made["at"]["id"], lambda listed: len(listed) == 1)
+    assert run["status"] == "fired" and (await show(stack, made["at"]["id"]))["next_times"] == []
+    for one in made.values():
+        await stack.http.delete(f"/schedules/{one['id']}")
+    slow = "[[script:say words=100 delay=0.1]]"
+    for overlap, statuses in (
+        ("skip", ["fired", "skipped"]),
+        ("allow", ["fired"] * 2),
+        ("cancel_previous", ["fired"] * 2),
+    ):
+        one = await create(stack, slow, overlap=overlap, context="isolated")
+        first, second = await trigger(stack, one["id"]), await trigger(stack, one["id"])
+        assert [run["status"] for run in await runs(stack, one["id"])] == statuses
+        cancelled = [first] if overlap == "cancel_previous" else []
+        for run in cancelled:
+            assert (await stack.wait(run["session_id"]))["status"] == "cancelled"
+        for run in (first, second):
+            if run["session_id"] and run not in cancelled:
+                assert (await stack.record(run["session_id"]))["status"] in ("submitted", "working")
+                await stack.cancel(run["session_id"])
+
+
+def _at(run: dict[str, Any]) -> datetime:
+    return datetime.fromisoformat(run["scheduled_at"])
+
+
+def _next(moment: datetime, every: int = 6) -> datetime:
+    """The next time of an interval, which Temporal counts from the epoch."""
+    return datetime.fromtimestamp((int(moment.timestamp()) // every + 1) * every, UTC)
+
+
+def _gaps(times: list[datetime]) -> set[timedelta]:
+    return {later - earlier for earlier, later in zip(times, times[1:], strict=False)}
 
 
 async def test_the_same_tick_is_one_message_however_often_it_is_repeated(stack: Stack) -> None:
