@@ -20,6 +20,8 @@ from starlette.routing import Match
 from agents.loader import load_prices
 from api import openapi
 from api.control.retry_queue import RetryQueue
+from api.faces.mcp import routes as mcp
+from api.faces.mcp.host import McpHost
 from api.faces.responses import routes as responses
 from api.http.metrics import Metrics
 from api.http.middleware import RequestMiddleware
@@ -77,6 +79,7 @@ ROUTERS = (
     *(subscriptions.router, deliveries.router, traces.router, workspaces.router, reruns.router, replays.router),
     *(schedules.router, missions.router, triggers.router, connectors.router, channels.router),
     *(agents.router, files.router, operations.router, codec.router, console.router, responses.router),
+    mcp.router,
 )
 
 
@@ -153,8 +156,10 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
         keys=keys,
         metrics=Metrics(),
         slots=StreamSlots(settings.streams_per_key),
+        mcp=McpHost(),
     )
-    running = [asyncio.create_task(listener.run()), asyncio.create_task(services.retry_queue.run())]
+    parts = (listener.run(), services.retry_queue.run(), services.mcp.run())
+    running = [asyncio.create_task(part) for part in parts]
     try:
         with _draining(listener):
             yield services

@@ -61,6 +61,11 @@ class Call:
     def settings(self) -> Settings:
         return self.services.settings
 
+    def check_rights(self, *rights: Right) -> None:
+        """Refuse a caller who has none of these rights; without any, everybody may."""
+        if rights and not self.caller.may(*rights):
+            raise NotAllowed(f"This needs a key with the right {' or '.join(rights)}.", needed=list(rights))
+
 
 async def identify(
     scope: Mapping[str, Any], headers: Mapping[str, list[str]], services: Services, failed: FailedKeys
@@ -127,10 +132,9 @@ def needs(*rights: Right) -> Call:
     async def check(
         request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)] = None
     ) -> Call:
-        caller: Caller = request.state.caller
-        if rights and not caller.may(*rights):
-            raise NotAllowed(f"This needs a key with the right {' or '.join(rights)}.", needed=list(rights))
-        return Call(services_of(request), caller)
+        call = Call(services_of(request), request.state.caller)
+        call.check_rights(*rights)
+        return call
 
     dependency: Call = Security(check)
     return dependency

@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from api.control.retry_queue import RetryQueue
+from api.faces.mcp.host import McpHost
 from api.http.metrics import Metrics
 from api.streams.feeds import Pages
 from api.streams.listener import EventListener
@@ -33,6 +34,7 @@ class Services:
     keys: KeyRing  # encrypt secrets before they are stored
     metrics: Metrics
     slots: StreamSlots
+    mcp: McpHost
 
 
 def services_of(request: Request) -> Services:

@@ -33,7 +33,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Conversations": ("conversations", "tree", "mailbox", "fire", "fork", "terminate"),
     "Looking closer": ("trace", "rerun", "diff", "replay", "export", "audit"),
     "Schedules and notifications": ("schedules", "missions", "triggers", "subscriptions", "deliveries"),
-    "Setting up": ("config", "agents", "files", "keys", "secrets", "completion"),
+    "Setting up": ("config", "agents", "files", "keys", "secrets", "mcp", "completion"),
 }
 MODULES = dict.fromkeys(("up", "status", "down", "token"), "stack")  # the others have a module of their own name
 COMMANDS = {name: f"cli.commands.{MODULES.get(name, name)}" for names in GROUPS.values() for name in names}

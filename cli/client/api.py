@@ -1,6 +1,7 @@
 """The HTTP client: finds the API, sends the key, and raises the server's refusals as errors for people."""
 
 import contextlib
+import json
 import secrets
 import time
 from collections.abc import Iterator
@@ -131,6 +132,25 @@ class Api:
                 source.response.read()
             _check(source.response)
             yield source
+
+    def messages(self, path: str, body: JsonObject, headers: dict[str, str]) -> Iterator[JsonObject]:
+        """Send a JSON-RPC message; its answer, or a stream of notifications that ends with it. An error of the protocol
+        is an answer, whatever the status."""
+        with (
+            self._connection_errors(),
+            self._client().stream("POST", path, json=body, headers=headers) as response,
+        ):
+            if response.headers.get("content-type", "").startswith("text/event-stream"):
+                for line in response.iter_lines():
+                    if line.startswith("data:") and (data := line.removeprefix("data:").strip()):
+                        yield json.loads(data)
+                return
+            raw = response.read()
+            answer = json.loads(raw) if raw and "application/json" in response.headers.get("content-type", "") else None
+            if isinstance(answer, dict) and "jsonrpc" in answer:
+                yield answer
+            else:
+                _check(response)
 
     @contextlib.contextmanager
     def _connection_errors(self) -> Iterator[None]:

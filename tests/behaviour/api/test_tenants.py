@@ -105,7 +105,7 @@ RESPONSES: list[tuple[str, str, dict[str, Any]]] = [
 ]
 SHARED = {  # routes without an id of a tenant
     *(("GET", path) for path in ("/", "/console/{name}", "/docs", "/docs/oauth2-redirect", "/openapi.json", "/redoc")),
-    ("GET", "/v1/models"), ("POST", "/v1/responses"),
+    ("GET", "/v1/models"), ("POST", "/v1/responses"), ("POST", "/mcp"),
     ("POST", "/conversations/run"), ("GET", "/conversations"), ("POST", "/tasks"), ("GET", "/tasks"),
     ("GET", "/variable-requests"),
     ("GET", "/input-requests"), ("GET", "/agents"), ("PUT", "/agents/{name}"), ("POST", "/files"),

@@ -1,0 +1,41 @@
+"""Loads the protocol's library at the first request: no other request, and no start of the API, waits for it."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+
+class McpHost:
+    """One per process. The library's manager has to be entered and left by one task, which is `run`."""
+
+    def __init__(self) -> None:
+        self._wanted = asyncio.Event()
+        self._app: asyncio.Future[ASGIApp] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        await self._wanted.wait()
+        try:
+            manager = await asyncio.to_thread(_manager)
+        except Exception as error:
+            self._app.set_exception(error)
+            raise
+        async with manager.run():
+            self._app.set_result(manager.handle_request)
+            await asyncio.Event().wait()  # until the process stops
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._wanted.set()
+        await (await asyncio.shield(self._app))(scope, receive, send)
+
+
+def _manager() -> "StreamableHTTPSessionManager":
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    from api.faces.mcp.server import build
+
+    # stateless: any process answers any request; a stream only if a request is slow or reports progress
+    return StreamableHTTPSessionManager(app=build(), stateless=True)

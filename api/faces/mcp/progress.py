@@ -1,0 +1,73 @@
+"""Waiting for a task, with the newest line of its log as progress."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from api.auth import Call
+from api.http.lookup import session_of
+from api.http.problems import Unauthenticated
+from api.streams.ending import READ_SECONDS
+from api.streams.feeds import LOOK_SECONDS
+from api.streams.sse import still_allowed
+from domain.events import Recorded
+from domain.sessions.session import Status
+from store import events
+from store.sessions import SessionRow
+
+PAGE = 200
+RECENT = 20  # events before now, for a first line at once
+
+Report = Callable[[int, str], Awaitable[None]]  # a number that grows, and a line
+
+
+def line_of(event: Recorded) -> str | None:
+    """An event as a line of progress; None: it says nothing to a person who waits."""
+    data = event.data
+    match event.type:
+        case "progress":
+            return str(data["message"])
+        case "step_started":
+            return str(data["description"])
+        case "tool_called":
+            return f"{data['tool']} {data['args']}"
+        case "input_required":
+            return f"waits for people: {data['question']}"
+        case "subagent_started":
+            return f"subagent {data['agent']}: {data['description']}"
+    return None
+
+
+async def await_news(call: Call, session: SessionRow, seconds: float, report: Report | None) -> SessionRow:
+    """The session as soon as it has ended or waits for people, or as it is after so many seconds or when this process
+    stops. The caller holds one of its stream slots meanwhile, and no connection to the database."""
+    slots, listener, loop = call.services.slots, call.services.listener, asyncio.get_running_loop()
+    slots.check(call.tenant, call.caller.created_by)
+    deadline = loop.time() + seconds
+    head = await events.head_of_session(call.pool, call.tenant, session.id) if report else None
+    seen = max(0, head[0] - RECENT) if head else 0
+    with slots.taken(call.tenant, call.caller.created_by), listener.watching(call.tenant, session.id) as news:
+        while True:
+            news.clear()  # before the read, so that an event during the read sets it again
+            read_at, session = loop.time(), await session_of(call, session.id)
+            if report is not None:
+                seen = await _report(call, session, seen, report)
+            left = deadline - loop.time()
+            done = session.status.terminal or session.status is Status.INPUT_REQUIRED
+            if done or listener.draining or left <= 0:
+                break
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left, LOOK_SECONDS)):
+                    await news.wait()
+            await asyncio.sleep(read_at + READ_SECONDS - loop.time())
+    if not await still_allowed(call):  # the key was revoked meanwhile
+        raise Unauthenticated()
+    return session
+
+
+async def _report(call: Call, session: SessionRow, seen: int, report: Report) -> int:
+    page = await events.without_deltas(call.pool, call.tenant, session.id, PAGE, seen)
+    lines = [(event.seq, line) for event in page if (line := line_of(event))]
+    if lines:
+        await report(*lines[-1])
+    return page[-1].seq if page else seen

@@ -1,0 +1,50 @@
+"""Read what a task's view is made of."""
+
+from api.auth import Call
+from api.faces.mcp.task_view import McpTask, view
+from api.http.lookup import session_of
+from domain.agents.prompt import VariableKind
+from domain.agents.variable_scope import graph_variables
+from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind
+from store import agent_graph, agents, children, files, input_requests
+from store.keys import Right
+from store.sessions import SessionRow
+
+
+async def requests_of(call: Call, session: SessionRow) -> list[InputRequest]:
+    """What the task and its subagents wait for, except for events, which no person answers."""
+    if session.status.terminal:
+        return []
+    below = await children.descendants(call.pool, call.tenant, session.id)
+    found = await input_requests.of_sessions(call.pool, call.tenant, [session.id, *below])
+    return [one for one in found if one.kind is not RequestKind.EXTERNAL_EVENT]
+
+
+async def read(call: Call, session: SessionRow, requests: list[InputRequest] | None = None) -> McpTask:
+    waiting = await requests_of(call, session) if requests is None else requests
+    artifacts = await files.of_session(call.pool, call.tenant, session.id)
+    return view(session, waiting, artifacts, call.settings.poll_interval_ms)
+
+
+async def read_id(call: Call, task_id: str) -> McpTask:
+    return await read(call, await session_of(call, task_id))
+
+
+async def askable(call: Call, session: SessionRow, requests: list[InputRequest]) -> list[InputRequest]:
+    """Those that can be forms: the caller may answer them, and they ask for no secret."""
+    found = []
+    for one in requests:
+        right = Right.APPROVE if one.kind in APPROVALS else Right.ANSWER
+        if call.caller.may(right, Right.SUPERVISE) and not await _asks_for_secret(call, session, one):
+            found.append(one)
+    return found
+
+
+async def _asks_for_secret(call: Call, session: SessionRow, request: InputRequest) -> bool:
+    if request.kind is not RequestKind.MISSING_VARIABLES:
+        return False
+    asking = session if request.session_id == session.id else await session_of(call, request.session_id)
+    definition = await agents.load(call.pool, asking.agent_ref)
+    known = graph_variables(await agent_graph.reachable(call.pool, call.tenant, definition))
+    names = request.details.get("variables", {})
+    return any(name not in known or known[name].kind is VariableKind.SECRET for name in names)

@@ -1,0 +1,177 @@
+"""The server: which method is answered by what. Every answer passes `_answered`, which knows our refusals."""
+
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+from mcp.server.context import HandlerResult, ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
+from mcp_types import (
+    HEADER_MISMATCH,
+    METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    CallToolRequestParams,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from api.auth import Call
+from api.faces.mcp import resources, task_methods, tools
+from api.faces.mcp.call_tool import created, run_task_tool, start
+from api.faces.mcp.errors import rpc_error, tool_error
+from api.faces.mcp.progress import Report
+from api.faces.mcp.task_methods import TaskParams, UpdateParams
+from api.faces.mcp.task_view import shown
+from api.services import services_of
+from domain.json_object import JsonObject
+from store import agents
+from store.database import current_tenant
+from store.keys import Right
+
+TASKS = "io.modelcontextprotocol/tasks"
+IDEMPOTENCY_KEY = "errand/idempotencyKey"  # in a request's _meta
+PAGE = 100  # agents in a page of tools
+INSTRUCTIONS = (
+    "Each agent is a tool that starts a durable task. The task continues without this connection: keep its task_id, "
+    "and call task_wait until it has ended. Questions and approvals are for the person: ask, then call task_answer."
+)
+
+Context = ServerRequestContext[Any, Any]
+R = TypeVar("R")
+
+
+def build() -> Server[Any]:
+    server: Server[Any] = Server(
+        "errand",
+        title="Errand",
+        instructions=INSTRUCTIONS,
+        # no argument of ours is mirrored in a header; without this the library would list all tools at every call
+        get_tool_input_schema=lambda name: None,
+        on_list_tools=_list_tools,
+        on_list_resources=_list_resources,
+        on_list_resource_templates=_list_templates,
+        on_read_resource=_read_resource,
+    )
+    server.extensions[TASKS] = {}
+    server.add_request_handler("tools/call", CallToolRequestParams, _call_tool)
+    server.add_request_handler("tasks/get", TaskParams, _get_task)
+    server.add_request_handler("tasks/update", UpdateParams, _update_task)
+    server.add_request_handler("tasks/cancel", TaskParams, _cancel_task)
+    return server
+
+
+def _call_of(context: Context) -> Call:
+    """The caller, whom our middleware identified. The library may answer in a task of its own, which sees no tenant's
+    rows until it is said whose."""
+    assert context.request is not None
+    call = Call(services_of(context.request), context.request.state.caller)
+    current_tenant.set(call.tenant)
+    return call
+
+
+async def _answered(answer: Awaitable[R]) -> R:
+    try:
+        return await answer
+    except MCPError:
+        raise
+    except Exception as error:
+        raise rpc_error(error) from None
+
+
+async def _list_tools(context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
+    call, after = _call_of(context), params.cursor if params and params.cursor else ""
+    listed = [] if after else tools.task_tools(call.caller.rights)
+    if not call.caller.may(Right.READ, Right.SUBMIT):
+        return ListToolsResult(tools=listed)
+    known = await _answered(agents.all_current(call.pool, call.tenant))
+    found = sorted((one for _, one in known if tools.is_startable(one)), key=lambda one: one.name)
+    page = [one for one in found if one.name > after][: PAGE + 1]
+    more = page[PAGE - 1].name if len(page) > PAGE else None
+    return ListToolsResult(tools=[*listed, *map(tools.agent_tool, page[:PAGE])], next_cursor=more)
+
+
+async def _call_tool(context: Context, params: CallToolRequestParams) -> HandlerResult:
+    call, name, arguments = _call_of(context), params.name, params.arguments or {}
+    try:
+        key = _key(context)
+        if name in tools.TASK_TOOLS:
+            return await run_task_tool(call, name, arguments, key, _reporting(context))
+        task = await start(call, name, arguments, key)
+    except MCPError:
+        raise
+    except Exception as error:
+        return tool_error(error)
+    return created(task) if _declares_tasks(context) else shown(task)
+
+
+def _key(context: Context) -> str | None:
+    given = (context.meta or {}).get(IDEMPOTENCY_KEY)
+    return given if given is None else str(given)
+
+
+def _reporting(context: Context) -> Report | None:
+    if (context.meta or {}).get("progress_token") is None:
+        return None
+
+    async def report(number: int, line: str) -> None:
+        await context.session.report_progress(number, message=line)
+
+    return report
+
+
+def _declares_tasks(context: Context) -> bool:
+    """By this very request: no client is taken for one of the extension because of its name, or an earlier request."""
+    known = context.session.client_capabilities
+    modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
+    return modern and known is not None and TASKS in (known.extensions or {})
+
+
+def _shows_forms(context: Context) -> bool:
+    known = context.session.client_capabilities
+    asks = known.elicitation if known else None
+    return asks is not None and (asks.form is not None or asks.url is None)
+
+
+def _check_task_request(context: Context, params: TaskParams) -> None:
+    if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        raise MCPError(METHOD_NOT_FOUND, "Method not found", context.method)
+    if not _declares_tasks(context):
+        required: JsonObject = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+        raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability", required)
+    assert context.request is not None
+    if decode_header_value(context.request.headers.get(MCP_NAME_HEADER)) != params.task_id:
+        raise MCPError(HEADER_MISMATCH, "mcp-name header does not match the request body's 'taskId' parameter")
+
+
+async def _get_task(context: Context, params: TaskParams) -> HandlerResult:
+    _check_task_request(context, params)
+    forms_shown = _shows_forms(context)
+    return await _answered(task_methods.get(_call_of(context), params, forms_shown=forms_shown))
+
+
+async def _update_task(context: Context, params: UpdateParams) -> HandlerResult:
+    _check_task_request(context, params)
+    return await _answered(task_methods.update(_call_of(context), params))
+
+
+async def _cancel_task(context: Context, params: TaskParams) -> HandlerResult:
+    _check_task_request(context, params)
+    return await _answered(task_methods.cancel(_call_of(context), params))
+
+
+async def _list_resources(context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
+    return ListResourcesResult(resources=await _answered(resources.newest(_call_of(context))))
+
+
+async def _list_templates(context: Context, params: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
+    return ListResourceTemplatesResult(resource_templates=resources.TEMPLATES)
+
+
+async def _read_resource(context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+    return ReadResourceResult(contents=[await _answered(resources.read(_call_of(context), str(params.uri)))])

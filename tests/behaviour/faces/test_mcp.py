@@ -1,0 +1,284 @@
+"""The protocol's own client against the real stack: agents as tools, with and without the tasks extension."""
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult, ResourceLink, TextContent, TextResourceContents
+
+from domain.ids import new_id
+from settings import ROOT
+from store.keys import Right
+from tests.behaviour.faces.conftest import key_of
+from tests.behaviour.faces.mcp_client import TASKS, CreatedTask, TasksExtension, ask_task, mcp_client
+from tests.behaviour.supervision.people import waiting
+from tests.support.stack import Stack, calls, eventually, steps
+
+GATED: dict[str, Any] = {
+    "name": "gated-tool",
+    "description": "Asks before it runs anything.",
+    "tools": ["bash"],
+    "may_ask": True,
+    "permissions": [{"permission": "bash", "action": "ask"}],
+    "prompt": "You are tested.",
+}
+TYPED: dict[str, Any] = {
+    "name": "typed-tool",
+    "description": "Takes an object.",
+    "prompt": "You are tested.",
+    "input_schema": {
+        "type": "object",
+        "properties": {"path": {"type": "string"}},
+        "required": ["path"],
+        "additionalProperties": False,
+    },
+}
+CODES = {"params": -32602, "mismatch": -32020, "capability": -32021}
+
+
+def text_of(result: CallToolResult) -> str:
+    return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+
+
+async def finished(client: Client, task_id: str, **more: Any) -> CallToolResult:
+    while True:
+        result = await client.call_tool("task_wait", {"task_id": task_id, "seconds": 60}, **more)
+        if result.structured_content["status"] not in ("submitted", "working"):
+            return result
+
+
+@pytest.fixture(scope="session")
+async def agents(stack: Stack) -> None:
+    for agent in (GATED, TYPED):
+        assert (await stack.http.put(f"/agents/{agent['name']}", json=agent)).is_success
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_plain_client_gets_an_ordinary_result_and_waits_with_progress(
+    mode: str, stack: Stack, own_key: str, agents: None
+) -> None:
+    async with mcp_client(stack, own_key, mode=mode) as client:
+        listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert {"tester", "typed-tool", "task_wait", "task_answer", "task_message", "task_list"} <= listed.keys()
+        assert listed["task_status"].annotations and listed["task_status"].annotations.read_only_hint
+        assert {"path", "max_cost_usd", "files"} == listed["typed-tool"].input_schema["properties"].keys()
+        save = ("save_artifact", {"path": "a.txt"})
+        text = steps([("write_file", {"path": "a.txt", "content": "kept"})], [save])
+        given = {"input": text, "max_cost_usd": 0.5}
+        key: Any = {"errand/idempotencyKey": new_id()}
+        started = await client.call_tool("tester", given, meta=key)
+        task_id = started.structured_content["task_id"]
+        assert f'task_wait with task_id "{task_id}"' in text_of(started) and not started.is_error
+        again = await client.call_tool("tester", given, meta=key)
+        assert again.structured_content["task_id"] == task_id
+
+        lines: list[str] = []
+
+        async def progress(number: float, total: float | None, message: str | None) -> None:
+            lines.append(message or "")
+
+        ended = await finished(client, task_id, progress_callback=progress)
+        assert ended.structured_content["status"] == "completed" and lines
+        record = await stack.record(task_id)
+        assert record["limits"]["cost_usd"] == 0.5
+        [link] = [block for block in ended.content if isinstance(block, ResourceLink)]
+        [content] = (await client.read_resource(str(link.uri))).contents
+        assert isinstance(content, TextResourceContents) and content.text == "kept"
+        [result] = (await client.read_resource(f"errand://tasks/{task_id}/result")).contents
+        assert isinstance(result, TextResourceContents) and json.loads(result.text)["status"] == "completed"
+        [trace] = (await client.read_resource(f"errand://tasks/{task_id}/trace")).contents
+        assert isinstance(trace, TextResourceContents) and task_id in trace.text
+        assert any(task_id in str(one.uri) for one in (await client.list_resources()).resources)
+
+        # a file of one task for the next, a further turn of the conversation, and the list of both
+        file_id = str(link.uri).rsplit("/", 1)[1]
+        second = await client.call_tool("tester", {"input": calls(("list_files", {})), "files": [file_id]})
+        ended = await finished(client, second.structured_content["task_id"])
+        assert "a.txt" in ended.structured_content["output"]
+        further = await client.call_tool("task_message", {"task_id": task_id, "message": "[[script:say text=Again]]"})
+        ended = await finished(client, further.structured_content["task_id"])
+        assert (ended.structured_content["output"], ended.structured_content["conversation_id"]) == ("Again", task_id)
+        page = await client.call_tool("task_list", {"agent": "tester", "limit": 2})
+        assert [one["task_id"] for one in page.structured_content["items"]][0] == ended.structured_content["task_id"]
+        assert page.structured_content["next_cursor"]
+
+
+async def test_steering_cancelling_and_an_agent_with_a_schema(stack: Stack, own_key: str, agents: None) -> None:
+    async with mcp_client(stack, own_key) as client:
+        bad = await client.call_tool("typed-tool", {"max_cost_usd": 0.1})
+        assert bad.is_error and "/input/path: this field is required" in text_of(bad)
+        typed = await client.call_tool("typed-tool", {"path": "x", "max_cost_usd": 0.1})
+        record = await stack.record(typed.structured_content["task_id"])
+        assert record["agent"] == "typed-tool" and record["limits"]["cost_usd"] == 0.1
+        running = await client.call_tool("tester", {"input": "[[script:forever]]"})
+        task_id = running.structured_content["task_id"]
+        await stack.seen(task_id, "task_started")
+        steered = await client.call_tool("task_message", {"task_id": task_id, "message": "Hurry."})
+        assert steered.structured_content["task_id"] == task_id, text_of(steered)
+
+        async def read() -> bool:
+            return "Hurry." in json.dumps(await stack.nodes(task_id))
+
+        await eventually(read, what="the message was read")
+        assert not (await client.call_tool("task_cancel", {"task_id": task_id, "reason": "enough"})).is_error
+        ended = await finished(client, task_id)
+        assert ended.structured_content["status"] == "cancelled" and not ended.is_error
+        empty = await client.call_tool("task_message", {"task_id": task_id, "mode": "fire"})
+        assert empty.is_error and "mailbox is empty" in text_of(empty)
+
+
+async def test_task_with_an_approval_form_through_kills_of_api_and_worker(
+    stack: Stack, own_key: str, agents: None
+) -> None:
+    forms: list[dict[str, Any]] = []
+
+    def fill(request_id: str, form: dict[str, Any]) -> dict[str, Any]:
+        forms.append(form)
+        return {"action": "accept", "content": {"approved": True, "notes": "fine"}}
+
+    tasks = TasksExtension(fill)
+    async with mcp_client(stack, own_key, tasks) as client:
+        assert client.server_capabilities.extensions == {TASKS: {}}
+        given = {"input": calls(("bash", {"command": "echo hi"}))}
+        created = await client.session.call_tool("gated-tool", given, allow_claimed=True)
+        assert isinstance(created, CreatedTask) and created.status == "working"
+        before = await stack.kill("api")
+    await stack.kill("worker")
+    await stack.back("api", before)
+    async with mcp_client(stack, own_key, tasks) as client:  # a host that comes back has nothing but the id
+        result = await tasks.follow(client.session, created.task_id)
+        assert not result.is_error and "bash returned: hi" in text_of(result)
+        assert result.structured_content["task_id"] == created.task_id and tasks.seen[-1] == "completed"
+        [form] = forms
+        assert form["message"].startswith("May bash run: $ echo hi?")
+        assert form["requestedSchema"]["properties"]["approved"]["type"] == "boolean"
+
+
+async def test_answers_given_elsewhere_make_late_forms_quiet(stack: Stack, own_key: str, agents: None) -> None:
+    tasks = TasksExtension(lambda request_id, form: None)
+    bash, ask = ("bash", {"command": "echo one"}), ("ask_user", {"question": "Which?", "options": ["red", "blue"]})
+    async with mcp_client(stack, own_key, tasks) as client:
+        work = asyncio.create_task(client.call_tool("gated-tool", {"input": steps([bash], [ask])}))
+        task_id = await tasks.until("input_required")
+
+        async def update(request_id: str, action: str, **content: Any) -> None:
+            response = {request_id: {"action": action, "content": content}}
+            assert (await ask_task(client.session, "update", task_id, input_responses=response)).status == ""
+
+        [approval] = await waiting(stack, task_id)
+        await update(approval["id"], "cancel")  # stays open
+        with pytest.raises(MCPError) as incomplete:
+            await update(approval["id"], "accept", notes="without a decision")
+        assert incomplete.value.code == CODES["params"]
+        assert [one["id"] for one in await waiting(stack, task_id)] == [approval["id"]]
+        body = {"response_to": approval["id"], "input": {"approved": False}}
+        assert (await stack.http.post(f"/tasks/{task_id}/input", json=body)).status_code == 202
+        await update(approval["id"], "accept", approved=True)  # late: acknowledged, and nothing changes
+        await update("never-asked", "accept", approved=True)
+        [question] = await waiting(stack, task_id)
+        shown = await ask_task(client.session, "get", task_id)
+        assert shown.input_requests
+        field = shown.input_requests[question["id"]]["params"]["requestedSchema"]["properties"]["answer"]
+        assert field["enum"] == ["red", "blue"]
+        # the question is answered by a tool of a client without tasks; late there, too
+        async with mcp_client(stack, own_key) as plain:
+            assert "Which?" in text_of(await plain.call_tool("task_status", {"task_id": task_id}))
+            answered = await plain.call_tool("task_answer", {"task_id": task_id, "answer": "blue"})
+            assert not answered.is_error, text_of(answered)
+            late = {"task_id": task_id, "request_id": question["id"], "answer": "red"}
+            assert not (await plain.call_tool("task_answer", late)).is_error
+        result = await work
+        assert "denied" in text_of(result) and "blue" in text_of(result)
+        listed = (await stack.http.get(f"/tasks/{task_id}/input-requests")).json()["items"]
+        assert {one["id"]: one["answer"] for one in listed} == {
+            approval["id"]: {"approved": False},
+            question["id"]: "blue",
+        }
+        assert (await ask_task(client.session, "cancel", task_id)).status == ""  # of one that has ended: nothing
+
+
+async def test_stdio_bridge_serves_the_same_tools(stack: Stack, agents: None) -> None:
+    program = StdioServerParameters(command=sys.executable, args=["-m", "cli", "mcp"], env=stack.env, cwd=ROOT)
+    lines: list[str] = []
+
+    async def progress(number: float, total: float | None, message: str | None) -> None:
+        lines.append(message or "")
+
+    for mode in ("auto", "legacy"):
+        async with Client(program, cache=None, mode=mode) as client:
+            assert "tester" in {tool.name for tool in (await client.list_tools()).tools}
+            started = await client.call_tool("tester", {"input": calls(("bash", {"command": "echo hi"}))})
+            ended = await finished(client, started.structured_content["task_id"], progress_callback=progress)
+            assert "bash returned: hi" in ended.structured_content["output"] and lines
+            with pytest.raises(MCPError) as unknown:
+                await client.call_tool("nobody", {})
+            assert unknown.value.code == CODES["params"]
+        lines.clear()
+
+
+async def test_refusals(stack: Stack, own_key: str, agents: None) -> None:
+    """Unknown and foreign ids, missing rights, wrong headers and bad bodies: in the protocol's own shapes."""
+    async with mcp_client(stack, own_key) as client:
+        started = await client.call_tool("tester", {"input": "[[script:say text=secret]]"})
+        task_id = started.structured_content["task_id"]
+        await finished(client, task_id)
+        for name in ("nobody", "mute", "x" * 300):
+            with pytest.raises(MCPError) as unknown:
+                await client.call_tool(name, {"input": "x"})
+            assert unknown.value.code == CODES["params"]
+        for arguments in ({}, {"input": ""}, {"input": "x", "colour": 1}, {"input": "x", "files": ["no-id"]}):
+            assert (await client.call_tool("tester", arguments)).is_error, arguments
+        assert (await client.call_tool("task_wait", {"task_id": task_id, "seconds": 0})).is_error
+        with pytest.raises(MCPError) as undeclared:
+            await ask_task(client.session, "get", task_id)
+        assert undeclared.value.code == CODES["capability"]
+        for uri in ("errand://tasks/x/result", "errand://files/x", "file:///etc/passwd"):
+            with pytest.raises(MCPError):
+                await client.read_resource(uri)
+    tasks = TasksExtension(lambda request_id, form: None)
+    async with mcp_client(stack, await key_of(stack, "elsewhere"), tasks) as foreign:
+        assert "tester" not in {tool.name for tool in (await foreign.list_tools()).tools}
+        for method in ("get", "cancel", "update"):
+            with pytest.raises(MCPError) as hidden:
+                await ask_task(foreign.session, method, task_id, input_responses={})
+            assert hidden.value.code == CODES["params"]
+        for name in ("task_status", "task_wait", "task_cancel"):
+            refused = await foreign.call_tool(name, {"task_id": task_id})
+            assert refused.is_error and "secret" not in text_of(refused)
+        assert (await foreign.call_tool("task_answer", {"task_id": task_id, "answer": "x"})).is_error
+        with pytest.raises(MCPError):
+            await foreign.read_resource(f"errand://tasks/{task_id}/result")
+    async with mcp_client(stack, await key_of(stack, "default", Right.READ)) as reader:
+        assert "task_cancel" not in {tool.name for tool in (await reader.list_tools()).tools}
+        refused = await reader.call_tool("tester", {"input": "x"})
+        assert refused.is_error and "right submit" in text_of(refused)
+        assert (await reader.call_tool("task_cancel", {"task_id": task_id})).is_error
+
+    async with httpx2.AsyncClient(base_url=stack.url, timeout=20) as http:
+        http.headers |= {"Authorization": f"Bearer {own_key}", "Accept": "application/json, text/event-stream"}
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}},
+        }
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"taskId": task_id, "_meta": meta}}
+        headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tasks/get"}
+        named: list[tuple[dict[str, str], int | None]] = [
+            ({}, CODES["mismatch"]),
+            ({"Mcp-Name": new_id()}, CODES["mismatch"]),
+            ({"Mcp-Name": task_id}, None),
+        ]
+        for more, code in named:
+            answer = (await http.post("/mcp", json=message, headers={**headers, **more})).json()
+            assert answer.get("error", {}).get("code") == code, answer
+        for raw, status in ((b'{"a": 1, "a": 2}', 400), (b"{", 400), (b'"\\u0000"', 400), (b"[]", 400)):
+            refusal = await http.post("/mcp", content=raw, headers={"Content-Type": "application/json", **headers})
+            assert (refusal.status_code, refusal.json()["jsonrpc"]) == (status, "2.0"), refusal.text
+        large = await http.post("/mcp", content=b" " * 2_000_000, headers={"Content-Type": "application/json"})
+        assert large.status_code == 413
+        assert (await http.get("/mcp")).status_code == 405
+        assert (await http.post("/mcp", json=message, headers={"Authorization": "Bearer nobody"})).status_code == 401
