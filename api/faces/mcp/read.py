@@ -2,9 +2,10 @@
 
 from api.auth import Call
 from api.faces.mcp.task_view import McpTask, view
-from api.http.lookup import session_of
+from api.http.lookup import check_acting, session_of
 from domain.agents.prompt import VariableKind
 from domain.agents.variable_scope import graph_variables
+from domain.errors import NotAllowed
 from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind
 from store import agent_graph, agents, children, files, input_requests
 from store.keys import Right
@@ -32,6 +33,10 @@ async def read_id(call: Call, task_id: str) -> McpTask:
 
 async def askable(call: Call, session: SessionRow, requests: list[InputRequest]) -> list[InputRequest]:
     """Those that can be forms: the caller may answer them, and they ask for no secret."""
+    try:
+        await check_acting(call, session)
+    except NotAllowed:
+        return []
     found = []
     for one in requests:
         right = Right.APPROVE if one.kind in APPROVALS else Right.ANSWER

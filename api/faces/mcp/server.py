@@ -1,6 +1,7 @@
 """The server: which method is answered by what. Every answer passes `_answered`, which knows our refusals."""
 
-from collections.abc import Awaitable
+import asyncio
+from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
 from mcp.server.context import HandlerResult, ServerRequestContext
@@ -84,6 +85,17 @@ async def _answered(answer: Awaitable[R]) -> R:
         raise rpc_error(error) from None
 
 
+async def _finished(work: Coroutine[Any, Any, R]) -> R:
+    """Let a change happen as a whole: the library cancels a request whose client has hung up."""
+    task = asyncio.create_task(work)
+    _changes.add(task)
+    task.add_done_callback(_changes.discard)
+    return await asyncio.shield(task)
+
+
+_changes: set[asyncio.Task[Any]] = set()  # the event loop itself would forget them
+
+
 async def _list_tools(context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
     call, after = _call_of(context), params.cursor if params and params.cursor else ""
     listed = [] if after else tools.task_tools(call.caller.rights)
@@ -100,9 +112,11 @@ async def _call_tool(context: Context, params: CallToolRequestParams) -> Handler
     call, name, arguments = _call_of(context), params.name, params.arguments or {}
     try:
         key = _key(context)
-        if name in tools.TASK_TOOLS:
+        if name == "task_wait":
             return await run_task_tool(call, name, arguments, key, _reporting(context))
-        task = await start(call, name, arguments, key)
+        if name in tools.TASK_TOOLS:
+            return await _finished(run_task_tool(call, name, arguments, key, None))
+        task = await _finished(start(call, name, arguments, key))
     except MCPError:
         raise
     except Exception as error:
@@ -157,12 +171,12 @@ async def _get_task(context: Context, params: TaskParams) -> HandlerResult:
 
 async def _update_task(context: Context, params: UpdateParams) -> HandlerResult:
     _check_task_request(context, params)
-    return await _answered(task_methods.update(_call_of(context), params))
+    return await _answered(_finished(task_methods.update(_call_of(context), params)))
 
 
 async def _cancel_task(context: Context, params: TaskParams) -> HandlerResult:
     _check_task_request(context, params)
-    return await _answered(task_methods.cancel(_call_of(context), params))
+    return await _answered(_finished(task_methods.cancel(_call_of(context), params)))
 
 
 async def _list_resources(context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
