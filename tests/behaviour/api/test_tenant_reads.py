@@ -52,6 +52,7 @@ class Tenant:
         mark, ids = tenant.mark, tenant.ids
         definition = {"name": ids["name"], "description": mark, "prompt": mark}
         await tenant._made("PUT", f"/agents/{ids['name']}", json=definition)
+        await tenant._made("PUT", "/variables", json={"variables": {"REGION": mark}, "kind": "text"})
         file = await tenant._made("POST", f"/files?name={mark}", content=mark.encode())
         webhook = {"name": mark, "channel": "webhook", "target": f"https://{mark}.example.org/x"}
         subscription = await tenant._made("POST", "/subscriptions", json=webhook)

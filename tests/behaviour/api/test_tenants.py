@@ -43,6 +43,7 @@ FOREIGN: list[tuple[str, str, dict[str, Any]]] = [
     ("GET", "/agents/{name}", {}),
     ("GET", "/agents/{name}/versions", {}),
     ("DELETE", "/agents/{name}", {}),
+    ("DELETE", "/variables/{name}", {}),
     ("POST", "/tasks/{task_id}/replay", {}),
     ("GET", "/threads/{thread_id}/variables/{request_id}", {}),
     ("POST", "/threads/{thread_id}/variables/{request_id}", {"json": {"variables": {"A": "mine now"}}}),
@@ -107,7 +108,7 @@ SHARED = {  # routes without an id of a tenant
     *(("GET", path) for path in ("/", "/console/{name}", "/docs", "/docs/oauth2-redirect", "/openapi.json", "/redoc")),
     ("GET", "/v1/models"), ("POST", "/v1/responses"), ("POST", "/mcp"),
     ("POST", "/conversations/run"), ("GET", "/conversations"), ("POST", "/tasks"), ("GET", "/tasks"),
-    ("GET", "/variable-requests"),
+    ("GET", "/variable-requests"), ("GET", "/variables"), ("PUT", "/variables"),
     ("GET", "/input-requests"), ("GET", "/agents"), ("PUT", "/agents/{name}"), ("POST", "/files"),
     ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"), ("GET", "/notifications"),
     ("GET", "/audit"), ("GET", "/audit/verify"), ("GET", "/summary"), ("GET", "/queues"),
@@ -134,6 +135,7 @@ async def test_foreign_ids_are_404_everywhere(keyed_url: str, pool: Pool) -> Non
         file = await client.post("/files?name=secret.txt", content=b"secret", headers=mine)
         definition = {"name": "private", "description": "secret", "prompt": "secret"}
         assert (await client.put("/agents/private", json=definition, headers=mine)).status_code == 201
+        assert (await client.put("/variables", json={"variables": {"private": "secret"}}, headers=mine)).is_success
         subscription = {"name": "secret", "channel": "webhook", "target": "https://hooks.example.org/secret"}
         subscribed = (await client.post("/subscriptions", json=subscription, headers=mine)).json()["id"]
         sent = await client.post(f"/subscriptions/{subscribed}/test", headers=mine)
