@@ -107,3 +107,40 @@ async def test_connectors_are_checked_listed_changed_and_removed(service: Servic
     assert (await http.put(f"/connectors/{name}", json={"kind": "email", "agent": "tester"})).status_code == 409
     assert (await http.delete(f"/connectors/{name}")).status_code == 204
     assert (await http.get(f"/connectors/{name}")).status_code == 404
+
+
+async def test_answers_of_a_removed_connector_are_given_up_and_a_new_one_of_its_name_sends_its_own(
+    service: Service,
+) -> None:
+    http = service.stack.http
+    service.receiver.answers["/in"] = ["503 Service Unavailable"]
+    pending = await service.say(say("pending"))
+    await service.replies(1)  # it is refused, and would be sent again
+    running = await service.say("[[script:say words=20 delay=0.1]]")
+    await service.stack.seen(running["session_id"], "message_delta")
+    assert (await http.delete(f"/connectors/{service.name}")).status_code == 204
+    assert (await service.post(say("x"))).status_code == 404
+    assert (await service.ended(running["session_id"])).status == "completed"
+    await service.put(service.name, target=f"{service.receiver.url}/new")
+    after = await service.say(say("after"))
+    assert after["conversation_id"] == pending["conversation_id"]
+    [reply] = await service.replies(1, "/new")
+    assert reply.json["data"]["text"] == "after"
+    sent = [
+        (await http.get("/deliveries", params={"task_id": one["session_id"]})).json()["items"]
+        for one in (pending, running)
+    ]
+    assert [[(one["status"], one["last_error"]) for one in items] for items in sent] == [
+        [("failed", "The connector was removed.")],
+        [],
+    ]
+
+
+async def test_a_message_that_is_too_long_is_refused(service: Service) -> None:
+    text = "x" * (service.stack.settings.max_input_chars + 1)
+    for refused in (
+        await service.post(text, user="long"),
+        await service.signed({"channel_id": "room", "user_id": "long", "text": text}),
+    ):
+        assert (refused.status_code, refused.json()["type"]) == (413, "urn:errand:problem:input-too-long")
+    assert (await service.stack.http.get(f"/channels/{service.name}/room/long")).status_code == 404

@@ -4,6 +4,8 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from domain.ids import new_id
 from store import conversations, schedule_runs
 from tests.behaviour.conversations.talk import BROKEN, asked
@@ -129,6 +131,7 @@ async def test_an_undeliverable_message_stops_no_other_heartbeat(stack: Stack) -
         await stack.http.delete(f"/subscriptions/{subscription['id']}")
 
 
+@pytest.mark.proves("S2-B17")
 async def test_failing_sessions_pause_the_schedule_with_one_notice(stack: Stack) -> None:
     made = await create(stack, BROKEN, pause_after_failures=2)
     for _ in range(2):
@@ -139,6 +142,10 @@ async def test_failing_sessions_pause_the_schedule_with_one_notice(stack: Stack)
     assert shown["paused"] and shown["failures"] == 2
     paused = "SELECT count(*) FROM notices WHERE type = 'schedule_paused' AND data LIKE $1"
     assert await stack.pool.fetchval(paused, f"%{made['id']}%") == 1
+    failed = "SELECT count(*) FROM notices WHERE type = 'task_failed' AND conversation_id = $1"
+    assert await stack.pool.fetchval(failed, made["conversation_id"]) == 2  # each failure is reported once, by its run
+    read = "SELECT count(*) FROM inbox WHERE conversation_id = $1"
+    assert await stack.pool.fetchval(read, made["conversation_id"]) == 2  # and the agent is sent none about it
     resumed = (await stack.http.post(f"/schedules/{made['id']}/resume")).json()
     assert not resumed["paused"] and resumed["failures"] == 0
 
