@@ -1,0 +1,93 @@
+"""Every command with bad input, a dead server, a wrong key and a server of another kind: one clear line, never a
+traceback."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import click
+import pytest
+from click.testing import CliRunner
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from temporalio.runtime import Runtime
+
+from cli.errors import Exit
+from cli.main import errand
+from tests.unit.cli.stand_in import StandIn
+
+UNKNOWN = "0" * 26
+BAD = ["", UNKNOWN, "../../é\x1b[31m", "-1"]
+DEAD = "http://127.0.0.1:1"
+PROBLEM = {"type": "urn:errand:problem:unauthenticated", "detail": "A key is needed."}
+ANSWERS: dict[str, Callable[[], Response]] = {
+    "wrong key": lambda: JSONResponse(PROBLEM, 401),
+    "broken": lambda: Response("boom", 500),
+    "a page": lambda: Response("<html>", media_type="text/html"),
+    "a list": lambda: JSONResponse([]),
+    "an empty object": lambda: JSONResponse({}),
+}
+
+
+class OtherServer(StandIn):
+    answer = staticmethod(ANSWERS["a page"])
+
+    async def _answer(self, request: Request) -> Response:
+        return self.answer()
+
+
+def leaves(group: click.Group, *path: str) -> Iterator[tuple[list[str], click.Command]]:
+    context = click.Context(errand)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from leaves(command, *path, name)
+        elif command is not None and (*path, name) not in {("up",), ("down",)}:
+            yield [*path, name], command
+
+
+def given(command: click.Command, value: str) -> list[str]:
+    options = [[one.opts[0], value] for one in command.params if isinstance(one, click.Option) and one.required]
+    count = sum(max(1, one.nargs) for one in command.params if isinstance(one, click.Argument))
+    return [*(word for option in options for word in option), "--", *[value] * count]
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that read histories set Temporal's runtime and end the process: here they must not."""
+
+    def leave(code: int) -> NoReturn:
+        raise SystemExit(code)
+
+    monkeypatch.setattr("cli.client.temporal.os._exit", leave)
+    monkeypatch.setattr(Runtime, "set_default", lambda runtime: None)
+
+
+def check(words: list[str], url: str, home: Path) -> None:
+    elsewhere = {"ERRAND_DATABASE_URL": "postgresql://nobody:x@127.0.0.1:1/none", "TEMPORAL_ADDRESS": "127.0.0.1:1"}
+    folders = {"ERRAND_DATA_DIR": str(home), "XDG_STATE_HOME": str(home)}
+    done = CliRunner().invoke(errand, words, input="", env={"ERRAND_URL": url, **elsewhere, **folders})
+    assert done.exception is None or isinstance(done.exception, SystemExit), (words, done.exc_info)
+    assert done.exit_code in set(Exit), (words, done.exit_code)
+    assert done.exit_code == 0 or done.stderr.strip() or done.stdout.strip(), words
+    assert "Traceback" not in done.output, words
+
+
+def test_bad_input_is_a_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words, command in leaves(errand):
+        for value in BAD:
+            check([*words, *given(command, value)], DEAD, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_answer_of_another_kind_is_a_clear_line(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    server = OtherServer()
+    server.answer = ANSWERS[kind]  # type: ignore[method-assign]
+    server.start()
+    try:
+        for words, command in leaves(errand):
+            check([*words, *given(command, UNKNOWN)], server.url, tmp_path)
+    finally:
+        server.stop()
