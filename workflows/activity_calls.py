@@ -82,7 +82,7 @@ SUMMARY_SECONDS = 45
 ONCE_HEARTBEAT_TIMEOUT = timedelta(seconds=10)
 # a failed call of a model says itself when it is tried again; the first pause is that after a worker that died
 UNTIL_DEADLINE = RetryPolicy(
-    initial_interval=timedelta(milliseconds=500),
+    initial_interval=timedelta(milliseconds=100),
     maximum_interval=timedelta(seconds=60),
     non_retryable_error_types=NEVER_RETRIED,
 )

@@ -9,16 +9,12 @@ import pytest
 LONGEST = {
     "behaviour/docs/test_docs.py": 204,
     "faults/test_matrix.py": 161,
-    "behaviour/triggers/test_waits.py": 133,
-    "behaviour/console/test_errands.py": 122,
-    "behaviour/missions/test_missions.py": 90,
-    "behaviour/docs/test_first_steps.py": 88,
     "behaviour/api/test_fuzz.py": 87,
     "faults/test_other_runs.py": 71,
     "behaviour/api/test_rights.py": 61,
     "faults/test_other_runs_of_trees.py": 59,
-    "behaviour/supervision/test_autonomy.py": 50,
-    "behaviour/deploy/test_temporal_tls.py": 42,
+    "behaviour/console/test_errands.py": 58,
+    "behaviour/docs/test_first_steps.py": 53,
     "faults/test_servers_killed.py": 39,
     "behaviour/deploy/test_local.py": 39,
     "behaviour/bench/test_measures.py": 38,
@@ -26,6 +22,8 @@ LONGEST = {
     "behaviour/workflows/test_continue_as_new.py": 37,
     "behaviour/conversations/test_renewal.py": 37,
     "behaviour/client/test_wheel.py": 37,
+    "behaviour/missions/test_missions.py": 33,
+    "behaviour/deploy/test_temporal_tls.py": 30,
 }
 
 

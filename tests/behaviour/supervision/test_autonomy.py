@@ -25,7 +25,7 @@ async def test_a_task_on_its_own_asks_nobody_is_bounded_and_is_collected_by_poll
     asking = await people.run(steps([ask("May I?")], [LOOK]), "tester")
     assert (asking["status"], asking["reason"]) == ("failed", "needs_input")
     assert not of_type(await people.events(asking["task_id"]), "input_required")  # nobody was asked
-    late = await people.submit("[[script:say words=5]] [[fault:hang times=always]]", "tester", config={"ttl": 1_500})
+    late = await people.submit("[[script:say words=5]] [[fault:hang]]", "tester", config={"ttl": 1_500})
     ended = await people.wait(late)
     assert (ended["status"], ended["reason"]) == ("failed", "ttl")
 
