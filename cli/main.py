@@ -103,7 +103,7 @@ def errand(ctx: click.Context) -> None:
       ./errand result ID                                  print its result
       ./errand chat                                       talk with an agent and watch its subagents
 
-    Every command takes --json. Results go to stdout, notes and errors to stderr.
+    Commands that print data take --json. Results go to stdout, notes and errors to stderr.
     """
     try:
         settings = Settings.from_env()

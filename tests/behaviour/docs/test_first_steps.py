@@ -68,13 +68,14 @@ def starting(env: dict[str, str], folder: Path) -> Iterator[Callable[[str], Awai
 
 
 async def test_up_reports_what_is_wrong_and_works_all_the_same() -> None:
-    """A refused key, bad files and a stop in the middle: all is named, and the next start finishes the task."""
+    """A refused key, bad files, a stop in the middle: all is named; the next start, with a good key, finishes it."""
     with home() as folder, offline_model(folder) as port:
         env = environment(folder) | {"ERRAND_AGENTS_DIR": str(folder / "agents")}
         shutil.copytree(ROOT / "agents", folder / "agents", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
         (folder / "agents" / "bad.md").write_text("---\nname: bad\ndescription: x\ntools: [fly]\nlimit: 3\n---\nx\n")
         wrong = {"ANTHROPIC_API_KEY": "invalid", "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}"}
         with starting(env | wrong | {"ERRAND_TOOLS_MODULE": "tests.support.bad_tools"}, folder) as shown:
+            await shown(r"^console: +http://127.0.0.1:\d+/$")
             await shown(
                 rf"^model: +claude-\S+ at http://127.0.0.1:{port}; at most \$5\.00 per task \(ERRAND_DEFAULT_COST_USD"
             )
@@ -92,8 +93,9 @@ async def test_up_reports_what_is_wrong_and_works_all_the_same() -> None:
             await typed_until(f"./errand show {task_id}", "Set a valid ANTHROPIC_API_KEY", env)
             await shown(r"stopping; 1 task will continue at the next start")
 
-        with starting(env, folder) as shown:
+        with starting(env | wrong | {"ANTHROPIC_API_KEY": "sk-good"}, folder) as shown:
             command = await shown(r"^Try it in another terminal:\n +(\./errand .+)$")
+            assert "status 401" not in (await typed("./errand status", env))[1]
             code, output = await typed(command, env)
             assert code == 0 and "completed (goal_reached)" in output, output
             code, output = await typed(f"./errand result {task_id} --wait", env)
@@ -105,6 +107,14 @@ async def test_up_reports_what_is_wrong_and_works_all_the_same() -> None:
             assert "bad.md" not in (await typed("./errand status", env))[1]
             (folder / "agents" / "bad.md").unlink()
             await typed_until("./errand agents", "Is good now.", env, gone=True)
+            greeter = folder / "greeter.md"
+            greeter.write_text("---\nname: greeter\ndescription: Greets.\n---\nGreet.\n")
+            assert (await typed(f"./errand agents add {greeter}", env)) == (0, "greeter: version 1\n")
+            assert "Greets." in (await typed("./errand agents", env))[1]
+            assert (await typed("./errand agents remove greeter", env)) == (0, "greeter is removed.\n")
+            code, output = await typed("./errand agents remove greeter", env)
+            assert code == 4 and "Traceback" not in output
+            assert "Greets." not in (await typed("./errand agents", env))[1]
             await shown(r"stopping; no task is running")
         code, output = await typed("./errand status", env)
         assert code == 6 and "no stack is running" in output

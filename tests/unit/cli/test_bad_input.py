@@ -49,7 +49,7 @@ def leaves(group: click.Group, *path: str) -> Iterator[tuple[list[str], click.Co
 def given(command: click.Command, value: str) -> list[str]:
     options = [[one.opts[0], value] for one in command.params if isinstance(one, click.Option) and one.required]
     count = sum(max(1, one.nargs) for one in command.params if isinstance(one, click.Argument))
-    return [*(word for option in options for word in option), "--", *[value] * count]
+    return [*(one for option in options for one in option), "--", *[value] * count]
 
 
 @pytest.fixture(autouse=True)
@@ -63,21 +63,21 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Runtime, "set_default", lambda runtime: None)
 
 
-def check(words: list[str], url: str, home: Path) -> None:
+def check(arguments: list[str], url: str, home: Path) -> None:
     elsewhere = {"ERRAND_DATABASE_URL": "postgresql://nobody:x@127.0.0.1:1/none", "TEMPORAL_ADDRESS": "127.0.0.1:1"}
     folders = {"ERRAND_DATA_DIR": str(home), "XDG_STATE_HOME": str(home)}
-    done = CliRunner().invoke(errand, words, input="", env={"ERRAND_URL": url, **elsewhere, **folders})
-    assert done.exception is None or isinstance(done.exception, SystemExit), (words, done.exc_info)
-    assert done.exit_code in set(Exit), (words, done.exit_code)
-    assert done.exit_code == 0 or done.stderr.strip() or done.stdout.strip(), words
-    assert "Traceback" not in done.output, words
+    done = CliRunner().invoke(errand, arguments, input="", env={"ERRAND_URL": url, **elsewhere, **folders})
+    assert done.exception is None or isinstance(done.exception, SystemExit), (arguments, done.exc_info)
+    assert done.exit_code in set(Exit), (arguments, done.exit_code)
+    assert done.exit_code == 0 or done.stderr.strip() or done.stdout.strip(), arguments
+    assert "Traceback" not in done.output, arguments
 
 
 def test_bad_input_is_a_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for words, command in leaves(errand):
+    for arguments, command in leaves(errand):
         for value in BAD:
-            check([*words, *given(command, value)], DEAD, tmp_path)
+            check([*arguments, *given(command, value)], DEAD, tmp_path)
 
 
 @pytest.mark.parametrize("kind", ANSWERS)
@@ -87,7 +87,7 @@ def test_answer_of_another_kind_is_a_clear_line(kind: str, tmp_path: Path, monke
     server.answer = ANSWERS[kind]  # type: ignore[method-assign]
     server.start()
     try:
-        for words, command in leaves(errand):
-            check([*words, *given(command, UNKNOWN)], server.url, tmp_path)
+        for arguments, command in leaves(errand):
+            check([*arguments, *given(command, UNKNOWN)], server.url, tmp_path)
     finally:
         server.stop()
