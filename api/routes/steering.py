@@ -52,7 +52,9 @@ class StopBody(Strict):
 
 
 class CancelBody(StopBody):
-    scope: Scope = Field(default=Scope.SESSION, strict=False, description="tree: its subagents too, at any depth")
+    scope: Literal[Scope.SESSION, Scope.TREE] = Field(  # by name, so that its schema refers to no other
+        default=Scope.SESSION, description="tree: its subagents too, at any depth"
+    )
     mode: Literal["hard", "graceful"] = Field(
         default="hard", description="graceful: running tools may finish; hard: they are stopped"
     )

@@ -39,7 +39,7 @@ def test_the_name_is_that_of_its_class(event: type[Event]) -> None:
     ("event", "fields"),
     [
         (events.StepStarted, ["step", "description"]),
-        (events.ToolCalled, ["tool", "args"]),
+        (events.ToolCalled, ["tool", "args", "arguments"]),  # the last is an addition of ours
         (events.Progress, ["message"]),
         (events.StepCompleted, ["step", "result"]),
         (events.Replanning, ["reason"]),
