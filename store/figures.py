@@ -8,6 +8,7 @@ from domain.ids import new_id
 from store.database import Pool
 
 TIME_LENGTH = 10  # characters of an id that hold its time
+_TOKENS = ["input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"]  # as the console counts a task's
 
 
 class TenantFigures(BaseModel):
@@ -35,8 +36,8 @@ async def of_tenant(pool: Pool, tenant: str) -> TenantFigures:
            today AS (
                SELECT count(*) FILTER (WHERE status = 'failed') AS failed,
                       coalesce(sum((usage::jsonb ->> 'cost_usd')::float), 0) AS cost,
-                      coalesce(sum((usage::jsonb ->> 'input_tokens')::bigint
-                                   + (usage::jsonb ->> 'output_tokens')::bigint), 0) AS tokens
+                      coalesce(sum((SELECT sum((usage::jsonb ->> name)::bigint) FROM unnest($3::text[]) AS name)), 0)
+                          AS tokens
                  FROM sessions
                 WHERE tenant = $1 AND id >= $2)
            SELECT running, queued, failed AS failed_today, cost AS cost_usd_today, tokens::bigint AS tokens_today,
@@ -45,6 +46,7 @@ async def of_tenant(pool: Pool, tenant: str) -> TenantFigures:
              FROM live, today""",
         tenant,
         _first_id_of_today(),
+        _TOKENS,
     )
     assert row is not None
     return TenantFigures(**dict(row))

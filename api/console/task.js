@@ -150,7 +150,7 @@ export function task(main, { session, parameters: [id] }) {
 
   function budgetView(budget) {
     const lines = [...budget.budgets, ...(budget.tree?.budgets ?? []).map((one) => ({ ...one, budget: `${one.budget} of the conversation` }))];
-    fill(place.budget, h("h2", {}, "Budget"), ...lines.map((one) => h("div", { class: "budget" }, h("label", {}, `${one.budget}: ${round(one.used)} of ${round(one.limit)}`, h("progress", { max: one.limit, value: Math.min(one.used, one.limit) })))), action("Raise…", async () => raiseDialog(id, budget, load), { disabled: Boolean(record.ended_at), "data-raise": "" }));
+    fill(place.budget, h("h2", {}, "Budget"), ...lines.map((one) => h("div", { class: "budget" }, h("label", {}, `${one.budget.replace("ttl", "time").replaceAll("_", " ")}: ${amount(one, one.used)} of ${amount(one, one.limit)}`, h("progress", { max: one.limit, value: Math.min(one.used, one.limit) })))), action("Raise…", async () => raiseDialog(id, budget, load), { disabled: Boolean(record.ended_at), "data-raise": "" }));
   }
 
   function auditView(page, chain) {
@@ -197,6 +197,7 @@ function artifact(one) {
   return href ? h("a", { href, download: one.name, rel: "noopener noreferrer" }, name) : h("span", {}, name);
 }
 
-function round(number) {
-  return Number.isInteger(number) ? number.toLocaleString() : number.toFixed(2);
+function amount({ budget }, number) {
+  if (budget.startsWith("ttl")) return duration(number);
+  return budget.startsWith("cost") ? cost(number) : number.toLocaleString();
 }

@@ -42,7 +42,8 @@ class Scene:
 
 @dataclass(frozen=True)
 class Picture:
-    """A view, and the text or selector whose presence shows that it is complete."""
+    """A view, and the text or selector whose presence shows that it is complete: the Web UI asks again all the time,
+    so there is no end of its requests to wait for."""
 
     address: str
     ready: str
@@ -58,10 +59,10 @@ PICTURES = {
     "console-compare": Picture("compare/{one}/{other}", ".difference"),
     "console-operations": Picture("operations", "main:has(table) .banner"),
     "trace": Picture("trace.html", ".bar"),
-    "session": Picture("session%2F{writer}", "text=Session", temporal=True),
-    "conversation": Picture("conversation%2F{lead}", "text=Conversation", temporal=True),
-    "waiting": Picture("session%2F{waits}", "text=Session", temporal=True),
-    "failure": Picture("session%2F{failed}", "text=Session", temporal=True),
+    "session": Picture("session%2F{writer}", "text=call_model", temporal=True),
+    "conversation": Picture("conversation%2F{lead}", "text=load_conversation", temporal=True),
+    "waiting": Picture("session%2F{waits}", "text=open_request", temporal=True),
+    "failure": Picture("session%2F{failed}", "text=call_model", temporal=True),
 }
 
 
@@ -95,8 +96,6 @@ async def take(browser: Browser, scene: Scene, name: str, folder: Path) -> Path:
         address = f"{scene.stack.url}/tasks/{scene.ids['writer']}/trace.html"
     await page.goto(address)
     await page.locator(picture.ready).first.wait_for(timeout=30_000)
-    if picture.temporal:
-        await page.wait_for_load_state("networkidle")
     await page.screenshot(path=file)
     await page.close()
     return file

@@ -4,7 +4,7 @@ from playwright.async_api import expect
 
 from domain.ids import new_id
 from tests.behaviour.console.conftest import Opener, needs_browser
-from tests.behaviour.console.test_views import define
+from tests.behaviour.console.test_views import chosen, define
 from tests.behaviour.conversations.talk import AGENTS as TEAM
 from tests.behaviour.conversations.talk import Gate, Talk, async_delegate, chain, say, task
 from tests.behaviour.supervision.people import plan, waiting
@@ -66,7 +66,8 @@ async def test_plan_is_edited_before_it_is_approved(stack: Stack, opened: Opener
     page = await opened(f"{stack.url}/#/inbox")
     item = page.locator(f'[data-id="{request["id"]}"]')
     await expect(item).to_contain_text("burn it")
-    await item.get_by_role("button", name="Edit").click()
+    await chosen(page, request["id"])
+    await page.keyboard.press("e")
     await page.get_by_label("plan, one a line").fill("look\ntidy it")
     await page.get_by_role("button", name="Approve as changed").click()
     record = await stack.wait(task_id)

@@ -128,7 +128,7 @@ async def test_views_of_one_task_are_accessible_in_light_dark_and_on_a_phone(
     for look in looks:
         context = await browser.new_context(**look)
         page = await context.new_page()
-        for view in [*views, "", "inbox", "operations"]:
+        for view in [*views, "", "inbox", "operations", *(["start"] if look["color_scheme"] == "light" else [])]:
             await page.goto(f"{stack.url}/#/{view}")
             await expect(page.locator("h1")).to_be_visible()
             await page.wait_for_load_state("load")
@@ -148,6 +148,7 @@ async def test_task_shows_its_files_audit_and_budget_which_can_be_raised(stack: 
     page = await opened(f"{stack.url}/#/tasks/{task_id}")
     await expect(page.locator("main")).to_contain_text("notes/a.txt")
     await expect(page.locator("[data-chain]")).to_contain_text("The chain is intact")
+    await expect(page.locator(".budget", has_text="time")).to_contain_text("of 1 h")
     await page.locator("[data-raise]").click()
     await page.get_by_label("steps, its own").fill("9")
     await page.get_by_role("dialog").get_by_role("button", name="Raise").click()
