@@ -22,10 +22,10 @@ import click
 import pytest
 
 from settings import ROOT
-from tests.planted import operations, reliability, security
+from tests.planted import graphs, operations, reliability, security
 from tests.planted.bug import Bug
 
-BUGS = [*security.BUGS, *reliability.BUGS, *operations.BUGS]
+BUGS = [*security.BUGS, *reliability.BUGS, *graphs.BUGS, *operations.BUGS]
 PATIENCE, HANGS_AFTER = 1_200.0, 120.0  # seconds for one run of tests
 LEFT_OUT = (".git", ".venv*", ".errand", "__pycache__", ".mypy_cache", ".ruff_cache", ".dmypy.json")
 

@@ -43,7 +43,7 @@ async def family(stack: Stack) -> None:
     for one in definitions:
         answer = await stack.http.put(f"/agents/{one['name']}", json=one)
         assert answer.is_success, answer.text
-    sides: dict[str, Any] = {"hooks": ["notes.on_end"], "max_session_turns": 2}
+    sides: dict[str, Any] = {"hooks": ["notes.before_model"], "max_session_turns": 2}
     await define(stack, "hk_both", {**own, "hooks": ["notes.after_model"]}, {**own, "name": "hk_b"}, **sides)
 
 
@@ -168,7 +168,7 @@ async def test_hooks_of_a_prompt_take_the_place_of_the_agents(stack: Stack) -> N
     talk = await Talk.done(stack, "Go.", "hk_both")
     seen = await noted(stack, await talk.session(talk.id))
     # side A has its own, and side B has none of its own: there the agent's run
-    assert {one["at"] for one in seen} <= {"AfterModel", "OnEnd"} and "AfterModel" in {one["at"] for one in seen}
+    assert [(one["at"], one["step"]) for one in seen] == [("AfterModel", 1), ("BeforeModel", 2)]
 
 
 async def test_hooks_survive_a_killed_worker_and_act_once(stack: Stack) -> None:

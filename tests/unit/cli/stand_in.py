@@ -67,7 +67,7 @@ class StandIn:
 
     def start(self) -> None:
         config = uvicorn.Config(
-            Starlette(routes=[Route("/{path:path}", self._answer, methods=["GET", "POST", "PUT"])]),
+            Starlette(routes=[Route("/{path:path}", self._answer, methods=["GET", "POST", "PUT", "DELETE"])]),
             port=self.port,
             log_level="critical",
             lifespan="off",

@@ -159,6 +159,27 @@ def test_variables_of_a_thread_are_shown_and_set(server: StandIn, cli: Cli) -> N
     assert server.asked[-1] == ("PUT", f"/threads/{TASK}/variables", {"variables": {"TOWN": "Oslo"}})
 
 
+def test_variables_of_all_threads_are_listed_set_and_removed(server: StandIn, cli: Cli) -> None:
+    server.answers["/variables"] = {"items": []}
+    assert "no variables of all threads" in cli("variables", "shared").stderr
+    found = [
+        {"name": "TOWN", "value": "Oslo", "updated_by": "ann"},
+        {"name": "KEY", "value": None, "updated_by": "bob"},
+    ]
+    server.answers["/variables"] = {"items": found}
+    server.answers["/variables/OLD"] = {}
+    done = cli("variables", "shared", "TOWN=Oslo", "--text", "--remove", "OLD")
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert [line.split() for line in lines[1:]] == [["TOWN", "Oslo", "ann"], ["KEY", "(secret)", "ann"]]
+    cli("variables", "shared", "KEY=-", input="piped\n")
+    changed = [(method, body) for method, path, body in server.asked if method in ("PUT", "DELETE")]
+    assert [method for method, _ in changed] == ["DELETE", "PUT", "PUT"]
+    assert changed[1][1] == {"variables": {"TOWN": "Oslo"}, "kind": "text"}
+    assert changed[2][1] == {"variables": {"KEY": "piped"}, "kind": "secret"}
+    assert json.loads(cli("variables", "shared", "--json").stdout) == server.answers["/variables"]
+
+
 def test_steer_reads_its_text_from_stdin(server: StandIn, cli: Cli) -> None:
     server.answers[f"/tasks/{TASK}/steer"] = {}
     cli("steer", TASK, "-", input="two\nlines\n")
