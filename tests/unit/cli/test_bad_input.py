@@ -84,7 +84,7 @@ def test_bad_input_is_a_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_answer_of_another_kind_is_a_clear_line(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     server = OtherServer()
-    server.answer = ANSWERS[kind]  # type: ignore[method-assign]
+    server.answer = ANSWERS[kind]
     server.start()
     try:
         for arguments, command in leaves(errand):

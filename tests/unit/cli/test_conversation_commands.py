@@ -171,7 +171,7 @@ def test_variables_of_all_threads_are_listed_set_and_removed(server: StandIn, cl
     done = cli("variables", "shared", "TOWN=Oslo", "--text", "--remove", "OLD")
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
-    assert [line.split() for line in lines[1:]] == [["TOWN", "Oslo", "ann"], ["KEY", "(secret)", "ann"]]
+    assert [line.split() for line in lines[1:]] == [["TOWN", "Oslo", "ann"], ["KEY", "(secret)", "bob"]]
     cli("variables", "shared", "KEY=-", input="piped\n")
     changed = [(method, body) for method, path, body in server.asked if method in ("PUT", "DELETE")]
     assert [method for method, _ in changed] == ["DELETE", "PUT", "PUT"]
