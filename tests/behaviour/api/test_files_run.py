@@ -7,7 +7,7 @@ import sys
 from tests.support.stack import Stack
 
 # Lower them when a count falls. The domain is left out: its models run wherever a value is parsed.
-BEFORE_TEMPORAL = 21
+BEFORE_TEMPORAL = 22  # with the graph of an agent that delegates: the variables of all its agents
 IN_ALL = 80  # with the hooks that run inside a model call
 # The API's listener gets the first event while Temporal is being called: sometimes before, sometimes after it.
 BESIDE = {"api/streams/listener.py", "store/events.py"}
