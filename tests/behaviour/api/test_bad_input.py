@@ -263,7 +263,7 @@ async def test_signed_messages_are_read_as_strictly_as_others(api: httpx2.AsyncC
     signed = {"webhook-id": message, "webhook-timestamp": str(now)}
     signed["webhook-signature"] = signature([made["secret"]], message, now, body)
     answer = await api.post(made["hook"], content=body, headers={**JSON, **signed})
-    problem(answer, 422, "invalid-text" if changed["text"] != "x" else "validation")
+    problem(answer, 422, "validation")
     assert CANARY not in answer.text
 
 

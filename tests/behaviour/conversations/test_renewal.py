@@ -105,7 +105,7 @@ async def test_endless_requests_do_not_delay_a_childs_end(own: Stack) -> None:
             with contextlib.suppress(Unavailable):  # the server takes so many at a time; who is refused asks again
                 await workflow_client.claim("default", talk.id, ClaimOutcomes(request_id=new_id(), by=talk.id, mail=[]))
 
-    storm = [asyncio.create_task(ask()) for _ in range(12)]
+    storm = [asyncio.create_task(ask()) for _ in range(6)]
     try:
         history = own.client.get_workflow_handle(f"conversation/{talk.id}")
         await eventually(lambda: _long(history), what="it should be renewed")

@@ -31,7 +31,9 @@ async def of_root(talk: Talk, count: int) -> list[SessionRow]:
     """The sessions of the main thread, once there are so many and all have ended."""
 
     async def look() -> list[SessionRow] | None:
-        rows = [row for row in await talk.sessions() if row.thread_id == talk.id]
+        # by time: the id of a session that a session woke follows from that one's, and may sort before it
+        found = [row for row in await talk.sessions() if row.thread_id == talk.id]
+        rows = sorted(found, key=lambda row: row.created_at)
         return rows if len(rows) >= count and all(row.status.terminal for row in rows) else None
 
     return await eventually(look, what=f"{count} sessions of {talk.id}")
