@@ -2,6 +2,7 @@
 was removed."""
 
 import hashlib
+from dataclasses import dataclass
 from functools import lru_cache
 
 import asyncpg
@@ -103,23 +104,37 @@ async def shipped(pool: Pool) -> set[str]:
     return {row["name"] for row in rows}
 
 
+@dataclass(frozen=True)
+class TaskAgent:
+    """An agent as a task gets it."""
+
+    ref: AgentRef
+    definition: AgentDefinition
+    tenant_has_variables: bool  # for all its threads; read along, as tasks of most tenants need to know no more
+
+
+async def for_task(pool: Pool, tenant: str, name: str) -> TaskAgent | None:
+    row = await pool.fetchrow(
+        f"""SELECT v.*, EXISTS (SELECT FROM tenant_variables WHERE tenant = $1) AS tenant_has_variables
+              FROM ({_CURRENT.format(where="AND name = $2")}) v""",
+        tenant,
+        name,
+    )
+    return TaskAgent(*_read(row), row["tenant_has_variables"]) if row else None
+
+
 async def current(pool: "Pool | Connection", tenant: str, name: str) -> tuple[AgentRef, AgentDefinition] | None:
     row = await pool.fetchrow(_CURRENT.format(where="AND name = $2"), tenant, name)
-    if row is None:
-        return None
-    ref = AgentRef(owner=row["owner"], name=row["name"], version=row["version"])
-    return ref, _parsed(row["definition"])
+    return _read(row) if row else None
+
+
+def _read(row: asyncpg.Record) -> tuple[AgentRef, AgentDefinition]:
+    return AgentRef(owner=row["owner"], name=row["name"], version=row["version"]), _parsed(row["definition"])
 
 
 async def all_current(pool: Pool, tenant: str) -> list[tuple[AgentRef, AgentDefinition]]:
     rows = await pool.fetch(_CURRENT.format(where=""), tenant)
-    return [
-        (
-            AgentRef(owner=row["owner"], name=row["name"], version=row["version"]),
-            _parsed(row["definition"]),
-        )
-        for row in rows
-    ]
+    return [_read(row) for row in rows]
 
 
 async def at_version(pool: Pool, tenant: str, name: str, version: int) -> tuple[AgentRef, AgentDefinition] | None:

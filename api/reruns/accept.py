@@ -19,6 +19,7 @@ from domain.sessions.session import AgentRef, Limits
 from domain.sessions.session_writes import Acceptance
 from domain.task import TaskConfig, TaskSpec
 from store import agents, new_sessions, reruns, workspaces
+from store.agents import TaskAgent
 from store.sessions import SessionRow
 from store.workspaces import Manifest
 
@@ -107,7 +108,8 @@ async def _task(call: Call, source: SessionRow, body: RerunBody) -> Checked:
         await rules.check_sandbox(call.pool, spec, definition, call.settings)
     retention = spec.config.retention or call.settings.retention_ms
     files = await rules.manifest(call, spec, checked=True)
-    supervision = await tools_and_variables.supervision(call, spec, definition, source.variables)
+    agent = TaskAgent(ref, definition, tenant_has_variables=True)  # as far as this request knows
+    supervision = await tools_and_variables.supervision(call, spec, agent, source.variables)
     return Checked(spec, ref, definition, models, limits, files, retention, supervision, sides)
 
 

@@ -95,7 +95,8 @@ class Prepared:
 async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: dict[str, str] | None = None) -> Checked:
     """Without `schema` the input is not the agent's first one and need not have its form; `variables` are known."""
     settings, pool, tenant = call.settings, call.pool, call.tenant
-    agent, definition = await rules.agent(pool, tenant, spec.agent)
+    agent = await rules.agent(pool, tenant, spec.agent)
+    definition = agent.definition
     if schema:
         rules.check_input(definition, spec.input)
     spec = await tools_and_variables.sealed(call, spec, definition)
@@ -113,8 +114,8 @@ async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: d
     retention = spec.config.retention or settings.retention_ms
     files = await rules.manifest(call, spec)
     await budgets.check_workspaces(call, files)
-    supervision = await tools_and_variables.supervision(call, spec, definition, variables or {})
-    return Checked(spec, agent, definition, models, limits, files, retention, supervision, sides)
+    supervision = await tools_and_variables.supervision(call, spec, agent, variables or {})
+    return Checked(spec, agent.ref, definition, models, limits, files, retention, supervision, sides)
 
 
 def prepare(call: Call, task: Checked, place: SessionPlace) -> Prepared:

@@ -21,10 +21,11 @@ from domain.notification import SubscriptionStatus
 from domain.policy.rules import Action, names_a_tool
 from domain.sessions.input_request import OnExpiry
 from domain.sessions.new_session import Supervision
-from domain.sessions.session import AgentRef, Limits, SandboxMode
+from domain.sessions.session import Limits, SandboxMode
 from domain.task import TaskConfig, TaskSpec, TreeConfig
 from settings import Settings
 from store import agents, files, sessions, subscriptions, workers
+from store.agents import TaskAgent
 from store.database import Pool
 from store.sessions import SessionRow
 from store.workspaces import Manifest, without_conflicts
@@ -44,9 +45,9 @@ def supervision(spec: TaskSpec, definition: AgentDefinition) -> Supervision:
     )
 
 
-async def agent(pool: Pool, tenant: str, name: str) -> tuple[AgentRef, AgentDefinition]:
-    found = await agents.current(pool, tenant, name)
-    if found is not None and found[1].mode is not Mode.SUBAGENT:
+async def agent(pool: Pool, tenant: str, name: str) -> TaskAgent:
+    found = await agents.for_task(pool, tenant, name)
+    if found is not None and found.definition.mode is not Mode.SUBAGENT:
         return found
     startable = [ref.name for ref, one in await agents.all_current(pool, tenant) if one.mode is not Mode.SUBAGENT]
     if found is not None:

@@ -16,6 +16,7 @@ from domain.sealed_text import is_sealed
 from domain.sessions.new_session import Supervision
 from domain.task import TaskSpec
 from store import agent_graph, tenant_variables
+from store.agents import TaskAgent
 
 
 def check_plan(spec: TaskSpec, definition: AgentDefinition) -> None:
@@ -26,12 +27,16 @@ def check_plan(spec: TaskSpec, definition: AgentDefinition) -> None:
         raise Invalid("This agent cannot submit a plan.", errors=[problem])
 
 
-async def supervision(call: Call, spec: TaskSpec, definition: AgentDefinition, before: dict[str, str]) -> Supervision:
+async def supervision(call: Call, spec: TaskSpec, agent: TaskAgent, before: dict[str, str]) -> Supervision:
     """A task's rules, tools and variables; `before` are the variables that the thread knows already."""
+    definition = agent.definition
     rules = submission_rules.supervision(spec, definition)
-    wide = bool(before or spec.context.variables or definition.references)
+    has_shared = agent.tenant_has_variables or bool(call.settings.variables)
+    asks = any(view.subagent_tools for view in definition.views)  # for what its subagents lack
+    # without any of these nothing of the agents that it refers to matters now, and they need not be read
+    wide = bool(before or spec.context.variables or asks or (has_shared and definition.references))
     graph = await agent_graph.reachable(call.pool, call.tenant, definition) if wide else {definition.name: definition}
-    before = {**without_shared(before), **await _shared(call, graph)}
+    before = {**without_shared(before), **(await _shared(call, graph) if has_shared else {})}
     values, missing = variables(spec, definition, graph, before, rules.may_ask)
     tools = _tools(spec, definition, own_tools(definition, may_ask=rules.may_ask, plans=rules.approval_required))
     return rules.model_copy(update={"external_tools": tools, "variables": values, "missing": missing})
