@@ -108,8 +108,8 @@ BUGS = [
     Bug(
         "later turns keep a value that the tenant removed",
         "api/submission/tools_and_variables.py",
-        "    before = {**without_shared(before), **await _shared(call, graph)}",
-        "    before = {**before, **await _shared(call, graph)}",
+        "    before = {**without_shared(before), **(await _shared",
+        "    before = {**before, **(await _shared",
         _VARIABLES,
     ),
     Bug(
