@@ -23,6 +23,7 @@ class Prompt:
 
     text: str
     default: str = ""
+    secret: bool = False  # neither shown while it is typed nor kept in a history
 
     @property
     def multiline(self) -> bool:
@@ -121,7 +122,9 @@ def read_line(prompt: Prompt) -> str:
 
     ends = " (Esc Enter ends it)" if prompt.multiline else ""
     try:
-        return edit(f"{prompt.text}{ends}: ", default=prompt.default, multiline=prompt.multiline)
+        return edit(
+            f"{prompt.text}{ends}: ", default=prompt.default, multiline=prompt.multiline, is_password=prompt.secret
+        )
     except EOFError:  # Ctrl-D
         return ""
 
@@ -140,7 +143,7 @@ def _variables(request: RequestInfo) -> Dialogue:
     """Ask for all of them: the task starts once it has every one."""
     given: dict[str, str] = {}
     for name in request.details.variables:
-        given[name] = yield Prompt(f"{name} (empty: later)")
+        given[name] = yield Prompt(f"{name} (empty: later)", secret=True)
         if not given[name]:
             return None
     return given

@@ -63,7 +63,7 @@ def _resolved(api: Api, text: str) -> str:
             raise NotFoundError("no task was used here before; `-` is the id that a command used last")
         return known
     if text == LAST:
-        newest = _tasks(api, top_level=True, limit=1)
+        newest = _tasks(api, own=True, top_level=True, limit=1)
         if not newest:
             raise NotFoundError("there is no task yet")
         return newest[0].task_id

@@ -109,14 +109,15 @@ async def path(
     return _read(await _walk(pool, tenant, head, known, limit))
 
 
-async def context(pool: Pool, tenant: str, head: str, known: str | None = None) -> list[Node]:
-    """The same for a model to read. One message that cannot be read is left out; if the path does not reach its begin,
-    or nothing of it can be read, that is HistoryLost."""
+async def context(pool: Pool, tenant: str, head: str, known: str | None = None) -> tuple[list[Node], bool]:
+    """The same for a model to read, and whether the nodes follow `known`. One message that cannot be read is left out;
+    if the path does not reach its begin, or nothing of it can be read, that is HistoryLost."""
     rows = await _walk(pool, tenant, head, known, None)
     nodes = _read(rows)
-    if not nodes or rows[0]["parent"] not in (None, known):
+    follows = bool(rows) and known is not None and rows[0]["parent"] == known
+    if not follows and (not nodes or rows[0]["parent"] is not None):
         raise HistoryLost(head)
-    return nodes
+    return nodes, follows
 
 
 async def _walk(pool: Pool, tenant: str, head: str, known: str | None, limit: int | None) -> list[asyncpg.Record]:

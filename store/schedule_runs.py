@@ -1,9 +1,11 @@
 """What the ticks of schedules did. Each is decided in one transaction under its schedule's lock, so it happens once."""
 
+import logging
 from datetime import datetime
 from typing import Literal
 
 import asyncpg
+from pydantic import ValidationError
 
 from domain import wire
 from domain.conversations.address import Address, ArrivingMessage
@@ -17,6 +19,8 @@ from store import addresses, conversations, new_sessions, schedules, sessions, w
 from store.addresses import Arrival
 from store.database import Connection, Pool
 from store.sessions import SessionRow, from_columns
+
+log = logging.getLogger("errand.store")
 
 _COLUMNS = ", ".join(ScheduleRun.model_fields)
 _OVER = "('completed', 'failed', 'cancelled')"
@@ -124,7 +128,11 @@ async def settle(pool: Pool, limit: int = 500) -> int:
     )
     for row in rows:
         async with pool.acquire() as connection, connection.transaction():
-            schedule = await schedules.get(connection, row["tenant"], row["schedule_id"], lock=True)
+            try:
+                schedule = await schedules.get(connection, row["tenant"], row["schedule_id"], lock=True)
+            except ValidationError:  # one that this version cannot read stops no other
+                log.exception("the schedule %s cannot be read", row["schedule_id"])
+                continue
             settled = await connection.fetchval(
                 """UPDATE schedule_runs SET settled = true
                     WHERE tenant = $1 AND schedule_id = $2 AND scheduled_at = $3 AND NOT settled RETURNING 1""",

@@ -25,11 +25,11 @@ class Contexts:
         if known and known[-1].id == head:
             return known
         try:
-            fresh = await messages.context(self._pool, ref.tenant, head, known[-1].id if known else None)
+            fresh, follows = await messages.context(self._pool, ref.tenant, head, known[-1].id if known else None)
         except HistoryLost:
             await resets.begin_anew(self._pool, ref, head)
             return []
-        nodes = known + fresh if known and fresh and fresh[0].parent == known[-1].id else fresh
+        nodes = known + fresh if follows else fresh
         self.remember(ref, line, nodes)
         return nodes
 

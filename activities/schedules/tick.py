@@ -99,7 +99,8 @@ class Ticks:
     async def _missed(self, schedule: Schedule, at: datetime) -> str | None:
         """Why a tick that comes late is not made up for. A backfill asks for late ones."""
         rule, now = schedule.rules.missed, datetime.now(UTC)
-        if rule is MissedTicks.EACH or not schedule.is_late(at, now):
+        # as it was first scheduled: a worker that died over it is no reason to call it late
+        if rule is MissedTicks.EACH or not schedule.is_late(at, activity.info().scheduled_time):
             return None
         if await schedules.is_backfilled(self._pool, schedule, at):
             return None

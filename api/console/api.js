@@ -71,9 +71,14 @@ export async function getText(path, accept) {
   return (await send("GET", path, { accept })).text();
 }
 
+// crypto.randomUUID exists only on https and localhost
+function randomKey() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
 // A key of its own for each press of a button: a request that is repeated after a lost answer happens once.
 export async function post(path, body, { once = false } = {}) {
-  const options = { body, key: once ? crypto.randomUUID() : undefined };
+  const options = { body, key: once ? randomKey() : undefined };
   try {
     return await content(await send("POST", path, options));
   } catch (error) {

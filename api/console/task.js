@@ -125,7 +125,7 @@ export function task(main, { session, parameters: [id] }) {
       output,
       h("p", {}, h("a", { href: address(`/tasks/${id}/result`), download: `result-${id}.json` }, "The whole result as JSON")),
       result.artifacts.length ? h("ul", {}, ...result.artifacts.map((one) => h("li", {}, artifact(one), one.size ? ` ${bytes(one.size)}` : ""))) : null,
-      result.acceptance ? h("ul", {}, ...result.acceptance.map((one) => h("li", {}, `${one.passed ? "✓" : "✗"} ${one.criterion}: ${one.reason ?? ""}`))) : null,
+      result.acceptance ? h("ul", {}, ...result.acceptance.map((one) => h("li", {}, `${one.passed ? "✓" : "✗"} ${one.criterion}: ${one.why}`))) : null,
     );
   }
 

@@ -74,7 +74,7 @@ async def list_tenant_variables(call: Reader) -> TenantVariablePage:
 async def set_tenant_variables(
     call: Supervisor, body: Annotated[TenantVariablesBody, json_body(TenantVariablesBody)]
 ) -> TenantVariablePage:
-    """Sessions that begin from now on have them, unless their thread has a value of its own."""
+    """Tasks and turns that callers begin from now on have them, unless their thread has a value of its own."""
     kinds = dict.fromkeys(body.variables, UNKNOWN) if body.kind == "secret" else {}
     sealed = seal_secrets(call.services.keys, call.tenant, body.variables, kinds)
     await tenant_variables.put(call.pool, call.tenant, sealed, call.caller.created_by)

@@ -29,10 +29,10 @@ class ChatInputs:
         """The next line, event, note, error or Ctrl-C, with its kind."""
         return self._queue.get()
 
-    def show(self, message: str) -> None:
-        """What is written before the cursor."""
+    def show(self, message: str, *, secret: bool) -> None:
+        """What is written before the cursor, and whether what is typed after it is a secret."""
         if self._typing:
-            self._typing.show(message)
+            self._typing.show(message, secret=secret)
 
     def handled(self, default: str) -> None:
         if self._typing:

@@ -280,9 +280,9 @@ class Chat:
         known = [cost for cost in self._costs.values() if cost is not None]
         cost = click.style(f"{dollars(sum(known))} ", dim=True) if sum(known) else ""
         busy = click.style("… ", dim=True) if self._awaited else ""
-        end = click.style(f"{asked.text}: " if asked else "> ", bold=True)
-        message = badge + cost + busy + end
-        self._inputs.show(click.unstyle(message) if click.get_current_context().color is False else message)
+        message = badge + cost + busy + click.style(f"{asked.text}: " if asked else "> ", bold=True)
+        plain = click.get_current_context().color is False
+        self._inputs.show(click.unstyle(message) if plain else message, secret=asked is not None and asked.secret)
 
     def _stop_watching(self) -> None:
         if not self._terminal:

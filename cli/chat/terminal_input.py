@@ -9,6 +9,7 @@ from queue import SimpleQueue
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -26,6 +27,7 @@ class TerminalInput:
         self._entered = entered
         self._interrupted = interrupted
         self._message = "> "
+        self._secret = False
         self._handled: SimpleQueue[str] = SimpleQueue()
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -36,7 +38,8 @@ class TerminalInput:
             message=lambda: ANSI(self._message),
             history=_history(),
             multiline=True,  # what is pasted may have several lines
-            key_bindings=_keys(),
+            key_bindings=_keys(lambda: self._secret),
+            is_password=Condition(lambda: self._secret),
             completer=ChatCompleter([f"/{name}" for name in COMMANDS]),
             complete_while_typing=False,
             prompt_continuation="… ",
@@ -44,9 +47,9 @@ class TerminalInput:
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
-    def show(self, message: str) -> None:
-        """Change what is written before the cursor."""
-        self._message = message
+    def show(self, message: str, *, secret: bool = False) -> None:
+        """Change what is written before the cursor, and whether what is typed after it may be seen."""
+        self._message, self._secret = message, secret
         if self._session and self._session.app.is_running:
             self._session.app.invalidate()
 
@@ -91,7 +94,7 @@ def _history() -> History:
     return InMemoryHistory()
 
 
-def _keys() -> KeyBindings:
+def _keys(secret: Callable[[], bool]) -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("enter")
@@ -101,6 +104,9 @@ def _keys() -> KeyBindings:
         if buffer.document.text_before_cursor.endswith("\\"):  # the line continues, as in a shell
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
+        elif secret():  # it must not enter the history, which is a file
+            event.app.exit(result=buffer.text)
+            buffer.reset()
         else:
             buffer.validate_and_handle()
 

@@ -14,6 +14,7 @@ from cli.ids import AgentNameType, TaskId
 from cli.options import no_input_option, patience_option, remote
 from cli.render.output import age, one_line, table
 
+READ = 200  # every task has a conversation of its own, and an older one may have changed last
 LISTED = 20
 
 
@@ -64,8 +65,9 @@ def chat(
 
 def _chosen(api: Api, *, ask: bool) -> str:
     """The conversation that changed last, or the one that the user picks."""
-    found = parse(PageOf[ConversationItem], api.get("/conversations", limit=LISTED)).items
-    found = sorted((one for one in found if one.status == "open"), key=lambda one: one.updated_at, reverse=True)
+    newest = parse(PageOf[ConversationItem], api.get("/conversations", limit=READ)).items
+    still_open = [one for one in newest if one.status == "open"]
+    found = sorted(still_open, key=lambda one: one.updated_at, reverse=True)[:LISTED]
     if not found:
         raise NotFoundError("there is no conversation yet; `chat` begins one")
     if not ask:

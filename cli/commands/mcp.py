@@ -56,7 +56,7 @@ class Bridge:
 
     def run(self) -> None:
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            for line in sys.stdin:
+            for line in sys.stdin.buffer:  # bytes: what is not UTF-8 is a parse error and not the end
                 try:
                     message = json.loads(line)
                 except (ValueError, RecursionError):
@@ -76,13 +76,14 @@ class Bridge:
                     if message.get("method") == "initialize":
                         self._negotiated = answer.get("result", {}).get("protocolVersion")
                     self._write(answer)
-        except CliError as error:
+        except Exception as error:  # whatever it is, a request gets an answer
             if "id" in message:
-                self._write(_error(message["id"], INTERNAL_ERROR, error.message))
+                text = error.message if isinstance(error, CliError | click.ClickException) else type(error).__name__
+                self._write(_error(message["id"], INTERNAL_ERROR, text))
 
     def _write(self, message: JsonObject) -> None:
         with self._writing:
-            click.echo(json.dumps(message, ensure_ascii=False))
+            click.echo(json.dumps(message))
 
 
 def _error(request_id: object, code: int, text: str) -> JsonObject:

@@ -46,10 +46,21 @@ def message_of(request: InputRequest) -> str:
     if request.kind is RequestKind.PLAN_APPROVAL:
         parts.append("\n".join(f"{place}. {title}" for place, title in enumerate(details.get("plan", []), 1)))
     elif details.get("arguments"):
-        parts.append(json.dumps(details["arguments"], indent=2, ensure_ascii=False)[:SHOWN])
+        parts.append(_bounded(json.dumps(details["arguments"], indent=2, ensure_ascii=False)))
     if isinstance(details.get("diff"), str):
-        parts.append(details["diff"][:SHOWN])
+        parts.append(_bounded(details["diff"]))
+    for file in details.get("files", []):  # what the call would run
+        text = file.get("text")
+        parts.append(f"{file['path']}:\n{_bounded(text) if text is not None else '(too long, or not text)'}")
+    if rule := details.get("rule"):
+        parts.append(f'Asked because of the rule: {rule["action"]} {rule["permission"]} "{rule["pattern"]}"')
     return "\n\n".join(part for part in parts if part)
+
+
+def _bounded(text: str) -> str:
+    """A text that is cut says so: what is not shown must not be approved unseen."""
+    left = len(text) - SHOWN
+    return text if left <= 0 else f"{text[:SHOWN]}\n[{left:,} more characters are not shown here; look at them first]"
 
 
 def answer_of(request: InputRequest, response: FormResponse) -> tuple[Any] | None:

@@ -1,7 +1,7 @@
 """Read what a task's view is made of."""
 
 from api.auth import Call
-from api.faces.mcp.task_view import McpTask, view
+from api.faces.mcp.task_view import McpTask, view, withheld
 from api.http.lookup import check_acting, session_of
 from domain.agents.prompt import VariableKind
 from domain.agents.variable_scope import graph_variables
@@ -24,7 +24,8 @@ async def requests_of(call: Call, session: SessionRow) -> list[InputRequest]:
 async def read(call: Call, session: SessionRow, requests: list[InputRequest] | None = None) -> McpTask:
     waiting = await requests_of(call, session) if requests is None else requests
     artifacts = await files.of_session(call.pool, call.tenant, session.id)
-    return view(session, waiting, artifacts, call.settings.poll_interval_ms)
+    task = view(session, waiting, artifacts, call.settings.poll_interval_ms)
+    return task if call.caller.may(Right.READ) else withheld(task)
 
 
 async def read_id(call: Call, task_id: str) -> McpTask:

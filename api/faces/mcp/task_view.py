@@ -72,6 +72,13 @@ def view(session: SessionRow, requests: Sequence[InputRequest], files: Sequence[
     )
 
 
+def withheld(task: McpTask) -> McpTask:
+    """The task for a caller who may act on it but not read it: its status alone, as over HTTP."""
+    return task.model_copy(
+        update={"progress": "", "output": None, "error": None, "artifacts": [], "waiting_for": [], "cost_usd": None}
+    )
+
+
 _SAME = (
     *("conversation_id", "agent", "title", "status", "reason", "partial"),
     *("created_at", "updated_at", "ended_at", "keep_until"),

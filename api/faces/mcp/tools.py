@@ -6,7 +6,9 @@ from mcp_types import Tool, ToolAnnotations
 from pydantic import BaseModel, Field
 
 from api.faces.mcp.task_view import McpTask
+from api.http.problems import finding
 from domain.agents.definition import AgentDefinition, AgentName, Mode
+from domain.errors import Invalid
 from domain.json_object import JsonObject
 from domain.sessions.session import Status
 from domain.task import Id, Strict, Text
@@ -149,8 +151,16 @@ def task_of(definition: AgentDefinition, arguments: JsonObject) -> JsonObject:
     body: JsonObject = {"agent": definition.name}
     if _takes_object(definition):
         body["input"] = given
+    elif unknown := sorted(
+        set(given) - set(own)
+    ):  # a field of the task, such as the agent, is no argument of this tool
+        problems = [
+            finding(f"/{name[:100]}", "unknown_field", "there is no such argument", [*own, *_CONFIG])
+            for name in unknown
+        ]
+        raise Invalid("An argument is not known.", errors=problems[:20])
     else:
-        body |= given  # an unknown name is refused like any unknown field
+        body |= given
     if "max_cost_usd" in ours:
         body["config"] = {"max_cost_usd": ours["max_cost_usd"]}
     if "files" in ours:

@@ -266,8 +266,15 @@ async def test_refusals(stack: Stack, own_key: str, agents: None) -> None:
             with pytest.raises(MCPError) as unknown:
                 await client.call_tool(name, {"input": "x"})
             assert unknown.value.code == CODES["params"]
-        for arguments in ({}, {"input": ""}, {"input": "x", "colour": 1}, {"input": "x", "files": ["no-id"]}):
+        task_fields = {"colour": 1, "agent": "assistant", "config": {}, "permissions": []}  # no arguments of this tool
+        wrong: list[dict[str, Any]] = [
+            {},
+            {"input": ""},
+            *({"input": "x", name: task_fields[name]} for name in task_fields),
+        ]
+        for arguments in wrong:
             assert (await client.call_tool("tester", arguments)).is_error, arguments
+        assert (await client.call_tool("tester", {"input": "x", "files": ["no-id"]})).is_error
         assert (await client.call_tool("task_wait", {"task_id": task_id, "seconds": 0})).is_error
         with pytest.raises(MCPError) as undeclared:
             await ask_task(client.session, "get", task_id)
@@ -293,6 +300,11 @@ async def test_refusals(stack: Stack, own_key: str, agents: None) -> None:
         refused = await reader.call_tool("tester", {"input": "x"})
         assert refused.is_error and "right submit" in text_of(refused)
         assert (await reader.call_tool("task_cancel", {"task_id": task_id})).is_error
+
+    async with mcp_client(stack, await key_of(stack, "default", Right.SUPERVISE)) as supervisor:
+        kept = await supervisor.call_tool("task_cancel", {"task_id": task_id})  # it may act, but not read
+        assert not kept.is_error and "secret" not in text_of(kept)
+        assert kept.structured_content["status"] == "completed" and kept.structured_content["output"] is None
 
     async with httpx2.AsyncClient(base_url=stack.url, timeout=20) as http:
         http.headers |= {"Authorization": f"Bearer {own_key}", "Accept": "application/json, text/event-stream"}

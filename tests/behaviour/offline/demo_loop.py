@@ -1,6 +1,7 @@
 """A small agent loop: the offline model decides, the real tools act."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +38,9 @@ class LocalCommands:
         self, command: str, *, workspace: Path, network: NetworkPolicy | None, timeout_s: float, limits: SandboxLimits
     ) -> SandboxResult:
         pipe, both = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
-        ran = await asyncio.create_subprocess_shell(command, cwd=workspace, stdout=pipe, stderr=both)
+        # an edit within the same second that leaves the length as it is would go unnoticed
+        env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+        ran = await asyncio.create_subprocess_shell(command, cwd=workspace, stdout=pipe, stderr=both, env=env)
         output, _ = await ran.communicate()
         return SandboxResult(ran.returncode, output.decode(), self.name)
 

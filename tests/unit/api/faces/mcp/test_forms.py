@@ -74,6 +74,10 @@ def test_form_and_its_answer(asked: InputRequest, fields: set[str], content: dic
 
 def test_messages_show_what_is_decided_on() -> None:
     assert '"command": "ls"' in form_of(APPROVAL)["params"]["message"]
+    hidden = {"command": "sh run.sh", "padding": "x" * 5_000}
+    script = {"path": "run.sh", "text": "rm -rf /", "size": 8, "sha256": "0"}
+    long = form_of(request(RequestKind.TOOL_APPROVAL, approval_schema(), arguments=hidden, files=[script]))
+    assert "more characters are not shown" in long["params"]["message"] and "rm -rf /" in long["params"]["message"]
     assert "1. Look\n2. Act" in form_of(PLAN)["params"]["message"]
     assert form_of(CHOICE)["params"]["requestedSchema"]["properties"]["answer"]["enum"] == ["red", "blue"]
 

@@ -10,6 +10,7 @@ from api.faces.mcp.progress import line_of
 from api.faces.mcp.task_view import result, shown, task_object, view
 from api.faces.mcp.tools import agent_tool, is_startable, task_of, task_tools
 from domain.agents.definition import AgentDefinition, Mode
+from domain.errors import Invalid
 from domain.events import Recorded
 from domain.sessions.session import Reason, Status
 from store.files import File
@@ -70,7 +71,6 @@ OWN = {"type": "object", "properties": {"max_cost_usd": {"type": "string"}, "pat
         (agent(), {"input": "x"}, {"input": "x"}),
         (agent(), {"input": "x", "max_cost_usd": 1}, {"input": "x", "config": {"max_cost_usd": 1}}),
         (agent(), {"input": "x", "files": ["f"]}, {"input": "x", "context": {"files": ["f"]}}),
-        (agent(), {"colour": 1}, {"colour": 1}),  # which the task's own rules refuse
         (agent(input_schema=OWN), {"path": "p", "files": []}, {"input": {"path": "p"}, "context": {"files": []}}),
         (agent(input_schema=OWN), {"max_cost_usd": "mine"}, {"input": {"max_cost_usd": "mine"}}),
     ],
@@ -79,6 +79,12 @@ def test_arguments_become_the_body_of_a_task(
     definition: AgentDefinition, arguments: dict[str, Any], body: dict[str, Any]
 ) -> None:
     assert task_of(definition, arguments) == {"agent": "helper", **body}
+
+
+@pytest.mark.parametrize("name", ["colour", "agent", "config", "permissions"])
+def test_fields_of_a_task_are_no_arguments_of_an_agents_tool(name: str) -> None:
+    with pytest.raises(Invalid):
+        task_of(agent(), {"input": "x", name: "other"})
 
 
 def test_tools_of_agents_and_of_rights() -> None:
