@@ -76,7 +76,7 @@ export function conversation(main, { parameters: [id] }) {
           fill(place.note, `${count(stopped.interrupted, "session")} asked to stop.`);
         }, { disabled: !record.live_sessions.length }),
         action("Terminate", async () =>
-          confirmed("Terminate this conversation?", "It accepts nothing new, and what is running or waiting is stopped. It can still be read.", "Terminate", () => post(`/conversations/${id}/terminate`)),
+          confirmed("Terminate this conversation?", "It accepts nothing new, and what is running or waiting is stopped. It can still be read.", "Terminate", () => post(`/conversations/${id}/terminate`).then(refresh)),  // it may emit no event
         { class: "danger", disabled: record.status !== "open" }),
       ),
     );

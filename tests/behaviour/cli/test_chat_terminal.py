@@ -1,6 +1,7 @@
 """`chat` as a person meets it: a real terminal, the real stack, one conversation over three visits."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,8 @@ def first_visit(environment: dict[str, str], folder: Path) -> None:
         shown.type("/file nowhere.txt")
         shown.expect("there is no file 'nowhere.txt'")
         shown.type(SLOW)
-        shown.expect("word")
+        shown.expect("… >")  # it is being answered
+        time.sleep(2)  # and the prompt is there again
         shown.interrupt()
         shown.expect("The answer continues")
         shown.type("/watch")
