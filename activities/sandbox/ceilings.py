@@ -104,7 +104,7 @@ def _unowned(root: int, limits: SandboxLimits) -> str:
         if held > limits.memory_bytes:
             return f"its sockets together may hold more than {mib(limits.memory_bytes)} of memory"
         for place in _SCRATCH:
-            room = os.statvfs(f"/proc/{root}/root/{place}")
+            room = os.statvfs(os.path.join("/proc", str(root), "root", place))
             if room.f_files - room.f_ffree > limits.files:
                 return f"it made more than {limits.files:,} files in /{place}"
     return ""
