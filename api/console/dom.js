@@ -100,6 +100,8 @@ export function dialog(title, build) {
   const box = h("dialog", { "aria-label": title });
   const close = () => box.close();
   box.addEventListener("close", () => box.remove());
+  // Escape closes it at once, `close` comes later: until then a field of it would swallow the keys of the page.
+  box.addEventListener("cancel", (event) => event.target === box && document.activeElement?.blur());
   box.append(h("h2", {}, title), ...[build(close)].flat());
   document.body.append(box);
   box.showModal();

@@ -283,7 +283,8 @@ async def test_refusals(stack: Stack, own_key: str, agents: None) -> None:
             with pytest.raises(MCPError):
                 await client.read_resource(uri)
     tasks = TasksExtension(lambda request_id, form: None)
-    async with mcp_client(stack, await key_of(stack, "elsewhere"), tasks) as foreign:
+    tenant = f"other-{new_id()}"  # of no other test: one that defines agents there would give it tools
+    async with mcp_client(stack, await key_of(stack, tenant), tasks) as foreign:
         assert "tester" not in {tool.name for tool in (await foreign.list_tools()).tools}
         for method in ("get", "cancel", "update"):
             with pytest.raises(MCPError) as hidden:
