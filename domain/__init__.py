@@ -1,1 +1,1 @@
-"""Pure types and pure rules: imports nothing else of ours, does no I/O, and is safe inside workflows."""
+"""Pure types and rules. This package imports none of our others, does no I/O and is safe inside workflows."""

@@ -1,10 +1,10 @@
-"""Amounts and texts of strangers, formatted for people."""
+"""Amounts, and texts from models and tools, formatted for people."""
 
 import re
 
 from domain.sessions.session import Usage
 
-# Control codes, and marks that reorder text: what a model or a tool wrote must not control what shows it.
+# Control codes, and marks that reorder text: a text of a model or a tool must not control the terminal that shows it.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 

@@ -1,6 +1,7 @@
-"""The audit log's chains: each entry holds the hash of the one before it, so that nothing can be changed or taken out.
+"""The audit log's chains: each entry holds the hash of the one before it, so that no entry can be changed or removed
+unnoticed.
 
-The database writes entries (store/functions/append_audit.sql); this is how anybody checks them.
+The database writes the entries (store/functions/append_audit.sql); anybody can check them with this module.
 """
 
 import hashlib
@@ -9,7 +10,7 @@ from datetime import UTC, datetime
 
 from pydantic import BaseModel, ConfigDict
 
-TENANT = ""  # the chain of what belongs to no conversation; it also vouches for the others
+TENANT = ""  # the chain of entries outside conversations; it also vouches for the other chains
 SEAL = "seal"
 MISSING = "it is missing"
 
@@ -49,7 +50,8 @@ class Break(BaseModel):
 
 
 def link(entry: AuditEntry) -> str:
-    """The hash of an entry, contained in the next one. Each part carries its length, so that none can shift."""
+    """The hash of an entry; the next entry contains it. Each part is prefixed with its length so that none can
+    shift."""
     at = entry.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     parts = [entry.previous, entry.tenant, entry.chain, str(entry.seq), at, entry.actor, entry.action]
     parts += [entry.session_id, entry.subject, entry.digest]
@@ -65,7 +67,7 @@ def sealed(entry: AuditEntry) -> list[Head]:
 
 
 class Verifier:
-    """Reads all entries of a tenant, ordered by chain and number, and then its heads; stops at the first break."""
+    """Checks all entries of a tenant, ordered by chain and number, and then its heads. Stops at the first break."""
 
     def __init__(self, expected: str | None = None) -> None:
         self.entries = 0
@@ -101,7 +103,7 @@ class Verifier:
         return Break(chain=entry.chain, seq=seq, problem=problem) if problem else None
 
     def end(self, heads: Iterable[Head]) -> Break | None:
-        """Check what only shows at the end: chains that are shorter than recorded, or gone."""
+        """Check what shows only at the end: chains that are shorter than recorded, or missing."""
         for head in heads:
             last = self._last.get(head.chain)
             if last is None or last.seq < head.seq:
@@ -121,6 +123,7 @@ class Verifier:
 
     @property
     def head(self) -> str:
-        """Kept elsewhere, it proves later that everything up to now is still there."""
+        """The hash of the last entry of the tenant's own chain. Kept elsewhere, it proves later that nothing was
+        removed."""
         last = self._last.get(TENANT)
         return last.hash if last else ""

@@ -1,4 +1,4 @@
-"""Channels: a connector's configuration, and what crosses between people elsewhere and their conversation."""
+"""Channels: a connector's configuration, and the messages between people on another service and their conversation."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -14,7 +14,7 @@ NO_MESSAGE = "NO_MESSAGE"  # an answer that is exactly this is not sent: the age
 REPLY = "reply"
 MAX_DEBOUNCE_MS = 10_000
 
-# what a connector calls its channels, users, threads and messages; a blank one names nobody
+# a connector's id of a channel, user, thread or message; never blank
 NAME = r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$"
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=NAME)]
 
@@ -32,7 +32,7 @@ class ConnectorRules(BaseModel):
 
     kind: ConnectorKind
     agent: str
-    target: str  # what people see of where answers are sent; empty: the service's own address, or nowhere
+    target: str  # where answers go, as people see it; empty: the service's own address, or nowhere
     debounce_ms: int
     merge: bool
 
@@ -45,7 +45,7 @@ class ConnectorConfig(ConnectorRules):
 
 
 class ConnectorSecrets(BaseModel):
-    """What only the hook and the sender read. It is stored encrypted."""
+    """The secrets that only the hook and the sender read. They are stored encrypted."""
 
     target: str = Field(default="", repr=False)  # a URL, which may hold a token
     signing: str = Field(default="", repr=False)  # verifies what arrives; a webhook's answers are signed with it too
@@ -53,7 +53,7 @@ class ConnectorSecrets(BaseModel):
 
 
 class ChannelRef(BaseModel):
-    """Who writes, where: together the address of one conversation."""
+    """Who writes, and where. Together they are the address of one conversation."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -63,7 +63,7 @@ class ChannelRef(BaseModel):
 
 
 class ChannelMessage(Strict):
-    """One message of a person. With the same `message_id` it is accepted once."""
+    """One message of a person. A second one with the same `message_id` is not accepted again."""
 
     text: Text
     files: list[Id] = Field(default_factory=list, max_length=100, description="ids of uploaded files")
@@ -88,7 +88,7 @@ class IncomingMessage(ChannelMessage):
 
 
 class IncomingAnswer(BaseModel):
-    """An answer that a person gave to an input request, by a button for instance."""
+    """A person's answer to an input request, for instance given with a button."""
 
     channel_id: Name
     user_id: Name
@@ -97,7 +97,7 @@ class IncomingAnswer(BaseModel):
 
 
 class ChannelReply(BaseModel):
-    """What is sent to a channel: an answer, or an input request. A webhook's body is this as JSON."""
+    """A message to a channel: an answer, or an input request. A webhook's body is this model as JSON."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -1,5 +1,5 @@
-"""The fixed form of a checkpoint, which replaces a context that has grown too long. A model fills it in; what it leaves
-out is named, so that every reader knows that nothing was said."""
+"""The fixed form of a checkpoint, which replaces a context that has grown too long. A model fills it in. Headings that
+it leaves out are added as empty, so that every reader knows that nothing was noted there."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,8 @@ what is in progress or blocked. Keep exact names, paths, ids, figures and quotat
 
 
 def in_form(text: str, children: Sequence[str]) -> str:
-    """The checkpoint under all of its headings. Children that run must survive it, whatever the model wrote down."""
+    """The checkpoint with all of its headings. Running children are always listed, whatever the model wrote about
+    them."""
     missing = [heading for heading in HEADINGS if not _has(text, heading)]
     parts = [text.strip(), *(f"## {heading}\n{NOTHING}" for heading in missing)]
     parts.append(f"## {CHILDREN}\n" + ("\n".join(f"- {child}" for child in children) or "(none)"))

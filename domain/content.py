@@ -1,4 +1,4 @@
-"""Content of messages, in blocks that no model vendor spelled: activities/model/anthropic.py alone translates them."""
+"""Content of messages, in blocks of our own form. Only activities/model/anthropic.py translates them for the vendor."""
 
 import json
 from typing import Annotated, Literal
@@ -18,12 +18,12 @@ class TextBlock(ContentBlock):
 
 
 class ThinkingBlock(ContentBlock):
-    """A thought of a model, which that model alone accepts back, with its proof and unchanged."""
+    """A thought of a model. Only the same model accepts it back, unchanged and with its signature."""
 
     type: Literal["thinking"] = "thinking"
     text: str = ""
     proof: str = ""
-    hidden: bool = False  # nobody is shown the text: the proof contains it
+    hidden: bool = False  # the text is not shown: only the proof contains it
 
 
 class ToolCallBlock(ContentBlock):

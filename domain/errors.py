@@ -1,4 +1,4 @@
-"""What may be refused, for the right listener. Each docstring is the default sentence.
+"""Refusals and failures, by who has to react to them. Each docstring is the default sentence of its class.
 
 ErrandError
 ├── Refusal                  the caller's mistake: an RFC 9457 problem
@@ -8,7 +8,7 @@ ErrandError
 │   ├── Gone                 410
 │   ├── NotAllowed           403
 │   └── TooMany              429  (with Retry-After)
-└── Unavailable              503  a dependency is away; try again
+└── Unavailable              503  a dependency is unreachable; try again
 """
 
 from typing import Any
@@ -77,7 +77,7 @@ class TooMany(Refusal):
 
 
 class Unavailable(ErrandError):
-    """A part that this request needs is away; try again shortly."""
+    """A part of the platform that this request needs is unreachable; try again shortly."""
 
     status = 503
     type = "dependency-unavailable"

@@ -9,7 +9,7 @@ from domain.json_schema import SchemaProblem, schema_problems
 
 MAX_TOOLS = 32
 
-# the answer to a call: its result or an error
+# the caller's answer to a call: its result or an error
 RESULT_SCHEMA: JsonObject = {
     "type": "object",
     "properties": {"result": {}, "error": {"type": "string", "minLength": 1, "maxLength": 60_000}},
@@ -28,7 +28,7 @@ class ExternalTool(BaseModel):
 
 
 def tool_problems(where: str, tools: Sequence[ExternalTool], known: Collection[str]) -> list[SchemaProblem]:
-    """List what is wrong with these tools; `known` are the names of the agent's own."""
+    """List the faults of these tools; `known` are the names of the agent's own tools."""
     found: list[SchemaProblem] = []
     names = [tool.name for tool in tools]
     for index, tool in enumerate(tools):

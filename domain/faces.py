@@ -1,4 +1,5 @@
-"""What a face, another protocol over the same tasks, knows of a request that it took: the session has all the rest."""
+"""The record of a request that came through a face, which is another protocol over the same tasks. All else is in the
+session."""
 
 from datetime import datetime
 
@@ -6,16 +7,16 @@ from pydantic import BaseModel, ConfigDict
 
 
 class FaceRequest(BaseModel):
-    """One row. The public id derives from the session's, so that a task of another face has one too."""
+    """One row. The public id derives from the session's id, so that a task of another face has one too."""
 
     model_config = ConfigDict(frozen=True)
 
     face: str
     public_id: str
     session_id: str
-    part: int = 1  # of the session
+    part: int = 1  # which part of the session it is
     request: str = "{}"  # JSON, as the face reads it
-    digest: str = ""  # of caller and request: finds what a repeat asked for before
+    digest: str = ""  # of the caller and the request, by which a repeat is recognised
 
 
 class StoredFaceRequest(FaceRequest):

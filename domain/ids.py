@@ -1,4 +1,4 @@
-"""Ids: 26 characters, URL-safe, sortable by time; derived ones come from a key and never from a counter."""
+"""Ids: 26 characters, URL-safe, sortable by time. Derived ids come from a key, never from a counter."""
 
 import hashlib
 import re
@@ -21,7 +21,7 @@ def new_id(now_ms: int | None = None) -> str:
 
 
 def derive_id(base: str, *parts: object) -> str:
-    """The id that follows from `base` and a key: the same on every retry, replay and reset; sorts beside `base`."""
+    """The id derived from `base` and a key: equal in every retry, replay and reset, and sorted beside `base`."""
     named = [base, *map(str, parts)]
     digest = hashlib.sha256("".join(f"{len(part)}:{part}" for part in named).encode()).digest()
     return base[:10] + _encode(int.from_bytes(digest[:10], "big"), 16)

@@ -1,4 +1,4 @@
-"""JSON whose shape is not ours to declare: a JSON schema, the arguments of a tool call, a caller's own metadata."""
+"""JSON whose shape we do not define: a JSON schema, the arguments of a tool call, a caller's own metadata."""
 
 from typing import Any, TypeAlias
 

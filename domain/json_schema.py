@@ -1,7 +1,7 @@
-"""JSON schemas that others write: whether one can be used safely, and what of a value does not fit it.
+"""JSON schemas that others write: whether one is safe to use, and where a value does not fit it.
 
-The validators of the library run `pattern` with a backtracking engine and have no limit on their work. These here use
-RE2 and a budget, so that no schema can hold up the process that checks a value.
+The library's validators run `pattern` with a backtracking engine and do not limit their work. Ours use RE2 and a work
+budget, so that no schema can block the process that checks a value.
 """
 
 import json
@@ -21,7 +21,7 @@ from domain.patterns import PatternError, check_pattern, matches
 MAX_BYTES = 65_536
 MAX_ERRORS = 20
 WORK = 500_000  # keywords applied and characters matched, for one value
-COMPLEXITY = "complexity"  # the keyword of the error that a spent budget becomes
+COMPLEXITY = "complexity"  # the error's keyword if the work budget is spent
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _left: ContextVar[int] = ContextVar("_left", default=WORK)
 
@@ -35,7 +35,7 @@ class SchemaProblem(NamedTuple):
 
 
 class _TooMuchWork(Exception):
-    """The budget of one check is spent."""
+    """The work budget of one check is spent."""
 
 
 def fits(schema: JsonObject, value: Any) -> bool:
@@ -57,12 +57,12 @@ def errors(schema: JsonObject, value: Any, most: int = MAX_ERRORS) -> list[Valid
 
 
 def schema_problems(name: str, schema: JsonObject) -> list[SchemaProblem]:
-    """List what is wrong with a schema; `name` is the field that holds it."""
+    """List the faults of a schema; `name` is the field that holds it."""
     size = len(json.dumps(schema).encode())
     if size > MAX_BYTES:
         return [SchemaProblem(name, f"{size} bytes of JSON; at most {MAX_BYTES} are allowed")]
     try:
-        # without formats: "regex" there is Python's dialect
+        # Formats are not checked, because "regex" would mean Python's dialect.
         kind: Any = validator_for(schema, default=Draft202012Validator)
         kind.check_schema(schema, format_checker=FormatChecker(()))
     except SchemaError as error:
@@ -76,7 +76,7 @@ def schema_problems(name: str, schema: JsonObject) -> list[SchemaProblem]:
 
 def _validator(schema: JsonObject) -> Any:
     kind = _safe(validator_for(schema, default=Draft202012Validator))
-    # without $schema: the library would choose its own class again for whatever refers to the root
+    # Drop $schema: for a reference to the root the library would choose its own validator class again.
     return kind({key: value for key, value in schema.items() if key != "$schema"})
 
 
@@ -141,7 +141,7 @@ def _additional_properties(validator: Any, rule: Any, instance: Any, schema: Any
 
 
 def _unique_items(validator: Any, rule: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    # the library compares objects in pairs, which takes hours for a large array
+    # The library compares objects pair by pair, which takes hours for a large array.
     if rule and validator.is_type(instance, "array") and len(set(map(_hashable, instance))) < len(instance):
         yield ValidationError("the array has non-unique elements")
 
@@ -184,12 +184,12 @@ def _objects(path: str, value: object) -> Iterator[tuple[str, JsonObject]]:
 
 
 def _probe(name: str, schema: JsonObject) -> list[SchemaProblem]:
-    # a reference to nowhere, or to itself, shows only when something is validated
+    # A dangling reference, or one to itself, is only noticed when something is validated.
     try:
         samples: tuple[object, ...] = ({}, [], "", 0)
         for sample in samples:
             if any(error.validator == COMPLEXITY for error in errors(schema, sample)):
                 return [SchemaProblem(name, "refers to itself without end, or takes too much work to check")]
-    except Exception as error:  # the library raises many kinds, and none of them may reach a submission
+    except Exception as error:  # the library raises many kinds, and none may escape to the submission
         return [SchemaProblem(name, f"cannot be used: {error}")]
     return []

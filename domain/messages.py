@@ -45,8 +45,8 @@ class UserBody(NodeBody):
     kind = USER
 
     parts: list[TextBlock]
-    silent: bool = False  # the platform put it there
-    visible: bool = True  # false: the context has it, and no person is shown it
+    silent: bool = False  # written by the platform
+    visible: bool = True  # false: it is in the context but not shown to people
 
     @property
     def text(self) -> str:
@@ -57,11 +57,11 @@ class NoteBody(NodeBody):
     kind = NOTE
 
     text: str
-    origin: str | None = None  # the agent that it comes from; None: the platform
+    origin: str | None = None  # the agent that sent it; None: the platform
 
 
 class ReplyBody(NodeBody):
-    """A reply of the model; also an earlier one that came with the task, which has no stop reason."""
+    """A reply of the model. An earlier reply that came with the task is one too; it has no stop reason."""
 
     kind = ASSISTANT
 
@@ -69,7 +69,7 @@ class ReplyBody(NodeBody):
     model: str | None = None
     stop_reason: StopReason | None = None
     turn_text: str | None = None  # the message of the side's stop tool
-    ends: Literal["stop", "fail"] | None = None  # of a handler: the session
+    ends: Literal["stop", "fail"] | None = None  # a handler ends the session with it
     immediate: bool = False  # the platform's own calls, at the beginning of a thread
     origin: str | None = None  # the node that a rerun repeats
 
@@ -112,7 +112,7 @@ def read_body(kind: str, stored: str) -> Body:
 
 
 class Node(BaseModel):
-    """One immutable message. Its body is read once, when the node is; the store has it as JSON."""
+    """One immutable message. Its body is parsed once, when the node is read; the store holds it as JSON."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -122,7 +122,7 @@ class Node(BaseModel):
     kind: NodeKind
     author: str = ""
     line: str = "main"
-    side: str = "a"  # the side of the agent whose turn it belongs to
+    side: str = "a"  # the side whose turn it belongs to
     step: int
     body: Body
 
@@ -153,7 +153,7 @@ def answered(node: Node, results: list[ToolCallResult]) -> ResultsBody:
 
 
 def answer_calls(calls: list[ToolCallBlock], results: list[ToolCallResult]) -> ResultsBody:
-    """The same for a list of calls, with a synthetic one where none is known."""
+    """The same for a list of calls, with a synthetic result for a call whose result is unknown."""
     known = {result.index: result for result in results if result.state is not CallState.STARTED}
     answers = []
     for index, call in enumerate(calls):
@@ -165,7 +165,7 @@ def answer_calls(calls: list[ToolCallBlock], results: list[ToolCallResult]) -> R
 
 
 def without_gaps(nodes: list[Node]) -> list[Node]:
-    """A path of which some nodes are missing: results without their calls go, and calls without results get some."""
+    """Repair a path that lacks some nodes: drop results without their calls, and add results to calls without any."""
     kept: list[Node] = []
     for node in nodes:
         open_calls = kept and calls_of(kept[-1])
@@ -180,7 +180,7 @@ def without_gaps(nodes: list[Node]) -> list[Node]:
 
 
 def turn_text_of(node: Node) -> str:
-    """What an assistant node says to the other side: its stop tool's message, else its text."""
+    """The text that an assistant node says to the other side: its stop tool's message, else its text."""
     said = node.body.turn_text if isinstance(node.body, ReplyBody) else None
     return (said or text_of(node)).strip()
 
@@ -188,11 +188,11 @@ def turn_text_of(node: Node) -> str:
 def _shown(node: Node, model: str, side: str) -> tuple[Literal["user", "assistant"], list[AnyBlock]]:
     body = node.body
     if node.side != side and not isinstance(body, UserBody):
-        # the other side is the user here: its text is shown, its tool calls, results and notes are not
+        # The other side is the user here: its text is shown, but not its tool calls, results and notes.
         text = turn_text_of(node) if isinstance(body, ReplyBody) else ""
         return "user", [TextBlock(text=text)] if text else []
     if isinstance(body, ReplyBody | ResultsBody) and body.immediate:
-        # calls of the platform: a model is shown what came of them, as text
+        # calls of the platform itself: the model is shown their results as text
         results = body.results if isinstance(body, ResultsBody) else []
         return "user", [TextBlock(text=result.text) for result in results if result.text]
     match body:
@@ -211,7 +211,8 @@ def _shown(node: Node, model: str, side: str) -> tuple[Literal["user", "assistan
 
 
 def since_checkpoint(nodes: list[Node], side: str = "a") -> list[Node]:
-    """What a side's model is shown: its newest checkpoint, and all that follows. Each side writes its own."""
+    """The messages that a side's model is shown: its newest checkpoint and all that follows. Each side has its own
+    checkpoints."""
     for place in range(len(nodes) - 1, -1, -1):
         if nodes[place].kind == SUMMARY and nodes[place].side == side:
             return nodes[place:]
@@ -219,14 +220,15 @@ def since_checkpoint(nodes: list[Node], side: str = "a") -> list[Node]:
 
 
 def shown_nodes(nodes: list[Node], side: str) -> list[Node]:
-    """The messages that a side may know of: all of its own, and of the other side's only what it says."""
+    """The messages that a side may see: all of its own, and of the other side's messages only their texts."""
     shown = since_checkpoint(nodes, side)
     return [node for node in shown if node.side == side or isinstance(node.body, UserBody | ReplyBody)]
 
 
 def without(nodes: list[Node], hidden: Collection[str]) -> list[Node]:
-    """The messages but those hidden. A reply and the results of its calls stay or go together. The newest message
-    stays, since the model must have something to answer, and so does a checkpoint, which replaces all before it."""
+    """The messages without the hidden ones. A reply and the results of its calls are kept or hidden together. The
+    newest message is kept, since the model needs something to answer, and so is a checkpoint, which replaces all before
+    it."""
     gone = {node.id for node in nodes[:-1] if node.id in hidden and node.kind != SUMMARY}
     pairs = [
         (before.id, node.id)
@@ -264,7 +266,7 @@ def render(nodes: list[Node], model: str, side: str = "a") -> list[ModelMessage]
 
 
 def shorten_results(nodes: list[Node], limit: int) -> list[Node]:
-    """The same path with long tool results cut: what a checkpoint is written from when the whole does not fit."""
+    """The same path with long tool results cut, for a checkpoint whose whole context would not fit."""
     return [
         node.model_copy(update={"body": ResultsBody(results=[_cut(result, limit) for result in node.body.results])})
         if isinstance(node.body, ResultsBody)

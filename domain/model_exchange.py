@@ -1,4 +1,4 @@
-"""What a model is asked and what it answers, in no vendor's spelling."""
+"""A request to a model and its answer, independent of the vendor."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -17,7 +17,7 @@ class ModelMessage:
 
 @dataclass(frozen=True)
 class ToolDefinition:
-    """A tool as the model sees it."""
+    """A tool as it is described to the model."""
 
     name: str
     description: str
@@ -27,10 +27,10 @@ class ToolDefinition:
 @dataclass(frozen=True)
 class ModelRequest:
     model: str
-    max_tokens: int  # of the answer, without its thoughts
+    max_tokens: int  # longest answer, without its thoughts
     system: str
     messages: list[ModelMessage]
-    notes: list[str] = field(default_factory=list)  # true for this call only, so they follow all that can be cached
+    notes: list[str] = field(default_factory=list)  # for this call only, so they come after all that can be cached
     tools: list[ToolDefinition] = field(default_factory=list)
     must_call: str | None = None  # the tool that the answer has to call
     thinking_tokens: int = 0
@@ -38,20 +38,20 @@ class ModelRequest:
 
     @property
     def output_tokens(self) -> int:
-        """What the answer may use at the most, with its thoughts."""
+        """The most output tokens that the answer may use, including its thoughts."""
         return self.max_tokens + self.thinking_tokens
 
 
 @dataclass
 class ModelResponse:
-    """What one request brought, whole or interrupted."""
+    """The result of one request, whole or interrupted."""
 
     content: list[ReplyBlock] = field(default_factory=list)
     stop_reason: StopReason | None = None
     usage: Usage = field(default_factory=Usage)
     text: str = ""  # so far
     thinking: str = ""
-    # of a handler's reply: whether it ends the session, and the status that it publishes
+    # only in a handler's reply: whether it ends the session, and the status that it publishes
     ends: Literal["stop", "fail"] | None = None
     status: str | None = None
     immediate: bool = False  # the platform's own calls, at the beginning of a thread
@@ -61,7 +61,7 @@ class ModelResponse:
         return [block for block in self.content if isinstance(block, ToolCallBlock)]
 
     def replace_text(self, text: str) -> None:
-        """Put another text in the place of the first one, else before the calls; thoughts and calls stay."""
+        """Replace the first text, or insert one before the calls if there is none. Thoughts and calls stay."""
         if text == self.answer():
             return
         texts = [place for place, block in enumerate(self.content) if isinstance(block, TextBlock)]

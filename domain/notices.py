@@ -1,4 +1,4 @@
-"""Notices about a tenant's things that are no event of a session: what they say, and one as it is written."""
+"""Notices: news for a tenant that are not events of a session; their texts, and a notice as it is written."""
 
 from datetime import UTC, datetime
 from typing import ClassVar
@@ -48,7 +48,7 @@ class NewNotice(BaseModel):
     type: str
     at: datetime = Field(default_factory=lambda: datetime.now(UTC))
     data: str  # JSON
-    session_id: str | None = None  # with the number of the event, where a session's event is the notice
+    session_id: str | None = None  # set together with the event's number if the notice is about a session's event
     seq: int | None = None
 
     @classmethod

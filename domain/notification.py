@@ -17,7 +17,7 @@ from domain.json_object import JsonObject
 from domain.limits.budget import figure
 from domain.task import Strict
 
-# the events of a session that the feed of its tenant shows
+# the events of a session that are shown in the feed of its tenant
 FEED = (
     "task_started",
     "task_completed",
@@ -54,7 +54,8 @@ def escalates_to(config: Mapping[str, Any], kind: str) -> str | None:
 
 
 class NotificationSubject(StrEnum):
-    """What a subscription can be about. Reminders come with input_required; an escalation names its own recipient."""
+    """The events to which one can subscribe. Reminders belong to input_required; an escalation names its own
+    recipient."""
 
     TASK_COMPLETED = "task_completed"
     TASK_FAILED = "task_failed"
@@ -101,7 +102,7 @@ class NewSubscription(Strict):
 
 
 class Subscription(BaseModel):
-    """A standing request to be notified, without its address and its secret."""
+    """A subscription, without its address and its secret."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -121,7 +122,7 @@ class Subscription(BaseModel):
 
 
 def shown_target(channel: ChannelName, target: str) -> str:
-    """What listings show of an address: of a URL the host, of an e-mail address the first letter and the domain."""
+    """An address as listings show it: a URL's host, or the first letter and the domain of an e-mail address."""
     if channel == ChannelName.EMAIL:
         name, _, domain = target.rpartition("@")
         return f"{name[:1]}…@{domain}"
@@ -153,10 +154,10 @@ class AttemptRecord(BaseModel):
 
     tenant: str
     id: str
-    attempt: str  # the same when it is recorded again
+    attempt: str  # equal when it is recorded again
     status: DeliveryStatus
     error: str | None = None
-    gone: bool = False  # the address will never receive anything again
+    gone: bool = False  # the receiver no longer exists
     pause_s: float | None = None  # until the next attempt
 
 
@@ -165,23 +166,23 @@ class DeliveryInput(BaseModel):
 
     tenant: str
     id: str
-    span_s: float  # how long to keep trying
+    span_s: float  # seconds during which to retry
 
 
 class DeliveryAttempt(BaseModel):
     tenant: str
     id: str
-    pause_s: float | None = None  # until the next attempt, should this one fail; None: it is the last
+    pause_s: float | None = None  # pause before the next attempt if this one fails; None: it is the last
 
 
 class DeliveryOutcome(BaseModel):
     status: DeliveryStatus
     note: str = ""
-    wait_s: float = 0.0  # until the next attempt: what was planned, or what the receiver asked for
+    wait_s: float = 0.0  # pause before the next attempt: as planned, or as the receiver asked
 
 
 class SendError(Exception):
-    """A notification did not arrive. The message is shown with the delivery: it has no address and no secret."""
+    """A notification did not arrive. The message is shown with the delivery, so it holds neither address nor secret."""
 
     def __init__(self, message: str, *, gone: bool = False, retry_after_s: float = 0.0) -> None:
         super().__init__(message)
@@ -190,7 +191,7 @@ class SendError(Exception):
 
 
 class Notice(BaseModel):
-    """The content of a notification; the body of a webhook is this as JSON."""
+    """The content of a notification; a webhook's body is this model as JSON."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -207,7 +208,7 @@ class Notice(BaseModel):
 
     @property
     def text(self) -> str:
-        """The body for people: what happened, and what they can do."""
+        """The body for people: the event, and how they can react."""
         data = self.data
         lines = [str(data[key]) for key in ("question", "error", "output") if data.get(key)]
         if "left" in data:
@@ -257,7 +258,7 @@ def new_secret() -> str:
 
 
 def is_secret(text: str) -> bool:
-    """Whether it has the form of a secret of Standard Webhooks, with at least 16 bytes."""
+    """Whether a text has the form of a Standard Webhooks secret, with at least 16 bytes."""
     try:
         return text.startswith(PREFIX) and len(_key(text)) >= 16
     except ValueError:
@@ -265,7 +266,7 @@ def is_secret(text: str) -> bool:
 
 
 def signature(signing: list[str], id: str, timestamp: int, body: bytes) -> str:
-    """The value of `webhook-signature` after the Standard Webhooks convention; one signature for each secret."""
+    """The value of the header `webhook-signature` (Standard Webhooks), with one signature for each secret."""
     signed = f"{id}.{timestamp}.".encode() + body
     digests = [hmac.digest(_key(secret), signed, hashlib.sha256) for secret in signing]
     return " ".join("v1," + base64.b64encode(digest).decode() for digest in digests)
@@ -279,7 +280,7 @@ def _key(secret: str) -> bytes:
 
 
 def pauses(span_s: float) -> list[float]:
-    """The seconds between attempts: short at first, then hours, all together the span."""
+    """The pauses between attempts in seconds: short at first, then hours. Together they fill the span."""
     found: list[float] = []
     left = span_s
     while left > 0:

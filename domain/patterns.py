@@ -1,4 +1,4 @@
-"""Regular expressions that others write: RE2 runs them in linear time, so that none can hold up a process."""
+"""Regular expressions that others write. RE2 runs them in linear time, so that none can block a process."""
 
 from functools import lru_cache
 from typing import Any

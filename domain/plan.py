@@ -1,4 +1,4 @@
-"""A plan: the steps an agent means to take, and when a new version of it counts as replanning."""
+"""A plan: the steps that an agent intends to take, and whether a new version counts as replanning."""
 
 from enum import StrEnum
 
@@ -34,5 +34,6 @@ class Plan(BaseModel):
 
 
 def replanned(old: Plan | None, new: Plan) -> bool:
-    """Ticking a step off is progress; other, fewer, more or reordered steps are a new plan."""
+    """Whether the steps differ. Ticking a step off is progress; other, fewer, more or reordered steps are a new
+    plan."""
     return old is not None and [step.title for step in old.steps] != [step.title for step in new.steps]

@@ -1,4 +1,4 @@
-"""Key-shaped strings in previews: what an agent happens to print must not be copied into histories and summaries."""
+"""Redaction of strings that look like keys, in previews: output of an agent is copied into histories and summaries."""
 
 import re
 
@@ -26,7 +26,7 @@ _IN_URL = re.compile(r"(://[^\s/:@]+:)[^\s/@]+(?=@)")
 
 
 def redacted(text: str) -> str:
-    """The text without what looks like a key, or follows `password=` and the like."""
+    """The text without strings that look like keys or follow `password=` and the like."""
     text = _KEYS.sub(REDACTED, text)
     for pattern in (_NAMED, _IN_URL):
         text = pattern.sub(lambda match: match[1] + REDACTED, text)

@@ -1,4 +1,4 @@
-"""Redaction of known values: secrets, wherever a tool or an error repeats them, also in the usual encodings."""
+"""Redaction of known secret values wherever a tool or an error repeats them, also in the usual encodings."""
 
 import base64
 import json
@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from domain.redaction import REDACTED
 
 Model = TypeVar("Model", bound=BaseModel)
-SHORTEST = 4  # characters; shorter values would be found everywhere
-LONG_LINE = 12  # a line of a key in several lines is as telling as the whole
+SHORTEST = 4  # characters; shorter values would match everywhere
+LONG_LINE = 12  # a single line of a multi-line key is a secret too
 
 
 class Redactor:
@@ -25,7 +25,7 @@ class Redactor:
     def add(self, values: Iterable[str]) -> None:
         known = [value for value in values if len(value) >= SHORTEST]
         known += [line for value in known for line in value.splitlines() if len(line) >= LONG_LINE and line != value]
-        # the longest first: one value may be a part of another
+        # longest first, because one value may contain another
         self._forms = sorted(
             {*self._forms, *(form for value in known for form in _forms(value))}, key=len, reverse=True
         )

@@ -1,4 +1,4 @@
-"""How a sealed text is recognised and hidden; apart from the encryption, which workflows must not import."""
+"""Recognises and hides sealed texts. It is separate from the encryption, which workflows must not import."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ def is_sealed(value: object) -> bool:
 
 
 def masked(value: Any) -> Any:
-    """A JSON value as it may be shown: what is sealed in it is not."""
+    """A JSON value as it may be shown: every sealed text in it is replaced."""
     if isinstance(value, dict):
         return {name: masked(one) for name, one in value.items()}
     if isinstance(value, list):

@@ -1,7 +1,7 @@
 """Sealing: AES-GCM encryption with named keys, for secrets in the database and for payloads in Temporal's history.
 
-Every key has an id, which is stored with what it encrypted. The first key encrypts; the others only decrypt, so that a
-key is replaced by putting a new one before it.
+Every key has an id, which is stored with the text that it encrypted. The first key encrypts and the others only
+decrypt. To replace a key, put a new one before it.
 """
 
 import base64
@@ -68,7 +68,7 @@ class KeyRing:
         return self._current
 
     def encrypt(self, data: bytes, context: bytes) -> bytes:
-        """The data under the current key. Only with the same context can it be decrypted."""
+        """The data, encrypted with the current key. It can only be decrypted with the same context."""
         nonce = os.urandom(_NONCE_BYTES)
         return nonce + self._keys[self._current].encrypt(nonce, data, context)
 
@@ -82,7 +82,8 @@ class KeyRing:
             raise SealingError("this was changed, or belongs elsewhere") from None
 
     def seal(self, text: str, *context: str) -> str:
-        """The text as the database may hold it; `context` says whose it is and what for, so that it cannot be moved."""
+        """The text as it is stored. `context` names its owner and purpose, so that it cannot be moved to another
+        place."""
         if not self._keys:
             detail = "Secrets are only stored encrypted, and no key is set: the operator has to set ERRAND_SECRET_KEYS."
             raise Conflict(detail, type="no-secret-key")
@@ -90,7 +91,7 @@ class KeyRing:
         return f"{PREFIX}{self._current}:{base64.b64encode(encrypted).decode()}"
 
     def unseal(self, stored: str, *context: str) -> str:
-        """The text that was sealed. What was stored before there were keys is returned as it is."""
+        """The text that was sealed. A text that was stored before there were keys is returned unchanged."""
         if not is_sealed(stored):
             return stored
         key_id, _, encrypted = stored.removeprefix(PREFIX).partition(":")

@@ -1,4 +1,4 @@
-"""Signatures of requests that arrive without a key: of Standard Webhooks, GitHub and Slack."""
+"""Signatures of requests that arrive without an API key: those of Standard Webhooks, GitHub and Slack."""
 
 import hashlib
 import hmac
@@ -15,7 +15,7 @@ def bad_signature(detail: str) -> NotAllowed:
 
 
 def check_standard_webhook(secrets: list[str], headers: Mapping[str, str], body: bytes, now: float) -> str:
-    """The id of the message, if one of the secrets signed it lately; header names are in lower case."""
+    """The id of the message, if one of the secrets signed it recently; header names are in lower case."""
     message_id, sent, signed = (headers.get(f"webhook-{name}", "") for name in ("id", "timestamp", "signature"))
     if not message_id or not signed:
         raise bad_signature("The headers webhook-id, webhook-timestamp and webhook-signature are needed.")
@@ -27,7 +27,8 @@ def check_standard_webhook(secrets: list[str], headers: Mapping[str, str], body:
 
 
 def check_age(sent: str, now: float) -> None:
-    """Refuse a time that is no number of seconds, or outside the window in which a request may be sent again."""
+    """Refuse a time that is not a number of seconds, or lies outside the window in which a request may be sent
+    again."""
     if not (sent.isascii() and sent.isdecimal() and len(sent) < 16) or abs(now - int(sent)) > REPLAY_WINDOW_S:
         raise bad_signature(f"It was not signed within the last {REPLAY_WINDOW_S} seconds.")
 

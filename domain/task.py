@@ -1,4 +1,4 @@
-"""A task as a caller submits it, and the words in which the agent meets it."""
+"""A task as a caller submits it, and the first message that its agent receives."""
 
 import json
 from typing import Annotated, Literal
@@ -24,7 +24,7 @@ def _says_something(text: str) -> str:
     return text
 
 
-# how long it may be is a setting
+# its longest length is a setting
 Text = Annotated[
     str, StringConstraints(min_length=1), AfterValidator(_says_something), Field(json_schema_extra={"pattern": r"\S"})
 ]
@@ -35,7 +35,7 @@ Tags = Annotated[list[Tag], Field(max_length=20)]
 UserId = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]
 
 
-# what people can be turned to for: the kinds of input requests, and what goes out of bounds
+# reasons to involve people: the kinds of input requests, and anomalies and low budgets
 InputKind = Literal["clarification", "tool_approval", "plan_approval", "external_result", "missing_variables"]
 RouteKind = Literal[InputKind, "budget_low", "anomaly"]
 
@@ -56,7 +56,7 @@ class PastMessage(Strict):
 
 
 class TaskContext(Strict):
-    """What the agent should know beforehand."""
+    """Information for the agent before it begins."""
 
     files: list[Id] = Field(
         default_factory=list, max_length=100, description="ids of files; they appear in the workspace"
@@ -78,7 +78,7 @@ class TaskContext(Strict):
 
 
 class TreeConfig(Strict):
-    """What a task and all its subagents, however deep, may use together."""
+    """The most that a task and all its subagents, at any depth, may use together."""
 
     ttl: int | None = Field(default=None, ge=1_000, le=MAX_RETENTION_MS, description="milliseconds")
     max_steps: int | None = Field(default=None, ge=1)
@@ -110,14 +110,14 @@ class TaskConfig(Strict):
         default=None, ge=1_000, description="remind of a question that nobody answered, in milliseconds"
     )
     escalate_after: int | None = Field(
-        default=None, ge=1_000, description="turn to escalate_to when nobody answered, in milliseconds"
+        default=None, ge=1_000, description="notify escalate_to if nobody has answered after this time, in milliseconds"
     )
     escalate_to: Line | dict[InputKind, Line] | None = Field(
-        default=None, description="the name of a subscription, for all that nobody answered or for each kind of request"
+        default=None, description="the name of a subscription: one for every unanswered request, or one for each kind"
     )
     routes: dict[RouteKind, Line] = Field(
         default_factory=dict,
-        description="who is told at once of which kind of request or trouble: the name of a subscription, or a channel",
+        description="who is notified at once, by kind of request or trouble: the name of a subscription, or a channel",
     )
     approval_required: bool = False
     external_tools: list[ExternalTool] = Field(
@@ -138,13 +138,13 @@ class TaskConfig(Strict):
     )
 
 
-# as long as the same fields of a rule may be
+# the same longest lengths as in a rule
 Permission = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 Pattern = Annotated[str, StringConstraints(min_length=1, max_length=1_000)]
 
 
 class Boundary(Strict):
-    """What a task may touch at the most; a list that is given forbids all else of its kind."""
+    """The most that a task may touch. A list that is given forbids everything else of its kind."""
 
     tools: list[Permission] | None = Field(default=None, max_length=64)
     hosts: list[Pattern] | None = Field(
@@ -157,7 +157,7 @@ class Boundary(Strict):
     )
 
     def layers(self) -> list[list[Rule]]:
-        """The same as layers of rules: everything of a kind is denied, then what is named is allowed again."""
+        """The boundary as layers of rules: everything of a kind is denied, then the named things are allowed again."""
         layers: list[list[Rule]] = []
         if self.tools is not None:
             allowed = [Rule(permission=name, action=Action.ALLOW) for name in (TALKING_TOOLS, *self.tools)]
@@ -190,7 +190,7 @@ class TaskSpec(Strict):
     constraints: list[Line] = Field(default_factory=list, max_length=50)
     permissions: list[Rule] = Field(default_factory=list, max_length=200, description="ordered; the last match decides")
     boundary: Boundary | None = None
-    tags: Tags = Field(default_factory=list, description="words of yours by which conversations can be found")
+    tags: Tags = Field(default_factory=list, description="your own labels, by which conversations can be found")
     user_id: UserId | None = Field(default=None, description="the person that the thread belongs to")
     context: TaskContext = TaskContext()
     config: TaskConfig = TaskConfig()
@@ -200,7 +200,7 @@ FILES_NAMED = 100  # in the first message; a tree may have thousands
 
 
 def opening(spec: TaskSpec, files: list[str]) -> str:
-    """The first user message of a session; `files` are their names in the workspace."""
+    """The first user message of a session; `files` are names in the workspace."""
     text = spec.input if isinstance(spec.input, str) else "```json\n" + json.dumps(spec.input, indent=2) + "\n```"
     parts = [text]
     if spec.acceptance_criteria:

@@ -21,7 +21,7 @@ PROMOTED = "promoted"
 ANSWERED = "answered"
 LIMITS_RAISED = "limits_raised"
 
-# a signal and an update of a Session: a workflow can send signals only, and a caller wants to know that it was received
+# Both a signal and an update of a Session: a workflow can only send signals, and a caller wants a confirmation.
 STOP = "stop"
 
 # signals of a Conversation
@@ -48,8 +48,8 @@ BUDGET_SPENT = "BudgetSpent"
 CANCEL_REQUESTED = "CancelRequested"
 CONTEXT_TOO_LONG = "ContextTooLong"
 MODEL_UNAVAILABLE = "ModelUnavailable"
-HANDLER_FAILED = "handler_failed"  # Python code that takes the turns of a side
-OUTDATED = "Outdated"  # the run is the session's newest, but its state is not what was committed
+HANDLER_FAILED = "handler_failed"  # the Python code of a side failed
+OUTDATED = "Outdated"  # the run is the session's newest, but its state differs from what was committed
 
 # error types of activities that are retried or end the call
 CONVERSATION_UNREACHABLE = "ConversationUnreachable"
@@ -69,10 +69,10 @@ REFUSED = "refused"  # for a reason that has no name of its own
 
 
 class SessionRefusal(StrEnum):
-    """Why the store refuses a session; a Conversation passes it on as the type of its error."""
+    """Why the store refuses a session. A Conversation passes it on as the type of its error."""
 
     BUDGET_SPENT = "budget_spent"
-    CANCELLED = "cancelled"  # nothing may begin below what spawns it
+    CANCELLED = "cancelled"  # a tree above it was cancelled
     MAIL_TAKEN = "mail_taken"  # by another session
     QUOTA = "quota"
     TERMINATED = "terminated"
@@ -88,5 +88,5 @@ def conversation_workflow_id(conversation_id: str) -> str:
 
 
 def schedule_workflow_id(schedule_id: str) -> str:
-    """Of a schedule in Temporal, and the beginning of its ticks' workflow ids."""
+    """The id of a schedule in Temporal, and the prefix of its ticks' workflow ids."""
     return f"schedule/{schedule_id}"

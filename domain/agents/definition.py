@@ -79,23 +79,23 @@ class AgentDefinition(Equipment):
     tool_description: str | None = Field(default=None, min_length=1, max_length=2_000)
     env: dict[VariableName, Annotated[str, Field(max_length=10_000)]] = Field(default_factory=dict, max_length=50)
     packaging: Packaging | None = None
-    max_depth: int | None = Field(default=None, ge=1, le=10)  # of nested subagents; None: the platform's default
+    max_depth: int | None = Field(default=None, ge=1, le=10)  # how deep subagents may nest; None: platform default
     permissions: list[Rule] = Field(default_factory=list, max_length=200)
-    schedules: int = Field(default=0, ge=0, le=100)  # how many of its own it may have at a time, by manage_schedule
-    may_ask: bool = False  # may it ask people and wait for an answer; if not, it has no ask_user
+    schedules: int = Field(default=0, ge=0, le=100)  # most that manage_schedule may have at a time
+    may_ask: bool = False  # whether it has ask_user, to ask people and wait for an answer
     limits: AgentLimits = AgentLimits()
     input_schema: JsonObject | None = None
     external_tools: list[ExternalTool] = Field(default_factory=list, max_length=MAX_TOOLS)  # answered by the caller
     output_schema: JsonObject | None = None  # JSON schema of its final answer
-    max_tokens: int = Field(default=8_192, ge=1, le=128_000)  # of one reply
-    network: bool = False  # may commands reach the network, where the operator allows it
-    network_hosts: list[HostPattern] | None = Field(default=None, max_length=100)  # which hosts; None: any public one
+    max_tokens: int = Field(default=8_192, ge=1, le=128_000)  # longest reply
+    network: bool = False  # commands may use the network if the operator allows it
+    network_hosts: list[HostPattern] | None = Field(default=None, max_length=100)  # None: any public host
     prompt: str = Field(default="", max_length=100_000)  # the short form's text
 
     @classmethod
     def normalised(cls, fields: JsonObject) -> JsonObject:
         """Map version 0.1.0 of the standard: an agent `type`, packaging at the top, subagents among the tools."""
-        # a record of the API has a version of its own, which is no packaging
+        # A record of the API also has a `version`, which is not part of the packaging.
         packaging = {name: fields.pop(name) for name in _PACKAGING if name in fields and name not in cls.model_fields}
         if packaging and "packaging" not in fields:
             fields["packaging"] = packaging
@@ -116,12 +116,12 @@ class AgentDefinition(Equipment):
 
     @property
     def dual(self) -> bool:
-        """Whether no side is human, so that the agent converses with itself until a rule ends the session."""
+        """Whether no side is human: the agent then converses with itself until a rule ends the session."""
         return SideKind.HUMAN not in (self.side("a").kind, self.side("b").kind)
 
     @property
     def first_side(self) -> SideName:
-        """The side that takes the first turn: side A, unless people are there."""
+        """The side that takes the first turn: side A, or side B if people are on side A."""
         return "b" if self.side("a").human else "a"
 
     def for_side(self, name: SideName) -> "AgentDefinition":
@@ -158,7 +158,7 @@ class AgentDefinition(Equipment):
 
     @property
     def settable_variables(self) -> dict[VariableName, Variable]:
-        """Its variables, and those that only the settings of its subagents name."""
+        """Its variables, and those that are named only in the settings of its subagents."""
         tools = [tool for view in self.views for tool in view.subagent_tools]
         named = [name for tool in tools for name in (tool.optional, *tool.handed_over, *tool.hints) if name]
         used = {name: Variable(description="named by a subagent tool", required=False) for name in named}
@@ -179,7 +179,7 @@ class AgentDefinition(Equipment):
         return self.side(name).label or self.name
 
     def may_reach(self, host: str) -> bool:
-        """Whether the definition gives its commands this host; the platform's guard has the last word."""
+        """Whether the definition lets its commands reach this host; the platform's own guard must allow it too."""
         return self.network and (
             self.network_hosts is None or any(fnmatchcase(host, one) for one in self.network_hosts)
         )

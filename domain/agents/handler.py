@@ -1,4 +1,4 @@
-"""Handler sides: Python code that takes the turns of a side. What it is given each time, and what it answers."""
+"""Handler sides: Python code that takes the turns of a side; the input and the reply of one turn."""
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
@@ -23,7 +23,8 @@ class Speaker(StrEnum):
 
 
 def _as_json(arguments: JsonObject) -> JsonObject:
-    """As they are stored. What is not JSON is refused here, where it is the handler's mistake."""
+    """The arguments as they are stored. Values that are not JSON are refused here, where the handler can see its
+    mistake."""
     plain: JsonObject = from_json(to_json(arguments))
     return plain
 
@@ -58,7 +59,7 @@ class HandlerTurn(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    key: str  # the same for every attempt at this turn: for receivers that honour an idempotency key
+    key: str  # equal in every attempt at this turn, so that receivers can drop repeats
     session_id: str
     agent: str
     side: SideName
@@ -66,8 +67,8 @@ class HandlerTurn(BaseModel):
     step: int
     messages: list[HandlerMessage]
     variables: dict[str, str] = Field(default_factory=dict)
-    tools: list[str] = Field(default_factory=list)  # the names of those that it may call
-    subagents: list[str] = Field(default_factory=list)  # those that subagent_create can make instances of
+    tools: list[str] = Field(default_factory=list)  # names of the tools that it may call
+    subagents: list[str] = Field(default_factory=list)  # agents that subagent_create can start
 
 
 class HandlerReply(BaseModel):
@@ -77,8 +78,8 @@ class HandlerReply(BaseModel):
 
     text: str = ""
     calls: list[HandlerCall] = Field(default_factory=list, max_length=MOST_CALLS)
-    ends: Literal["stop", "fail"] | None = None  # the session, with the text as its output or its error
-    status: str | None = Field(default=None, min_length=1, max_length=500)  # published; it ends nothing
+    ends: Literal["stop", "fail"] | None = None  # ends the session; the text becomes its output or its error
+    status: str | None = Field(default=None, min_length=1, max_length=500)  # only published; it does not end anything
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:

@@ -1,4 +1,4 @@
-"""Hooks: a user's functions that run at moments of a session. Here is what each is given and may answer."""
+"""Hooks: a user's functions that run at certain moments of a session; the input and the reply of each."""
 
 from enum import StrEnum
 from typing import Any
@@ -24,14 +24,14 @@ class HookPoint(StrEnum):
     BEFORE_REPLY = "before_reply"
 
 
-# these run inside the activity that they shape, so that nothing is shown or stored before them
+# These run inside the activity whose result they change, so that nothing is shown or stored before they have run.
 INNER = frozenset(
     {HookPoint.FILTER_MESSAGES, HookPoint.BEFORE_RESULT, HookPoint.AFTER_SYSTEM_MESSAGE, HookPoint.BEFORE_REPLY}
 )
 
 
 class Moment(BaseModel):
-    """What every hook is given."""
+    """The fields that every hook receives."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -39,7 +39,7 @@ class Moment(BaseModel):
     conversation_id: str
     agent: str
     step: int
-    key: str  # the same in every attempt of this very moment, for receivers that honour one
+    key: str  # equal in every attempt at this moment, so that receivers can drop repeats
 
 
 class BeforeModel(Moment):
@@ -113,11 +113,11 @@ class ShownMessage(BaseModel):
     kind: str  # user | note | assistant | tool_results | summary
     author: str
     text: str
-    tools: list[str] = Field(default_factory=list)  # that it calls
+    tools: list[str] = Field(default_factory=list)  # names of the tools that it calls
 
 
 class FilterMessages(Moment):
-    """What the model is about to be shown, the oldest first."""
+    """The messages that the model is about to be shown, oldest first."""
 
     messages: list[ShownMessage]
 
@@ -130,17 +130,17 @@ class OnEnd(Moment):
 
 
 class HookReply(BaseModel):
-    """What a hook may answer; None is the same as neither."""
+    """The reply of a hook. None means the same as an empty reply."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    # a sentence that the model sees with its next call; of before_model, on_message and after_tool
+    # before_model, on_message, after_tool: a sentence that the model sees with its next call
     note: str | None = Field(default=None, max_length=MOST_TEXT)
-    # of before_tool: the call is not run, and this is its result
+    # before_tool: the call does not run, and this text is its result
     refusal: str | None = Field(default=None, min_length=1, max_length=MOST_TEXT)
-    # of on_message, after_system_message and before_reply: what takes the place of the text
+    # on_message, after_system_message, before_reply: the text to use instead
     text: str | None = Field(default=None, min_length=1, max_length=MOST_RESULT)
-    # of before_result: what is stored in place of the result
+    # before_result: the result to store instead
     result: str | None = Field(default=None, min_length=1, max_length=MOST_RESULT)
-    # of filter_messages: the ids of those that the model is not shown
+    # filter_messages: ids of the messages to hide from the model
     hide: list[str] = Field(default_factory=list, max_length=10_000)

@@ -1,9 +1,9 @@
-"""The names of an agent's own tools, which a tool that the caller brings cannot have."""
+"""The names of an agent's own tools. A tool that the caller brings cannot have one of these names."""
 
 from domain.agents.definition import AgentDefinition
 
-# The one place beside the tools where their names are: for processes that do not load the tools. A test compares them
-# with what the tools declare of themselves.
+# The only place outside the tools that lists their names: for processes that do not load the tools. A test compares the
+# list with what the tools declare about themselves.
 ASKING = frozenset({"ask_user"})
 PLANNING = frozenset({"update_plan"})
 DELEGATING = frozenset(
@@ -20,12 +20,12 @@ DELEGATING = frozenset(
     }
 )
 ADDRESSING = frozenset({"subagent_create", "subagent_message", "subagent_terminate"})
-SPEAKING = frozenset({"notify_parent", "set_status"})  # of a subagent that reports to its parent itself
+SPEAKING = frozenset({"notify_parent", "set_status"})  # only for subagents that report to their parent themselves
 HAVE_OWN_EVENT = frozenset({"update_plan", "report_progress"})  # their calls are shown by events of their own
 
 
 def own_tools(agent: AgentDefinition, *, may_ask: bool, plans: bool) -> set[str]:
-    """`plans`: the task's plan must be approved."""
+    """`plans`: whether the task's plan must be approved."""
     found: set[str] = {*(ASKING if may_ask else ()), *(PLANNING if plans else ())}
     for view in agent.views:
         found |= {*view.tools, *view.handoffs, *(tool.name for tool in view.declared_tools)}

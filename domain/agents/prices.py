@@ -31,7 +31,7 @@ class PriceTable(BaseModel):
         return self.models.get(model) or self.models.get(_DATE_SUFFIX.sub("", model))
 
     def cost(self, model: str, input: int, output: int, cache_read: int = 0, cache_write: int = 0) -> float | None:
-        """USD for these tokens (`input` without the cached ones), or None where the price is unknown."""
+        """The cost of these tokens in USD (`input` excludes the cached ones), or None if the price is unknown."""
         price = self.price(model)
         if price is None:
             return None
@@ -43,7 +43,7 @@ class PriceTable(BaseModel):
         ) / 1_000_000
 
     def thinks_by_budget(self, model: str) -> bool:
-        """Whether the model wants to be given a budget of tokens to think with; newer ones decide for themselves."""
+        """Whether the model must be given a token budget for its thinking; newer models decide that themselves."""
         price = self.price(model)
         return price is not None and price.thinking == "budget"
 

@@ -1,4 +1,4 @@
-"""A prompt: the text one side of an agent works by, with its model, tools, subagents, hooks and variables."""
+"""A prompt: the text that one side of an agent follows, with its model, tools, subagents, hooks and variables."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -18,8 +18,8 @@ class SubagentRef(AgentPart):
     """A subagent that may be delegated to with `task` and its siblings. In a file the bare name is enough."""
 
     agent: AgentName
-    delivery: DeliveryMode | None = None  # of its outcomes; None: the default of the tool that starts it
-    may_ask: bool = False  # may it ask people although it runs in the background
+    delivery: DeliveryMode | None = None  # how its outcomes arrive; None: as the starting tool does
+    may_ask: bool = False  # it may ask people even when it runs in the background
 
 
 class VariableKind(StrEnum):
@@ -33,8 +33,8 @@ class Variable(AgentPart):
     description: str = Field(min_length=1, max_length=500)
     required: bool = True
     kind: VariableKind = VariableKind.TEXT
-    scoped: bool = False  # given for this very thread: it does not inherit the parent's value
-    default: str | None = Field(default=None, max_length=10_000)  # where nobody else has a value
+    scoped: bool = False  # set per thread: a child does not inherit its parent's value
+    default: str | None = Field(default=None, max_length=10_000)  # if no value is given anywhere else
 
     @property
     def hidden(self) -> bool:
@@ -43,7 +43,7 @@ class Variable(AgentPart):
 
 
 class DeclaredTool(ExternalTool):
-    """A tool without code. Calling it does only what a binding or a stop rule makes of the call."""
+    """A tool without code. A call of it has only the effect that a binding or a stop rule gives it."""
 
 
 def _by_agent(value: Any) -> Any:
@@ -72,7 +72,7 @@ def tools_by_kind(fields: JsonObject) -> JsonObject:
 
 
 class Equipment(AgentPart):
-    """What a side works with. An agent has it for its own text, and each prompt file for its own."""
+    """The settings of one side. An agent has them for its own text, and each prompt file has them for its text."""
 
     model: str | None = Field(default=None, min_length=1, max_length=200)  # None: the parent's, else the default
     fallback_models: list[str] = Field(default_factory=list, max_length=5)

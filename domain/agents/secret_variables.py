@@ -15,10 +15,10 @@ SHORTEST = 4  # characters of a secret: replacing shorter ones would make every 
 def seal_secrets(
     keys: KeyRing, tenant: str, values: Mapping[str, str], variables: Mapping[str, Variable | NeededVariable]
 ) -> dict[str, str]:
-    """The values as they are stored. The context is the tenant's, because threads inherit values from each other."""
+    """The values as they are stored. They are sealed for the tenant, because threads inherit values from each other."""
     sealed = dict(values)
     for name, value in values.items():
-        if is_sealed(value):  # nobody could know it from a secret, and opening it would fail
+        if is_sealed(value):  # it would look like a sealed secret, and opening it would fail
             raise Invalid(f"{name} cannot begin with {PREFIX!r}.", type="unusable-value", variable=name)
         if (variable := variables.get(name)) is None or variable.kind is not VariableKind.SECRET:
             continue
@@ -32,13 +32,14 @@ def seal_secrets(
 def sealed_for_thread(
     keys: KeyRing, tenant: str, values: Mapping[str, str], known: Mapping[str, Variable]
 ) -> dict[str, str]:
-    """Values that are set for a thread, as it keeps them. What no agent names is a secret that nobody reads back."""
+    """Values set for a thread, as they are stored. A value that no agent names is a secret that nobody can read
+    back."""
     unknown = {name: UNKNOWN for name in values if name not in known}
     return stored_names(seal_secrets(keys, tenant, values, {**known, **unknown}), known)
 
 
 def open_secrets(keys: KeyRing, tenant: str, values: Mapping[str, str]) -> dict[str, str]:
-    """The secret values among a session's variables, in plain text: for tools, and for what redacts their output."""
+    """The secret values of a session's variables in plain text, for tools and for the redaction of their output."""
     return {
         name: keys.unseal(value, tenant, "variable", name.rpartition(":")[2])  # see variable_scope.held_for
         for name, value in values.items()

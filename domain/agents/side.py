@@ -31,7 +31,7 @@ class Binding(AgentPart):
 
     name: ToolName
     message_property: PropertyName | None = None  # the argument that becomes the message
-    attachments_property: PropertyName | None = None  # the argument with paths of files to hand over
+    attachments_property: PropertyName | None = None  # the argument that lists paths of files to attach
 
     def message(self, arguments: JsonObject, text: str = "") -> str:
         """The message of a call: the mapped argument; without a mapping the response's text, else all arguments."""
@@ -57,8 +57,8 @@ class Side(AgentPart):
     label: str | None = Field(default=None, max_length=100)
     stop_on_response: bool = True  # a response without tool calls ends the side's turn
     stop_tool: ToolName | None = None  # so does a call of this tool
-    stop_tool_response_property: PropertyName | None = None  # the argument of it that is the turn's outcome
-    max_steps: int | None = Field(default=None, ge=1, le=10_000)  # of this side in one session
+    stop_tool_response_property: PropertyName | None = None  # its argument that holds the turn's outcome
+    max_steps: int | None = Field(default=None, ge=1, le=10_000)  # limit for this side in one session
     session_stop: ToolBinding | None = None  # ends the session successfully
     session_fail: ToolBinding | None = None  # ends it as failed
     session_status: ToolBinding | None = None  # publishes a status and ends nothing
@@ -70,7 +70,8 @@ class Side(AgentPart):
         return SideKind.HANDLER if self.handler is not None else SideKind.PROMPT
 
     def turn_text(self, calls: Sequence[ToolCallBlock]) -> str | None:
-        """The turn's outcome as the stop tool's call says it; None: there is no such call, or no mapped argument."""
+        """The outcome that the stop tool's call gives for the turn; None if there is no such call or no mapped
+        argument."""
         if self.stop_tool is None or self.stop_tool_response_property is None:
             return None
         called: JsonObject = next((call.arguments for call in calls if call.name == self.stop_tool), {})

@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 class Sides(BaseModel):
-    """Who takes the turns, which rules end them, and how many there may be. A plain agent, with a model on side A,
-    people on side B and no rules of its own, has none of this."""
+    """Who takes the turns, which rules end them, and how many turns there may be. A plain agent, with a model on side
+    A, people on side B and no rules of its own, has no `Sides`."""
 
     model_config = ConfigDict(frozen=True)
 
     a: Side
     b: Side
-    models: dict[SideName, list[str]]  # of each side that is not human: the model, then its fallbacks in order
+    models: dict[SideName, list[str]]  # per side that is not human: the model, then its fallbacks
     max_session_turns: int | None = None
-    # those whose prompt starts subagents before its first model step
+    # sides whose prompt starts subagents before the first model step
     immediate: list[SideName] = Field(default_factory=list, exclude_if=lambda sides: not sides)
     hooked: list[SideName] = Field(default_factory=list, exclude_if=lambda sides: not sides)  # those with hooks
 
@@ -33,17 +33,17 @@ class Sides(BaseModel):
         return "b" if self.a.human else "a"
 
     def speaker(self, name: SideName) -> str | None:
-        """How watchers are shown a side; None if it is the only one that is not human."""
+        """The label of a side for watchers; None if it is the only side that is not human."""
         return self.of(name).label or f"side {name.upper()}" if self.dual else None
 
     @property
     def plain(self) -> bool:
-        """Whether no rules of its own end its turns, so that it works like an agent without sides."""
+        """Whether the side has no stop rules of its own, so that it works like an agent without sides."""
         return self.b.human and self.a.model_copy(update={"prompt": None, "label": None}) == Side()
 
     @property
     def inline(self) -> bool:
-        """Whether it can work as a line of another session: a model on side A, people on side B."""
+        """Whether the agent can run as an inline line of another session: a model on side A, people on side B."""
         return self.b.human and not self.a.human and self.a.handler is None
 
     @property
@@ -61,8 +61,8 @@ def all_models(models: list[str], sides: Sides | None) -> list[str]:
 
 
 def session_sides(definition: "AgentDefinition", models: "Callable[[AgentDefinition], list[str]]") -> Sides | None:
-    """The sides of a new session of this agent; `models` chooses those of one side, given the definition as it sees it.
-    None: the agent is the short form."""
+    """The sides of a new session of this agent; `models` chooses the models of one side from its view of the
+    definition. None if the agent uses the short form."""
     names: tuple[SideName, SideName] = ("a", "b")
     views = {name: definition.for_side(name) for name in names if not definition.side(name).human}
     immediate = [name for name, view in views.items() if any(tool.immediate for tool in view.subagent_tools)]

@@ -16,7 +16,7 @@ class ParentCommunication(StrEnum):
 
 
 class ReceivingSide(StrEnum):
-    """Which side of the child a parent's message is for: it arrives there as the other side's."""
+    """The side of the child that receives a parent's message. It arrives there as a message of the other side."""
 
     SIDE_A = "side_a"
     SIDE_B = "side_b"
@@ -28,7 +28,7 @@ class WorkspaceSharing(StrEnum):
 
 
 class Resumable(AgentPart):
-    """An instance that lives on after its result and can be sent further messages."""
+    """An instance that still exists after its result and can be sent further messages."""
 
     receives_messages: ReceivingSide = ReceivingSide.SIDE_A
     max_instances: int | None = Field(default=None, ge=1, le=100)
@@ -44,7 +44,7 @@ class Immediate(AgentPart):
 
 
 def _from_flag(value: Any) -> Any:
-    """`true` is the object with its defaults, `false` is none."""
+    """`true` means an object with the defaults, `false` means None."""
     if value is True:
         return {}
     return None if value is False else value
@@ -65,7 +65,7 @@ class SubagentTool(AgentPart):
 
     @property
     def handed_over(self) -> list[str]:
-        """The variables whose values the child's thread is given, and no model."""
+        """The variables whose values are given to the child's thread but never shown to a model."""
         return [*self.scoped_env, *(self.immediate.scoped_env if self.immediate else [])]
 
     @property

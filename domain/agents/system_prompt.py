@@ -1,4 +1,5 @@
-"""The system prompt: the agent's own prompt, its variables, then the platform's few rules. Stable, so it caches."""
+"""The system prompt: the agent's own prompt, its variables, then the platform's few rules. It stays stable so that it
+can be cached."""
 
 import json
 import re
@@ -30,7 +31,7 @@ NOT_GIVEN = "(not given)"
 
 
 def argument_names(prompt: str) -> list[str]:
-    """The arguments of a subagent's creation that a prompt shows, as `{{arguments.topic}}`."""
+    """The arguments with which a subagent was created; its prompt shows them as `{{arguments.topic}}`."""
     return list(dict.fromkeys(_ARGUMENT.findall(prompt)))
 
 
@@ -61,7 +62,7 @@ def system_prompt(
 
 
 def _side_rules(agent: AgentDefinition, name: SideName) -> str:
-    """How a conversation of two sides works, for a model that takes the turns of one."""
+    """Explain how a conversation of two sides works, to a model that takes the turns of one side."""
     own, other = agent.side(name), agent.side(other_side(name))
     partner = f'"{other.label}"' if other.label else "the other side"
     who = f'You are "{own.label}" and work' if own.label else "You work"

@@ -10,7 +10,7 @@ from domain.json_object import JsonObject
 from domain.json_schema import errors
 from domain.sessions.step import preview
 
-MAX_MISFITS = 3  # answers that do not fit the schema before the session fails
+MAX_MISFITS = 3  # so many answers that do not fit the schema end the session as failed
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
 
 
@@ -51,4 +51,4 @@ def _parsed(text: str) -> Any:
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")

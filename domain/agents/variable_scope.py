@@ -1,9 +1,9 @@
-"""Which values a thread has: those given to it, those inherited from the thread that started it, those of its tenant
+"""The values that a thread has: those given to it, those inherited from the thread that started it, those of its tenant
 and of the deployment, its agent's defaults, and those of the prompt that declares them.
 
-Values are kept by name. One that waits for a subagent's own thread is kept as `agent:name`, so that nobody else has it;
-one that no agent of the graph names as `:name`, for the tools of its own thread; one that a tenant or the deployment
-has for all threads as `*:name` or `**:name`.
+Values are stored by name. `agent:name` holds a value for a subagent's own thread and hides it from all others; `:name`
+holds a value that no agent of the graph names, for the tools of its own thread; `*:name` and `**:name` hold values that
+a tenant or the deployment sets for all threads.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ Graph = Mapping[str, AgentDefinition]  # an agent and all that it can reach, by 
 
 
 class NeededVariable(BaseModel):
-    """A variable that an agent cannot begin without."""
+    """A variable whose value an agent needs before it can begin."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -34,8 +34,8 @@ class NeededVariable(BaseModel):
     missing: bool  # it has no value
 
 
-NOBODY = ""  # in place of an agent: no agent names the variable
-TENANT, DEPLOYMENT = "*", "**"  # in place of an agent: any may use it, also where the variable is scoped
+NOBODY = ""  # used instead of an agent's name: no agent names the variable
+TENANT, DEPLOYMENT = "*", "**"  # instead of an agent's name: for all agents, even if scoped
 
 
 def held_for(agent: str, name: str) -> str:
@@ -43,12 +43,12 @@ def held_for(agent: str, name: str) -> str:
 
 
 def unnamed(values: Values) -> dict[str, str]:
-    """The values that no agent names, which are secrets of the thread that they were set for."""
+    """The values that no agent names. They are secrets of the thread for which they were set."""
     return _held(values, NOBODY)
 
 
 def shared(tenants: Values, deployments: Values) -> dict[str, str]:
-    """Values of a tenant and of the deployment, as a thread keeps them."""
+    """Values of a tenant and of the deployment, under the names that a thread stores them by."""
     kept_as = {TENANT: tenants, DEPLOYMENT: deployments}
     return {held_for(owner, name): value for owner, values in kept_as.items() for name, value in values.items()}
 
@@ -61,7 +61,7 @@ Level = Literal["thread", "tenant", "deployment", "agent", "prompt"]
 
 
 def levels(agent: AgentDefinition, values: Values) -> dict[Level, dict[str, str]]:
-    """The values that a thread of this agent has, by where they come from; of two of a name the first counts."""
+    """The values that a thread of this agent has, by their source. If two have the same name, the first one counts."""
     variables = {**agent.all_variables, **agent.variables}
     return {
         "thread": {name: value for name, value in values.items() if ":" not in name},
@@ -73,7 +73,7 @@ def levels(agent: AgentDefinition, values: Values) -> dict[Level, dict[str, str]
 
 
 def resolved(agent: AgentDefinition, values: Values) -> dict[str, str]:
-    """Every value that a thread of this agent has, also those that the agent does not name."""
+    """Every value that a thread of this agent has, including values that the agent does not name."""
     return {name: value for level in reversed(levels(agent, values).values()) for name, value in level.items()}
 
 
@@ -86,13 +86,13 @@ def _held(values: Values, owner: str) -> dict[str, str]:
 
 
 def of_agent(agent: AgentDefinition, values: Values) -> dict[str, str]:
-    """The values that the agent names, and those that nobody names: what its tools are given."""
+    """The values that the agent's tools receive: those that the agent names, and those that no agent names."""
     named = {name: value for name, value in resolved(agent, values).items() if name in agent.settable_variables}
     return {**unnamed(values), **named}
 
 
 def shown_to_model(agent: AgentDefinition, values: Values) -> dict[str, str]:
-    """Of the agent's variables: neither secrets, nor what is meant for this thread or a subagent's alone."""
+    """Those of the agent's variables that are neither secret nor meant for this thread or for one subagent alone."""
     hidden = _runtime_only(agent)
     return {
         name: value
@@ -102,7 +102,7 @@ def shown_to_model(agent: AgentDefinition, values: Values) -> dict[str, str]:
 
 
 def hidden_from_model(agents: Iterable[AgentDefinition], values: Values) -> set[str]:
-    """The names of values that must not reach a model by any way."""
+    """The names of values that must never reach a model."""
     return {
         name
         for agent in agents
@@ -118,7 +118,8 @@ def _runtime_only(agent: AgentDefinition) -> set[str]:
 
 
 def graph_variables(graph: Graph) -> dict[str, Variable]:
-    """What may be given to an agent for itself and for all that it can reach. A secret anywhere is one everywhere."""
+    """The variables that may be set for an agent and for every agent it can reach. A secret in one is a secret in
+    all."""
     found: dict[str, Variable] = {}
     for agent in graph.values():
         for name, variable in agent.settable_variables.items():
@@ -141,8 +142,8 @@ def inherited(
     graph: Graph,
     tool: SubagentTool | None = None,
 ) -> dict[str, str]:
-    """The values of a child's thread. Scoped ones cross only where the tool hands them over, or if they were given for
-    this very agent. `above`: the agents of the session that starts it, the one that makes the call last."""
+    """The values of a child's thread. It gets scoped ones only if the tool hands them over or if they were given for
+    this very agent. `above`: the agents of the session that starts it; the last one makes the call."""
     scoped = {name for agent in (*above, child) for name, one in agent.all_variables.items() if one.scoped}
     found = {name: value for name, value in _named(kept(values, graph)).items() if name not in scoped}
     own = [*above][-1]
@@ -160,7 +161,7 @@ def _named(values: Values) -> dict[str, str]:
 
 
 def passed_on(values: Values, parent: AgentDefinition, child: AgentDefinition, graph: Graph) -> dict[str, str]:
-    """Of values that a parent's thread was given while both live: those that its child has too."""
+    """Of the values that a parent's thread was given while both are live: those that its child gets too."""
     scoped = {name for agent in (parent, child) for name, one in agent.all_variables.items() if one.scoped}
     tools = [tool for view in parent.views for tool in view.subagent_tools if tool.name == child.name]
     handed = {name for tool in tools for name in tool.handed_over}
@@ -169,12 +170,13 @@ def passed_on(values: Values, parent: AgentDefinition, child: AgentDefinition, g
 
 
 def stored_names(values: Values, known: Mapping[str, Variable]) -> dict[str, str]:
-    """Values as a thread keeps them: by name, or as nobody's."""
+    """Values under the names that a thread stores them by: the plain name, or `:name` if no agent names the
+    variable."""
     return {name if name in known else held_for(NOBODY, name): value for name, value in values.items()}
 
 
 def needed(child: AgentDefinition, values: Values, graph: Graph) -> list[NeededVariable]:
-    """What the child, and every subagent that its tools can start, cannot begin without."""
+    """The variables without which the child, or a subagent that its tools can start, cannot begin."""
     found = {(one.agent, one.name): one for one in _needed(child, values, graph, frozenset())}
     return list(found.values())
 
@@ -199,7 +201,7 @@ def _needed(agent: AgentDefinition, values: Values, graph: Graph, seen: frozense
 
 
 def given_for(child: str, needs: Iterable[NeededVariable], given: Values) -> dict[str, str]:
-    """Given values, as the child's thread keeps them: its own by name, those of subagents held for them."""
+    """Given values as the child's thread stores them: its own by name, and those held for its subagents."""
     return {
         one.name if one.agent == child else held_for(one.agent, one.name): given[one.name]
         for one in needs

@@ -1,4 +1,5 @@
-"""Addresses: where a message goes that names no conversation. Each has one conversation, made at first use."""
+"""Addresses: where a message goes that does not name a conversation. The first message to one opens its
+conversation."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -18,7 +19,7 @@ class AddressKind(StrEnum):
 
 
 class Address(BaseModel):
-    """The same parts are the same address, after a restart too; no two different lists of parts have one key."""
+    """The key of an address: equal for equal parts, also after a restart, and different for any other list of parts."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -35,7 +36,7 @@ class Address(BaseModel):
 
     @classmethod
     def trigger(cls, trigger_id: str, *key: str) -> Self:
-        """Of all its events, or of those with one correlation key."""
+        """The address of a trigger: of all its events, or of those with one correlation key."""
         return cls(kind=AddressKind.TRIGGER, parts=(trigger_id, *key))
 
     @classmethod
@@ -44,12 +45,12 @@ class Address(BaseModel):
 
     @property
     def key(self) -> str:
-        """As it is stored; a slash inside a part is escaped."""
+        """The address as it is stored. A slash inside a part is escaped."""
         return "/".join(quote(part, safe="") for part in self.parts)
 
 
 class ArrivingMessage(BaseModel):
-    """One message for an address, with the session that it becomes. `key` names it: the same key is accepted once."""
+    """One message for an address, with the session that it starts. A second message with the same `key` is ignored."""
 
     model_config = ConfigDict(frozen=True)
 

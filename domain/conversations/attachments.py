@@ -1,4 +1,4 @@
-"""Attachments: files that cross from one thread to another. They are copied, and each side sees its own paths only."""
+"""Attachments: files that one thread sends to another. They are copied, and each thread sees only its own paths."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ class AttachmentRefused(ValueError):
 
 
 class Attachment(BaseModel):
-    """One file: as the sender named it, where the receiver finds it, and what its manifest says of it."""
+    """One file: its path at the sender, its path at the receiver, and its entry in the sender's manifest."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -31,7 +31,7 @@ class Attachment(BaseModel):
 
 
 def paths_of(value: Any) -> list[str]:
-    """The paths in an argument, which may be one or a list of them."""
+    """The paths in an argument, which may be one path or a list."""
     found = [value] if isinstance(value, str) else [] if value is None else value
     if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
         raise AttachmentRefused("Attachments must be a path or a list of paths. Nothing was sent.")
@@ -41,8 +41,8 @@ def paths_of(value: Any) -> list[str]:
 
 
 def attached(given: Iterable[str], manifest: Mapping[str, Any], tag: str | None) -> list[Attachment]:
-    """Look the files up in the sender's manifest, which never leads through a link. `tag` makes the receiver's folder;
-    None: both work in one workspace, and the path stays."""
+    """Look the files up in the sender's manifest, which never follows a link. `tag` names the receiver's folder. None
+    means that both work in one workspace, so that the path stays the same."""
     found: list[Attachment] = []
     for path in given:
         try:
@@ -62,7 +62,7 @@ def attached(given: Iterable[str], manifest: Mapping[str, Any], tag: str | None)
 
 
 def free_path(tag: str, name: str, taken: Sequence[str]) -> str:
-    """Where the receiver finds a file: its bare name in a folder of this transfer, so that nothing is overwritten."""
+    """The receiver's path for a file: its bare name in a folder of this transfer, so that nothing is overwritten."""
     bare = PurePosixPath(name)
     path, number = f"{FOLDER}/{tag}/{bare.name}", 1
     while path in taken:
@@ -72,7 +72,7 @@ def free_path(tag: str, name: str, taken: Sequence[str]) -> str:
 
 
 def returned_paths(session_id: str, names: Iterable[str]) -> list[str]:
-    """Where a parent finds the files that a subagent's session leaves, in the order in which it saved them."""
+    """The parent's paths for the files that a subagent's session leaves, in the order in which it saved them."""
     found: list[str] = []
     for name in names:
         found.append(free_path(session_id[-8:], name, found))
@@ -80,7 +80,7 @@ def returned_paths(session_id: str, names: Iterable[str]) -> list[str]:
 
 
 def rewritten(value: Any, attachments: Sequence[Attachment]) -> Any:
-    """Texts with the receiver's paths in place of the sender's."""
+    """Replace the sender's paths in texts by the receiver's."""
     if isinstance(value, dict):
         return {name: rewritten(one, attachments) for name, one in value.items()}
     if isinstance(value, list):
@@ -94,10 +94,10 @@ def rewritten(value: Any, attachments: Sequence[Attachment]) -> Any:
 
 
 def listed(text: str, paths: Sequence[str]) -> str:
-    """A message with the files that come with it. The sender chose their names, which may hold line breaks."""
+    """A message with the list of files attached to it. The sender chose their names, which may contain line breaks."""
     return "\n".join([f"{text}\n\nAttachments:", *(f"- {quoted_line(path)}" for path in paths)]) if paths else text
 
 
 def manifest_of(attachments: Iterable[Attachment]) -> dict[str, Any]:
-    """What the receiver's workspace gains."""
+    """The entries that are added to the receiver's workspace."""
     return {one.path: one.entry for one in attachments}

@@ -1,4 +1,5 @@
-"""Delegation: one mechanism behind several tools; what crosses between a session, its activities and its children."""
+"""Delegation: one mechanism behind several tools, and the messages between a session, its activities and its
+children."""
 
 from enum import StrEnum
 
@@ -30,7 +31,7 @@ STARTS_SESSION = (
 
 
 def inline_path(line: str, step: int, index: int) -> str:
-    """The line that an inline delegate runs on: below the line that calls it, named after the call."""
+    """The id of the line of an inline delegate: below the line that calls it, named after the call."""
     return f"{line}/{step}.{index}"
 
 
@@ -45,7 +46,7 @@ class DelegationCall(BaseModel):
     node: str
     indexes: list[int]
     step: int
-    resumed: bool = False  # by a run that took the session over: inline lines may have begun
+    resumed: bool = False  # a new run took the session over: inline lines may have begun
     immediate: bool = False  # the platform's own calls, at the beginning of a thread
 
 
@@ -60,7 +61,7 @@ class Begun(BaseModel):
     wakes: bool = False  # the child's outcome wakes this session
     agent: AgentRef | None = None
     models: list[str] = Field(default_factory=list)
-    ids: list[str] = Field(default_factory=list)  # to gather, and not ended when the call began
+    ids: list[str] = Field(default_factory=list)  # sessions to gather that had not ended when the call began
     any_of: bool = False
     timeout_s: float = 0
     hooked: bool = Field(default=False, exclude_if=lambda value: not value)  # the agent of an inline line has hooks
@@ -84,5 +85,5 @@ class Settle(BaseModel):
     promoted: bool = False
     head: str | None = None  # of an inline line
     failed: str | None = None  # why an inline line ended without an answer
-    previous: str | None = None  # what its last step came to
+    previous: str | None = None  # the result of its last step
     previous_step: int = 0

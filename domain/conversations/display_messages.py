@@ -1,4 +1,4 @@
-"""A session's messages as people read them: what was said, which tools were called and what they returned."""
+"""A session's messages as people read them: texts, tool calls and their results."""
 
 import json
 from typing import Any, Literal
@@ -70,7 +70,7 @@ def _said(author: str, block: ReplyBlock) -> DisplayMessage | None:
 
 
 def said_before_the_end(nodes: list[Node]) -> list[str]:
-    """What the agent said in the course of a session, without its last reply, which is the session's output."""
+    """The agent's replies in the course of a session, without the last one, which is the session's output."""
     spoken = [node for node in nodes if isinstance(node.body, ReplyBody) and text_of(node)]
     said = display_messages(spoken[:-1])
     return [message.text.strip() for message in said if message.type == "assistant" and message.text]

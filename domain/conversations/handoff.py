@@ -6,11 +6,11 @@ from domain.agents.sides import Sides
 from domain.sessions.session import AgentRef, SessionRef
 from domain.sessions.step import ToolOutcome
 
-ALREADY_HANDED_OVER = "Not handed over to {}: this response had handed the thread over to {} before."
+ALREADY_HANDED_OVER = "Not handed over to {}: this response already handed the thread over to {}."
 
 
 class Successor(BaseModel):
-    """The agent that has a session from its handoff on, with its models and tools."""
+    """The agent that runs a session after a handoff, with its models and tools."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -31,7 +31,7 @@ class HandOver(BaseModel):
     name: str  # of the agent that takes over
     summary: str = ""
     step: int = 0
-    before: str | None = None  # the agent that the same response has handed the thread over to
+    before: str | None = None  # the agent to which the same response already handed it over
 
 
 class HandOverOutcome(BaseModel):

@@ -1,4 +1,4 @@
-"""Messages that wait for a thread: as what each of them enters the context."""
+"""Messages that wait in a thread's inbox, by the role with which each enters the context."""
 
 from enum import StrEnum
 
@@ -7,6 +7,6 @@ class InboxKind(StrEnum):
     USER = "user"
     ASSISTANT = "assistant"  # a reply of another session, which the thread continues from
     OUTCOME = "outcome"  # of a subagent
-    SILENT = "silent"  # the platform or a subagent put it there: it enters the tree as the user's
-    SYSTEM = "system"  # it comes from another agent, and enters the context as a note
-    TOOL = "tool"  # a tool call: it runs before the next model step
+    SILENT = "silent"  # written by the platform or a subagent; enters the tree as a user message
+    SYSTEM = "system"  # from another agent; enters the context as a note
+    TOOL = "tool"  # a tool call, which runs before the next model step

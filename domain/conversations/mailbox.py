@@ -1,4 +1,4 @@
-"""The mailbox: outcomes of subagents as references, and how they are rendered into the prompt of a continuation."""
+"""The mailbox: references to outcomes of subagents, and their rendering into the prompt of a continuation."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -31,7 +31,8 @@ class SourceType(StrEnum):
 
 
 class MailboxMessage(BaseModel):
-    """A reference to the session that ended; its content is read when it is rendered. It has exactly these fields."""
+    """A reference to a session that ended; its content is read when it is rendered. The wire contract fixes these
+    fields."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -45,7 +46,7 @@ class MailboxMessage(BaseModel):
 
 
 class Outcome(BaseModel):
-    """How a subagent's session ended, read from its row and its messages when it is rendered."""
+    """The end of a subagent's session, read from its row and its messages when it is rendered."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -57,18 +58,18 @@ class Outcome(BaseModel):
     committed: bool = True  # it replied at least once, if only with tool calls
     output: str | None = None  # its last reply
     error: str | None = None
-    reference: str | None = None  # of a subagent that is a tool: how its parent addresses it
+    reference: str | None = None  # how the parent addresses it, if it is a subagent tool
     earlier: list[str] = Field(default_factory=list)  # what it said before its last reply, oldest first
     attachments: list[str] = Field(default_factory=list)  # paths of its files in the parent's workspace
 
     @property
     def failed(self) -> bool:
-        """Whether the mailbox has it as failed. An interrupted session that committed something counts as a result."""
+        """Whether the mailbox shows it as failed. An interrupted session that committed a reply counts as a result."""
         return self.status is Status.FAILED or (self.status is Status.CANCELLED and not self.committed)
 
     @property
     def failure(self) -> str:
-        """Why there is no complete result."""
+        """Why the result is missing or incomplete."""
         text = quoted(self.error) if self.error else f"ended without an answer ({self.reason})"
         if self.reason is Reason.NEEDS_INPUT:  # the parent may know the answer, or ask a person
             return f"It cannot continue without an answer to this: {text}"
@@ -76,11 +77,11 @@ class Outcome(BaseModel):
 
     @property
     def failure_so_far(self) -> str:
-        """Why there is no complete result, and the last thing it said until then."""
+        """Why the result is missing or incomplete, and the last reply until then."""
         return with_output_so_far(self.failure, self.last_reply())
 
     def content(self, limit: int = MAX_RESULT) -> str:
-        """What the mailbox brings of this outcome: all that the subagent said, or why it failed."""
+        """The text of this outcome in the mailbox: all that the subagent said, or why it failed."""
         if self.failed:
             return with_output_so_far(self.failure, self._said(limit))
         text = self._said(limit) or "(no output)"
@@ -96,7 +97,7 @@ class Outcome(BaseModel):
         return f"{quoted(text[:limit])}\n[… {len(text) - limit} more characters: {rest(self.session_id, limit)}]"
 
     def _said(self, limit: int) -> str:
-        """Everything it said; where that is too long, the last reply and as much before it as there is room for."""
+        """All of its replies. If they are too long: the last reply, and as many earlier ones as fit."""
         room = limit - len(self.output or "")
         kept: list[str] = []
         for text in reversed(self.earlier):
@@ -124,7 +125,7 @@ def page(outcome: Outcome, offset: int) -> str:
 
 
 def render(outcomes: list[Outcome]) -> str:
-    """The outcomes in mailbox order, as the prompt of a continuation shows them."""
+    """Render the outcomes in mailbox order, as the prompt of a continuation shows them."""
     if len(outcomes) == 1:
         [one] = outcomes
         if one.reference is not None:
@@ -136,7 +137,7 @@ def render(outcomes: list[Outcome]) -> str:
 
 
 def subagent_message(outcome: Outcome, reference: str) -> str:
-    """The end of a subagent that is a tool, as its parent is sent it: its result, or why there is none."""
+    """The message to a parent about the end of its subagent tool: the result, or why there is none."""
     if outcome.status is Status.COMPLETED:
         result = outcome.last_reply() or "(no output)"
         text = f"Subagent (reference: {reference}) has returned the following result:\n\n{result}"
@@ -146,7 +147,8 @@ def subagent_message(outcome: Outcome, reference: str) -> str:
 
 
 def caller_block(text: str) -> str:
-    """The caller's own message: a content block after the one with the outcomes, so that no outcome can contain it."""
+    """The caller's own message. It is a content block of its own after the outcomes, so that no outcome can imitate
+    it."""
     return f"---\nUser message:\n{text}"
 
 
@@ -156,9 +158,9 @@ def _block(outcome: Outcome, limit: int) -> str:
 
 
 def _heading(outcome: Outcome) -> str:
-    return " ".join(outcome.name.split())  # on one line, whatever its parent called it
+    return " ".join(outcome.name.split())  # the parent chose the name, which may contain line breaks
 
 
 def rest(session_id: str, offset: int) -> str:
-    """How a person, and how an agent, gets the rest."""
+    """How a person, or an agent, can read the rest of a long result."""
     return f"GET /tasks/{session_id}/result, or async_task_result with offset {offset}"

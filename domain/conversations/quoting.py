@@ -1,4 +1,4 @@
-"""What a subagent wrote stays recognisable as its own text: it cannot pass for the platform's or for the caller's.
+"""Quoting of a subagent's text, so that nobody takes it for a text of the platform or of the caller.
 
 Outcomes are put into a prompt between lines that only the platform writes: headings with a status, the separator before
 the caller's message, tags. A subagent that writes such a line could end its own block and open another. So these lines
@@ -11,7 +11,7 @@ import unicodedata
 _TAG = re.compile(
     r"<(?=\W{0,8}(?:task_result|system_message|checkpoint|budget|untrusted_event|check_output)\b)", re.IGNORECASE
 )
-# the text may follow any marks: of a list, of emphasis, of a quotation
+# marks of a list, of emphasis or of a quotation may precede the text
 _CALLER = re.compile(r"\W*+user\s+message\W*:", re.IGNORECASE)
 _MARKER = re.compile(
     r"""[^\w\#]*+\#.*\[(?:completed|failed)\]               # the heading of one of several outcomes
@@ -30,24 +30,24 @@ _MARKER = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_UNSEEN = frozenset(("Cf", "Mn", "Me"))  # also marks on a letter: variation selectors and joiners are among them
-_FILLERS = "\u115f\u1160"  # letters by category that show nothing
+_UNSEEN = frozenset(("Cf", "Mn", "Me"))  # marks on letters too: they include variation selectors and joiners
+_FILLERS = "\u115f\u1160"  # invisible, although Unicode calls them letters
 
 
 def quoted(text: str) -> str:
-    """The same text, with every line quoted that could be taken for one of the platform's."""
+    """The same text, with every line quoted that could pass for one of the platform's."""
     lines = _disarmed(text).splitlines(keepends=True)  # at every character that is shown as a line break
     seen = [_as_seen(line) for line in lines]
     return "".join(f"> {line}" if _is_marker(seen, place) else line for place, line in enumerate(lines))
 
 
 def quoted_line(text: str) -> str:
-    """The same text on one line, for a place in a line of the platform's."""
+    """The same text on one line, to be shown inside a line of the platform's."""
     return quoted(" ".join(text.splitlines()))
 
 
 def _disarmed(text: str) -> str:
-    """The text with every tag disarmed, also one that shows only in the text as it is seen."""
+    """The text with every tag disarmed, including tags that appear only once invisible characters are removed."""
     found = {tag.start() for tag in _TAG.finditer(text)}
     if not text.isascii():
         seen = [(place, shown) for place, sign in enumerate(text) for shown in _as_seen(sign)]

@@ -1,4 +1,4 @@
-"""Requests to a Conversation, its signals, and its requests to activities: ids, counters and short previews."""
+"""Requests and signals to a Conversation, and its requests to activities: ids, counters and short previews."""
 
 from pydantic import BaseModel, Field
 
@@ -18,7 +18,7 @@ class CallRef(BaseModel):
     index: int
     field: str | None = Field(default="prompt", exclude_if=lambda field: field == "prompt")  # None: see first_message
     within: str | None = Field(default=None, exclude_if=lambda within: within is None)  # the argument that holds them
-    # as what the message arrives
+    # the role with which the message arrives
     kind: InboxKind = Field(default=InboxKind.USER, exclude_if=lambda kind: kind is InboxKind.USER)
     attachments: list[Attachment] = Field(default_factory=list, exclude_if=lambda value: not value)
 
@@ -39,17 +39,18 @@ class ConversationInput(BaseModel):
 
 
 class EndedSession(BaseModel):
-    """The `post` signal: a session has ended, and this is what it leaves."""
+    """The `post` signal: a session has ended, with its outcome and the messages it received."""
 
     session_id: str
     outcome: PendingOutcome | None = None  # its message in the mailbox; None if it leaves none
     returned: list[PendingOutcome] = Field(default_factory=list)  # outcomes it had received and did not commit
     taken: list[str] = Field(default_factory=list)  # inbox messages that entered its context
-    held: bool = False  # its outcome wakes nobody: the tree was cancelled
+    held: bool = False  # the tree was cancelled, so its outcome must not wake its spawner
 
 
 class SpawnChild(BaseModel):
-    """One child as its parent wants it. The id derives from the tool call, so a repeat means the same child."""
+    """One child that a parent asks for. Its id derives from the tool call, so a repeated request means the same
+    child."""
 
     session_id: str
     kind: DelegationTool
@@ -61,7 +62,7 @@ class SpawnChild(BaseModel):
 
 
 class SpawnerThread(BaseModel):
-    """Where the thread of a spawner is, for a conversation that has not loaded it."""
+    """The position of a spawner's thread, for a conversation that has not loaded the thread."""
 
     parent: str | None = None
     name: str = ""
@@ -90,7 +91,7 @@ class SpawnAnswers(BaseModel):
 
 
 class ClaimOutcomes(BaseModel):
-    """A session consumes outcomes by reading them; no other session receives them."""
+    """A session reads outcomes and so consumes them; no other session receives them."""
 
     request_id: str
     by: str
@@ -101,7 +102,7 @@ class Fire(BaseModel):
     request_id: str
     session_id: str
     session: SessionPayload
-    pending: list[str] = Field(default_factory=list)  # what the caller read from the rows
+    pending: list[str] = Field(default_factory=list)  # ids that the caller read from the rows
     input: str | None = None  # the inbox message with the caller's own text
     queue: bool = False
     live_quota: int | None = None  # of the caller's key
@@ -117,11 +118,11 @@ class Steer(BaseModel):
     request_id: str
     thread: str
     message: str  # id of the inbox row
-    wake: bool = Field(default=False, exclude_if=lambda wake: not wake)  # where none is running, one begins
+    wake: bool = Field(default=False, exclude_if=lambda wake: not wake)  # start a session if none is running
 
 
 class Steered(BaseModel):
-    session_id: str  # empty: a new one begins
+    session_id: str  # empty: a new session begins
 
 
 class Promote(BaseModel):
@@ -147,7 +148,7 @@ class ChildrenEnded(BaseModel):
 
 
 class OpenSession(BaseModel):
-    """A session to write, or to begin if it is queued already."""
+    """Write the row of a session, or begin a session that is already queued."""
 
     session_id: str
     thread_id: str
@@ -162,7 +163,8 @@ class OpenSession(BaseModel):
     mail: list[str] | None = None
     delivery: DeliveryMode | None = None
     queued: bool = False  # only write the row: another session of the thread is running
-    deferred: bool = Field(default=False, exclude_if=lambda value: not value)  # its spawner may have ended
+    # it may begin even if its spawner has ended
+    deferred: bool = Field(default=False, exclude_if=lambda value: not value)
     live_quota: int | None = None
 
 
@@ -173,7 +175,7 @@ class OpenBatch(BaseModel):
 
 
 class Opened(BaseModel):
-    """The session to start, or why there is none."""
+    """The session to start, or why none may start."""
 
     session_id: str
     start: SessionInput | None = None
@@ -182,7 +184,7 @@ class Opened(BaseModel):
     delivery: DeliveryMode = DeliveryMode.HOLD
     busy: str | None = None
     refused: str | None = None
-    mail: list[str] = Field(default_factory=list)  # the outcomes it was opened with: no longer pending
+    mail: list[str] = Field(default_factory=list)  # the outcomes it was opened with; they are no longer pending
     over: bool = False  # it was opened before and has ended already
 
 
@@ -206,4 +208,4 @@ class ConversationRef(BaseModel):
 
 
 class Nothing(BaseModel):
-    """The result of an activity that has none."""
+    """The result of an activity that returns nothing."""

@@ -7,14 +7,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from domain.conversations.mailbox import DeliveryMode
 from domain.sessions.session import Status
 
-MOST_PENDING = 1_000  # outcomes in state; the rest waits in the store
-REMEMBERED = 500  # answers
+MOST_PENDING = 1_000  # outcomes kept in the state; further ones wait in the store
+REMEMBERED = 500  # answers kept for repeated requests
 REMEMBERED_FOR = timedelta(hours=1)
-REMEMBERED_LENGTH = 200_000  # characters of all of them: they are carried from run to run
+REMEMBERED_LENGTH = 200_000  # characters of all kept answers: they are carried from run to run
 
 
 class PendingOutcome(BaseModel):
-    """An outcome in the mailbox, as a person wants to see it in the Web UI."""
+    """An outcome in the mailbox, with the fields that a person wants to see in the Web UI."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -29,7 +29,7 @@ class WaitingMessage(BaseModel):
     """A message in a thread's inbox, kept until a session has taken it."""
 
     id: str
-    outcome: bool = False  # it brings a subagent's outcome, which is pending again if nobody commits it
+    outcome: bool = False  # a subagent's outcome, which is pending again if no session commits it
 
 
 class Thread(BaseModel):
@@ -52,13 +52,13 @@ class Live(BaseModel):
 
     thread: str
     spawned_by: str | None = None
-    spawner: str | None = None  # the thread that gets the outcome: the one that spawned this very session
+    spawner: str | None = None  # the thread that spawned this session and gets its outcome
     blocking: bool = False
     delivery: DeliveryMode = DeliveryMode.HOLD
 
 
 class ConversationState(BaseModel):
-    """All of a Conversation that must survive continue-as-new."""
+    """The state of a Conversation that must survive continue-as-new."""
 
     threads: dict[str, Thread] = Field(default_factory=dict)
     live: dict[str, Live] = Field(default_factory=dict)
@@ -67,18 +67,18 @@ class ConversationState(BaseModel):
     delivered: dict[str, str] = Field(default_factory=dict)
     queued_mail: dict[str, list[str]] = Field(default_factory=dict)  # what queued sessions were opened with
     answers: dict[str, str] = Field(default_factory=dict)  # request id -> what was answered, as JSON
-    answered_at: dict[str, datetime] = Field(default_factory=dict)  # when, for those whose age matters
-    terminated: bool = False  # no session starts any more, and the workflow waits for none
+    answered_at: dict[str, datetime] = Field(default_factory=dict)  # when it was given, for answers whose age matters
+    terminated: bool = False  # no new session may start, and the workflow waits for none
     title: str = ""  # for the Web UI
 
     def remember(self, request_id: str, answer: str, now: datetime) -> None:
-        """Keep an answer for repeats that come soon; the store's unique keys answer older ones."""
+        """Keep an answer for requests that are repeated soon; for later repeats the unique keys of the store answer."""
         self.answers[request_id], self.answered_at[request_id] = answer, now
         self._forget(now)
 
     def carried(self, now: datetime) -> "ConversationState":
-        """The state that the next run needs. An idle thread is read from the store when it is continued, unless a later
-        spawn may refer to it by its name."""
+        """The state for the next run. Idle threads are left out, because they are read from the store when they are
+        continued; a thread with a name stays, because a later spawn may refer to it."""
         self._forget(now)
         spawners = {live.spawner for live in self.live.values()}
         threads = {

@@ -1,4 +1,4 @@
-"""Subagents that are tools of a prompt: on which terms a child works, and its entry in its parent's registry."""
+"""Subagents that are tools of a prompt: the terms under which a child works, and its entry in its parent's registry."""
 
 import json
 from datetime import datetime
@@ -27,7 +27,7 @@ DEFAULT_SCHEMA: JsonObject = {
 
 
 class SubagentTerms(BaseModel):
-    """What a child's session keeps of the tool that started it."""
+    """The settings of the tool that started a child, as the child's session keeps them."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -55,7 +55,7 @@ class SubagentTerms(BaseModel):
 
 
 class RegistryEntry(BaseModel):
-    """A child as its parent's registry shows it."""
+    """A child as its parent's registry lists it."""
 
     reference: str
     name: str
@@ -72,7 +72,7 @@ class RegistryEntry(BaseModel):
 
 
 def is_enabled(tool: SubagentTool, variables: dict[str, str]) -> bool:
-    """Whether an optional subagent is there: its variable must say so."""
+    """Whether an optional subagent is available: its variable must be true, 1 or yes."""
     return tool.optional is None or variables.get(tool.optional, "").strip().lower() in ENABLED
 
 
@@ -85,7 +85,7 @@ def first_message(arguments: JsonObject, field: str | None) -> str:
 
 
 def registry_message(entries: list[RegistryEntry]) -> str:
-    """What a parent's model is shown of its children, in every request."""
+    """The list of its children that a parent's model is shown in every request."""
     lines = [
         f"- {entry.name} (agent {entry.agent}, reference: {entry.reference}): {entry.status}"
         + ("" if entry.resumable else "; it cannot be sent messages")

@@ -50,7 +50,7 @@ def another_agent(session_id: str, agent: str, instead: str) -> str:
 
 
 def result(outcome: Outcome, error_type: str | None) -> str:
-    """The result of a child that has ended: complete, or an error with what it had said until then."""
+    """The result of a child that has ended: complete, or an error with its output so far."""
     if outcome.status is Status.COMPLETED:
         text = outcome.last_reply() or "(no output)"
         return f"status: complete\ntask_id: {outcome.session_id}\n\n<task_result>\n{text}\n</task_result>"
@@ -68,7 +68,7 @@ def error_name(error_type: str | None) -> str:
 
 
 def ended_its_turn(reference: str) -> str:
-    """Of a child that speaks for itself: nothing of its result is handed on."""
+    """The result of a child that reports for itself: its text is not handed on."""
     return f"Subagent (reference: {reference}) has ended its turn. It sends you what you should know."
 
 
@@ -109,7 +109,7 @@ def too_many_instances(agent: str, most: int, names: list[str]) -> str:
 
 
 def listing_line(name: str, agent: str, session_id: str, status: Status, progress: str) -> str:
-    """One subagent in a list. Its progress may be a text that it wrote, such as a question to a person."""
+    """One subagent in a list. Its progress may be text that it wrote itself, such as a question to a person."""
     line = f"- {quoted_line(name)} (agent {agent}, session: {session_id}): {status}"
     return f"{line}, {quoted(preview(progress, MAX_PROGRESS))}" if progress else line
 

@@ -1,4 +1,4 @@
-"""Variable requests: a subagent whose variables lack values waits, and begins when somebody gives them."""
+"""Variable requests: a subagent whose variables lack values waits, and begins once somebody sets them."""
 
 import json
 from datetime import datetime
@@ -14,7 +14,7 @@ ENV_REQUIRED = "subagent_env_required"
 
 class VariableRequestStatus(StrEnum):
     OPEN = "open"
-    ANSWERED = "answered"  # the values are there, and the subagent is about to begin
+    ANSWERED = "answered"  # all values are set, and the subagent is about to begin
     STARTED = "started"
 
 
@@ -28,11 +28,11 @@ class VariableRequest(BaseModel):
     session_id: str  # of the parent, which made the call
     agent: str
     name: str
-    instance: bool = False  # it is resumable, so its name is its own
+    instance: bool = False  # it is resumable, so no other child may have its name
     needs: list[NeededVariable]
     spawn: Spawn  # the original call; the values are added to it
     status: VariableRequestStatus = VariableRequestStatus.OPEN
-    attempts: int = 0  # how often values were given: the conversation may have refused to start it
+    attempts: int = 0  # how often values were set: the conversation may have refused to start the child
     created_at: datetime | None = None
 
     @property
@@ -53,11 +53,11 @@ class VariableRequest(BaseModel):
 
     @property
     def reference(self) -> str:
-        """The thread of the child: an instance that exists keeps its own."""
+        """The thread of the child: a new one, or that of the instance if it exists."""
         return self.spawn.children[0].thread or self.child_session_id
 
     def for_model(self) -> str:
-        """The result of the call that could not start the subagent."""
+        """The result of a call that could not start its subagent yet."""
         text = (
             f"'{self.name}' was not started: it needs values that only people can give. It begins with this "
             "very task as soon as they are given; do not start it again."

@@ -1,4 +1,4 @@
-"""Events: what a watcher sees. To add one: a class in its topic's file, its name in EVENTS, the line that emits it."""
+"""Events, which watchers read. To add one: a class in its topic's file, its name in EVENTS, the line that emits it."""
 
 from domain.events.base import Event
 from domain.events.base import EventRow as EventRow

@@ -1,4 +1,4 @@
-"""What every event has in common, and an event as it is written to the log and read from it."""
+"""The fields that all events have, and an event as it is written to the log and read from it."""
 
 from datetime import UTC, datetime
 from typing import ClassVar
@@ -16,7 +16,7 @@ class Event(BaseModel):
 
     type: ClassVar[str]
     terminal: ClassVar[bool] = False
-    decisive: ClassVar[bool] = False  # in the short audit log of a result: what was decided and done
+    decisive: ClassVar[bool] = False  # listed in a result's short audit log
 
     def data(self) -> JsonObject:
         return self.model_dump(mode="json")
@@ -49,7 +49,7 @@ class EventRow(BaseModel):
 
 
 class Recorded(BaseModel):
-    """An event as the log keeps it."""
+    """An event as the log stores it."""
 
     session_id: str
     seq: int

@@ -22,14 +22,14 @@ class SubagentEnded(Event):
 
 
 class MailboxUpdated(Event):
-    """The database fills the count in, in the transaction that changes it."""
+    """The database fills in the count, in the transaction that changes it."""
 
     type = "mailbox_updated"
     pending_count: int = 0
 
 
 class MessageReceived(Event):
-    """A message entered the running session: from a caller, or from a subagent that reported."""
+    """A message entered the running session. A caller sent it, or a subagent that reported."""
 
     type = "message_received"
     decisive = True
@@ -39,7 +39,7 @@ class MessageReceived(Event):
 
 
 class VariablesRequired(Event):
-    """A subagent waits for values of its variables: it begins when they are given."""
+    """A subagent waits for values of its variables. It begins once they are set."""
 
     type = "variables_required"
     request_id: str

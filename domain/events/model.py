@@ -1,4 +1,4 @@
-"""What the model says, call by call. Deltas are events too; the whole `message` or `thinking` follows them."""
+"""The model's replies, call by call. Deltas are events too; the whole `message` or `thinking` follows them."""
 
 from datetime import datetime
 
@@ -41,7 +41,7 @@ class Message(Event):
     step: int
     text: str
     interrupted: bool = False
-    # of an agent with two AI sides: which one spoke, and its label
+    # for an agent with two AI sides: the side that spoke, and its label
     side: str = Field(default="a", exclude_if=lambda side: side == "a")
     speaker: str | None = Field(default=None, exclude_if=lambda speaker: speaker is None)
 
@@ -52,7 +52,7 @@ class UsageUpdated(Event):
     step: int
     call: Usage
     total: Usage
-    calls: int = Field(default=0, exclude_if=lambda calls: calls == 0)  # tool calls of the reply, which run now
+    calls: int = Field(default=0, exclude_if=lambda calls: calls == 0)  # how many tool calls of the reply run now
 
 
 class ModelRetry(Event):
@@ -80,9 +80,9 @@ class ContextCompacted(Event):
 
 
 class ContextLost(Event):
-    """What was said before cannot be read any more: the context begins anew, and people are notified of it."""
+    """Earlier messages can no longer be read: the context begins anew, and people are notified."""
 
     type = "context_lost"
     decisive = True
-    head: str  # the message up to which it should have been read
+    head: str  # the last message that should have been read
     text: str = "What was said here before could not be restored. The conversation begins anew with your message."

@@ -1,4 +1,4 @@
-"""Tool calls and what they leave. `tool_called` belongs to the task contract: its name and fields never change."""
+"""Tool calls and their artifacts. `tool_called` belongs to the task contract: its name and fields never change."""
 
 import json
 
@@ -12,7 +12,7 @@ LONG_ARGUMENTS = 4_000  # characters, as in store/functions/with_arguments.sql
 
 
 def shown_arguments(given: JsonObject) -> JsonObject | None:
-    """The arguments of a call for its event; the trace has long ones."""
+    """The arguments of a call, for its event. Arguments that are too long are only in the trace."""
     return given if len(json.dumps(given, ensure_ascii=False)) <= LONG_ARGUMENTS else None
 
 
@@ -20,7 +20,7 @@ class ToolCalled(Event):
     type = "tool_called"
     decisive = True
     tool: str
-    args: str  # the call in a line
+    args: str  # the call as one line
     arguments: JsonObject | None = Field(default=None, exclude_if=lambda value: value is None)  # None: they are long
 
 
@@ -34,7 +34,8 @@ class ToolReturned(Event):
 
 
 class WorkspaceNotKept(Event):
-    """Files that exist on this worker but are over a limit: another worker would have their former version, or none."""
+    """Files that this worker could not save because they exceed a limit. Another worker would see their former version,
+    or none."""
 
     type = "workspace_not_kept"
     count: int
@@ -48,4 +49,4 @@ class ArtifactSaved(Event):
     artifact_type: str
     file_id: str
     size: int
-    url: str | None = Field(default=None, exclude_if=lambda value: value is None)  # of an artifact that is an address
+    url: str | None = Field(default=None, exclude_if=lambda value: value is None)  # set if the artifact is an address

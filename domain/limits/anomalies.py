@@ -1,11 +1,11 @@
-"""Anomalies: figures of one session that people should look at, each reported once."""
+"""Anomalies: unusual figures of one session that people should look at. Each is reported once."""
 
 from dataclasses import dataclass
 
 from domain.events import Anomaly
 from domain.sessions.session import Usage
 
-FEWEST_CALLS = 10  # with fewer calls an error rate means nothing
+FEWEST_CALLS = 10  # with fewer calls an error rate is meaningless
 
 
 @dataclass(frozen=True)

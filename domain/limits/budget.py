@@ -35,7 +35,8 @@ class TreeBudget(BaseModel):
         return [Share(kind=kind, limit=limit, used=used) for kind, limit, used in figures if limit is not None]
 
     def spent(self, now: datetime) -> str | None:
-        """The budget that a further session would lack, if any. Tool calls do not count: it can start without."""
+        """The budget that is too small for a further session, if any. Tool calls do not count: a session can start
+        without."""
         if self.deadline is not None and self.deadline <= now:
             return "time"
         return next((KINDS[one.kind] for one in self.shares() if one.kind != "tool_calls" and one.left <= 0), None)
@@ -69,7 +70,7 @@ def time_of(limits: Limits, created_at: datetime | None, deadline: datetime, now
 
 
 def shares(limits: Limits, steps: int, usage: Usage, time: Share | None = None) -> list[Share]:
-    """The budgets of one session. An unknown cost counts as all of it."""
+    """The budgets of one session. An unknown cost counts as the whole budget."""
     cost = usage.cost_usd if usage.cost_usd is not None else limits.cost_usd
     figures = (
         ("steps", limits.steps, steps),
@@ -82,7 +83,7 @@ def shares(limits: Limits, steps: int, usage: Usage, time: Share | None = None) 
 
 
 class BudgetChange(BaseModel):
-    """One limit that is higher than before."""
+    """One limit that was raised."""
 
     budget: str
     before: int | float
@@ -90,7 +91,7 @@ class BudgetChange(BaseModel):
 
 
 class Raise(BaseModel):
-    """New limits of a running session, and of its tree by kind; None: as it is."""
+    """New limits of a running session, and of its tree by kind. None: unchanged."""
 
     ttl_ms: int | None = None
     steps: int | None = None
@@ -143,16 +144,16 @@ def figure(kind: str, value: float) -> str:
 
 
 class CallEstimate(BaseModel):
-    """The most that a model call may use. A cost of None is unknown."""
+    """The most that a model call may use. A cost of None means unknown."""
 
     input_tokens: int
     output_tokens: int
     input_usd: float | None = 0.0
-    output_usd: float | None = 0.0  # of all output tokens
+    output_usd: float | None = 0.0  # cost of all output tokens
 
 
 class Reserved(BaseModel):
-    """What other running calls of the tree have reserved."""
+    """The amounts that other running calls of the tree have reserved."""
 
     calls: int = 0
     tokens: int = 0
@@ -160,11 +161,12 @@ class Reserved(BaseModel):
 
 
 class Grant(BaseModel):
-    """How long the reply may be; or why there is none: a budget is spent, or others hold it and may release some."""
+    """The granted length of the reply. Or the reason for a refusal: a budget is spent, or others hold it and may
+    release some."""
 
     output_tokens: int = 0
     wait: bool = False
-    spent: str | None = None  # of KINDS
+    spent: str | None = None  # one of KINDS
 
     @property
     def given(self) -> bool:

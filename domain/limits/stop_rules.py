@@ -1,4 +1,4 @@
-"""What follows from a model reply: act on its tool calls, ask again, or stop; checked in this order."""
+"""The reaction to a model reply: act on its tool calls, ask again, or stop. The rules are checked in this order."""
 
 from enum import StrEnum
 
@@ -10,7 +10,7 @@ from domain.sessions.step import ModelReply, StopReason
 
 class Next(StrEnum):
     ACT = "act"  # run the tool calls, then ask again
-    ASK_AGAIN = "ask_again"  # nothing to run, but the reply is not the end
+    ASK_AGAIN = "ask_again"  # nothing to run, but the reply is not final
     COMPACT = "compact"  # the context no longer fits
     STOP = "stop"
 

@@ -1,1 +1,1 @@
-"""Missions: agents that watch over something, run again and again, and have no single result."""
+"""Missions: agents that watch over something. They run again and again and do not have a single result."""

@@ -22,8 +22,8 @@ from domain.policy.rules import Action, Rule
 from domain.sessions.session_writes import NewBudget
 from domain.task import Strict
 
-# A rule of this name says to which mission a session belongs, and so do its subagents, which inherit their parent's
-# rules. No tool has a dot in its name, so it decides about none.
+# A rule of this name records the mission that a session belongs to. Subagents inherit their parent's rules, so they
+# carry it too. No tool has a dot in its name, so the rule never decides about a tool.
 MARK = "mission.id"
 
 
@@ -36,7 +36,7 @@ def _pattern(text: str) -> str:
 
 
 class MissionStatus(StrEnum):
-    """A mission that is paused, or waits for an answer, is working still."""
+    """States of a mission. One that is paused, or waits for an answer, still counts as working."""
 
     WORKING = "working"
     CANCELLED = "cancelled"
@@ -46,7 +46,7 @@ class MissionStatus(StrEnum):
 
 
 class MissionBudget(Strict):
-    """What its runs, with their subagents, may use together. None: no such limit."""
+    """The most that its runs, with their subagents, may use together. None: no such limit."""
 
     cost_usd: float | None = Field(default=None, gt=0, strict=False)
     tokens: int | None = Field(default=None, ge=1)
@@ -54,7 +54,8 @@ class MissionBudget(Strict):
 
 
 class RiskTrigger(Strict):
-    """A call that a person has to approve: of a tool, on something, after so many calls or so much money in a day."""
+    """A call that a person has to approve: of a tool with certain arguments, after a number of calls or an amount of
+    money in a day."""
 
     tool: Annotated[str, StringConstraints(min_length=1, max_length=64)] = Field(
         default="*", description="its name; * and ? match anything"
@@ -62,12 +63,12 @@ class RiskTrigger(Strict):
     argument: Annotated[str, StringConstraints(min_length=1, max_length=1_000)] = Field(
         default="*", description="one of the texts among its arguments, as a whole; * and ? match anything"
     )
-    after_calls: int = Field(default=0, ge=0, description="so many such calls a day are no risk")
-    after_usd: float = Field(default=0, ge=0, strict=False, description="only when so much was spent in the day")
+    after_calls: int = Field(default=0, ge=0, description="so many such calls a day need no approval")
+    after_usd: float = Field(default=0, ge=0, strict=False, description="only after this much was spent in the day")
 
     @property
     def text(self) -> str:
-        """As people read it: `bash *push*, after 2 calls a day`."""
+        """The risk as people read it: `bash *push*, after 2 calls a day`."""
         call = self.tool if self.argument == "*" else f"{self.tool} {self.argument}"
         calls = f", after {self.after_calls} calls a day" if self.after_calls else ""
         return f"{call}{calls}" + (f", after {self.after_usd:g} USD a day" if self.after_usd else "")
@@ -78,7 +79,7 @@ class RiskTrigger(Strict):
 
 
 class MissionRules(Strict):
-    """What a caller decides about a mission, besides its schedule."""
+    """The settings of a mission that a caller chooses, besides its schedule."""
 
     per_day: MissionBudget = MissionBudget()
     total: MissionBudget = MissionBudget()
@@ -101,7 +102,7 @@ class MissionRules(Strict):
 
 
 class Spent(BaseModel):
-    """What runs and their subagents have used."""
+    """The amounts that its runs and their subagents have used."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -120,7 +121,7 @@ class Spent(BaseModel):
 
 
 class HoldKind(StrEnum):
-    """Why a mission does nothing now; the type of the problem with which its events are refused."""
+    """Why a mission does not run now; also the type of the problem with which its events are refused."""
 
     ENDED = "mission-ended"
     PAUSED = "mission-paused"
@@ -135,7 +136,7 @@ class Hold(BaseModel):
 
 
 class Mission(BaseModel):
-    """One row."""
+    """One row of the table `missions`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -182,12 +183,12 @@ class Mission(BaseModel):
             return Hold(kind=HoldKind.PAUSED, text=f"the mission is paused: {self.pause_reason}")
         if (kind := today.over(self.rules.per_day)) is not None:
             return Hold(kind=HoldKind.SPENT, text=f"the day's budget of {kind} is used up")
-        if (kind := total.over(self.rules.total)) is not None:  # its last run is not over
+        if (kind := total.over(self.rules.total)) is not None:  # while its last run is not over
             return Hold(kind=HoldKind.SPENT, text=f"its budget of {kind} is used up")
         return None
 
     def run_budget(self, today: Spent, total: Spent, conversation: Spent) -> NewBudget:
-        """What the conversation of the next run may have used at its end, subagents included."""
+        """The total that the conversation may have used at the end of the next run, subagents included."""
         budgets = ((self.rules.per_day, today), (self.rules.total, total))
         money = [budget.cost_usd - spent.cost_usd for budget, spent in budgets if budget.cost_usd is not None]
         tokens = [budget.tokens - spent.tokens for budget, spent in budgets if budget.tokens is not None]

@@ -1,4 +1,4 @@
-"""Which internet addresses our side may connect to: only public ones, judged by our own list.
+"""The internet addresses to which our processes may connect: only public ones, according to our own list.
 
 `ipaddress.is_global` is not used: it calls some metadata, NAT64, 6to4 and multicast addresses global.
 """
@@ -56,7 +56,7 @@ def public(address: str) -> bool:
     if inner is not None and not _public_4(inner):
         return False
     if parsed.ipv4_mapped is not None or parsed in _NAT64:
-        return True  # the IPv4 address inside was the whole question
+        return True  # the IPv4 address inside, checked above, is all that matters
     return parsed.scope_id is None and parsed in _PUBLIC_6 and not any(parsed in net for net in _DENIED_6)
 
 

@@ -1,4 +1,4 @@
-"""Approval rules: a person who changes the arguments of a call stays within the rules that bind it."""
+"""Approval rules: a person who changes the arguments of a call must stay within the rules that bind the call."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,8 @@ from domain.policy.traits import ToolTraits
 
 
 class ApprovalRules(BaseModel):
-    """Kept with the request, because the rules of a line are those of several agents and of the task."""
+    """The rules of one call. They are stored with the request, because they come from several agents and from the
+    task."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -1,4 +1,4 @@
-"""The files of a workspace that a command names, and so may run."""
+"""The files of a workspace that a command names and so may run."""
 
 import contextlib
 import re
@@ -33,7 +33,8 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 def files_named(command: str, paths: Iterable[str]) -> list[str]:
-    """Those of `paths` that a token of the command leads to, in whichever folder it would run; rather too many."""
+    """Those of `paths` to which a token of the command may lead, in whichever folder it runs; too many rather than too
+    few."""
     known = sorted(paths)
     tokens = _tokens(command)
     exact = {named(token) for token in tokens}
@@ -53,7 +54,7 @@ def _tokens(command: str) -> set[str]:
     found: set[str] = set()
     for part in commands_in(command):
         tokens = folded(part).split(" ")
-        with contextlib.suppress(ValueError):  # it may be cut in the middle of quotes
+        with contextlib.suppress(ValueError):  # the command may have been cut in the middle of quotes
             tokens += shlex.split(part)
         for token in tokens:
             bare = token.lstrip("<>0123456789") or token

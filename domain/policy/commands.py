@@ -1,7 +1,7 @@
 """Shell commands as permission rules see them: one command, however it is spelled.
 
-This is a guard rail, not a parser of the shell: a command can be computed while it runs. What must not happen at all
-belongs behind a rule that denies everything and allows what is needed.
+This is a guard rail, not a shell parser: a command can be computed while it runs. To make sure that something never
+happens, use a rule that denies everything and allows only what is needed.
 """
 
 import re
@@ -13,7 +13,7 @@ _NOTHING = re.compile(r"\\\n|[\"'\\]")  # what the shell removes before it runs 
 _BLANK = re.compile(r"\s+|\$\{IFS\}|\$IFS\b")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _REDIRECTION = re.compile(r"\d*[<>]+")
-# they run the command that follows, perhaps after options of their own
+# these run the command that follows them, possibly after their own options
 _RUNNERS = frozenset({"!", "do", "elif", "else", "if", "then", "until", "while", "builtin", "command", "eval", "exec"})
 _RUNNERS |= {
     "chroot",
@@ -51,7 +51,7 @@ class ShellCommand(str):
 def commands_in(command: str) -> list[str]:
     """The whole command, and each command in it: rules must agree to all of them.
 
-    Cut without regard to quotes: an innocent text may look like a command, but no command passes as a text.
+    Quotes do not protect from cutting: a harmless text may be taken for a command, but no command can hide in a text.
     """
     whole = _BLANK.sub(lambda found: found[0] if found[0].isspace() else " ", command.replace("\\\n", "")).strip()
     parts = [part.strip() for part in _BETWEEN.split(whole)]
@@ -59,13 +59,14 @@ def commands_in(command: str) -> list[str]:
 
 
 def folded(text: str) -> str:
-    """Without quotes, escapes and superfluous blanks."""
+    """The command without quotes, escapes and superfluous blanks."""
     return _BLANK.sub(" ", _NOTHING.sub("", text)).strip()
 
 
 @lru_cache(maxsize=4_096)
 def spellings(command: str) -> tuple[str, ...]:
-    """What a command also is: without assignments, redirections and the path of its program, and what it runs."""
+    """The other spellings by which rules know a command: without its assignments, its redirections and the path of its
+    program, and the command that a runner such as `sudo` starts."""
     found = [folded(command)]
     waiting = [found[0].split(" ")]
     while waiting and len(found) < _MOST_SPELLINGS:
@@ -74,7 +75,7 @@ def spellings(command: str) -> tuple[str, ...]:
             continue
         program = tokens[0].rpartition("/")[2]
         found.append(" ".join([program, *tokens[1:]]))
-        if program in _RUNNERS:  # which of its tokens are options is its own affair: any may begin the command
+        if program in _RUNNERS:  # we cannot know which tokens are its options, so any may begin the command
             waiting += [tokens[place:] for place in range(1, min(len(tokens), 8))]
     return tuple(dict.fromkeys(found))
 
@@ -83,7 +84,7 @@ def _bare(tokens: list[str]) -> list[str]:
     while tokens:
         redirection = _REDIRECTION.match(tokens[0])
         if redirection is not None:
-            tokens = tokens[2 if redirection.end() == len(tokens[0]) else 1 :]  # or the file is the next token
+            tokens = tokens[2 if redirection.end() == len(tokens[0]) else 1 :]  # `> file`: two tokens
         elif _ASSIGNMENT.match(tokens[0]):
             tokens = tokens[1:]
         else:
@@ -93,7 +94,7 @@ def _bare(tokens: list[str]) -> list[str]:
 
 @lru_cache(maxsize=4_096)
 def _patterns(pattern: str) -> tuple[str, ...]:
-    """`/usr/bin/rm *` is about `rm *` too, but `./*` is not about everything."""
+    """The forms of a pattern to match with: `/usr/bin/rm *` matches `rm *` too, but `./*` does not match everything."""
     program, blank, rest = folded(pattern).partition(" ")
     name = program.rpartition("/")[2]
     bare = (f"{name}{blank}{rest}",) if name and not set("*?") & set(name) else ()

@@ -1,4 +1,4 @@
-"""Permissions: ordered rules; the last one that matches decides, and without a match the thing is allowed."""
+"""Permissions: ordered rules. The last rule that matches decides; without a match the use is allowed."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -18,7 +18,7 @@ class Action(StrEnum):
 
 
 class Rule(BaseModel):
-    """`permission` names a tool, or `delegation`; `pattern` what it is used on, as a whole. Both may hold * and ?."""
+    """`permission` names a tool or `delegation`; `pattern` must match the whole subject. Both may contain * and ?."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -31,17 +31,17 @@ class Rule(BaseModel):
 
 
 class StandingRule(Rule):
-    """What a person has approved for a whole conversation.
+    """An approval that a person gave for a whole conversation.
 
-    `external`: of a tool that a caller brought. It holds for these alone, because such a tool may have the name of one
-    that a subagent really has.
+    `external`: it is for tools that a caller brought, and for these alone, because such a tool may have the same name
+    as a real tool of a subagent.
     """
 
     external: bool = False
 
 
 class RuleVerdict(NamedTuple):
-    """The rules' decision on a call, with the rule that made it and the part of the call it is about."""
+    """The rules' decision on a call, with the rule that decided and the part of the call that it is about."""
 
     action: Action
     rule: Rule | None = None
@@ -49,7 +49,7 @@ class RuleVerdict(NamedTuple):
 
     @property
     def because(self) -> str:
-        """The reason, for people and models; empty where no rule decides."""
+        """The reason, for people and models; empty if no rule decided."""
         if self.rule is None:
             return ""
         about = " ".join(self.subject.split())
@@ -64,7 +64,7 @@ _STRICTNESS = (Action.ALLOW, Action.ASK, Action.DENY)
 
 
 def decide(rules: list[Rule], tool: ToolTraits, subject: str = "", default: Action = Action.ALLOW) -> Action:
-    """What one ordered list says about a tool used on something."""
+    """The decision of one ordered list of rules about a tool used on something."""
     rule = _deciding(rules, tool.question(subject))
     return default if rule is None else rule.action
 
@@ -73,8 +73,8 @@ def _deciding(rules: list[Rule], question: Question) -> Rule | None:
     covering = [rule for rule in reversed(rules) if _covers(rule, question)]
     if not isinstance(question.subject, ShellCommand):
         return next((rule for rule in covering if matches(question.subject, rule.pattern)), None)
-    # the stricter of what holds for the command as it is written and for what it really is, so that no way to spell a
-    # command avoids a rule, and none reaches a rule that is less strict
+    # Take the stricter decision of the command as written and of the command it really is, so that no spelling avoids a
+    # rule or reaches a less strict one.
     command = question.subject
     written = next((rule for rule in covering if command.is_written(rule.pattern)), None)
     meant = next((rule for rule in covering if _is_meant(rule, command)), None)
@@ -87,7 +87,8 @@ def _is_meant(rule: Rule, command: ShellCommand) -> bool:
 
 
 def verdict(layers: list[list[Rule]], tool: ToolTraits, subjects: Sequence[str] = ("",)) -> RuleVerdict:
-    """Agent, task and parents each have their own ordered rules; no layer can loosen another, nor one subject."""
+    """Decide by the layers of agent, task and parents. No layer can loosen another, and every subject must be
+    allowed."""
     found = [
         RuleVerdict(rule.action, rule, question.subject)
         for rules in layers
@@ -100,7 +101,7 @@ def verdict(layers: list[list[Rule]], tool: ToolTraits, subjects: Sequence[str] 
 def still_asks(
     layers: list[list[Rule]], standing: list[Rule], tool: ToolTraits, subjects: Sequence[str] = ("",)
 ) -> bool:
-    """Whether a person must be asked about a call although some calls were approved for the whole conversation."""
+    """Whether a person must be asked about a call, given the calls already approved for the whole conversation."""
     asked = [
         question
         for rules in layers
@@ -111,15 +112,15 @@ def still_asks(
 
 
 def literal(subject: str) -> str:
-    """A pattern that matches a subject and no longer one: `*` in it is not read as a wildcard."""
+    """A pattern that matches exactly this subject: `*` in it does not act as a wildcard."""
     return "".join("?" if letter in "*?[" else letter for letter in subject) or "*"
 
 
 def host_permitted(layers: list[list[Rule]], host: str, tools: Iterable[ToolTraits]) -> bool:
-    """Whether a command may reach a host: boundaries, and rules that name a tool that is used on hosts, must allow it
-    there without asking. What is allowed to one of these tools loosens nothing that is denied to another.
+    """Whether a command may reach a host: boundaries, and rules about tools that reach hosts, must allow it there
+    without asking. A rule that allows one of these tools does not loosen a rule that denies another.
 
-    A rule for `*` alone says which tools there are, and one that allows commands has decided that already.
+    Rules for `*` alone are ignored: they decide which tools a session has, and that it has commands is decided already.
     """
     reaching = [tool.question(host) for tool in tools if tool.subject and tool.subject.kind is SubjectKind.HOST]
     questions = reaching or [Question((), (BOUND_KINDS[SubjectKind.HOST],), host)]
@@ -136,7 +137,7 @@ def about(layers: list[list[Rule]], tool: ToolTraits) -> list[list[Rule]]:
 
 
 def possible(rules: list[Rule], tool: ToolTraits, default: Action = Action.ALLOW) -> bool:
-    """Whether there may be anything that the tool could be used on; if not, it is not even offered."""
+    """Whether the tool could be used on anything at all; if not, it is not offered to the model."""
     found = default is not Action.DENY
     offer = tool.offer()
     for rule in rules:
@@ -146,7 +147,7 @@ def possible(rules: list[Rule], tool: ToolTraits, default: Action = Action.ALLOW
 
 
 def barring(layers: list[list[Rule]], tool: ToolTraits) -> RuleVerdict | None:
-    """The rule because of which a tool is not even offered."""
+    """The rule that keeps a tool from being offered."""
     offer = tool.offer()
     for rules in layers:
         if denied := _unnamed_denied(rules, tool):
@@ -166,7 +167,7 @@ def _unnamed_denied(rules: list[Rule], tool: ToolTraits) -> RuleVerdict | None:
 
 
 def names_a_tool(permission: str, tools: Collection[str]) -> bool:
-    """Whether a rule for this could ever apply."""
+    """Whether a rule for this could ever match."""
     return any(matches(name, permission) for name in (*tools, DELEGATION))
 
 
@@ -182,7 +183,7 @@ def tools_of(
     delegates: bool,
     parent_tools: list[str] | None = None,
 ) -> list[str]:
-    """The tools a session really has: what it declares, less what is denied and what its parent does not have."""
+    """The tools that a session has: those it declares, minus those that are denied or that its parent does not have."""
     names = [*listed, *(name for name, tool in known.items() if delegates and tool.delegates)]
     found = []
     for name in names:

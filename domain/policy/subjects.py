@@ -1,4 +1,4 @@
-"""Subjects: what a tool is used on, read from its arguments, as permission rules match it."""
+"""Subjects: the targets of a tool call, read from its arguments, as permission rules match them."""
 
 import os
 from collections.abc import Mapping
@@ -22,19 +22,19 @@ class SubjectKind(StrEnum):
 
 
 class Subject(BaseModel):
-    """Which arguments rules match on, and how they are read. Data, not code, so that a call that a person approves with
-    other arguments is judged by the same rules, in any process."""
+    """Which arguments rules match on, and how to read them. It is data and not code, so that any process can judge a
+    call by the same rules after a person has changed its arguments."""
 
     model_config = ConfigDict(frozen=True)
 
     kind: SubjectKind = SubjectKind.NAME
-    fields: tuple[str, ...]  # texts or lists of texts; of NAME and COMMAND the first one that is given counts
+    fields: tuple[str, ...]  # texts or lists of texts; for NAME and COMMAND the first that is given counts
 
     def value(self, arguments: Mapping[str, Any]) -> Any:
         return next((value for name in self.fields if (value := arguments.get(name))), "")
 
     def of(self, arguments: Mapping[str, Any]) -> list[str]:
-        """Each of several must be allowed."""
+        """All subjects of a call. Each of them must be allowed."""
         given = [value for name in self.fields if (value := arguments.get(name))]
         if self.kind in (SubjectKind.NAME, SubjectKind.COMMAND):
             given = given[:1]
@@ -56,7 +56,7 @@ def subjects_of(subject: Subject | None, arguments: Mapping[str, Any]) -> list[s
 
 
 def host_of(url: str) -> str:
-    """The one name by which rules know the host of a URL, or a bare host; none if it is neither."""
+    """The canonical name of a URL's host or of a bare host, by which rules know it; empty if it is neither."""
     try:
         return (URL(url if "//" in url else f"//{url}").host or "").lower().rstrip(".")
     except (InvalidURL, ValueError):
@@ -64,11 +64,11 @@ def host_of(url: str) -> str:
 
 
 class PathError(Exception):
-    """A path cannot be used; the message is for the model and says why."""
+    """A path cannot be used; the message explains why, for the model."""
 
 
 def parts(path: str) -> tuple[str, ...]:
-    """The names on the way from the workspace to `path`; none for the workspace itself."""
+    """The folders and the name on the way from the workspace to `path`; empty for the workspace itself."""
     if "\0" in path:
         raise PathError("The path contains a NUL character.")
     if path == MOUNT or path.startswith(MOUNT + "/"):
@@ -91,7 +91,7 @@ def parts(path: str) -> tuple[str, ...]:
 
 
 def named(path: str) -> str:
-    """The one name by which rules know what `path` leads to; of a path that cannot be used, the path itself."""
+    """The canonical form of a path, by which rules know it; a path that cannot be used stays as it is."""
     try:
         return "/".join(parts(path)) or "."
     except PathError:

@@ -1,1 +1,1 @@
-"""Schedules: when an agent is sent a message, and what may keep it from being sent."""
+"""Schedules: when a message is sent to an agent, and when it is not."""

@@ -54,7 +54,7 @@ _FIELDS = (
 
 
 def check_cron(text: str) -> None:
-    """Raises CronError if this is no cron expression of five fields, or one that never comes due."""
+    """Raise CronError if the text is not a cron expression of five fields, or never comes due."""
     fields = _split(text)
     _, _, days, months, _ = (field.values(given) for field, given in zip(_FIELDS, fields, strict=True))
     if fields[4] == "*" and min(days) > max(_MONTH_LENGTHS[month - 1] for month in months):
@@ -62,14 +62,14 @@ def check_cron(text: str) -> None:
 
 
 def per_day(text: str) -> int:
-    """How often it comes due on a day at the most."""
+    """The most often that it can come due in one day."""
     minutes, hours = (field.values(given) for field, given in zip(_FIELDS[:2], _split(text)[:2], strict=True))
     return len(minutes) * len(hours)
 
 
 def expressions(text: str) -> list[str]:
-    """As Temporal takes it. As everywhere else, a day matches if its day of the month or its day of the week does;
-    Temporal alone would ask for both, so that case becomes two expressions."""
+    """The expressions for Temporal. By cron's rule a day matches if its day of the month or its day of the week does.
+    Temporal requires both, so an expression that restricts both becomes two."""
     minute, hour, day, month, weekday = _split(text)
     if day.startswith("*") or weekday.startswith("*"):
         return [" ".join((minute, hour, day, month, weekday))]

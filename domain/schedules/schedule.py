@@ -1,4 +1,5 @@
-"""A schedule: when a message is sent, to whom, what if the last run is not over; and what each tick did."""
+"""A schedule: when a message is sent, to whom, and what happens if the last run is not over; and the record of a
+tick."""
 
 import functools
 from datetime import UTC, datetime, time, timedelta
@@ -17,7 +18,7 @@ from domain.task import Id, Strict
 
 DAY_MS = 24 * 3_600_000
 YEAR_MS = 366 * DAY_MS
-LATE = timedelta(seconds=5)  # a tick that comes later was missed
+LATE = timedelta(seconds=5)  # a tick that is later than this counts as missed
 LAST_YEAR = 2100  # Temporal's calendars end there
 
 
@@ -45,7 +46,7 @@ ScheduleName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0
 
 
 class Overlap(StrEnum):
-    """What a tick does while the run before it is not over."""
+    """What a tick does while the previous run is not over."""
 
     SKIP = "skip"
     QUEUE = "queue"  # it waits for its turn in the conversation
@@ -55,7 +56,7 @@ class Overlap(StrEnum):
 
 
 class ContextMode(StrEnum):
-    """What a run knows of those before it."""
+    """What a run knows about earlier runs."""
 
     CONTINUE = "continue"  # all of it: every run is a session of one conversation
     FORK = "fork"  # what the conversation knows; the run leaves no trace in it
@@ -63,7 +64,7 @@ class ContextMode(StrEnum):
 
 
 class MissedTicks(StrEnum):
-    """What happens to ticks that Temporal or the worker was away for, and that are still within `catch_up`."""
+    """What happens to ticks that were missed while Temporal or the worker was down, if they are within `catch_up`."""
 
     EACH = "each"  # each of them runs, late
     ONCE = "once"  # the latest of them runs
@@ -71,7 +72,8 @@ class MissedTicks(StrEnum):
 
 
 class QuietHours(Strict):
-    """From `start` until `end`, by the clock of the schedule's zone; past midnight if the end is the earlier one."""
+    """From `start` until `end` in the schedule's time zone. If the end is the earlier one, the span crosses
+    midnight."""
 
     start: ClockTime
     end: ClockTime
@@ -83,8 +85,8 @@ class QuietHours(Strict):
 
 
 class Check(Strict):
-    """A sandboxed command in the workspace, or one of the agent's tools that only reads. Its output goes to the agent;
-    no output, or exit code 3, skips the run."""
+    """A sandboxed command in the workspace, or one of the agent's read-only tools. Its output is passed to the agent.
+    Without output, or with exit code 3, the run is skipped."""
 
     run: Annotated[str, StringConstraints(min_length=1, max_length=4_000)] | None = None
     tool: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
@@ -118,7 +120,7 @@ class Timing(Strict):
 
 
 class ScheduleRules(Timing):
-    """What a caller decides about a schedule, besides the task."""
+    """The settings of a schedule that a caller chooses, besides the task."""
 
     name: ScheduleName
     context: ContextMode = Field(default=ContextMode.CONTINUE, strict=False)
@@ -145,7 +147,7 @@ class ScheduleRules(Timing):
 
 
 class Schedule(BaseModel):
-    """One row. `session` is what each run becomes, checked when the schedule was made."""
+    """One row of the table `schedules`. `session` is the template of each run, checked when the schedule was made."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -154,7 +156,7 @@ class Schedule(BaseModel):
     rules: ScheduleRules
     session: NewSession
     prompt: str
-    conversation_id: str  # of its address
+    conversation_id: str  # the conversation of its address
     paused: bool = False
     pause_reason: str | None = None
     failures: int = 0  # in a row
@@ -164,11 +166,11 @@ class Schedule(BaseModel):
     deleted_at: datetime | None = None
 
     def is_late(self, at: datetime, now: datetime) -> bool:
-        """Whether the tick for this time was missed; jitter is no delay."""
+        """Whether the tick for this time was missed. Jitter does not count as a delay."""
         return now > at + timedelta(milliseconds=self.rules.jitter) + LATE
 
     def message_id(self, at: datetime) -> str:
-        """Of the message that a tick gives to a running session; the same for every repetition of the tick."""
+        """The id of the message that a tick sends to a running session: equal in every repetition of the tick."""
         return derive_id(self.conversation_id, "tick", self.id, tick_key(at))
 
 
@@ -180,7 +182,7 @@ class RunStatus(StrEnum):
 
 
 class ScheduleRun(BaseModel):
-    """What one tick did. There is one row for each scheduled time, however often the tick is repeated."""
+    """The record of one tick. There is one row for each scheduled time, however often the tick is repeated."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -192,7 +194,7 @@ class ScheduleRun(BaseModel):
 
 
 class TickInput(BaseModel):
-    """Input of a Tick workflow. Temporal says which time it is for, unless a caller triggered it."""
+    """Input of a Tick workflow. Temporal supplies the scheduled time, unless a caller triggered the tick."""
 
     tenant: str
     schedule_id: str
@@ -213,17 +215,18 @@ class TickOutcome(BaseModel):
 
 
 def time_problem(at: datetime) -> str | None:
-    """Why nothing can be due once at this time."""
+    """Why a one-time schedule cannot use this time."""
     if at <= datetime.now(UTC):
         return "must be in the future"
     return f"must be before the year {LAST_YEAR}" if at.astimezone(UTC).year >= LAST_YEAR else None
 
 
 def tick_key(at: datetime) -> str:
-    """A scheduled time as the key of its message."""
+    """A scheduled time, as part of the key of its message."""
     return at.astimezone(UTC).isoformat()
 
 
 def tick_text(prompt: str, output: str) -> str:
-    """The message of a tick: the prompt, and what the check found, which is data and no instruction."""
+    """The message of a tick: the prompt and the output of the check. The output is marked as data, not as an
+    instruction."""
     return f"{prompt}\n\n<check_output>\n{quoted(output)}\n</check_output>" if output else prompt

@@ -1,4 +1,4 @@
-"""Effects: what tool calls changed in the world, as a session's ledger lists them, and the sources of a result."""
+"""Effects: the changes that tool calls made in the world, as a session's ledger lists them, and a result's sources."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -15,7 +15,7 @@ class EffectKind(StrEnum):
     MESSAGE = "message"
     ARTIFACT = "artifact"
     SUBAGENT = "subagent"  # started, messaged or stopped; a dry run starts dry-run subagents
-    CALL = "call"  # of a tool that declares no other kind
+    CALL = "call"  # by a tool that does not declare another kind
 
 
 class EffectState(StrEnum):
@@ -40,7 +40,7 @@ class EffectRecord(BaseModel):
 
 
 class Source(BaseModel):
-    """Something the model read, with what is needed to see later whether it has changed."""
+    """Something that the model read, with what is needed to find out later whether it has changed."""
 
     kind: str  # file | url | context_file | message | answer | session
     name: str
@@ -49,7 +49,7 @@ class Source(BaseModel):
 
 
 def state_of(state: CallState, *, dry: bool, ended: bool) -> EffectState:
-    """The effect's state, from the state of its call. Nothing runs any more once its session has `ended`."""
+    """The effect's state, derived from its call. Once the session has `ended`, no call is running any more."""
     if state is CallState.STARTED:
         return EffectState.UNKNOWN if ended else EffectState.RUNNING
     if state is CallState.OK:
@@ -60,7 +60,7 @@ def state_of(state: CallState, *, dry: bool, ended: bool) -> EffectState:
 
 
 def withheld(kind: EffectKind | None, effect: Effect) -> bool:
-    """Whether a dry run describes such a call instead of running it."""
+    """Whether a dry run describes such a call and does not run it."""
     return effect is not Effect.READ and kind not in (None, EffectKind.SUBAGENT)
 
 

@@ -1,4 +1,4 @@
-"""What crosses between a session's loop and the activities that run its hooks: references, and what they answered."""
+"""Requests of a session's loop to the activities that run its hooks, and their answers. Texts travel as references."""
 
 from pydantic import BaseModel, Field
 
@@ -18,13 +18,13 @@ class HookPoints(BaseModel):
 
 
 class HookSubject(BaseModel):
-    """What a moment is about; texts are found by the references."""
+    """The subject of a moment; texts are found by these references."""
 
     model: str = ""
     node: str | None = None  # the assistant node of the reply
     indexes: list[int] = Field(default_factory=list)  # its calls
     messages: list[str] = Field(default_factory=list)  # in the inbox
-    # of an inline line: "node/index" of the tool call whose prompt is its first message
+    # for an inline line: "node/index" of the tool call whose prompt is its first message
     opening: str | None = Field(default=None, exclude_if=lambda value: value is None)
     children: list[str] = Field(default_factory=list, exclude_if=lambda value: not value)  # sessions that were started
     reason: str | None = None  # of the end

@@ -1,4 +1,4 @@
-"""Input requests: the one mechanism by which a session waits for people, whatever it waits for."""
+"""Input requests: the one mechanism by which a session waits for people, whatever it needs from them."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -17,7 +17,7 @@ class RequestKind(StrEnum):
     PLAN_APPROVAL = "plan_approval"
     EXTERNAL_RESULT = "external_result"
     MISSING_VARIABLES = "missing_variables"
-    EXTERNAL_EVENT = "external_event"  # of nobody: an event with the request's key answers it
+    EXTERNAL_EVENT = "external_event"  # nobody is asked: an event with the request's key answers it
 
 
 APPROVALS = frozenset({RequestKind.TOOL_APPROVAL, RequestKind.PLAN_APPROVAL})
@@ -25,7 +25,7 @@ DEFERRED = frozenset({RequestKind.TOOL_APPROVAL, RequestKind.EXTERNAL_RESULT})  
 
 
 class OnExpiry(StrEnum):
-    """What happens when nobody answers in time; a session never just continues."""
+    """What happens if nobody answers in time. A session never simply continues."""
 
     CANCEL = "cancel"
     DENY = "deny"
@@ -40,7 +40,7 @@ class RequestStatus(StrEnum):
 
 
 class ApprovedFile(BaseModel):
-    """A file that a command names, as it was when people were asked."""
+    """A file that a command names, with its content at the time when people were asked."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -68,7 +68,7 @@ class InputRequest(BaseModel):
     on_expiry: OnExpiry
     default_answer: Any = None
     created_at: datetime
-    gate: JsonObject | None = Field(default=None, exclude=True)  # of a call: the rules that bind changes to it
+    gate: JsonObject | None = Field(default=None, exclude=True)  # for a call: the rules that bind changes to it
 
 
 PLAN_SCHEMA: JsonObject = {
@@ -85,12 +85,12 @@ ALWAYS_SCHEMA: JsonObject = {
     "minItems": 1,
     "maxItems": 50,
     "items": {"type": "string", "minLength": 1, "maxLength": 1_000},
-    "description": "patterns: calls of this tool that match them need no further approval in this conversation",
+    "description": "patterns; further calls of this tool that match one need no approval in this conversation",
 }
 
 
 def approval_schema(**changes: JsonObject) -> JsonObject:
-    """Yes or no, with notes. `changes` are fields that may replace what was asked for, only together with a yes."""
+    """Yes or no, with notes. With a yes, `changes` may replace some of the requested fields."""
     return {
         "type": "object",
         "properties": {
@@ -106,16 +106,16 @@ def approval_schema(**changes: JsonObject) -> JsonObject:
 
 
 class OpenRequest(BaseModel):
-    """What a session asks for; the text stays in the tool call or the plan."""
+    """A session's request for input; the text stays in the tool call or the plan."""
 
     ref: SessionRef
     id: str
     kind: RequestKind
     node: str
     index: int = 0
-    deadline: datetime  # of the session; the request's own may be earlier
-    agents: list[AgentRef] = Field(default_factory=list)  # of a call: from the session's own to the one that makes it
-    # of a call: a tool that the caller brought, which may have the name of a built-in one
+    deadline: datetime  # the session's; the request's own may be earlier
+    agents: list[AgentRef] = Field(default_factory=list)  # for a call: from the session's agent to the calling one
+    # for a call: the caller brought the tool, which may have the same name as a built-in one
     external: bool = Field(default=False, exclude_if=lambda value: not value)
 
 
@@ -129,7 +129,7 @@ class OpenedRequest(BaseModel):
     shown: str = Field(default="", exclude_if=lambda value: not value)  # question and rule, for the Web UI
 
     def nudges(self) -> list[tuple[datetime, bool]]:
-        """The times of reminder and escalation, in order; True marks the escalation."""
+        """The times of reminders and of the escalation, in order; True marks the escalation."""
         moments = [(self.remind_at, False), (self.escalate_at, True)]
         return sorted((at, escalate) for at, escalate in moments if at is not None and at < self.deadline)
 
@@ -170,6 +170,6 @@ class DeferredTools(BaseModel):
 
 
 class RequestAnswered(BaseModel):
-    """Signal to a session: one of its requests has an answer, which is in the row."""
+    """Signal to a session: one of its requests was answered. The answer is in the row."""
 
     id: str

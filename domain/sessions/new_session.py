@@ -1,7 +1,7 @@
-"""A session before it runs: what its creator decides (`NewSession`), and the row that is written (`PlacedSession`).
+"""A session before it runs: the decisions of its creator (`NewSession`), and the row that is written (`PlacedSession`).
 
-Each field is a column of the table `sessions`, and the defaults are here alone: a new column is one migration and one
-field."""
+Each field is a column of the table `sessions`. The defaults are only here, so that a new column is one migration and
+one field."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -25,8 +25,8 @@ from domain.sessions.task_terms import TaskTerms
 from domain.task import TaskSpec
 
 RETENTION_MS = 30 * 24 * 3_600_000
-SHARED_CONFIG = ("sandbox", "input_timeout", "on_input_timeout", *notification.CONFIG)  # what holds for a whole tree
-# what a continuation does not take over from the session before it
+SHARED_CONFIG = ("sandbox", "input_timeout", "on_input_timeout", *notification.CONFIG)  # settings of a whole tree
+# fields that a continuation does not take over from the session before it
 _NOT_CONTINUED = frozenset({"trigger", "blocking", "parent_session_id", "base_head", "rerun"})
 
 
@@ -36,7 +36,7 @@ class SessionType(StrEnum):
 
 
 class Trigger(StrEnum):
-    """What made a session begin."""
+    """What started a session."""
 
     API = "api"
     FORK = "fork"
@@ -56,7 +56,7 @@ class Trigger(StrEnum):
 
 
 class Supervision(BaseModel):
-    """The rules a session works under, and what it may ask of people and of its caller."""
+    """The rules of a session, and what it may ask of people and of its caller."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -65,11 +65,12 @@ class Supervision(BaseModel):
     approval_required: bool = False
     external_tools: list[ExternalTool] = Field(default_factory=list)  # the caller answers their calls
     variables: dict[str, str] = Field(default_factory=dict)
-    missing: dict[str, str] = Field(default_factory=dict)  # asked for before the first step: name -> description
+    # variables to ask for before the first step: name -> description
+    missing: dict[str, str] = Field(default_factory=dict)
 
 
 class NewSession(Supervision):
-    """What the creator of a session decides; where it belongs is decided when it is placed."""
+    """The decisions of a session's creator. The session's conversation and thread are added when it is placed."""
 
     agent_owner: str
     agent: str
@@ -86,8 +87,8 @@ class NewSession(Supervision):
     base_head: str | None = None  # the message to continue from; None: that session's last one
     spawned_by: str | None = None
     subagent_name: str | None = None
-    subagent: SubagentTerms | None = None  # of one that a tool named after its agent started
-    delivery: DeliveryMode | None = None  # of its outcome to the spawner
+    subagent: SubagentTerms | None = None  # only if a subagent tool started it
+    delivery: DeliveryMode | None = None  # how its outcome reaches the spawner
     blocking: bool = False  # the spawner waits for it in a tool call
     await_children: bool = True
     tools: list[str] | None = None  # None: those of its definition
@@ -118,7 +119,7 @@ class NewSession(Supervision):
         await_children: bool = True,
         trigger: Trigger = Trigger.API,
     ) -> Self:
-        """A session that a caller submits; what the task says about its children comes before the default."""
+        """A session that a caller submits. The task's own settings about its children replace the defaults."""
         waits = spec.config.await_children
         return cls(
             **dict(supervision),
@@ -155,7 +156,7 @@ class NewSession(Supervision):
         tags: Sequence[str] = (),
         workspace_id: str | None = None,
     ) -> Self:
-        """A subagent. It works in its parent's workspace, or, on terms of its own, in the given one or a new one."""
+        """A subagent. It works in its parent's workspace; on terms of its own, in the given workspace or a new one."""
         config = parent.spec.get("config", {})
         shared = {key: config[key] for key in SHARED_CONFIG if config.get(key) is not None}
         return cls(
@@ -186,7 +187,7 @@ class NewSession(Supervision):
 
     @classmethod
     def continuing(cls, before: "NewSession", handed_to: Successor | None = None) -> Self:
-        """A thread that is woken continues as the agent that has it, and reports to the spawner it had."""
+        """A thread that is woken continues with its present agent and reports to the same spawner."""
         kept = {name: getattr(before, name) for name in NewSession.model_fields if name not in _NOT_CONTINUED}
         if handed_to is not None:
             kept |= {**_agent(handed_to.agent), **handed_to.model_dump(include={"models", "sides", "tools"})}
@@ -196,7 +197,7 @@ class NewSession(Supervision):
     def rerun_of(
         cls, source: "PlacedSession", task: "NewSession", rerun: Rerun, *, title: str, permissions: Sequence[Rule]
     ) -> Self:
-        """A repetition of `source`: the checked task under the source's tools and rules, and the added permissions."""
+        """A repetition of `source`: the checked task with the source's tools and rules, plus the added permissions."""
         fields = dict(task) | {
             "title": title,
             "tools": source.tools,
@@ -217,7 +218,7 @@ class NewSession(Supervision):
         delivery: DeliveryMode | None = None,
         created_at: datetime | None = None,
     ) -> "PlacedSession":
-        """The row of this session; its time begins now. A child whose delivery nobody names holds its outcome."""
+        """The row of this session. Its time begins now. A child without a delivery mode holds its outcome."""
         now = created_at or datetime.now(UTC)
         held = None if self.spawned_by is None else DeliveryMode.HOLD
         fields = dict(self) | {
@@ -234,14 +235,14 @@ class NewSession(Supervision):
         return PlacedSession(**fields)
 
 
-# As a workflow's payload: what is not said is the default, so that a history carries few bytes of it.
+# In a workflow's payload defaults are left out, to keep histories small.
 SessionPayload = Annotated[
     NewSession, PlainSerializer(lambda session: session.model_dump(mode="json", exclude_defaults=True))
 ]
 
 
 class PlacedSession(NewSession):
-    """A session that belongs somewhere: what is written when it is accepted."""
+    """A session with its place in a conversation: the row that is written when it is accepted."""
 
     tenant: str
     id: str

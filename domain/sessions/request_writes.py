@@ -1,5 +1,5 @@
-"""What the store writes about input requests and acceptance checks. The fields are those that the SQL functions
-`open_request`, `answer_request`, `settle_request` and `record_acceptance` read; only the store dumps these models."""
+"""Writes of the store about input requests and acceptance checks. The SQL functions `open_request`, `answer_request`,
+`settle_request` and `record_acceptance` read exactly these fields; only the store dumps these models."""
 
 from datetime import datetime
 from typing import Any
@@ -17,7 +17,7 @@ from domain.sessions.step_writes import BudgetUse
 
 
 class SpentSoFar(Write):
-    """What the session has used, for the person who is asked."""
+    """The usage of the session, for the person who is asked."""
 
     cost_usd: float | None
     tokens: int
@@ -25,7 +25,7 @@ class SpentSoFar(Write):
 
 
 class ShownRequest(Write):
-    """What people are shown, and what their answer must look like."""
+    """The text that people are shown, and the form that their answer must have."""
 
     question: str
     details: JsonObject = Field(default_factory=dict)
@@ -43,14 +43,14 @@ class NewRequest(ShownRequest):
     kind: RequestKind
     deadline: datetime
     on_expiry: OnExpiry
-    event_key: str | None = None  # the event with this key answers it
+    event_key: str | None = None  # an event with this key answers it
 
 
 class RequestOpening(Write):
     tenant: str
-    run: str | None = None  # of the session's workflow that writes it; None: somebody else does
+    run: str | None = None  # the run of the session's workflow that writes this; None: another writer
     request: NewRequest
-    most: int | None = None  # how many of its kind the session may open; None: any number
+    most: int | None = None  # most requests of its kind in one session; None: any number
     events: list[EventRow] = Field(default_factory=list)
 
 
@@ -66,7 +66,7 @@ class RequestAnswer(Write):
 
 class RequestSettlement(Write):
     tenant: str
-    run: str | None = None  # of the session's workflow that writes it; None: somebody else does
+    run: str | None = None  # the run of the session's workflow that writes this; None: another writer
     id: str
     expired: list[EventRow]  # emitted if nobody has answered
 
@@ -75,12 +75,12 @@ class AcceptanceRecord(Write):
     """One check of a session's acceptance criteria."""
 
     tenant: str
-    run: str | None = None  # of the session's workflow that writes it; None: somebody else does
+    run: str | None = None  # the run of the session's workflow that writes this; None: another writer
     session_id: str
     round: int
     version: int
     acceptance: AcceptanceRound
-    usage: Usage  # of the session, with this check
+    usage: Usage  # the session's total, including this check
     used: BudgetUse
     message: NewMessage | None = None  # sends the agent back
     events: list[EventRow]

@@ -4,7 +4,7 @@ from pydantic import BaseModel, Field
 
 
 class Rerun(BaseModel):
-    """Which session a rerun repeats, from where, and what was changed."""
+    """The session that a rerun repeats, the step from which, and the changes."""
 
     session_id: str
     from_step: int = Field(description="the step of the original at which it begins")

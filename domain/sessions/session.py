@@ -1,4 +1,4 @@
-"""A session: one bounded execution of an agent, its states, its end reasons and what it may spend."""
+"""A session: one bounded execution of an agent. Its states, its end reasons and its limits."""
 
 from enum import StrEnum
 
@@ -54,7 +54,7 @@ class Reason(StrEnum):
 
 _CANCELS = frozenset({Reason.CALLER_CANCEL, Reason.INTERRUPTED, Reason.TERMINATED, Reason.INPUT_TIMEOUT})
 
-# a budget was spent: the parent of a subagent that ends so is notified
+# A budget was spent. The parent of a subagent that ends for one of these reasons is notified.
 BUDGET_REASONS = frozenset(
     {Reason.STEP_LIMIT, Reason.TOKEN_BUDGET, Reason.COST_BUDGET, Reason.TOOL_LIMIT, Reason.TREE_BUDGET}
 )
@@ -69,7 +69,7 @@ class SandboxMode(StrEnum):
 
 
 class Limits(BaseModel):
-    """What a session may use at the most; None means without that limit."""
+    """The most that a session may use; None means no such limit."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -78,14 +78,14 @@ class Limits(BaseModel):
     tokens: int | None = None
     cost_usd: float | None = None
     tool_calls: int | None = None
-    repeats_warning: int = 4  # so often the agent may repeat itself before it is warned
-    repeats: int = 8  # and before it is stopped
-    denied: int | None = None  # so many calls rules may deny before it is stopped
-    # while the session was running; costs no byte of history where it is not so
+    repeats_warning: int = 4  # repetitions before the agent is warned
+    repeats: int = 8  # repetitions before it is stopped
+    denied: int | None = None  # calls that rules denied before it is stopped
+    # whether limits were raised while the session ran; left out of the history if not
     raised: bool = Field(default=False, exclude_if=lambda value: not value)
 
     def raised_to(self, other: "Limits") -> "Limits":
-        """The higher of each limit that can be raised: raises may arrive twice, and in any order."""
+        """The higher value of each limit that can be raised, because raises may arrive twice and in any order."""
         higher = {name: _higher(getattr(self, name), getattr(other, name)) for name in RAISABLE}
         return self.model_copy(update={**higher, "raised": self.raised or other.raised})
 
@@ -98,7 +98,7 @@ def _higher(one: float | None, other: float | None) -> float | None:
 
 
 class Usage(BaseModel):
-    """What was used so far. A cost of None means unknown: some call used a model without a price."""
+    """The usage so far. A cost of None is unknown: some call used a model without a price."""
 
     llm_calls: int = 0
     tool_invocations: int = 0
@@ -125,7 +125,7 @@ class Usage(BaseModel):
         )
 
     def minus(self, before: "Usage") -> "Usage":
-        """What was used since."""
+        """The usage since an earlier point."""
         names = [name for name in Usage.model_fields if name != "cost_usd"]
         counts = {name: getattr(self, name) - getattr(before, name) for name in names}
         known = self.cost_usd is not None and before.cost_usd is not None
@@ -140,7 +140,7 @@ class Scope(StrEnum):
 
 
 class SessionRef(BaseModel):
-    """Which session, in which conversation, of which tenant: what every activity is given."""
+    """The session, its conversation and its tenant; every activity receives it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -150,7 +150,7 @@ class SessionRef(BaseModel):
 
 
 class AgentRef(BaseModel):
-    """The exact definition a session keeps for its whole life; `owner` is a tenant, or `*` for a shipped agent."""
+    """The exact definition that a session keeps for its whole life; `owner` is a tenant, or `*` for a shipped agent."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -1,4 +1,4 @@
-"""What a running Session workflow knows: its lines of reasoning, its state, and the input it starts with."""
+"""The state of a running Session workflow: its lines of reasoning, its own state, and the input it starts with."""
 
 from datetime import datetime
 
@@ -12,8 +12,8 @@ from domain.sessions.step import ModelReply
 
 
 class Line(BaseModel):
-    """One strand of reasoning: a context that grows and the agent that reads it. A session has one, and one more for
-    each inline delegate while it works."""
+    """One strand of reasoning: a growing context and the agent that reads it. A session has one main line, and one more
+    for each inline delegate while it runs."""
 
     path: str = "main"
     agent: AgentRef
@@ -22,20 +22,20 @@ class Line(BaseModel):
     head: str | None = None
     opening: str | None = None  # "node/index" of the tool call whose prompt opens an inline line
     step: int = 0  # the session's number of the line's current step
-    steps: int = Field(default=0, exclude_if=lambda steps: not steps)  # of a side: how many it has taken
-    # its prompt has started the subagents that begin with it
+    steps: int = Field(default=0, exclude_if=lambda steps: not steps)  # for a side: how many it has taken
+    # the immediate subagents of its prompt have been started
     activated: bool = Field(default=False, exclude_if=lambda value: not value)
     doing: str = ""  # what the current step is about
     above: list[AgentRef] = Field(
         default_factory=list
-    )  # of an inline line: the agents it works for, the session's first
+    )  # for an inline line: the agents it works for, the session's first
     note: str | None = None  # a sentence of the platform for the next call
-    previous: str | None = None  # the result of the last step, until watchers were shown it
+    previous: str | None = None  # the last step's result, until watchers have been shown it
     previous_step: int = 0
     misfits: int = 0  # answers that did not fit the output schema
-    # committed before this run began, and its tool calls may not have run; the line continues with it
+    # A reply committed before this run began, whose tool calls may not have run. The line continues with it.
     pending: ModelReply | None = Field(default=None, exclude_if=lambda value: value is None)
-    resumed: bool = Field(default=False, exclude_if=lambda value: not value)  # the current reply was such a one
+    resumed: bool = Field(default=False, exclude_if=lambda value: not value)  # the current reply was such a reply
     hooked: bool = Field(default=False, exclude_if=lambda value: not value)  # of an inline line: its agent has hooks
     trail: list[str] = Field(default_factory=list)  # digests of its latest steps, by which repetition is noticed
 
@@ -52,8 +52,8 @@ class Line(BaseModel):
         return self.model_index + 1 >= len(self.models)
 
     def take_pending(self) -> ModelReply | None:
-        """The reply at which a run takes over. Of its calls some may have run, or be waiting for people: each is found
-        by its node and index, and nothing is done twice."""
+        """The reply from which a run takes over. Some of its calls may have run or be waiting for people. Each is found
+        by its node and index, so that nothing is done twice."""
         reply, self.pending = self.pending, None
         self.resumed = reply is not None
         return reply
@@ -67,16 +67,16 @@ class StartedChild(BaseModel):
 
 
 class SessionState(BaseModel):
-    """All of a Session that must survive continue-as-new."""
+    """The state of a Session that must survive continue-as-new."""
 
     line: Line
     step: int = 0
     version: int = 0
     usage: Usage = Field(default_factory=Usage)
-    recorded: Usage = Field(default_factory=Usage)  # what recorded answers used when they were given
+    recorded: Usage = Field(default_factory=Usage)  # usage of recorded answers when they were given
     inbox: list[str] = Field(default_factory=list)  # message ids that wait for the next model call
     seen_messages: list[str] = Field(default_factory=list)  # ids, so that one sent again counts once
-    waking: list[str] = Field(default_factory=list)  # children whose outcome is delivered without being asked for
+    waking: list[str] = Field(default_factory=list)  # children whose outcome is delivered unasked
     ended: list[str] = Field(default_factory=list)  # children known to have ended
     children: list[StartedChild] = Field(default_factory=list)  # the latest
     children_started: int = 0
@@ -84,16 +84,16 @@ class SessionState(BaseModel):
     plan_approved: bool = False
     failed_calls: int = 0
     denied_calls: int = 0
-    forbidden_calls: int = 0  # those of them that a rule denied
+    forbidden_calls: int = 0  # of these, calls that a rule denied
     acceptance_round: int = 0  # how often the acceptance criteria were checked
     turns: int = Field(default=0, exclude_if=lambda turns: not turns)  # completed turns of the two sides
-    # of an agent with two AI sides: the line of the side that waits for its turn. Both share one message tree.
+    # With two AI sides: the line of the side that waits for its turn. Both share one message tree.
     waiting_line: Line | None = Field(default=None, exclude_if=lambda line: line is None)
-    # after a handoff: the sides of the agent that took over, and whether any of it has happened
+    # after a handoff: the sides of the agent that took over, and whether a handoff has happened
     sides: Sides | None = Field(default=None, exclude_if=lambda sides: sides is None)
     handed_over: bool = Field(default=False, exclude_if=lambda value: not value)
-    # by agent and side: the moments at which it has hooks
     announced: bool = Field(default=False, exclude_if=lambda value: not value)  # hooks know that the session began
+    # by agent and side: the moments at which it has hooks
     hook_points: dict[str, list[HookPoint]] = Field(default_factory=dict, exclude_if=lambda value: not value)
     # raised while it was running; None: those it started with
     limits: Limits | None = Field(default=None, exclude_if=lambda limits: limits is None)
@@ -109,7 +109,7 @@ class SessionState(BaseModel):
 
 
 class SessionInput(BaseModel):
-    """All that a Session workflow starts with: references and limits, never words."""
+    """The input of a Session workflow: references and limits, never texts."""
 
     ref: SessionRef
     agent: AgentRef
@@ -122,8 +122,8 @@ class SessionInput(BaseModel):
     title: str = ""
     trigger: str = "api"
     sandbox: SandboxMode | None = None
-    approval_required: bool = False  # nothing with an effect runs before the plan is approved
-    ask_variables: bool = False  # values are missing that the agent cannot begin without
+    approval_required: bool = False  # the plan must be approved before anything with an effect runs
+    ask_variables: bool = False  # the agent lacks values that it needs to begin
     acceptance: bool = False  # criteria are checked before it may complete
     await_children: bool = True  # with children still to report, the session is not done
     parent_session_id: str | None = None  # who spawned it

@@ -1,5 +1,5 @@
-"""What the store writes when a session begins and when it ends. The fields are those that the SQL functions
-`accept_session`, `begin_queued` and `finish_session` read; only the store dumps these models."""
+"""Writes of the store when a session begins and when it ends. The SQL functions `accept_session`, `begin_queued` and
+`finish_session` read exactly these fields; only the store dumps these models."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -51,11 +51,11 @@ class ThreadMessage(Write):
     taken_by: str | None = None  # the session that is about to read it
     unsignalled: bool = False  # the sweeper signals its conversation if its writer does not
     visible: bool = True
-    wake: bool = True  # else it stays for the next session that answers
+    wake: bool = True  # false: it stays for the next session that answers
 
 
 class NewBudget(Write):
-    """What all sessions of a conversation may use together. None: no such limit."""
+    """The most that all sessions of a conversation may use together. None: no such limit."""
 
     deadline: datetime | None = None
     max_steps: int | None = None
@@ -68,7 +68,7 @@ class NewBudget(Write):
 
 
 class Acceptance(Write):
-    """A session to be accepted, with all that is written in the same transaction."""
+    """A session to be accepted, with everything that is written in the same transaction."""
 
     session: PlacedSession
     inbox: list[NewMessage] = Field(default_factory=list)
@@ -87,7 +87,7 @@ class Acceptance(Write):
     manifest: Mapping[str, Any] = Field(default_factory=dict)  # what a new workspace starts with, by path
     parent_thread_id: str | None = None
     thread_name: str | None = None
-    face: FaceRequest | None = None  # the request, if it came through a face
+    face: FaceRequest | None = None  # set if the request came through a face
 
 
 class QueuedBegin(Write):
@@ -99,10 +99,10 @@ class QueuedBegin(Write):
 
 
 class SessionEnding(Write):
-    """How a session ends. What is None keeps the value that the row has."""
+    """The end of a session. A field that is None leaves the column as it is."""
 
     ref: SessionRef
-    run: str | None = None  # of the session's workflow that ends it; None: somebody else does
+    run: str | None = None  # the run of the session's workflow that ends it; None: another writer
     reason: Reason
     partial: bool = False
     error_type: str | None = None
@@ -125,5 +125,5 @@ class SessionEnding(Write):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def message_id(self) -> str:
-        """Of the outcome in the spawner's mailbox; a repetition writes the same one."""
+        """The id of the outcome in the spawner's mailbox. A repetition writes the same one."""
         return derive_id(self.ref.session_id, "outcome")

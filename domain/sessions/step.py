@@ -1,4 +1,4 @@
-"""What crosses the boundary between the session's loop and its activities: ids, counters and short previews."""
+"""Messages between the session's loop and its activities: ids, counters and short previews."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -10,18 +10,18 @@ from domain.policy.rules import Rule
 from domain.redaction import redacted
 from domain.sessions.session import AgentRef, Limits, Reason, SandboxMode, Scope, SessionRef, Status, Usage
 
-PREVIEW = 300  # characters of text that history may carry beside a reference
-LOOKED_AT = 20  # times the limit: a long text is not searched to its end for one line
+PREVIEW = 300  # characters of text that may be in the history beside a reference
+LOOKED_AT = 20  # times the limit: no need to search a long text to its end for one line
 
 
 def preview(text: str, limit: int = PREVIEW) -> str:
-    """One bounded line for the Temporal Web UI, without anything that looks like a key."""
+    """One line of limited length for the Temporal Web UI, without anything that looks like a key."""
     line = redacted(" ".join(text[: limit * LOOKED_AT].split()))
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 class Effect(StrEnum):
-    """What repeating a tool call would do; it decides what happens after an interrupted attempt."""
+    """What a repetition of a tool call would do. It decides what happens after an interrupted attempt."""
 
     READ = "read"  # changes nothing: repeated freely
     IDEMPOTENT = "idempotent"  # the same call leaves the same world: repeated freely
@@ -39,12 +39,12 @@ class CallState(StrEnum):
 
     @property
     def for_model(self) -> "CallState":
-        """A call that did not report may have happened."""
+        """Whether a call that did not report may have happened."""
         return CallState.UNKNOWN if self is CallState.STARTED else self
 
 
 class ToolCallResult(BaseModel):
-    """What a tool call returned; `text` is empty as long as it runs."""
+    """The result of a tool call; `text` is empty while the call runs."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -72,7 +72,7 @@ class StopReason(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "StopReason":
-        """Any other word, as older histories have: the reply is whole."""
+        """Map any other word, found in older histories, to a complete reply."""
         return cls.ANSWERED
 
 
@@ -82,7 +82,7 @@ class ModelCall(BaseModel):
     line: str = "main"
     above: list[AgentRef] = Field(default_factory=list)  # whose tools and rules bound an inline line's
     step: int
-    version: int  # of the session's projection; rises with every write
+    version: int  # of the session's row; rises with every write
     head: str | None
     model: str
     purpose: Purpose = Purpose.TURN
@@ -97,9 +97,9 @@ class ModelCall(BaseModel):
     doing: str = ""  # what the step is about, in a few words
     speaker: str | None = None  # of an agent with two AI sides: the label of the side that is asked
     begins: bool = False  # the first call of its step: watchers learn that the step began
-    previous: str | None = None  # what the line's step before this one came to
+    previous: str | None = None  # the result of the line's previous step
     previous_step: int = 0
-    failed_calls: int = 0  # of the session so far, as the next
+    failed_calls: int = 0  # of the session so far, like the next field
     denied_calls: int = 0
 
 
@@ -116,23 +116,24 @@ class ToolCall(BaseModel):
     refusal: str | None = None  # why it may not run
     bookkeeping: bool = Field(default=False, exclude_if=lambda value: not value)  # runs as a local activity
     talks: bool = Field(default=False, exclude_if=lambda value: not value)  # touches nothing: no approval withholds it
-    asks: bool = Field(default=False, exclude_if=lambda value: not value)  # people; refused: only they can help
+    # asks people; if refused, only people can help
+    asks: bool = Field(default=False, exclude_if=lambda value: not value)
     external: bool = Field(default=False, exclude_if=lambda value: not value)  # a tool that the caller brought
     denied: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule
     rule: Rule | None = Field(default=None, exclude_if=lambda value: value is None)  # the one that denied it
 
 
 class RareFacts(BaseModel):
-    """What few replies have; it costs no byte of history where it is not there."""
+    """Fields that few replies have. They are left out of the history when they are empty."""
 
-    # why it is not the answer that the agent's output schema asks for
+    # why the answer does not fit the agent's output schema
     misfit: str | None = Field(default=None, exclude_if=lambda value: value is None)
-    # of a recorded answer: what it used when it was given, for the limits alone; and whether the original continued
+    # for a recorded answer: its original usage, which counts for the limits only, and whether the original continued
     recorded: Usage | None = Field(default=None, exclude_if=lambda value: value is None)
     continues: bool = Field(default=False, exclude_if=lambda value: not value)
-    # of a handler: it ends the session, after the calls beside it have run
+    # a handler ends the session with it, once the calls of the same reply have run
     ends: Literal["stop", "fail"] | None = Field(default=None, exclude_if=lambda value: value is None)
-    # raised limits that the row has: the signal that brings them may be late
+    # raised limits, read from the row because the signal that brings them may be late
     raised: Limits | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
@@ -147,7 +148,7 @@ class ModelReply(RareFacts):
 
 
 class ResumePoint(BaseModel):
-    """Where a line is, for a run that did not bring it there."""
+    """The position of a line, for a run that did not bring it there."""
 
     head: str
     step: int  # the session's number of the step that committed the head
@@ -168,7 +169,7 @@ class ToolRequest(BaseModel):
     above: list[AgentRef] = Field(default_factory=list)
     refusal: str | None = None
     approval: str | None = None  # the input request that allows this very call
-    rule: Rule | None = None  # that refuses it
+    rule: Rule | None = None  # the rule that refuses it
 
 
 class ToolOutcome(BaseModel):
@@ -181,16 +182,16 @@ class ToolOutcome(BaseModel):
     doing: str | None = None  # the plan's current step, when the call changed the plan
     planned: bool = Field(default=False, exclude_if=lambda value: not value)  # the call submitted a plan
     replanned: bool = Field(default=False, exclude_if=lambda value: not value)  # its steps are others than before
-    digest: str | None = None  # of the call and its result; None: doing it again is no sign of a loop
+    digest: str | None = None  # of the call and its result; None: repeating it does not count as a loop
     denied: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule or a person
     forbidden: bool = Field(default=False, exclude_if=lambda value: not value)  # by a rule
-    # refused: the tree's budget of tool calls is spent
+    # it was refused because the tree's budget of tool calls is spent
     spent: bool = Field(default=False, exclude_if=lambda value: not value)
 
 
 class BindingCall(BaseModel):
-    """The tool call with which a side ended its session; its arguments are the session's payload. Without an index
-    it is a handler's reply, whose text is the payload."""
+    """The tool call with which a side ended its session. Its arguments are the session's payload. Without an index it
+    is a handler's reply, whose text is the payload."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -199,7 +200,7 @@ class BindingCall(BaseModel):
 
 
 class Finish(BaseModel):
-    """How a session ended; the one ending activity writes it."""
+    """The end of a session, which the one ending activity writes."""
 
     ref: SessionRef
     agent: AgentRef
@@ -219,7 +220,7 @@ class Finish(BaseModel):
 
 
 class Finished(BaseModel):
-    """How the session's row says that it ended."""
+    """The end as the session's row records it."""
 
     status: Status
     reason: Reason
@@ -232,11 +233,11 @@ class StopRequest(BaseModel):
     reason: Reason
     by: str
     note: str = ""
-    grace_ms: int = 0  # so long the tools that run may take to finish; 0: they are stopped at once
+    grace_ms: int = 0  # time for running tools to finish; 0: they are stopped at once
 
 
 class RecordedStop(StopRequest):
-    """A stop as the session's row keeps it."""
+    """A stop as the session's row stores it."""
 
     at: datetime | None = None
     request_id: str | None = None  # the Idempotency-Key

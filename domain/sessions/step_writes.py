@@ -1,5 +1,5 @@
-"""What the store writes about a model call: its beginning, its retries, its reply. The fields are those that the SQL
-functions `begin_step`, `note_retry` and `commit_step` read; only the store dumps these models."""
+"""Writes of the store about a model call: its beginning, its retries and its reply. The SQL functions `begin_step`,
+`note_retry` and `commit_step` read exactly these fields; only the store dumps these models."""
 
 from pydantic import Field
 
@@ -13,8 +13,8 @@ from domain.sessions.step import Purpose
 class StepBegin(Write):
     tenant: str
     session_id: str
-    run: str | None = None  # of the session's workflow that writes it; None: somebody else does
-    idem: str  # the same for all attempts of a call
+    run: str | None = None  # the run of the session's workflow that writes this; None: another writer
+    idem: str  # equal in all attempts of a call
     version: int
     step: int
     attempt: int
@@ -22,7 +22,7 @@ class StepBegin(Write):
     take: list[str] = Field(default_factory=list)  # messages that enter the context
     purpose: Purpose = Purpose.TURN
     events: list[EventRow] = Field(default_factory=list)
-    again: list[EventRow] = Field(default_factory=list)  # only of a later attempt
+    again: list[EventRow] = Field(default_factory=list)  # only in a later attempt
 
 
 class RetryNote(Write):
@@ -33,14 +33,14 @@ class RetryNote(Write):
 
 
 class NewNode(Node):
-    """A message with the key of the call that wrote it; the last one of a call has the call's reply."""
+    """A message with the key of the call that wrote it. The last message of a call also holds the call's reply."""
 
     idem: str
     reply: str | None = None  # JSON
 
 
 class BudgetUse(Write):
-    """What is taken from the tree's budget."""
+    """The amounts to take from the tree's budget."""
 
     steps: int = 0
     tokens: int = 0
@@ -49,7 +49,7 @@ class BudgetUse(Write):
 
 
 class OnceEvent(Write):
-    """An event of which a session has at most one by this name."""
+    """An event that a session emits at most once by this name."""
 
     name: str
     event: EventRow
@@ -58,16 +58,16 @@ class OnceEvent(Write):
 class StepCommit(Write):
     tenant: str
     session_id: str
-    run: str | None = None  # of the session's workflow that writes it; None: somebody else does
+    run: str | None = None  # the run of the session's workflow that writes this; None: another writer
     idem: str
     version: int
     head: str
     line: str = "main"
     take: list[str] = Field(default_factory=list)
-    usage: Usage  # of the session, with this call
+    usage: Usage  # the session's total, including this call
     used: BudgetUse = BudgetUse()
     progress: str | None = None
-    status_text: str | None = None  # what the session publishes as its status
+    status_text: str | None = None  # the status that the session publishes
     reply: str  # JSON
     nodes: list[NewNode]
     once: list[OnceEvent] = Field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a task adds to the definition of its agent, for itself alone."""
+"""The additions of a task to the definition of its agent, for this task alone."""
 
 from typing import Self
 
@@ -17,14 +17,14 @@ class TaskTerms(BaseModel):
 
     @classmethod
     def of(cls, config: TaskConfig) -> Self | None:
-        """None: the definition alone decides, as for most tasks."""
+        """None if the task adds nothing, like most tasks."""
         if config.instructions is None and config.output_schema is None:
             return None
         return cls(instructions=config.instructions, output_schema=config.output_schema)
 
 
 def on_terms(agent: AgentDefinition, terms: TaskTerms | None) -> AgentDefinition:
-    """The definition as the task has it: its prompt and then the instructions, and the task's form of the answer."""
+    """The definition with the task's additions: its instructions after the prompt, and its output schema."""
     if terms is None:
         return agent
     changes: JsonObject = {}

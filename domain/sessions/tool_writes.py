@@ -1,5 +1,6 @@
-"""What the store writes about a tool call: its claim before the effect, its result after it. The fields are those that
-the SQL functions `claim_tool`, `commit_tool`, `begin_check` and `end_check` read; only the store dumps these models."""
+"""Writes of the store about a tool call: its claim before the effect, its result after it. The SQL functions
+`claim_tool`, `commit_tool`, `begin_check` and `end_check` read exactly these fields; only the store dumps these
+models."""
 
 from datetime import UTC, datetime
 
@@ -19,18 +20,18 @@ SPENT = "The budget of tool calls that this session shares with its tree is spen
 
 
 class ToolCallKey(Write):
-    """Which call, in which node of the message tree."""
+    """The call, and its node in the message tree."""
 
     tenant: str
     session_id: str
-    run: str | None = None  # of the session's workflow that writes it; None: somebody else does
+    run: str | None = None  # the run of the session's workflow that writes this; None: another writer
     node: str
     call_index: int
     actor: str | None = None  # of the audit log; None: the session's agent
 
 
 class ToolAttempt(ToolCallKey):
-    """Who makes the call. A newer attempt, or another holder, fences this one off."""
+    """The attempt that makes the call. A newer attempt, or another holder, fences this one off."""
 
     tool: str
     effect: Effect
@@ -54,8 +55,8 @@ class ToolAttempt(ToolCallKey):
 
 
 class ToolClaim(ToolAttempt):
-    asks: bool = False  # it puts a question to people, which no budget of tool calls counts
-    kind: EffectKind | None = None  # of the ledger; None: the call touches nothing
+    asks: bool = False  # it asks people a question, so no budget of tool calls counts it
+    kind: EffectKind | None = None  # for the ledger; None: the call changes nothing
     description: str = ""
     withheld: bool = False  # a dry run describes it instead of running it
     called: list[EventRow] = Field(default_factory=list)
@@ -101,15 +102,15 @@ class NewFile(Write):
 class ToolCommit(ToolAttempt):
     state: CallState
     result: str
-    started_at: datetime = Field(default_factory=lambda: datetime.now(UTC))  # of a read, which is not claimed
-    description: str = ""  # empty: as claimed
+    started_at: datetime = Field(default_factory=lambda: datetime.now(UTC))  # for a read, which is not claimed
+    description: str = ""  # empty: the one given with the claim
     progress: str | None = None
-    status_text: str | None = None  # what the session publishes as its status
+    status_text: str | None = None  # the status that the session publishes
     plan: str | None = None  # JSON
     files: list[NewFile] = Field(default_factory=list)
     sources: str = "[]"  # JSON
     denied: bool = False
-    rule: str | None = None  # the one that denied it
+    rule: str | None = None  # the rule that denied it
     handed_to: str | None = None  # JSON: the agent that has the session from here on
     events: list[EventRow] = Field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""A trace: model and tool calls of a session step by step, with times and costs, and its subagents' traces inside."""
+"""A trace: a session's model and tool calls step by step, with times and costs, and the traces of its subagents."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -37,7 +37,7 @@ class ToolSpan(BaseModel):
 
 
 class StepTrace(BaseModel):
-    """Plan, act, observe: what the model said, the calls it made and what they brought."""
+    """Plan, act, observe: the model's text, the calls it made and their results."""
 
     step: int
     started_at: datetime
@@ -48,7 +48,7 @@ class StepTrace(BaseModel):
 
 
 class Mark(BaseModel):
-    """Something beside the calls: a new plan, a wait for a person, a retry, a message."""
+    """An event between the calls: a new plan, a wait for a person, a retry, a message."""
 
     at: datetime
     type: str

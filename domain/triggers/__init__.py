@@ -1,1 +1,1 @@
-"""Triggers: events from outside, what they must look like, and the messages they become."""
+"""Triggers: events from outside, their conditions, and the messages that they become."""

@@ -1,4 +1,4 @@
-"""An event, the paths into it, and the two small languages about it: conditions and templates. Neither runs code."""
+"""An event, paths into it, and two small languages about it: conditions and templates. Neither can run code."""
 
 import json
 import re
@@ -24,7 +24,7 @@ _CUT = "… (cut)"
 
 
 class ExternalEvent(BaseModel):
-    """What happened, as conditions and templates see it: `id`, `type` and the paths below `payload`."""
+    """An event as conditions and templates see it: `id`, `type` and the paths below `payload`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -33,7 +33,7 @@ class ExternalEvent(BaseModel):
     payload: Any = None
 
     def at(self, path: str) -> Any:
-        """The value at a path; a number in it is a place in a list."""
+        """The value at a path; a number in the path is an index of a list."""
         first, *rest = path.split(".")
         value: Any = getattr(self, first)
         for part in rest:
@@ -68,7 +68,7 @@ KeyTemplate = Annotated[str, StringConstraints(min_length=1, max_length=MAX_KEY_
 
 
 class Condition(Strict):
-    """One value of the event: exactly one of `equals`, `one_of` and `matches`. A missing value fulfils none."""
+    """A condition on one value: exactly one of `equals`, `one_of` and `matches`. A missing value never fulfils it."""
 
     path: EventPath
     equals: Scalar = None
@@ -95,7 +95,7 @@ class Condition(Strict):
 
 
 def render(template: str, event: ExternalEvent) -> str:
-    """The template with its values; a missing one is named."""
+    """The template with its values filled in; a missing value is named."""
 
     def value(found: "re.Match[str]") -> str:
         given = event.at(found[1].strip())
@@ -105,7 +105,8 @@ def render(template: str, event: ExternalEvent) -> str:
 
 
 def render_key(template: str, event: ExternalEvent) -> str | None:
-    """A correlation key. None: a part of it is missing or no plain value, so that the event correlates with nothing."""
+    """The correlation key. None if a part of it is missing or not a plain value: the event then matches no waiting
+    session."""
     for path in _PLACEHOLDER.findall(template):
         value = event.at(path.strip())
         if value is _MISSING or value is None or isinstance(value, dict | list):
@@ -115,7 +116,7 @@ def render_key(template: str, event: ExternalEvent) -> str | None:
 
 
 def untrusted(event: ExternalEvent, source: str, template: str | None = None) -> str:
-    """What an agent reads of an event. All of it is marked: none of its text can end the mark or pass for ours."""
+    """The text that an agent reads of an event. It is marked as a whole, and nothing in it can end the mark."""
     text = render(template, event) if template is not None else _cut(_text(event.payload), MAX_TEXT_CHARS)
     head = " ".join(f"{name}={_attribute(value)}" for name, value in (("source", source), ("type", event.type)))
     return (
@@ -129,7 +130,7 @@ def _attribute(value: str) -> str:
 
 
 def _same(value: Any, wanted: Scalar) -> bool:
-    """1 is 1.0, but neither is true."""
+    """Compare JSON values: 1 equals 1.0, but neither equals true."""
     return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
 
 

@@ -1,4 +1,4 @@
-"""Names of events that agents emit, and the patterns by which others subscribe to them: `build:*:done`."""
+"""Names of events that agents emit, and the patterns with which others subscribe to them: `build:*:done`."""
 
 MAX_CHARS = 200
 _NAME = r"[a-z0-9][a-z0-9._-]{0,60}"
@@ -7,7 +7,7 @@ EVENT_PATTERN = rf"^(?:{_NAME}|\*)(?::(?:{_NAME}|\*)){{0,9}}(?::\*\*)?$"
 
 
 def covers(pattern: str, name: str) -> bool:
-    """`*` is any one part between colons; `**` at the end any number of further parts, at least one."""
+    """`*` matches one part between colons; `**` at the end matches one or more further parts."""
     wanted, parts = pattern.split(":"), name.split(":")
     if wanted[-1] == "**":
         wanted = wanted[:-1]

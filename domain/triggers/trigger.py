@@ -1,4 +1,4 @@
-"""A trigger: which signed events it accepts, what an agent reads of them, and where they go."""
+"""A trigger: the signed events it accepts, the text that an agent reads of them, and their conversation."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -23,7 +23,7 @@ class SignatureKind(StrEnum):
 
 
 class TriggerContext(StrEnum):
-    """Which conversation an event reaches that nothing waits for."""
+    """The conversation for an event that no session waits for."""
 
     SHARED = "shared"  # one for all events of the trigger
     PER_KEY = "per_key"  # one for each correlation key
@@ -31,7 +31,7 @@ class TriggerContext(StrEnum):
 
 
 class TriggerRules(Strict):
-    """What a caller decides about a trigger, besides the task and the secret."""
+    """The settings of a trigger that a caller chooses, besides the task and the secret."""
 
     signature: SignatureKind = Field(strict=False)
     filter: list[Condition] = Field(default_factory=list, max_length=20, description="all of them must hold")
@@ -54,7 +54,8 @@ class TriggerRules(Strict):
 
 
 class EventTrigger(BaseModel):
-    """One row; the secret is kept apart. Without a session its events only reach those who wait for them."""
+    """One row of the table `triggers`; the secret is stored apart. Without a session, events only reach those who wait
+    for them."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -77,7 +78,7 @@ class EventOutcome(StrEnum):
 
 
 class EventAccepted(BaseModel):
-    """What an event led to; a repeat of the event is answered the same."""
+    """The result of an event. A repetition of the event gets the same result."""
 
     event_id: str
     outcome: EventOutcome

@@ -80,7 +80,7 @@ async def test_other_calls_run_first_and_the_first_of_two_handoffs_counts(stack:
     handed, listed, refused = await talk.results()
     assert handed == f"Handed over to {BILLING}."
     assert listed and "Handed" not in listed
-    assert refused == f"Not handed over to {REPAIRS}: this response had handed the thread over to {BILLING} before."
+    assert refused == f"Not handed over to {REPAIRS}: this response already handed the thread over to {BILLING}."
     returned = [event["tool"] for event in of_type(await stack.events(talk.id), "tool_returned")]
     assert returned == ["list_files", BILLING, REPAIRS]
     assert (await talk.shown())["threads"][0]["agent"] == BILLING
