@@ -120,10 +120,17 @@ class Subagents:
         return await self._queue(ref, child.thread_id, message_id, text, kind=kind, files=gained)
 
     async def notify_parent(
-        self, ref: SessionRef, content: str, needs_answer: bool, key: str, attachments: Sequence[str] = ()
+        self,
+        ref: SessionRef,
+        content: str,
+        needs_answer: bool,
+        key: str,
+        attachments: Sequence[str] = (),
+        *,
+        waits: bool = False,
     ) -> tuple[str, bool]:
-        """A silent message for the thread that started this one; it begins a turn there if none is running. Files are
-        copied to the parent's workspace first, where the message finds them."""
+        """A silent message for the thread that started this one; it begins a turn there if none is running, unless it
+        waits for the next one. Files are copied to the parent's workspace first, where the message finds them."""
         own = await sessions.get(self._pool, ref.tenant, ref.session_id)
         spawner = await sessions.get(self._pool, ref.tenant, own.spawned_by) if own and own.spawned_by else None
         if own is None or spawner is None:
@@ -141,8 +148,10 @@ class Subagents:
         content = listed(quoted(rewritten(content, files)), [file.path for file in files])
         text = from_subagent(own.thread_id, content, needs_answer=needs_answer)
         gained = (spawner.workspace_id, manifest_of(files))
-        await self._queue(ref, spawner.thread_id, message_id, text, kind=InboxKind.SILENT, wake=True, files=gained)
-        return "Sent to your parent.", False
+        await self._queue(
+            ref, spawner.thread_id, message_id, text, kind=InboxKind.SILENT, wake=True, waits=waits, files=gained
+        )
+        return "Left for your parent's next turn." if waits else "Sent to your parent.", False
 
     async def queue_tool(self, ref: SessionRef, tool: QueuedTool, key: str) -> bool:
         """A tool call for this session's own thread, which begins a turn there if none is running."""
@@ -163,6 +172,7 @@ class Subagents:
         *,
         kind: InboxKind = InboxKind.USER,
         wake: bool = False,
+        waits: bool = False,  # for the thread's next session, whatever runs there now
         files: tuple[str, Manifest] | None = None,
     ) -> bool:
         message = ThreadMessage(
@@ -172,8 +182,11 @@ class Subagents:
             text=text,
             author=ref.session_id,
             kind=kind,
+            wake=not waits,
         )
         await conversations.add_message(self._pool, ref.tenant, message, files)
+        if waits:
+            return True
         steer = Steer(request_id=message_id, thread=thread_id, message=message_id, wake=wake)
         try:
             await self._conversations.steer(ref.tenant, ref.conversation_id, steer)

@@ -12,6 +12,11 @@ class Input(BaseModel):
 
     content: str = Field(min_length=1, max_length=100_000, description="What your parent should know.")
     needs_answer: bool = Field(description="Whether you need an answer in order to continue.")
+    waits: bool = Field(
+        default=False,
+        description="Whether it may wait for your parent's next turn. Otherwise it arrives before its next step, and "
+        "wakes it if it is idle.",
+    )
     attachments: list[str] = Field(
         default_factory=list, max_length=20, description="Paths of files of yours that it gets a copy of."
     )
@@ -19,7 +24,7 @@ class Input(BaseModel):
 
 async def run(input: Input, context: ToolContext) -> ToolResult:
     text, failed = await context.subagents.notify_parent(
-        context.ref, input.content, input.needs_answer, context.key, input.attachments
+        context.ref, input.content, input.needs_answer, context.key, input.attachments, waits=input.waits
     )
     return ToolResult(text, failed=failed)
 

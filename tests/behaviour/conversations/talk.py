@@ -50,7 +50,7 @@ AGENTS = [
     agent("narrow", "helper", permissions=[ALLOWED]),
     agent("tight", "second", max_depth=2),
     agent("broad", "narrow"),
-    agent("inquirer", mode="subagent", may_ask=True),
+    agent("inquirer", mode="subagent", may_ask=True, permissions=[{"permission": "bash", "action": "ask"}]),
     agent("patron", {"agent": "inquirer", "may_ask": True}),
     agent("boss", mode="primary"),  # since the others were written
 ]

@@ -265,11 +265,9 @@ async def test_outcome_is_posted_only_at_the_end(team: Stack) -> None:
     assert message.source_type == "subagent_result"
 
 
-@scene
-async def waiting_for_a_person(stack: Stack) -> tuple[Talk, SessionRow, list[str], dict[str, Any]]:
-    """A subagent asks a question in the background. Meanwhile it is given another task, and its mailbox is fired."""
-    ask: Call = ("ask_user", {"question": "Which port?"})
-    talk = await Talk.done(stack, chain([async_delegate("inquirer", chain([ask]))], last="Off."), "patron")
+async def waiting_for_a_person(stack: Stack, call: Call, answer: Any) -> tuple[Talk, SessionRow, list[str], str]:
+    """A subagent waits for a person in the background. Meanwhile it is given another task, and its mailbox is fired."""
+    talk = await Talk.done(stack, chain([async_delegate("inquirer", chain([call]))], last="Off."), "patron")
     child = await talk.child()
     await stack.seen(child.id, "input_required")
     assert await talk.mail() == [] and (await talk.try_fire()).status_code == 422
@@ -278,16 +276,29 @@ async def waiting_for_a_person(stack: Stack) -> tuple[Talk, SessionRow, list[str
     open_ones = await stack.http.get("/input-requests", params={"conversation_id": talk.id})
     [request] = open_ones.json()["items"]
     assert request["session_id"] == child.id and await talk.mail() == []
-    answer = {"response_to": request["id"], "input": "8080"}
-    assert (await stack.http.post(f"/tasks/{child.id}/input", json=answer)).status_code == 202
+    answered = {"response_to": request["id"], "input": answer}
+    assert (await stack.http.post(f"/tasks/{child.id}/input", json=answered)).status_code == 202
     await talk.posted(1)
-    return talk, waiting, texts, request
+    return talk, waiting, texts, request["kind"]
+
+
+@scene
+async def waiting_for_an_answer(stack: Stack) -> tuple[Talk, SessionRow, list[str], str]:
+    return await waiting_for_a_person(stack, ("ask_user", {"question": "Which port?"}), "8080")
+
+
+@scene
+async def waiting_for_an_approval(stack: Stack) -> tuple[Talk, SessionRow, list[str], str]:
+    return await waiting_for_a_person(stack, ("bash", {"command": "echo 80$((80))"}), {"approved": True})
 
 
 @pytest.mark.proves("D8")
-async def test_subagent_that_waits_for_a_person_is_not_posted_as_finished(team: Stack) -> None:
-    talk, waiting, _, request = await waiting_for_a_person(team)
-    assert waiting.status is Status.INPUT_REQUIRED and request["question"] == "Which port?"
+@pytest.mark.parametrize(
+    ("scene", "kind"), [(waiting_for_an_answer, "clarification"), (waiting_for_an_approval, "tool_approval")]
+)
+async def test_subagent_that_waits_for_a_person_is_not_posted_as_finished(team: Stack, scene: Any, kind: str) -> None:
+    talk, waiting, _, asked_for = await scene(team)
+    assert waiting.status is Status.INPUT_REQUIRED and asked_for == kind
     [message] = await talk.mail()
     child = await talk.session(waiting.id)
     assert (message.source_session_id, message.source_type) == (child.id, "subagent_result")
@@ -298,7 +309,7 @@ async def test_subagent_that_waits_for_a_person_is_not_posted_as_finished(team: 
 async def test_waiting_subagent_keeps_its_place_and_its_id(team: Stack) -> None:
     """One unfinished attempt at a time: a second dispatch conflicts, also while the first waits for a person; the
     answer continues the same attempt."""
-    talk, waiting, texts, _ = await waiting_for_a_person(team)
+    talk, waiting, texts, _ = await waiting_for_an_answer(team)
     assert texts == [
         f"'inquirer' is still running (session: {waiting.id}). "
         "Wait for its outcome, or send it a message with steer_subagent."

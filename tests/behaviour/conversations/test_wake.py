@@ -13,6 +13,7 @@ from tests.behaviour.conversations.talk import (
     Gate,
     Scenes,
     Talk,
+    agent,
     async_delegate,
     async_task,
     chain,
@@ -21,9 +22,11 @@ from tests.behaviour.conversations.talk import (
     say,
     slow,
 )
+from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.support.stack import Stack, eventually, of_type
 
 scene = Scenes(at_once=5)
+EXPLICIT = {"parent_communication": "explicit"}
 
 
 async def all_delivered(talk: Talk) -> list[SessionRow]:
@@ -245,11 +248,11 @@ async def explicit(stack: Stack) -> tuple[Talk, Talk, Talk]:
 async def while_the_parent_works(stack: Stack) -> tuple[Talk, Talk]:
     """The same outcome reaches two parents in the middle of a tool call: one holds it, the other is steered by it."""
     talks = []
-    for agent in ("lead", "waker"):
+    for name in ("lead", "waker"):
         gate = Gate()
-        talk = await Talk.begin(stack, chain([async_task(say("The part."))], [gate.call], last="Off."), agent)
+        talk = await Talk.begin(stack, chain([async_task(say("The part."))], [gate.call], last="Off."), name)
         await talk.posted(1)
-        if agent == "waker":
+        if name == "waker":
             await talk.signalled(talk.id, "message", 1)
         gate.open()
         await talk.ended(talk.id)
@@ -257,22 +260,51 @@ async def while_the_parent_works(stack: Stack) -> tuple[Talk, Talk]:
     return talks[0], talks[1]
 
 
+@scene
+async def what_a_child_sends(stack: Stack) -> tuple[Talk, str]:
+    """A child that speaks for itself sends two messages while its parent works; the first one may wait."""
+    approve = declared_tool("approve", "summary")
+    sends = prompt(
+        "wake_sends",
+        {"calls": [call("notify_parent", content="No hurry.", needs_answer=False, waits=True)]},
+        {"calls": [call("notify_parent", content="Mind this.", needs_answer=False)]},
+        "Sent.",
+    )
+    accepts = prompt("wake_accepts", {"calls": [call("approve", summary="Fine.")]}, tools=(approve,))
+    stop = {"name": "approve", "message_property": "summary"}
+    await define(stack, "messenger", sends, accepts, side_b={"session_stop": stop}, expose_as_tool=True)
+    parent = agent("addressee", subagent_tools=[{"name": "messenger", "blocking": False, "resumable": EXPLICIT}])
+    assert (await stack.http.put("/agents/addressee", json=parent)).is_success
+    gate = Gate()
+    create: Call = ("subagent_create", {"agent": "messenger", "name": "ann", "message": "Report."})
+    talk = await Talk.begin(stack, chain([create], [gate.call], last="Off."), "addressee")
+    await talk.ended((await talk.child()).id)
+    gate.open()
+    await talk.rest()
+    later = await talk.say(say("Read."))
+    await talk.ended(later)
+    return talk, later
+
+
 @pytest.mark.proves("F-12")
-async def test_outcome_waits_for_a_fire_or_steers_the_running_parent_as_chosen(team: Stack) -> None:
+async def test_what_a_child_says_waits_or_steers_as_chosen(team: Stack) -> None:
+    """Its outcome, by its reference or by the conversation; its messages, each by itself."""
     held, steered = await while_the_parent_works(team)
     assert len(await held.prompts(held.id)) == 1 and len(await held.mail(pending_only=True)) == 1
     fired = await held.fire()
     assert "The part." in (await held.prompts(fired.id))[0]
     _, outcome = await steered.prompts(steered.id)  # in its own session, at its next step
     assert "The part." in outcome and await steered.mail(pending_only=True) == []
-
-
-async def test_delivery_is_chosen_per_reference_and_per_conversation(team: Stack) -> None:
     quiet, woken, mixed = await explicit(team)
     assert await quiet.mail() == [] and await quiet.delivered_sources() == [] and len(await quiet.sessions()) == 2
     assert (await quiet.try_fire()).status_code == 422
     await all_delivered(woken)
     await all_delivered(mixed)
+    talk, later = await what_a_child_sends(team)
+    _, steering = await talk.prompts(talk.id)
+    waited, said = await talk.prompts(later)
+    assert "Mind this." in steering and "No hurry." in waited and "Read." in said
+    assert len([row for row in await talk.sessions() if row.thread_id == talk.id]) == 2  # it woke nobody
 
 
 @pytest.mark.proves("S0-B40")
