@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -55,10 +56,20 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[FieldPro
 
 def _fields_at(model: type[BaseModel], path: list[str]) -> tuple[str, ...]:
     for part in path:
-        inner = model.model_fields[part].annotation if part in model.model_fields else None
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            model = inner
+        if part not in model.model_fields:
+            continue  # a place in a list, or a key
+        inner = _model_in(model.model_fields[part].annotation)
+        if inner is None:
+            return ()
+        model = inner
     return tuple(model.model_fields)
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    """The model of a field: its type, or that of the parts of a list, a dict or a choice."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for one in get_args(annotation) if (found := _model_in(one))), None)
 
 
 def _choices(context: dict[str, object]) -> tuple[str, ...]:

@@ -6,10 +6,13 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from agents.problems import FieldProblem, problems_of
+from domain.agents.side import SideKind
 from domain.agents.spelling import snake_case
 from domain.json_object import JsonObject
 
 Model = TypeVar("Model", bound=BaseModel)
+NAMES = {"name", "agent"}
+KINDS = {*SideKind}  # who takes the turns of a side
 
 
 def validated(fields: JsonObject, model: type[Model]) -> tuple[Model | None, list[FieldProblem]]:
@@ -31,11 +34,12 @@ def validated(fields: JsonObject, model: type[Model]) -> tuple[Model | None, lis
     if not removed:
         return None, problems
     definition, more = validated(rest, model)
-    return definition, [*problems, *more]
+    named = {problem.field for problem in problems}
+    return definition, [*problems, *(problem for problem in more if problem.field not in named)]
 
 
 def _remove(fields: JsonObject, path: tuple[int | str, ...], *, anything: bool) -> bool:
-    """Remove an unknown field anywhere, or an optional one at the top that holds no more than a value."""
+    """Remove an unknown field, or one that holds no more than a value and without which the rest means the same."""
     inner: Any = fields
     for part in path[:-1]:
         inner = _at(inner, part)
@@ -44,7 +48,8 @@ def _remove(fields: JsonObject, path: tuple[int | str, ...], *, anything: bool) 
         if isinstance(inner, dict)
         else ""
     )
-    if not name or not (anything or (len(path) == 1 and name != "name" and not isinstance(inner[name], dict | list))):
+    decides = snake_case(name) in (NAMES if len(path) == 1 else NAMES | KINDS)
+    if not name or not (anything or not (decides or isinstance(inner[name], dict | list))):
         return False
     del inner[name]
     return True

@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Sequence
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from domain.agents.spelling import AgentPart
 from domain.json_object import JsonObject
 from domain.json_schema import SchemaProblem, schema_problems
 
@@ -19,9 +20,7 @@ RESULT_SCHEMA: JsonObject = {
 }
 
 
-class ExternalTool(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class ExternalTool(AgentPart):
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     description: str = Field(min_length=1, max_length=2_000)
     input_schema: JsonObject

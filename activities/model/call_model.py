@@ -1,7 +1,9 @@
 """call_model: one model call, from the context's reference to the committed reply."""
 
 import asyncio
+from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -37,6 +39,7 @@ from store import input_requests, messages
 from store.database import TRANSIENT_ERRORS, Pool, patiently
 from store.messages import StepFacts
 
+T = TypeVar("T")
 COMMIT_PATIENCE = 300.0  # seconds: a reply that was paid for is not thrown away because the database restarts
 
 
@@ -92,7 +95,7 @@ class CallModel:
                 layers = [*(one.permissions for one in agents), *RULES.validate_json(facts.rules)]
                 tools = await self.offered(call, agents, layers, facts)
             except TRANSIENT_ERRORS as error:
-                raise database_away() from error
+                raise _database_away() from error
             prelude = turn_record.prelude(call, context, facts, opening)
             turn = ModelResponse()
             if (rerun := recording.rerun_of(facts)) is not None:
@@ -101,7 +104,7 @@ class CallModel:
                 calls = recording.tool_calls(self.toolbox.tools, tools, played, layers, rerun, facts)
                 recorded = RareFacts(recorded=played.usage, continues=played.continues, ends=played.body.ends)
                 return await self._commit(call, idem, context, nodes, calls, [], played.turn, recorded)
-            shown = await self._shown(call, agent, context + prelude, facts)
+            shown = await unless_away(self._hooks.filtered(call, agent, context + prelude, facts))
             try:
                 if queued := turn_record.queued_calls(call, facts):
                     turn.content += queued
@@ -115,9 +118,7 @@ class CallModel:
             except Exception as error:
                 await self._bounds.release(call, facts)
                 raise await self.failure(call, info.attempt, error) from error
-            if call.purpose is Purpose.TURN and not turn.immediate:  # it was paid for, so nothing loses it
-                said = await patiently(lambda: self._hooks.replied(call, agent, turn, facts), seconds=COMMIT_PATIENCE)
-                turn.replace_text(said)
+            await self._before_reply(call, agent, turn, facts)
             nodes = prelude + turn_record.reply_nodes(call, agent, context + prelude, turn, facts)
             calls = []
             if call.purpose is Purpose.TURN:
@@ -137,11 +138,20 @@ class CallModel:
             rare = RareFacts(misfit=misfit, ends=turn.ends, raised=self._bounds.raised(facts))
             return await self._commit(call, idem, context, nodes, calls, once, turn, rare)
 
-    async def _shown(self, call: ModelCall, agent: AgentDefinition, nodes: list[Node], facts: StepFacts) -> list[Node]:
+    async def _before_reply(
+        self, call: ModelCall, agent: AgentDefinition, turn: ModelResponse, facts: StepFacts
+    ) -> None:
+        """Let hooks change a reply before it is stored. What a stop left of one is no reply. The reply was paid for, so
+        neither a database that is away nor a stop loses it: then it is stored as it came."""
+        if call.purpose is not Purpose.TURN or turn.immediate or turn.stop_reason is StopReason.INTERRUPTED:
+            return
         try:
-            return await self._hooks.filtered(call, agent, nodes, facts)
-        except TRANSIENT_ERRORS as error:
-            raise database_away() from error
+            said = await patiently(lambda: self._hooks.replied(call, agent, turn, facts), seconds=COMMIT_PATIENCE)
+        except asyncio.CancelledError:
+            if not cancel_requested():
+                raise
+        else:
+            turn.replace_text(said)
 
     def shown_as(self, call: ModelCall, agent: AgentDefinition) -> ModelCall:
         """The call as its events and messages show it."""
@@ -168,7 +178,7 @@ class CallModel:
         request = ModelRequest(
             model=call.model,
             max_tokens=agent.max_tokens,
-            system=await self._hooks.system(call, agent, system, facts),
+            system=await unless_away(self._hooks.system(call, agent, system, facts)),
             messages=render(shown, call.model, call.agent.side),
             notes=[checkpoint.REQUEST] if compacts else self._notes(call, facts) if takes_turn else [],
             tools=[definition for _, definition in tools.values()] if takes_turn else [],
@@ -254,5 +264,13 @@ class CallModel:
         return ApplicationError(failure.message, type=failure.type, next_retry_delay=wait)
 
 
-def database_away() -> ApplicationError:
+async def unless_away(reading: Awaitable[T]) -> T:
+    """What is read before the model is asked; a database that is away makes the call wait and try again."""
+    try:
+        return await reading
+    except TRANSIENT_ERRORS as error:
+        raise _database_away() from error
+
+
+def _database_away() -> ApplicationError:
     return ApplicationError("The database is away.", type=wire.DATABASE_AWAY, next_retry_delay=timedelta(seconds=1))

@@ -44,7 +44,8 @@ async def supervision(call: Call, spec: TaskSpec, agent: TaskAgent, before: dict
 
 async def _shared(call: Call, graph: Graph) -> dict[str, str]:
     """What the tenant and the deployment have of the variables of this graph, as it is now. A secret of the tenant is
-    one to every agent; of the others those are that an agent declares to be."""
+    one to every agent; of the others those are that an agent declares to be. Short ones too, although nothing finds
+    them in results: whoever set the value as a text, or for all tenants, must not block the tasks of such an agent."""
     known = graph_variables(graph)
     if not known:
         return {}
@@ -53,7 +54,7 @@ async def _shared(call: Call, graph: Graph) -> dict[str, str]:
     deployments = {name: value for name, _, value in pairs if name in known}
     texts = {name: value for name, value in tenants.items() if name in known and not is_sealed(value)}
     secrets = {name: value for name, value in tenants.items() if name in known and is_sealed(value)}
-    seal = partial(seal_secrets, call.services.keys, call.tenant, variables=known)
+    seal = partial(seal_secrets, call.services.keys, call.tenant, variables=known, shortest=0)
     return shared({**secrets, **seal(texts)}, seal(deployments))
 
 

@@ -13,7 +13,12 @@ SHORTEST = 4  # characters of a secret: replacing shorter ones would make every 
 
 
 def seal_secrets(
-    keys: KeyRing, tenant: str, values: Mapping[str, str], variables: Mapping[str, Variable | NeededVariable]
+    keys: KeyRing,
+    tenant: str,
+    values: Mapping[str, str],
+    variables: Mapping[str, Variable | NeededVariable],
+    *,
+    shortest: int = SHORTEST,
 ) -> dict[str, str]:
     """The values as they are stored. They are sealed for the tenant, because threads inherit values from each other."""
     sealed = dict(values)
@@ -22,8 +27,8 @@ def seal_secrets(
             raise Invalid(f"{name} cannot begin with {PREFIX!r}.", type="unusable-value", variable=name)
         if (variable := variables.get(name)) is None or variable.kind is not VariableKind.SECRET:
             continue
-        if len(value) < SHORTEST:
-            detail = f"{name} is a secret, so it needs at least {SHORTEST} characters: it is hidden wherever it occurs."
+        if len(value) < shortest:
+            detail = f"{name} is a secret, so it needs at least {shortest} characters: it is hidden wherever it occurs."
             raise Invalid(detail, type="secret-too-short", variable=name)
         sealed[name] = keys.seal(value, tenant, "variable", name)
     return sealed

@@ -3,7 +3,8 @@ that should notice and prints how many bugs were caught.
 
 A bug is caught if one of its tests fails with it and passes without it: at the end each test that failed runs once
 more in the unchanged tree, so that a slow machine catches nothing. With a log a run that was broken off is continued.
-With texts: only bugs whose name, file or tests contain one of them.
+With texts: only bugs of a topic of that name (security, reliability, graphs, operations), or whose name, file or tests
+contain one of them.
 """
 
 import json
@@ -22,10 +23,16 @@ import click
 import pytest
 
 from settings import ROOT
-from tests.planted import graphs, operations, reliability, security
+from tests.planted import graphs, operations, reliability, security, subagents
 from tests.planted.bug import Bug
 
-BUGS = [*security.BUGS, *reliability.BUGS, *graphs.BUGS, *operations.BUGS]
+TOPICS = {
+    "security": security.BUGS,
+    "reliability": reliability.BUGS,
+    "graphs": [*graphs.BUGS, *subagents.BUGS],
+    "operations": operations.BUGS,
+}
+BUGS = [bug for bugs in TOPICS.values() for bug in bugs]
 PATIENCE, HANGS_AFTER = 1_200.0, 120.0  # seconds for one run of tests
 LEFT_OUT = (".git", ".venv*", ".errand", "__pycache__", ".mypy_cache", ".ruff_cache", ".dmypy.json")
 
@@ -88,11 +95,23 @@ def passing(tree: Path, tests: set[str]) -> set[str]:
     return {test for test in tests if lines is not None and not any(name.startswith(test) for name in failed)}
 
 
+def chosen_by(texts: tuple[str, ...]) -> list[Bug]:
+    """Without texts all; a text that is a topic's name means its bugs and no others."""
+    named = {bug.name for text in texts for bug in TOPICS.get(text, ())}
+    free = [text for text in texts if text not in TOPICS]
+    return [
+        bug
+        for bug in BUGS
+        if not texts or bug.name in named or any(text in f"{bug.name} {bug.file} {bug.tests}" for text in free)
+    ]
+
+
 @click.command(help=__doc__)
 @click.option("--log", type=click.Path(path_type=Path), help="Verdicts, one JSON object per line; those in it stay.")
 @click.argument("texts", metavar="[TEXT]...", nargs=-1)
 def main(log: Path | None, texts: tuple[str, ...]) -> None:
-    chosen = [bug for bug in BUGS if not texts or any(text in f"{bug.name} {bug.file} {bug.tests}" for text in texts)]
+    if not (chosen := chosen_by(texts)):
+        raise click.UsageError(f"No bug has any of these texts. Topics: {', '.join(TOPICS)}.")
     known = [Verdict(**json.loads(line)) for line in log.read_text().splitlines()] if log and log.exists() else []
     verdicts = {verdict.bug: verdict for verdict in known}
     with tempfile.TemporaryDirectory(prefix="errand-planted-") as folder:

@@ -1,12 +1,14 @@
-"""Bugs in graphs of agents: sides, handoffs, subagents, variables, attachments and hooks."""
+"""Bugs in graphs of agents: sides, handoffs, variables, handlers, checkpoints and hooks."""
 
 from tests.planted.bug import Bug
 
 _GRAPHS = "tests/behaviour/graphs"
 _HOOKS = (f"{_GRAPHS}/test_hooks.py",)
 _VARIABLES = (f"{_GRAPHS}/test_variables.py",)
-_SUBAGENTS = (f"{_GRAPHS}/test_subagent_tools.py",)
-_IMMEDIATE = (f"{_GRAPHS}/test_immediate.py",)
+_COMPACTION = (f"{_GRAPHS}/test_compaction.py", "tests/unit/domain/test_checkpoint.py")
+_BEGINNINGS = (f"{_GRAPHS}/test_beginnings.py",)
+_INVARIANTS = (f"{_GRAPHS}/test_invariants.py",)
+_HANDLERS = (f"{_GRAPHS}/test_handlers.py",)
 _SCOPE = ("tests/unit/domain/agents/test_variable_scope.py",)
 _SIDES = ("tests/unit/agents/test_sides.py",)
 
@@ -76,8 +78,8 @@ BUGS = [
     Bug(
         "what a hook makes of a reply is not stored",
         "activities/model/call_model.py",
-        "                turn.replace_text(said)\n",
-        "                turn.text = said\n",
+        "            turn.replace_text(said)\n",
+        "            turn.text = said\n",
         _HOOKS,
     ),
     Bug(
@@ -143,41 +145,6 @@ BUGS = [
         ("tests/unit/domain/test_sealing.py",),
     ),
     Bug(
-        "an instance may have no name",
-        "activities/tools/builtin/subagent_create.py",
-        "name: str = Field(min_length=1",
-        "name: str = Field(min_length=0",
-        _SUBAGENTS,
-    ),
-    Bug(
-        "an optional subagent is there whatever its variable says",
-        "domain/conversations/subagent.py",
-        'variables.get(tool.optional, "").strip().lower() in ENABLED',
-        'variables.get(tool.optional, "true").strip().lower() != "x"',
-        (*_SUBAGENTS, *_IMMEDIATE),
-    ),
-    Bug(
-        "a child that is explicit reports all the same",
-        "activities/delegation/subagent_plan.py",
-        "            delivery=DeliveryMode.EXPLICIT if terms.explicit else DeliveryMode.WAKE,",
-        "            delivery=DeliveryMode.WAKE,",
-        _SUBAGENTS,
-    ),
-    Bug(
-        "the parent's model is not shown its children",
-        "activities/model/call_model.py",
-        '        if facts.registry and call.line == "main":',
-        '        if facts.registry and call.line == "none":',
-        _SUBAGENTS,
-    ),
-    Bug(
-        "the second file of a name overwrites the first",
-        "domain/conversations/attachments.py",
-        "    while path in taken:",
-        "    while not path and taken:",
-        ("tests/unit/domain/conversations", f"{_GRAPHS}/test_attachments.py"),
-    ),
-    Bug(
         "an unknown field hides what else is wrong",
         "agents/validation.py",
         "    if not removed:\n",
@@ -197,5 +164,89 @@ BUGS = [
         '    speaker = f" · {call.speaker}" if call.speaker else ""',
         '    speaker = ""',
         (f"{_GRAPHS}/test_sample.py",),
+    ),
+    Bug(
+        "a hook is asked about an interrupted reply",
+        "activities/model/call_model.py",
+        " or turn.immediate or turn.stop_reason is StopReason.INTERRUPTED:",
+        " or turn.immediate:",
+        _HOOKS,
+    ),
+    Bug(
+        "a stop while a hook looks at a reply loses the reply",
+        "activities/model/call_model.py",
+        "            if not cancel_requested():\n                raise\n        else:\n",
+        "            raise\n        else:\n",
+        _HOOKS,
+    ),
+    Bug(
+        "hooks of the system prompt do not wait for the database",
+        "activities/model/call_model.py",
+        "            system=await unless_away(self._hooks.system(call, agent, system, facts)),",
+        "            system=await self._hooks.system(call, agent, system, facts),",
+        ("tests/unit/activities/model/test_call_model.py",),
+    ),
+    Bug(
+        "a hook that takes too long is waited for",
+        "activities/hooks/hook_runner.py",
+        "asyncio.wait_for(hook.run(moment, state), max(seconds, 0))",
+        "asyncio.wait_for(hook.run(moment, state), None)",
+        _HOOKS,
+    ),
+    Bug(
+        "a short value of all threads refuses the tasks of an agent that calls it a secret",
+        "api/submission/tools_and_variables.py",
+        "variables=known, shortest=0)",
+        "variables=known)",
+        _VARIABLES,
+    ),
+    Bug(
+        "a context is shortened only when a request is refused",
+        "activities/model/anthropic.py",
+        "usage.tokens > 0.8 * window",
+        "usage.tokens > 80 * window",
+        _COMPACTION[:1],
+    ),
+    Bug(
+        "a checkpoint has the form that the model gave it",
+        "domain/checkpoint.py",
+        "    missing = [heading for heading in HEADINGS if not _has(text, heading)]",
+        "    missing: list[str] = []",
+        _COMPACTION,
+    ),
+    Bug(
+        "a side is shown the other side's checkpoint",
+        "domain/messages.py",
+        "        if nodes[place].kind == SUMMARY and nodes[place].side == side:",
+        "        if nodes[place].kind == SUMMARY:",
+        _COMPACTION,
+    ),
+    Bug(
+        "a queued tool is shown to the model as a call of its own",
+        "activities/model/call_model.py",
+        "                    turn.immediate, turn.stop_reason = True, StopReason.TOOL_CALLS",
+        "                    turn.stop_reason = StopReason.TOOL_CALLS",
+        _BEGINNINGS,
+    ),
+    Bug(
+        "calls of a side run at the same time",
+        "workflows/session/sides.py",
+        "act(session, line, reply, last=_ending_tools(side))",
+        "act(session, line, reply)",
+        _INVARIANTS,
+    ),
+    Bug(
+        "the status that a handler publishes is lost",
+        "activities/handlers/call_handler.py",
+        "reply.ends, clean(reply.status) if reply.status else None",
+        "reply.ends, None",
+        _HANDLERS,
+    ),
+    Bug(
+        "a handler's reply does not end the session",
+        "activities/handlers/call_handler.py",
+        "        turn.ends, turn.status = reply.ends,",
+        "        turn.ends, turn.status = None,",
+        _HANDLERS,
     ),
 ]

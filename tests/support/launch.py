@@ -80,6 +80,7 @@ def home() -> Iterator[Path]:
 
 def settings_in(folder: Path, model_port: int) -> Settings:
     return Settings(
+        prices_file=_prices(folder),
         data_dir=folder / "data",
         workspaces_dir=folder / "workspaces",
         port=free_port(),
@@ -91,11 +92,19 @@ def settings_in(folder: Path, model_port: int) -> Settings:
         sandbox_network="on",  # to a port that only tests of it listen on
         allow_private_hosts=(f"127.0.0.1:{free_port()}",),
         notify_private_hosts=("127.0.0.1",),  # the receivers of the tests
-        variables=tuple(f"LEVEL_{number}=deployment" for number in (3, 4, 5)),
+        variables=(*(f"LEVEL_{number}=deployment" for number in (3, 4, 5)), "SHORT_1=7q"),
         smtp_host="127.0.0.1",
         smtp_port=free_port(),
         smtp_tls="none",
     )
+
+
+def _prices(folder: Path) -> Path:
+    """The table of the repository, and a model whose window is soon full."""
+    small = "  small-1: {input: 1, output: 1, cache_read: 1, cache_write: 1, context_window: 8000}\n"
+    path = folder / "prices.yaml"
+    path.write_text(Settings().prices_file.read_text() + small)
+    return path
 
 
 @contextmanager

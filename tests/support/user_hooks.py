@@ -90,6 +90,12 @@ async def signs(moment: BeforeReply, state: ThreadState) -> HookReply | None:
     return HookReply(text=f"{moment.text} Yours.") if moment.text else None
 
 
+async def ponders(moment: BeforeReply, state: ThreadState) -> HookReply:
+    await state.set_status("pondering")
+    await asyncio.sleep(50)
+    return HookReply(text="Pondered.")
+
+
 async def queues_once(moment: Moment, state: ThreadState) -> None:
     """Once for each thread: the turn that this begins ends, too."""
     try:
@@ -103,6 +109,7 @@ HOOKS = [
     SessionHook(name="queues_once", point=HookPoint.ON_END, run=queues_once),
     SessionHook(name="instructs", point=HookPoint.AFTER_SYSTEM_MESSAGE, run=instructs),
     SessionHook(name="signs", point=HookPoint.BEFORE_REPLY, run=signs),
+    SessionHook(name="ponders", point=HookPoint.BEFORE_REPLY, run=ponders, timeout_s=60),
     SessionHook(name="forgets", point=HookPoint.FILTER_MESSAGES, run=forgets),
     SessionHook(name="shortens", point=HookPoint.BEFORE_RESULT, run=shortens),
     SessionHook(name="rewrites", point=HookPoint.ON_MESSAGE, run=rewrites),

@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from store import workspaces
 from store.sessions import SessionRow
-from tests.behaviour.conversations.talk import Talk, agent, chain
+from tests.behaviour.conversations.talk import Gate, Talk, agent, chain
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.support.stack import Stack
 
@@ -21,6 +21,7 @@ SCHEMA = {
 }
 WRITES = ("write_file", {"path": "drafts/oak.txt", "content": "acorn"})
 LOOKS = ("bash", {"command": "cat attachments/*/*"})
+GATE = Gate()  # where a child waits until the test opens it
 PATH = r"attachments/[0-9a-z]{8}/"
 
 
@@ -40,10 +41,15 @@ async def family(stack: Stack) -> None:
     sends = {"calls": [call("notify_parent", content="See out.txt.", needs_answer=False, attachments=["out.txt"])]}
     reporter = prompt("at_reports", works, sends, "Done.", tools=("bash",))
     await define(stack, "at_reporter", reporter, approver, **sides)
+    waits = {"calls": [call("wait_for", path=str(GATE.path))]}
+    waiting = prompt("at_waits", waits, works, "A draft.", tools=("bash", "wait_for"))
+    await define(stack, "at_waiting", waiting, approver, **sides)
     configured: dict[str, Any] = {
         "at_lead": {"name": "at_pair"},
         "at_later": {"name": "at_pair", "blocking": False},
         "at_unlucky": {"name": "at_failing"},
+        "at_unlucky_later": {"name": "at_failing", "blocking": False},
+        "at_patient": {"name": "at_waiting", "blocking": False, "resumable": True},
         "at_mapped": {"name": "at_typed", "init_user_message_property": "brief", "init_attachments_property": "papers"},
         "at_keeper": {"name": "at_pair", "resumable": True},
         "at_sharing": {"name": "at_pair", "environment": "inherit"},
@@ -70,44 +76,84 @@ async def outputs(stack: Stack, session_id: str, tool: str = "bash") -> list[str
 
 
 @pytest.mark.proves("S4-23", "S4-26", "S4-31")
-@pytest.mark.parametrize("way", ["at_lead", "at_mapped", "at_keeper"])
+@pytest.mark.parametrize("way", ["at_lead", "at_mapped", "at_keeper", "at_messaged"])
 async def test_files_are_copied_in_both_directions_under_paths_of_the_receiver(stack: Stack, way: str) -> None:
     text, paths = "Look at drafts/oak.txt first.", ["drafts/oak.txt"]
-    calls = {
-        "at_lead": ("at_pair", {"message": text, "attachments": paths}),
-        "at_mapped": ("at_typed", {"brief": text, "papers": paths}),
-        "at_keeper": ("subagent_create", {"agent": "at_pair", "name": "ann", "message": text, "attachments": paths}),
+    ann = {"agent": "at_pair", "name": "ann"}
+    calls: dict[str, list[Any]] = {
+        "at_lead": [("at_pair", {"message": text, "attachments": paths})],
+        "at_mapped": [("at_typed", {"brief": text, "papers": paths})],
+        "at_keeper": [("subagent_create", {**ann, "message": text, "attachments": paths})],
+        "at_messaged": [
+            ("subagent_create", {**ann, "message": "Grow."}),
+            ("subagent_message", {"target": "ann", "message": text, "attachments": paths}),
+        ],
     }
-    talk = await Talk.done(stack, chain([WRITES], [calls[way]], [LOOKS]), way)
-    [child] = await talk.children()
-    assert child.workspace_id != talk.id
+    script = chain([WRITES], *[[one] for one in calls[way]], [LOOKS])
+    talk = await Talk.done(stack, script, "at_keeper" if way == "at_messaged" else way)
+    *earlier, child = await talk.children()
+    assert child.workspace_id != talk.id and len(earlier) == (way == "at_messaged")
     [sent] = await talk.prompts(child.id)
     assert re.fullmatch(rf"Look at ({PATH}oak\.txt) first\.\n\nAttachments:\n- \1", sent), sent
     assert (await outputs(stack, child.id))[0].startswith("acorn")
     assert await files(stack, child) == ["attachments/*/oak.txt", "out.txt"]
-    _, returned, looked = await talk.results()
+    *_, returned, looked = await talk.results()
     head = f"Subagent (reference: {child.thread_id}) has returned the following result:\n\nSee out.txt."
     assert re.fullmatch(rf"{re.escape(head)}\n\nAttachments:\n- {PATH}out\.txt", returned), returned
     assert "grown" in looked
-    assert await files(stack, await talk.session(talk.id)) == ["attachments/*/out.txt", "drafts/oak.txt"]
+    came = ["attachments/*/out.txt"] * len(calls[way])
+    assert await files(stack, await talk.session(talk.id)) == [*came, "drafts/oak.txt"]
 
 
-async def test_failure_brings_its_files_too(stack: Stack) -> None:
-    talk = await Talk.done(stack, chain([("at_failing", {"message": "Grow."})], [LOOKS]), "at_unlucky")
-    failure, looked = await talk.results()
-    assert "has reported a failure:\n\nNo rain.\n\nAttachments:\n- attachments/" in failure and "grown" in looked
-
-
-async def test_files_are_there_before_the_message_that_names_them(stack: Stack) -> None:
-    talk = await Talk.done(stack, chain([("at_pair", {"message": "Grow."})], last="Off."), "at_later")
+@pytest.mark.proves("S4-26", "S4-31")  # of one that is waited for, and of one that is not
+@pytest.mark.parametrize("parent", ["at_unlucky", "at_unlucky_later", "at_later"])
+async def test_failures_and_results_bring_files_which_are_there_before_the_message(stack: Stack, parent: str) -> None:
+    child_agent = "at_pair" if parent == "at_later" else "at_failing"
+    talk = await Talk.done(stack, chain([(child_agent, {"message": "Grow."})]), parent)
     await talk.rest()
-    row = await stack.pool.fetchrow(
-        """SELECT w.updated_at <= m.created_at AS before FROM mailbox m
-             JOIN workspaces w ON w.tenant = m.tenant AND w.id = m.conversation_id WHERE m.conversation_id = $1""",
-        talk.id,
-    )
-    assert row is not None and row["before"]
+    [child] = await talk.children()
+    said = "has returned the following result:\n\nSee out.txt."
+    if child_agent == "at_failing":
+        said = "has reported a failure:\n\nNo rain."
+    text = f"Subagent (reference: {child.thread_id}) {said}"
+    if parent == "at_unlucky":
+        [came] = await talk.results()
+    else:
+        [came] = [one for row in await talk.sessions() for one in await talk.prompts(row.id) if one.startswith(text)]
+        row = await stack.pool.fetchrow(
+            """SELECT w.updated_at <= m.created_at AS before FROM mailbox m
+                 JOIN workspaces w ON w.tenant = m.tenant AND w.id = m.conversation_id WHERE m.conversation_id = $1""",
+            talk.id,
+        )
+        assert row is not None and row["before"]
+    assert re.fullmatch(rf"{re.escape(text)}\n\nAttachments:\n- {PATH}out\.txt", came), came
     assert await files(stack, await talk.session(talk.id)) == ["attachments/*/out.txt"]
+    later = await talk.say(chain([LOOKS]))
+    assert "grown" in (await talk.results(later))[0]
+
+
+@pytest.mark.proves("S4-23", "S4-31")  # while the child works
+async def test_files_of_a_message_to_one_that_works_are_there_before_the_message(stack: Stack) -> None:
+    first = ("subagent_create", {"agent": "at_waiting", "name": "ann", "message": "Wait."})
+    talk = await Talk.begin(stack, chain([WRITES], [first], last="Off."), "at_patient")
+    child = await talk.child()
+    await stack.seen(child.id, "tool_called", tool="wait_for")
+    await talk.ended(talk.id)
+    again = ("subagent_message", {"target": "ann", "message": "drafts/oak.txt", "attachments": ["drafts/oak.txt"]})
+    await talk.ended(await talk.say(chain([again], last="Off.")))
+    row = await stack.pool.fetchrow(
+        """SELECT i.taken_by, w.updated_at <= i.created_at AS before FROM inbox i
+             JOIN workspaces w ON w.id = $2 WHERE i.thread_id = $1 ORDER BY i.number DESC LIMIT 1""",
+        child.thread_id,
+        child.workspace_id,
+    )
+    assert row is not None and (row["taken_by"], row["before"]) == (None, True)
+    assert await files(stack, child) == ["attachments/*/oak.txt"]
+    GATE.open()
+    await talk.rest()
+    [_, sent] = await talk.prompts(child.id)
+    assert re.fullmatch(rf"({PATH}oak\.txt)\n\nAttachments:\n- \1", sent), sent
+    assert (await outputs(stack, child.id))[0].startswith("acorn")
 
 
 async def test_further_messages_bring_files_without_overwriting_any(stack: Stack) -> None:

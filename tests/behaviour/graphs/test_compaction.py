@@ -3,25 +3,37 @@
 import json
 from typing import Any
 
+import pytest
+
 from domain.checkpoint import CHILDREN, HEADINGS
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.support.stack import Stack, of_type
 
 APPROVE = declared_tool("approve", "summary")
 STOP = {"session_stop": {"name": "approve", "message_property": "summary"}}
-SMALL = "claude-opus-5-5"  # the model of the one side, whose second request is too long
+OTHER = "claude-opus-5-5"
 
 
-async def test_side_whose_context_is_full_writes_a_checkpoint_of_its_own_view(stack: Stack) -> None:
-    looks = {"text": "Draft 1.", "calls": [call("list_files", path=".")]}
-    a = prompt("cp-a", looks, "Draft 2.", "Draft 3.", tools=("list_files",), model=SMALL)
+@pytest.mark.parametrize(
+    ("small", "fault", "step"),
+    [
+        ("small-1", "", 2),  # its window is full by four fifths, so that no request is refused
+        (OTHER, f"[[fault:413 at=3 model={OTHER}]]", 4),  # a request is refused as too long
+    ],
+    ids=["a share of the window", "refused"],
+)
+async def test_side_whose_context_is_full_writes_a_checkpoint_of_its_own_view(
+    stack: Stack, small: str, fault: str, step: int
+) -> None:
+    looks = {"text": "Draft 1.", "calls": [call("bash", command="yes leaf | head -c 15000")] * 2}
+    a = prompt("cp-a", looks, "Draft 2.", "Draft 3.", tools=("bash",), model=small)
     b = prompt("cp-b", "Better, please.", {"calls": [call("approve", summary="Good.")]}, tools=(APPROVE,))
     await define(stack, "cp_pair", a, b, side_b=STOP, max_session_turns=10)
-    task_id = await stack.submit(f"Write it. [[fault:413 at=3 model={SMALL}]]", agent="cp_pair")
+    task_id = await stack.submit(f"Write it. {fault}", agent="cp_pair")
     record = await stack.wait(task_id)
     assert (record["status"], record["reason"]) == ("completed", "goal_reached"), record
     [compacted] = of_type(await stack.events(task_id), "context_compacted")
-    assert compacted["step"] == 4
+    assert compacted["step"] == step
     rows = await stack.pool.fetch(
         "SELECT kind, side, body FROM messages WHERE session_id = $1 ORDER BY created_at, id", task_id
     )
@@ -33,8 +45,8 @@ async def test_side_whose_context_is_full_writes_a_checkpoint_of_its_own_view(st
     kinds = [row["kind"] for row in rows]
     assert kinds[:3] == ["user", "assistant", "tool_results"] and kinds.count("summary") == 1
     requests = [one["body"] for one in await stack.asked(task_id)]
-    own = [one for one in requests if one["model"] == SMALL]
-    others = [one for one in requests if one["model"] != SMALL]
+    own = [one for one in requests if one["model"] == small]
+    others = [one for one in requests if one["model"] != small]
     after = next(text for one in own if "<checkpoint>" in (text := json.dumps(one["messages"])))
     assert "<checkpoint>" in after and "Draft 1." not in after and "tool_result" not in after
     # the other side's view is as it was: the whole conversation

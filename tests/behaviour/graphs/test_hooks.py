@@ -23,6 +23,7 @@ SHAPES = ["forgets", "shortens", "rewrites", "welcomes", "introduces", "instruct
 SECRET = {"variables": {"TOKEN": {"description": "a key", "kind": "secret"}}}
 MODEL = ["BeforeModel", "FilterMessages", "SystemMessage", "BeforeReply", "AfterModel"]
 LOOK = ("list_files", {"path": "."})
+CHILD = [{"name": "hk_child"}]
 
 
 @pytest_asyncio.fixture(scope="module", autouse=True)
@@ -36,7 +37,9 @@ async def family(stack: Stack) -> None:
         agent("hk_secret", hooks=["adds_note", "instructs"], **SECRET),
         agent("hk_child", hooks=["reports"], prompt="[[script:say text=Done.]]", **reports),
         agent("hk_lead", subagent_tools=[{"name": "hk_child", "blocking": False}]),
-        agent("hk_shaped", hooks=SHAPES, subagent_tools=[{"name": "hk_child"}]),
+        agent("hk_shaped", hooks=SHAPES, subagent_tools=CHILD),
+        agent("hk_ponders", hooks=["ponders"]),
+        agent("hk_failing", hooks=[one for one in FAILS if one != "fails.before_tool"], subagent_tools=CHILD),
         agent("hk_inline", hooks=NOTES, mode="subagent"),
         agent("hk_caller", "hk_inline"),
     ]
@@ -79,7 +82,7 @@ async def test_hook_refuses_a_call_adds_notes_and_publishes_a_status(stack: Stac
     assert "Remember the milk." in first and "list_files done." in second
 
 
-@pytest.mark.proves("S4-B12")
+@pytest.mark.proves("S4-B12")  # tests below show what failing hooks cost, whose hooks run, and that they act once
 async def test_hooks_filter_and_change_what_a_model_is_shown(stack: Stack) -> None:
     script = chain([LOOK], [("hk_child", {"message": "Go."})], [("bash", {"command": "echo x"})], last="Off.")
     mark = new_id()
@@ -128,6 +131,22 @@ async def test_hooks_of_an_inline_delegate_run_and_a_recorded_rerun_repeats_none
     assert again.status == "completed" and '"run_hooks"' not in history and len(await noted(stack, row)) == len(seen)
 
 
+async def test_stop_leaves_a_reply_as_it_came_and_of_an_interrupted_one_no_hook_is_asked(stack: Stack) -> None:
+    talk = await Talk.begin(stack, "[[script:say words=300 delay=0.1]]", "hk_ponders")
+    later = await Talk.begin(stack, "[[script:say text=Done.]]", "hk_ponders")
+    await talk.speaking(talk.id)
+    await stack.seen(later.id, "progress", message="pondering")
+    for one in (talk, later):
+        await stack.cancel(one.id)
+    cut, whole = await talk.ended(talk.id), await later.ended(later.id)
+    assert (cut.status, whole.status) == ("cancelled", "cancelled")
+    # what it had said is kept, and the hook, which would have taken a minute, was not asked
+    assert cut.output and "Pondered." not in cut.output
+    assert of_type(await stack.events(talk.id), "progress", "hook_failed") == []
+    # the whole reply was paid for, and is neither lost nor held up
+    assert whole.output == "Done." and (await stack.record(later.id))["usage"]["llm_calls"] == 1
+
+
 async def test_hook_of_a_subagent_reaches_its_parent(stack: Stack) -> None:
     talk = await Talk.done(stack, chain([("hk_child", {"message": "Go."})], last="Off."), "hk_lead")
 
@@ -141,8 +160,10 @@ async def test_hook_of_a_subagent_reaches_its_parent(stack: Stack) -> None:
     assert [path for path in manifest if path.endswith("/out.txt")]
 
 
+@pytest.mark.proves("S4-B12")  # what a failing hook costs; that hooks shape what happens is shown above
 async def test_failing_hooks_are_reported_and_cost_the_session_nothing(stack: Stack) -> None:
     token = "canary-of-a-failing-hook"
+    talk = await Talk.done(stack, chain([LOOK], [("hk_child", {"message": "Go."})], last="Off."), "hk_failing")
     record = await stack.run(steps([LOOK]), "hk_broken", context={"variables": {"TOKEN": token}})
     assert record["status"] == "completed"
     events = await stack.events(record["task_id"])
@@ -150,6 +171,15 @@ async def test_failing_hooks_are_reported_and_cost_the_session_nothing(stack: St
     reached = [point for point in HookPoint if point is not HookPoint.AFTER_SUBAGENT_CREATED]
     reached = [point for point in reached if point is not HookPoint.BEFORE_RESULT]  # the call was not run
     assert failed == {*((f"fails.{point}", point) for point in reached), ("sleeps", "on_message")}
+    # at the two others, too
+    passed = await stack.events(talk.id)
+    every = {(f"fails.{point}", point) for point in HookPoint if point is not HookPoint.BEFORE_TOOL}
+    assert {(one["hook"], one["point"]) for one in of_type(passed, "hook_failed")} == every
+    assert (await talk.session(talk.id)).status == "completed" and await talk.output() == "Off."
+    assert [one["state"] for one in of_type(passed, "tool_returned")] == ["ok", "ok"]
+    # the one that takes too long is given up in its time
+    [slow] = [one for one in of_type(events, "hook_failed") if one["hook"] == "sleeps"]
+    assert slow["error"] == "It did not finish within 0.3 seconds."
     # what may be there to guard does not let the call pass
     [returned] = of_type(events, "tool_returned")
     assert returned["preview"] == "This was not run: the hook 'fails.before_tool' failed."
@@ -164,6 +194,7 @@ async def test_hook_cannot_show_a_secret_to_the_model(stack: Stack) -> None:
     assert await asked(stack, token) == [] and await secrets_found(stack, [token.encode()]) == []
 
 
+@pytest.mark.proves("S4-B12")  # whose hooks run
 async def test_hooks_of_a_prompt_take_the_place_of_the_agents(stack: Stack) -> None:
     talk = await Talk.done(stack, "Go.", "hk_both")
     seen = await noted(stack, await talk.session(talk.id))
@@ -171,6 +202,7 @@ async def test_hooks_of_a_prompt_take_the_place_of_the_agents(stack: Stack) -> N
     assert [(one["at"], one["step"]) for one in seen] == [("AfterModel", 1), ("BeforeModel", 2)]
 
 
+@pytest.mark.proves("S4-B12")  # that they act once
 async def test_hooks_survive_a_killed_worker_and_act_once(stack: Stack) -> None:
     script = steps([LOOK], [("bash", {"command": "sleep 4"})], [LOOK])
     task_id = await stack.submit(script, "hk_watched")

@@ -12,6 +12,7 @@ from tests.support.stack import Stack, of_type
 
 STOP = {"name": "approve", "message_property": "summary"}
 APPROVE = declared_tool("approve", "summary")
+DESK = ["im_lead", "im_keeper", "im_single"]
 RETURNED = "Subagent (reference: {}) has returned the following result:\n\n{}"
 VARIABLES = {
     name: {"description": "For the tests.", "required": False} for name in ("WHO", "WHAT", "TOKEN", "WITH_SCOUT")
@@ -42,13 +43,16 @@ async def family(stack: Stack) -> None:
             "resumable": True,
             "immediate": {"nameEnv": "WHO", "descriptionEnv": "WHAT", "scopedEnv": ["TOKEN"]},
         },
+        "im_single": {"name": "im_scout", "resumable": {"max_instances": 1}, "immediate": True},
     }
+    desk = agent("im_desk", expose_as_tool=True)
+    assert (await stack.http.put("/agents/im_desk", json=desk)).is_success
     for name, config in configured.items():
         fields = agent(name, subagent_tools=[config], variables=VARIABLES, expose_as_tool=True, max_depth=3)
+        fields["handoffs"] = ["im_desk"] if name in ("im_keeper", "im_single") else []
         answer = await stack.http.put(f"/agents/{name}", json=fields)
         assert answer.is_success, answer.text
-    desk = agent("im_desk", handoffs=["im_lead"])
-    assert (await stack.http.put("/agents/im_desk", json=desk)).is_success
+    assert (await stack.http.put("/agents/im_desk", json={**desk, "handoffs": DESK})).is_success
 
 
 async def first_request(stack: Stack, tag: str) -> dict[str, Any]:
@@ -99,6 +103,22 @@ async def test_handoff_starts_the_immediate_subagents_of_the_agent_that_takes_ov
     assert RETURNED.format(child.thread_id, "Looked around.") in json.dumps(request["messages"]).encode().decode(
         "unicode_escape"
     )
+
+
+@pytest.mark.parametrize("keeper", ["im_keeper", "im_single"])
+async def test_instance_that_is_there_is_not_created_again_when_its_agent_takes_over_again(
+    stack: Stack, keeper: str
+) -> None:
+    steps = chain([(keeper, {})], [("im_desk", {})], [(keeper, {})], last="Taken over twice.")
+    talk = await Talk.done(stack, steps, "im_desk")
+    assert await talk.output() == "Taken over twice." and len(await talk.children()) == 1
+    returned = of_type(await stack.events(talk.id), "tool_returned")
+    assert [(one["tool"], one["state"]) for one in returned] == [
+        (keeper, "ok"),
+        ("subagent_create", "ok"),
+        ("im_desk", "ok"),
+        (keeper, "ok"),
+    ]
 
 
 async def test_later_turns_of_the_thread_start_it_no_more(stack: Stack) -> None:

@@ -24,11 +24,16 @@ SUBAGENTS: dict[str, Any] = {
     "st_keeper": {"name": "st_pair", "resumable": {"max_instances": 2}},
     "st_single": {"name": "st_pair", "resumable": {"max_instances": 1}},
     "st_patient": {"name": "st_pair", "blocking": False, "resumable": True},
+    "st_mute": {"name": "st_failing", "blocking": False, "resumable": {"parent_communication": "explicit"}},
     "st_quiet": {"name": "st_reporter", "blocking": False, "resumable": {"parent_communication": "explicit"}},
     "st_mapped": {"name": "st_typed", "init_user_message_property": "brief", "init_agent_name_property": "label"},
     "st_kept": {"name": "st_typed", "init_user_message_property": "brief", "resumable": True},
-    "st_switched": {"name": "st_pair", "optional": "WITH_PAIR"},
 }
+SWITCHED: list[dict[str, Any]] = [
+    {"name": "st_pair", "optional": "WITH_PAIR"},
+    {"name": "st_typed", "optional": "WITH_PAIR", "resumable": True},
+    {"name": "st_reporter", "resumable": True},  # it is always there, and with it the tools for instances
+]
 
 
 @pytest_asyncio.fixture(scope="module", autouse=True)
@@ -64,10 +69,11 @@ async def family(stack: Stack) -> None:
         "A draft.",
     )
     await define(stack, "st_reporter", reports, reviewer, **sides)
+    flag = {"WITH_PAIR": {"description": "Whether the pair is there.", "required": False}}
+    switched = agent("st_switched", subagent_tools=SWITCHED, variables=flag)
+    assert (await stack.http.put("/agents/st_switched", json=switched)).is_success
     for name, config in SUBAGENTS.items():
-        variables = {"WITH_PAIR": {"description": "Whether the pair is there.", "required": False}}
-        extra: dict[str, Any] = {"variables": variables} if "optional" in config else {}
-        extra |= {"handoffs": ["st_closer"]} if name == "st_lead" else {}
+        extra: dict[str, Any] = {"handoffs": ["st_closer"]} if name == "st_lead" else {}
         answer = await stack.http.put(f"/agents/{name}", json=agent(name, subagent_tools=[config], **extra))
         assert answer.is_success, answer.text
 
@@ -216,9 +222,18 @@ async def test_instance_persists_and_is_addressed_by_reference_and_by_name(stack
 
 
 @pytest.mark.proves("S4-19")
-async def test_instance_needs_a_name(stack: Stack) -> None:
-    talk = await Talk.done(stack, chain([create("  ")]), "st_keeper")
-    assert "name" in (await talk.results())[0] and not await talk.children()
+async def test_instances_have_tools_that_create_and_message_them_and_each_needs_a_name(stack: Stack) -> None:
+    mark = new_id()
+    talk = await Talk.done(stack, mark + chain([create(""), create("  ")]), "st_keeper")
+    results = await talk.results()
+    assert ["name" in one for one in results] == [True, True] and not await talk.children()
+    states = [one["state"] for one in of_type(await stack.events(talk.id), "tool_returned")]
+    assert states == ["failed", "failed"]
+    await Talk.done(stack, mark + say(), "st_lead")  # whose subagent is not resumable
+    first, *_, last = await asked(stack, mark)
+    tools = {"subagent_create", "subagent_message"}
+    assert tools <= {tool["name"] for tool in first["tools"]}
+    assert not tools & {tool["name"] for tool in last["tools"]}
 
 
 @pytest.mark.proves("S4-21")
@@ -280,15 +295,37 @@ async def test_explicit_child_sends_only_what_it_wants_to_and_publishes_its_stat
     assert await messages_to_root(talk) == [text] and not await talk.mail()
     [entry] = await children_of(talk)
     assert (entry["status"], entry["parent_communication"]) == ("half done", "explicit")
+    # nor does the parent get a failure: the registry has it
+    talk = await Talk.done(stack, chain([create("rep", agent="st_failing")], last="Off."), "st_mute")
+    await talk.rest()
+    assert [row.status for row in await talk.children()] == ["failed"] and not await talk.mail()
+    assert [row.id for row in await talk.sessions() if row.thread_id == talk.id] == [talk.id]
+    assert not [one for one in await talk.prompts(talk.id) if one.startswith("Subagent (")]
+    assert [entry["status"] for entry in await children_of(talk)] == ["failed"]
 
 
 @pytest.mark.proves("S4-16")
 @pytest.mark.parametrize("value", ["TRUE", "1", "yes", "no", None])
 async def test_optional_subagent_is_there_only_if_its_variable_says_so(stack: Stack, value: str | None) -> None:
-    variables = {"WITH_PAIR": value} if value else {}
-    given: dict[str, Any] = {"context": {"variables": variables}}
-    talk = await Talk.done(stack, chain([("st_pair", {"message": "Draft it."})]), "st_switched", **given)
-    assert len(await talk.children()) == (value not in ("no", None))
+    mark, typed = new_id(), {"agent": "st_typed", "name": "ann", "arguments": {"brief": "In short."}}
+    steps = chain([("st_pair", {"message": "Draft it."})], [("subagent_create", typed)], [message("ann")])
+    given: dict[str, Any] = {"context": {"variables": {"WITH_PAIR": value} if value else {}}}
+    talk = await Talk.done(stack, mark + steps, "st_switched", **given)
+    results, called = await talk.results(), [row.agent for row in await talk.children()]
+    offered = {tool["name"]: tool["description"] for tool in (await asked(stack, mark))[0]["tools"]}
+    if value in ("no", None):
+        assert called == [] and "no tool 'st_pair'" in results[0]
+        assert results[1] == "There is no subagent 'st_typed' for you. Available: st_reporter. Nothing was started."
+        assert "There is no subagent 'ann'" in results[2]
+        assert "st_pair" not in offered and "st_typed" not in offered["subagent_create"]
+        return
+    assert called == ["st_pair", "st_typed", "st_typed"] and "st_pair" in offered
+    # what exists is not invoked any more once its branch is disabled
+    put = await stack.http.put(f"/threads/{talk.id}/variables", json={"variables": {"WITH_PAIR": "off"}})
+    assert put.is_success, put.text
+    later = await talk.say(chain([message("ann")]))
+    assert "There is no subagent 'st_typed' for you." in (await talk.results(later))[0]
+    assert len(await talk.children()) == 3
 
 
 async def test_terminated_conversation_shows_its_children_as_terminated(stack: Stack) -> None:

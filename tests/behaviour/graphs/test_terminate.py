@@ -99,7 +99,8 @@ async def test_messages_are_taken_in_order_before_the_next_step_and_else_begin_a
         sent = await stack.http.post(f"/tasks/{talk.id}/steer", json={"message": f"note {number}"})
         assert sent.status_code == 202
     waiting = await stack.pool.fetch("SELECT taken_by FROM inbox WHERE thread_id = $1 ORDER BY number", talk.id)
-    assert [row["taken_by"] for row in waiting[-5:]] == [None] * 5  # durable: rows, before the model saw any
+    assert [row["taken_by"] for row in waiting[-5:]] == [None] * 5
+    await stack.back("worker", await stack.kill("worker"))  # durable: the next one knows of them all
     gate.open()
     await talk.ended(talk.id)
     nodes = [node for node in await stack.nodes(talk.id) if node["kind"] == "user"]

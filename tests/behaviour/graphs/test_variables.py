@@ -60,8 +60,10 @@ async def family(stack: Stack) -> None:
     env, below = dict.fromkeys(LEVELS[1:], "agent"), [{"name": "vt_level_child"}]
     levels = agent("vt_levels", env=env, subagent_tools=below, **needs(**defaults, **token))
     plain = needs(TOKEN={"description": "a key", "kind": "secret", "required": False}, REGION=region)
+    short = {name: {"description": "a short one", "kind": "secret"} for name in ("SHORT_1", "SHORT_2")}
     agents = [
         levels,
+        agent("vt_short", **needs(**short)),
         agent("vt_lead", subagent_tools=[{"name": "vt_pair", "resumable": {"max_instances": 1}}], **plain),
         agent("vt_once", subagent_tools=[{"name": "vt_pair"}]),
         agent("vt_hands", subagent_tools=[{"name": "vt_handed", "scoped_env": ["TOKEN", "NOTE"]}]),
@@ -331,6 +333,23 @@ async def test_values_come_from_the_thread_the_tenant_the_deployment_the_agent_a
         )
         assert answer.status_code == 422, answer.text
     assert (await stack.http.delete("/variables/%2A%3AX")).status_code == 404
+
+
+async def test_short_value_of_all_threads_that_an_agent_calls_a_secret_refuses_no_task(stack: Stack) -> None:
+    """Nobody could use the agent otherwise. The value is kept like a secret, although it is not found in results."""
+    body = {"variables": {"SHORT_2": "8z"}, "kind": "text"}
+    assert (await stack.http.put("/variables", json=body)).is_success
+    talk = await Talk.done(stack, chain([("reveal", {"names": ["SHORT_1", "SHORT_2"]})]), "vt_short")
+    assert await talk.results() == ["Values: 7q 8z; lengths: 2 2"]  # the deployment's and the tenant's
+    stored = (await talk.session(talk.id)).variables
+    assert [stored[name].partition(":")[0] for name in ("**:SHORT_1", "*:SHORT_2")] == ["sealed"] * 2
+    [request, *_] = await stack.asked(talk.id)
+    assert "SHORT_" not in json.dumps(request["body"]["system"])
+    # a caller can give a longer one, and is told so
+    own = {"agent": "vt_short", "input": "x", "context": {"variables": {"SHORT_2": "8z"}}}
+    refused = await stack.http.post("/tasks", json=own)
+    assert (refused.status_code, refused.json()["type"]) == (422, "urn:errand:problem:secret-too-short")
+    assert (await stack.http.delete("/variables/SHORT_2")).status_code == 204
 
 
 @pytest.mark.proves("S4-B10")  # the order of the levels is shown above

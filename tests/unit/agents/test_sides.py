@@ -299,3 +299,25 @@ def test_declared_tool_serves_a_binding_and_its_arguments_are_checked() -> None:
     assert parse_agent(short("x", extra % "summary"), "x.md", KNOWN).side("a").session_stop is not None
     with pytest.raises(AgentFileError, match="'done' has no argument 'text'.*allowed: summary"):
         parse_agent(short("x", extra % "text"), "x.md", KNOWN)
+
+
+def test_wrong_value_inside_hides_nothing_and_an_unknown_field_lists_those_of_its_own_part(tmp_path: Path) -> None:
+    text = """\
+        ---
+        name: helper
+        sideA: {label: Helper, maxSteps: 0, stopToolResponseProperty: x}
+        hooks: [none]
+        env: {REGION: 5}
+        subagentTools: [{name: nobody, blocking: maybe}]
+        declaredTools: [{name: done, description: Ends it., inputSchema: {type: object}, colour: red}]
+        ---
+
+        Help.
+        """
+    [error] = check_agents(folder(tmp_path, helper=text), KNOWN).errors
+    found = {problem.field: (problem.message, problem.allowed) for problem in error.problems}
+    assert found.keys() == {
+        *("side_a.max_steps", "side_a.stop_tool_response_property", "hooks", "env.REGION"),
+        *("subagent_tools.0.blocking", "subagent_tools.0.name", "declared_tools.0.colour"),
+    }
+    assert found["declared_tools.0.colour"] == ("unknown field", ("name", "description", "input_schema"))

@@ -36,9 +36,13 @@ def test_tokens_do_not_end_a_task_before_its_steps_do() -> None:
         ({"ERRAND_LOOP_WARNING": "8", "ERRAND_LOOP_LIMIT": "8"}, "ERRAND_LOOP_WARNING"),
         ({"ERRAND_LOOP_WARNING": "0"}, "ERRAND_LOOP_WARNING"),
         ({"ERRAND_BUDGET_LOW_PERCENT": "101"}, "ERRAND_BUDGET_LOW_PERCENT"),
+        ({"ERRAND_VARIABLES": "REGION=north,TOWN"}, "NAME=VALUE"),
+        ({"ERRAND_VARIABLES": "TOWN="}, "NAME=VALUE"),
+        ({"ERRAND_VARIABLES": "a b=x"}, "NAME=VALUE"),
+        ({"ERRAND_VARIABLES": "TOWN=sealed:x"}, "TOWN cannot begin with"),
     ],
 )
-def test_contradictory_thresholds_are_refused(wrong: dict[str, str], named: str) -> None:
+def test_settings_that_cannot_work_are_refused(wrong: dict[str, str], named: str) -> None:
     with pytest.raises(SettingsError, match=named):
         Settings.from_env(wrong)
 

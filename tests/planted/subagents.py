@@ -1,0 +1,125 @@
+"""Bugs in subagents: their tools, modes and instances, immediate ones, attachments, queues and their end."""
+
+from tests.planted.bug import Bug
+
+_GRAPHS = "tests/behaviour/graphs"
+_SUBAGENTS = (f"{_GRAPHS}/test_subagent_tools.py",)
+_IMMEDIATE = (f"{_GRAPHS}/test_immediate.py",)
+_MODES = (f"{_GRAPHS}/test_modes.py",)
+_TERMINATE = (f"{_GRAPHS}/test_terminate.py",)
+_ATTACHMENTS = (f"{_GRAPHS}/test_attachments.py",)
+
+BUGS = [
+    Bug(
+        "an instance may have no name",
+        "activities/tools/builtin/subagent_create.py",
+        "name: str = Field(min_length=1",
+        "name: str = Field(min_length=0",
+        _SUBAGENTS,
+    ),
+    Bug(
+        "an optional subagent is there whatever its variable says",
+        "domain/conversations/subagent.py",
+        'variables.get(tool.optional, "").strip().lower() in ENABLED',
+        'variables.get(tool.optional, "true").strip().lower() != "x"',
+        (*_SUBAGENTS, *_IMMEDIATE),
+    ),
+    Bug(
+        "a child that is explicit reports all the same",
+        "activities/delegation/subagent_plan.py",
+        "            delivery=DeliveryMode.EXPLICIT if terms.explicit else DeliveryMode.WAKE,",
+        "            delivery=DeliveryMode.WAKE,",
+        _SUBAGENTS,
+    ),
+    Bug(
+        "the parent's model is not shown its children",
+        "activities/model/call_model.py",
+        '        if facts.registry and call.line == "main":',
+        '        if facts.registry and call.line == "none":',
+        _SUBAGENTS,
+    ),
+    Bug(
+        "the second file of a name overwrites the first",
+        "domain/conversations/attachments.py",
+        "    while path in taken:",
+        "    while not path and taken:",
+        ("tests/unit/domain/conversations", f"{_GRAPHS}/test_attachments.py"),
+    ),
+    Bug(
+        "an instance that is there is created again",
+        "activities/delegation/activate.py",
+        "            if one.resumable and _is_there(facts.registry, one.name, name):",
+        "            if one.resumable and _is_there([], one.name, name):",
+        _IMMEDIATE,
+    ),
+    Bug(
+        "a branch that is disabled can be created and sent messages",
+        "activities/delegation/subagent_plan.py",
+        "            for one in enabled(agents[-1], parent.variables)",
+        "            for one in agents[-1].subagent_tools",
+        _SUBAGENTS,
+    ),
+    Bug(
+        "instances have no tool for messages",
+        "activities/delegation/subagent_tools.py",
+        "        subagent_message.TOOL,\n",
+        "",
+        _SUBAGENTS,
+    ),
+    Bug(
+        "a parent waits for a child that is not waited for",
+        "domain/conversations/subagent.py",
+        "            blocking=tool.blocking,",
+        "            blocking=True,",
+        _MODES,
+    ),
+    Bug(
+        "one that is not resumable keeps its address",
+        "domain/conversations/subagent.py",
+        "            resumable=tool.resumable is not None,",
+        "            resumable=True,",
+        (*_MODES, *_SUBAGENTS),
+    ),
+    Bug(
+        "a parent's first message is for side A whatever its tool says",
+        "activities/delegation/wanted.py",
+        "terms.receives_messages is ReceivingSide.SIDE_B else",
+        "terms.receives_messages is None else",
+        _MODES,
+    ),
+    Bug(
+        "a terminated instance can be sent messages",
+        "activities/delegation/subagent_plan.py",
+        "        if await threads.is_terminated(self._pool, call.ref.tenant, found.thread_id):",
+        "        if not found and await threads.is_terminated(self._pool, call.ref.tenant, found.thread_id):",
+        _TERMINATE,
+    ),
+    Bug(
+        "what runs in a terminated thread is not stopped",
+        "api/routes/threads.py",
+        "    await stopping.stop_all(call, unfinished, Stop(Reason.TERMINATED, tree=True))\n",
+        "",
+        _TERMINATE,
+    ),
+    Bug(
+        "messages to a busy thread are taken one by one, the newest first",
+        "workflows/session/context.py",
+        "        messages, self.state.inbox = self.state.inbox, []\n",
+        "        messages, self.state.inbox = self.state.inbox[-1:], self.state.inbox[:-1]\n",
+        _TERMINATE,
+    ),
+    Bug(
+        "files that a child hands over stay with it",
+        "activities/sessions/finish.py",
+        "        if gained.keys() - known.keys():  # a retry has copied them",
+        "        if gained.keys() & known.keys():",
+        _ATTACHMENTS,
+    ),
+    Bug(
+        "files of a message to a working child are not copied",
+        "store/conversations.py",
+        "        if files is not None and files[1]:\n            workspace_id, manifest = files\n",
+        "        if files is not None and not files:\n            workspace_id, manifest = files\n",
+        _ATTACHMENTS,
+    ),
+]

@@ -1,0 +1,50 @@
+"""A model call without its database."""
+
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from activities.hooks.hook import SessionHook
+from activities.hooks.inner_hooks import InnerHooks
+from activities.model.call_model import CallModel
+from domain import wire
+from domain.agents.definition import AgentDefinition
+from domain.agents.hook import HookPoint
+from domain.model_exchange import ModelResponse
+from domain.sessions.session import AgentRef, SessionRef, Usage
+from domain.sessions.step import ModelCall
+from store import database
+from store.messages import StepFacts
+
+NOT_REACHED = cast(Any, None)  # what the call needs only once the database has answered
+
+
+async def _never(*_: object) -> None:
+    raise AssertionError("a hook ran without its state")
+
+
+async def test_hooks_of_the_system_prompt_wait_for_a_database_that_is_away() -> None:
+    hook = SessionHook(name="instructs", point=HookPoint.AFTER_SYSTEM_MESSAGE, run=_never)
+    pool = await database.connect("postgresql://errand@127.0.0.1:1/errand")  # nobody listens
+    try:
+        hooks = InnerHooks(pool, {hook.name: hook}, NOT_REACHED, NOT_REACHED)
+        asking = CallModel(pool, *[NOT_REACHED] * 7, 3, hooks)
+        agent = AgentDefinition(name="tester", description="x", prompt="x", hooks=[hook.name])
+        call = ModelCall(
+            ref=SessionRef(tenant="default", session_id="s", conversation_id="s"),
+            agent=AgentRef(owner="*", name="tester", version=1),
+            model="m",
+            step=1,
+            version=1,
+            head=None,
+            deadline=datetime.now(UTC),
+            usage=Usage(),
+        )
+        with pytest.raises(ApplicationError) as away:
+            await asking.ask(call, agent, [], {}, StepFacts(), ModelResponse())
+    finally:
+        await pool.close()
+    assert (away.value.type, away.value.non_retryable) == (wire.DATABASE_AWAY, False)
+    assert away.value.next_retry_delay is not None
