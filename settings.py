@@ -143,10 +143,8 @@ class Settings:
             if (value := getattr(settings, name)) not in SWITCH:
                 raise SettingsError(f"ERRAND_{name.upper()}: {value!r} is not one of {', '.join(SWITCH)}")
         for name, _, value in (one.partition("=") for one in settings.variables):
-            if not name.isidentifier() or not value:
-                raise SettingsError("ERRAND_VARIABLES: must be pairs NAME=VALUE, separated by commas")
-            if value.startswith("sealed:"):  # it would be taken for an encrypted one, and every task be refused
-                raise SettingsError(f"ERRAND_VARIABLES: the value of {name} cannot begin with 'sealed:'")
+            if not name.isidentifier() or not value or value.startswith("sealed:"):  # which encrypted values do
+                raise SettingsError("ERRAND_VARIABLES: must be pairs NAME=VALUE, no VALUE beginning with 'sealed:'")
         if not all(port.isdecimal() for port in settings.allow_ports):
             raise SettingsError("ERRAND_ALLOW_PORTS: must be numbers, separated by commas")
         if not 1 <= settings.max_children <= MOST_CHILDREN:

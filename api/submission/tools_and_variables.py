@@ -45,7 +45,7 @@ async def supervision(call: Call, spec: TaskSpec, agent: TaskAgent, before: dict
 async def _shared(call: Call, graph: Graph) -> dict[str, str]:
     """What the tenant and the deployment have of the variables of this graph, as it is now. A secret of the tenant is
     one to every agent; of the others those are that an agent declares to be. Short ones too, although nothing finds
-    them in results: whoever set the value as a text, or for all tenants, must not block the tasks of such an agent."""
+    them in results: a value that was set as a text, or for all tenants, must not block the tasks of such an agent."""
     known = graph_variables(graph)
     if not known:
         return {}

@@ -10,7 +10,7 @@ from store import workspaces
 from store.sessions import SessionRow
 from tests.behaviour.conversations.talk import Gate, Talk, agent, chain
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
-from tests.support.stack import Stack
+from tests.support.stack import Stack, eventually
 
 STOP = {"name": "approve", "message_property": "summary", "attachments_property": "files"}
 FAIL = {"name": "give_up", "message_property": "reason", "attachments_property": "files"}
@@ -119,7 +119,13 @@ async def test_failures_and_results_bring_files_which_are_there_before_the_messa
     if parent == "at_unlucky":
         [came] = await talk.results()
     else:
-        [came] = [one for row in await talk.sessions() for one in await talk.prompts(row.id) if one.startswith(text)]
+
+        async def messages() -> list[str]:
+            sent = [one for row in await talk.sessions() for one in await talk.prompts(row.id)]
+            return [one for one in sent if one.startswith(text)]
+
+        [came] = await eventually(messages, what="the message of the child")
+        await talk.rest()
         row = await stack.pool.fetchrow(
             """SELECT w.updated_at <= m.created_at AS before FROM mailbox m
                  JOIN workspaces w ON w.tenant = m.tenant AND w.id = m.conversation_id WHERE m.conversation_id = $1""",

@@ -32,18 +32,18 @@ async def test_side_whose_context_is_full_writes_a_checkpoint_of_its_own_view(
     task_id = await stack.submit(f"Write it. {fault}", agent="cp_pair")
     record = await stack.wait(task_id)
     assert (record["status"], record["reason"]) == ("completed", "goal_reached"), record
-    [compacted] = of_type(await stack.events(task_id), "context_compacted")
-    assert compacted["step"] == step
+    compacted = of_type(await stack.events(task_id), "context_compacted")
+    assert compacted[0]["step"] == step  # the script of the small window begins anew, and fills it again
     rows = await stack.pool.fetch(
         "SELECT kind, side, body FROM messages WHERE session_id = $1 ORDER BY created_at, id", task_id
     )
-    [checkpoint] = [row for row in rows if row["kind"] == "summary"]
-    assert checkpoint["side"] == "a"
-    text = json.loads(checkpoint["body"])["text"]
+    checkpoints = [row for row in rows if row["kind"] == "summary"]
+    assert [row["side"] for row in checkpoints] == ["a"] * len(compacted)
+    text = json.loads(checkpoints[0]["body"])["text"]
     assert all(f"## {heading}" in text for heading in (*HEADINGS, CHILDREN))
     # all that it replaces is still in the tree, and every call has its result there
     kinds = [row["kind"] for row in rows]
-    assert kinds[:3] == ["user", "assistant", "tool_results"] and kinds.count("summary") == 1
+    assert kinds[:3] == ["user", "assistant", "tool_results"]
     requests = [one["body"] for one in await stack.asked(task_id)]
     own = [one for one in requests if one["model"] == small]
     others = [one for one in requests if one["model"] != small]

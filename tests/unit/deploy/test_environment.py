@@ -39,7 +39,7 @@ def test_tokens_do_not_end_a_task_before_its_steps_do() -> None:
         ({"ERRAND_VARIABLES": "REGION=north,TOWN"}, "NAME=VALUE"),
         ({"ERRAND_VARIABLES": "TOWN="}, "NAME=VALUE"),
         ({"ERRAND_VARIABLES": "a b=x"}, "NAME=VALUE"),
-        ({"ERRAND_VARIABLES": "TOWN=sealed:x"}, "TOWN cannot begin with"),
+        ({"ERRAND_VARIABLES": "TOWN=sealed:x"}, "NAME=VALUE"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(wrong: dict[str, str], named: str) -> None:
