@@ -294,7 +294,9 @@ async def waiting_for_an_approval(stack: Stack) -> tuple[Talk, SessionRow, list[
 
 @pytest.mark.proves("D8")
 @pytest.mark.parametrize(
-    ("scene", "kind"), [(waiting_for_an_answer, "clarification"), (waiting_for_an_approval, "tool_approval")]
+    ("scene", "kind"),
+    [(waiting_for_an_answer, "clarification"), (waiting_for_an_approval, "tool_approval")],
+    ids=["question", "approval"],
 )
 async def test_subagent_that_waits_for_a_person_is_not_posted_as_finished(team: Stack, scene: Any, kind: str) -> None:
     talk, waiting, _, asked_for = await scene(team)

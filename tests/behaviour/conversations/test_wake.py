@@ -287,8 +287,8 @@ async def what_a_child_sends(stack: Stack) -> tuple[Talk, str]:
 
 
 @pytest.mark.proves("F-12")
-async def test_what_a_child_says_waits_or_steers_as_chosen(team: Stack) -> None:
-    """Its outcome, by its reference or by the conversation; its messages, each by itself."""
+async def test_outcome_and_message_of_a_child_wait_or_steer_as_chosen(team: Stack) -> None:
+    """Its outcome, by its reference or by the conversation; its messages, each of them."""
     held, steered = await while_the_parent_works(team)
     assert len(await held.prompts(held.id)) == 1 and len(await held.mail(pending_only=True)) == 1
     fired = await held.fire()
