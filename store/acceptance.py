@@ -21,5 +21,5 @@ async def end_command(pool: Pool, check: CheckEnd) -> None:
 
 
 async def record(pool: Pool, record: AcceptanceRecord) -> None:
-    """Write a round; one that was written before stays as it is."""
+    """Write a round. A round that was written before stays unchanged."""
     await call(pool, "record_acceptance", record)

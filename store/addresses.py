@@ -1,6 +1,6 @@
-"""The one way in for messages that name no conversation: an address has one conversation, and a key one message.
+"""The only entrance for messages that do not name a conversation: an address has one conversation, a key one message.
 
-The row of the address is locked for the whole acceptance, so two first messages never make two conversations, and
+The row of the address is locked during the whole acceptance. So two first messages never make two conversations, and
 messages of one address are accepted in the order in which they arrive."""
 
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ from store.sessions import SessionRow, from_columns
 
 @dataclass(frozen=True)
 class Arrival:
-    """The result of a message: its session, or in `refused` the reason why there is none."""
+    """The result of a message: its session, or in `refused` the reason for a refusal."""
 
     session: SessionRow | None = None
-    duplicate: bool = False  # a message with this key was accepted before; `session` is what it became
+    duplicate: bool = False  # a message with this key was accepted before and became `session`
     refused: Accepted | None = None
 
 
@@ -48,8 +48,8 @@ async def accept(pool: Pool, tenant: str, address: Address, message: ArrivingMes
 async def accept_in(
     connection: Connection, tenant: str, address: Address, message: ArrivingMessage, *, wait: bool = False
 ) -> Arrival:
-    """The same in a transaction that writes more. After a refusal the caller rolls back or lets the address be. With
-    `wait` the session is queued also where none is running."""
+    """The same inside a transaction that writes more. After a refusal the caller rolls back or leaves the address
+    untouched. With `wait` the session is queued even if no other session is running."""
     conversation_id = await locked(connection, tenant, address)
     if (known := await _known(connection, tenant, conversation_id, message.key)) is not None:
         return Arrival(known, duplicate=True)
@@ -72,8 +72,8 @@ async def accept_in(
 
 
 async def locked(connection: Connection, tenant: str, address: Address, conversation_id: str | None = None) -> str:
-    """The conversation of an address, locked until the transaction ends. At first use it gets `conversation_id`, which
-    exists, or a new one, which its first message opens."""
+    """The conversation of an address, locked until the transaction ends. A new address gets `conversation_id`, which
+    exists, or a new conversation, which its first message opens."""
     await connection.execute(
         "INSERT INTO addresses (tenant, kind, key, conversation_id) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
         tenant,
@@ -102,7 +102,7 @@ async def find(pool: "Pool | Connection", tenant: str, address: Address) -> str 
 
 
 async def of_conversation(pool: Pool, tenant: str, conversation_id: str) -> Address | None:
-    """The address that a conversation was made for, if it was; later ones may send their messages to it too."""
+    """The address for which a conversation was made, if any. Other addresses may send messages to it later."""
     row = await pool.fetchrow(
         "SELECT kind, key FROM addresses WHERE tenant = $1 AND conversation_id = $2 ORDER BY created_at LIMIT 1",
         tenant,
@@ -112,7 +112,7 @@ async def of_conversation(pool: Pool, tenant: str, conversation_id: str) -> Addr
 
 
 async def remember(connection: Connection, tenant: str, conversation_id: str, key: str, session_id: str) -> None:
-    """Note what the message with this key became; the same key is not accepted again."""
+    """Record the session of the message with this key, so that the key is not accepted again."""
     await connection.execute(
         "INSERT INTO address_messages (tenant, conversation_id, key, session_id) VALUES ($1, $2, $3, $4)",
         tenant,
@@ -127,12 +127,12 @@ async def is_known(connection: Connection, tenant: str, conversation_id: str, ke
 
 
 async def forget_old(pool: Pool, days: int) -> None:
-    """Keys of messages that no sender repeats any more."""
+    """Delete the keys of messages that are too old for their senders to repeat."""
     await pool.execute("DELETE FROM address_messages WHERE created_at < now() - make_interval(days => $1)", days)
 
 
 def acceptance_of(ref: SessionRef, message: ArrivingMessage, workspace_id: str | None = None) -> Acceptance:
-    """The session that a message becomes: the first of its conversation, or one that waits for its turn in it."""
+    """The session for a message: the first of its conversation, or one that waits in its queue."""
     first = ref.session_id == ref.conversation_id
     given = {"workspace_id": workspace_id, "spec": {**message.session.spec, "input": message.text}}
     session = message.session.model_copy(update=given)

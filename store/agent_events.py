@@ -1,4 +1,4 @@
-"""Events between agents of a tenant: who subscribed, and an event with all the messages that it causes."""
+"""Events between the agents of a tenant: the subscriptions, and an event with all the messages that it causes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,19 +25,19 @@ class SentMessage:
     conversation_id: str
     thread_id: str
     message_id: str
-    wake: bool = True  # false: the receiver's mission is paused, and its next run reads it
+    wake: bool = True  # false: the receiver's mission is paused; its next run reads the message
 
 
 @dataclass(frozen=True)
 class Emitted:
-    receivers: int | None  # None: it was emitted before
-    messages: Sequence[SentMessage] = ()  # written now; their conversations are to be signalled
+    receivers: int | None  # None: the event was emitted before
+    messages: Sequence[SentMessage] = ()  # written now; the caller signals their conversations
     answered: Answered | None = None
 
 
 async def emit(pool: Pool, sender: SessionRow, event: NewEvent, per_hour: int) -> Emitted | None:
-    """Hand an event of an agent to those who wait for it or subscribed to it, never to itself. The same event is
-    handed over once. None: the conversation has emitted as many as it may in an hour."""
+    """Deliver an agent's event to those who wait for it or subscribed to it, but never to the agent itself. The same
+    event is delivered once. None: the conversation has emitted as many events as it may in an hour."""
     tenant = sender.tenant
     async with pool.acquire() as connection, connection.transaction():
         sent = await connection.fetchval(
@@ -79,7 +79,7 @@ async def emit(pool: Pool, sender: SessionRow, event: NewEvent, per_hour: int) -
 
 
 async def subscribe(pool: Pool, session: SessionRow, pattern: str) -> bool:
-    """False: the agent has subscribed to as many patterns as it may."""
+    """Subscribe an agent to a pattern; False if it already subscribed to as many as it may."""
     async with pool.acquire() as connection, connection.transaction():
         await lock(connection, session.tenant, f"subscriptions of {session.thread_id}")
         known = await patterns(connection, session)
@@ -116,7 +116,7 @@ async def patterns(pool: "Pool | Connection", session: SessionRow) -> list[str]:
 
 
 async def _subscribers(connection: Connection, tenant: str, name: str, except_thread: str) -> list[asyncpg.Record]:
-    """The agents that subscribed to an event, each once, in conversations that are open."""
+    """The agents that subscribed to an event, each once, in open conversations."""
     rows = await connection.fetch(
         """SELECT s.thread_id, s.conversation_id, s.pattern, coalesce(m.paused, false) AS paused
              FROM event_subscriptions s

@@ -1,4 +1,4 @@
-"""The graph of an agent: itself and all that it can start or hand its thread to, as they are defined now."""
+"""The graph of an agent: the agent itself and all agents that it can start or hand its thread to, as defined now."""
 
 import logging
 
@@ -9,7 +9,7 @@ from store import agents
 from store.database import Connection, Pool
 
 log = logging.getLogger("errand.store")
-MOST = 200  # agents; a graph of one tenant's agents could be all of them
+MOST = 200  # agents: a graph could include all agents of a tenant
 
 
 async def reachable(pool: "Pool | Connection", tenant: str, agent: AgentDefinition) -> dict[str, AgentDefinition]:
@@ -26,7 +26,7 @@ async def reachable(pool: "Pool | Connection", tenant: str, agent: AgentDefiniti
 
 
 async def _readable(pool: "Pool | Connection", tenant: str, name: str) -> AgentDefinition | None:
-    """None also for a definition that cannot be read any more: the agents that refer to it can do without it."""
+    """None also if the definition can no longer be read: the agents that refer to it work without it."""
     try:
         known = await agents.current(pool, tenant, name)
     except ValidationError:

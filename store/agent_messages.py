@@ -1,4 +1,4 @@
-"""Where messages between agents go: an agent is a thread, known by its id or that of any of its sessions."""
+"""Recipients of messages between agents: an agent is a thread, named by its id or by the id of any of its sessions."""
 
 from pydantic import BaseModel
 
@@ -27,8 +27,8 @@ async def address(pool: Pool, tenant: str, agent_id: str) -> AgentAddress | None
 
 
 async def has_reported(pool: Pool, session: SessionRow) -> bool:
-    """Whether a session's agent has sent a message to the one that started it since the session began, or the session
-    itself is its answer to a reminder."""
+    """Whether a session's agent has sent a message to the agent that started it since the session began, or whether the
+    session itself is its answer to a reminder."""
     found: bool = await pool.fetchval(
         """SELECT EXISTS (SELECT 1 FROM inbox i JOIN sessions p ON p.tenant = i.tenant AND p.id = $4
                            WHERE i.tenant = $1 AND i.conversation_id = $2 AND i.thread_id = p.thread_id
@@ -46,7 +46,7 @@ async def has_reported(pool: Pool, session: SessionRow) -> bool:
 
 
 async def recent_foreground(pool: Pool, tenant: str, except_for: str) -> AgentAddress | None:
-    """The agent of a channel that people wrote to last, a running one first; background agents are none of them."""
+    """The agent of a channel to which people wrote last, preferring a running one. Background agents do not count."""
     row = await pool.fetchrow(
         """SELECT c.id AS conversation_id, c.id AS thread_id, false AS terminated
              FROM channels h JOIN conversations c ON c.tenant = h.tenant AND c.id = h.conversation_id

@@ -1,5 +1,5 @@
-"""Agent versions: written once, never changed; the newest of a tenant's own and the shipped ones is current, unless it
-was removed."""
+"""Agent versions: written once and never changed. The newest of a tenant's own and the shipped versions is current,
+unless it was removed."""
 
 import hashlib
 from dataclasses import dataclass
@@ -26,12 +26,12 @@ SELECT DISTINCT ON (name) owner, name, version, definition, created_at FROM agen
 
 @lru_cache(maxsize=128)
 def _parsed(text: str) -> AgentDefinition:
-    """Validating a definition costs more than reading it, and a version never changes."""
+    """Cache parsed definitions: validation costs more than the read, and a version never changes."""
     return AgentDefinition.model_validate_json(text)
 
 
 async def put(pool: Pool, owner: str, definition: AgentDefinition, created_by: str = "") -> AgentRef:
-    """Store a definition as a new version, unless the owner's newest is the same already and was not removed."""
+    """Store a definition as a new version, unless it equals the owner's newest version and was not removed."""
     text = definition.model_dump_json()
     digest = hashlib.sha256(text.encode()).hexdigest()
     async with pool.acquire() as connection, connection.transaction():
@@ -60,7 +60,7 @@ async def put(pool: Pool, owner: str, definition: AgentDefinition, created_by: s
 
 
 async def remove(pool: Pool, owner: str, name: str, removed_by: str = "") -> bool:
-    """Take an agent away from those who may start it; its versions stay for the sessions that have them."""
+    """Remove an agent, so that nobody can start it. Its versions stay for the sessions that use them."""
     async with pool.acquire() as connection, connection.transaction():
         await _lock(connection, owner, name)
         newest = await _newest(connection, owner, name)
@@ -93,7 +93,7 @@ async def _newest(connection: Connection, owner: str, name: str) -> asyncpg.Reco
 
 
 async def connectors_with(pool: Pool, tenant: str, name: str) -> list[str]:
-    """The connectors whose messages go to this agent."""
+    """The connectors that send their messages to this agent."""
     rows = await pool.fetch("SELECT name FROM connectors WHERE tenant = $1 AND agent = $2 ORDER BY name", tenant, name)
     return [row["name"] for row in rows]
 
@@ -106,11 +106,11 @@ async def shipped(pool: Pool) -> set[str]:
 
 @dataclass(frozen=True)
 class TaskAgent:
-    """An agent as a task gets it."""
+    """An agent as a new task resolves it."""
 
     ref: AgentRef
     definition: AgentDefinition
-    tenant_has_variables: bool  # for all its threads; read along, as tasks of most tenants need to know no more
+    tenant_has_variables: bool  # tenant-wide ones; read here to save most tasks a query
 
 
 async def for_task(pool: Pool, tenant: str, name: str) -> TaskAgent | None:
@@ -138,7 +138,7 @@ async def all_current(pool: Pool, tenant: str) -> list[tuple[AgentRef, AgentDefi
 
 
 async def at_version(pool: Pool, tenant: str, name: str, version: int) -> tuple[AgentRef, AgentDefinition] | None:
-    """A tenant's own definition before a shipped one of the same number."""
+    """A definition by its version; a tenant's own comes before a shipped one with the same number."""
     row = await pool.fetchrow(
         """SELECT owner, definition FROM agent_versions
             WHERE owner IN ($1, '*') AND name = $2 AND version = $3 ORDER BY owner = '*' LIMIT 1""",
@@ -162,7 +162,7 @@ async def versions(pool: Pool, tenant: str, name: str) -> list[int]:
 
 
 async def put_private(connection: Connection, ref: AgentRef, definition: AgentDefinition) -> None:
-    """A definition that no listing shows and nobody else can ask for: its owner is no tenant."""
+    """Store a definition that listings do not show and nobody else can request: its owner is not a tenant."""
     text = definition.model_dump_json()
     await connection.execute(
         """INSERT INTO agent_versions (owner, name, version, digest, definition) VALUES ($1, $2, $3, $4, $5)""",
@@ -185,7 +185,7 @@ async def load(pool: "Pool | Connection", ref: AgentRef) -> AgentDefinition:
 
 
 async def known_tools(pool: Pool) -> set[str]:
-    """The tools that workers said they have, and those of the shipped definitions, which a worker has checked."""
+    """The tools that workers reported, and those of the shipped definitions, which a worker has checked."""
     rows = await pool.fetch(
         """SELECT unnest(tools) AS tool FROM workers
            UNION SELECT jsonb_array_elements_text(definition::jsonb -> 'tools') FROM agent_versions WHERE owner = '*'"""
@@ -194,13 +194,13 @@ async def known_tools(pool: Pool) -> set[str]:
 
 
 async def known_hooks(pool: Pool) -> set[str]:
-    """The hooks that workers said they have."""
+    """The hooks that workers reported."""
     rows = await pool.fetch("SELECT DISTINCT unnest(hooks) AS hook FROM workers")
     return {row["hook"] for row in rows}
 
 
 async def known_handlers(pool: Pool) -> set[str]:
-    """The handlers that workers said they have, and those of the shipped definitions, which a worker has checked."""
+    """The handlers that workers reported, and those of the shipped definitions, which a worker has checked."""
     rows = await pool.fetch(
         """SELECT unnest(handlers) AS handler FROM workers
            UNION SELECT definition::jsonb #>> ARRAY[side, 'handler'] FROM agent_versions,

@@ -1,4 +1,4 @@
-"""The audit log: appended with what it records, read by anybody with the right, verified as a whole."""
+"""The audit log: entries are appended in the transaction that they record, and verified as a whole."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from domain.audit import MISSING, AuditEntry, Break, Head, Verifier
 from store.database import Connection, Pool
 
 _COLUMNS = "tenant, chain, seq, at, actor, action, session_id, subject, digest, previous, hash"
-EVERYBODY = "*"  # whose chain holds the shipped definitions
+EVERYBODY = "*"  # its chain holds the shipped definitions
 BATCH = 2_000
 SEALED_AT_ONCE = 200  # heads in one entry
 
@@ -16,7 +16,7 @@ class Listed(AuditEntry):
 
 
 class AuditVerdict(Verifier):
-    """A verification that came to its end."""
+    """The result of a completed verification."""
 
     found: Break | None = None
 
@@ -32,7 +32,8 @@ async def append(
     subject: str = "",
     inputs: str | None = None,
 ) -> None:
-    """In the transaction of what it records, as its last statement."""
+    """Append an entry in the transaction that it records, as its last statement: the chain's lock is held until
+    commit."""
     await connection.execute(
         "SELECT append_audit($1, $2, $3, $4, $5, $6, $7)", tenant, chain, actor, action, session_id, subject, inputs
     )
@@ -47,7 +48,7 @@ async def find(
     before: int | None = None,
     limit: int,
 ) -> list[Listed]:
-    """Newest first; the tenant's own and what concerns everybody."""
+    """The entries of the tenant and those that concern everybody, newest first."""
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS}, number FROM audit
              WHERE (tenant = $1 OR (tenant = $2 AND $3::text IS NULL AND $4::text IS NULL))
@@ -64,7 +65,7 @@ async def find(
 
 
 async def verify(pool: Pool, tenant: str, expected: str | None = None) -> AuditVerdict:
-    """All chains of a tenant, and the one that concerns everybody, in one consistent look."""
+    """Verify all chains of a tenant, and the one that concerns everybody, in one snapshot."""
     async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
         verdict = await _verify(connection, tenant, expected)
         if verdict.found is None and (shared := (await _verify(connection, EVERYBODY)).found) is not None:
@@ -73,7 +74,7 @@ async def verify(pool: Pool, tenant: str, expected: str | None = None) -> AuditV
 
 
 async def verify_chain(pool: Pool, tenant: str, chain: str) -> AuditVerdict:
-    """One chain of a tenant, by its own links and its recorded head."""
+    """Verify one chain of a tenant by its own links and its recorded head."""
     async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
         verdict, last = AuditVerdict(), 0
         while verdict.found is None:
@@ -117,13 +118,13 @@ async def _verify(connection: Connection, tenant: str, expected: str | None = No
     return verdict
 
 
-# every session is accepted together with the first entry of its conversation's chain
+# Accepting a session also writes the first entry of its conversation's chain.
 _WITHOUT_LOG = """SELECT min(s.conversation_id) FROM sessions s WHERE s.tenant = $1 AND NOT EXISTS (
                       SELECT 1 FROM audit a WHERE a.tenant = s.tenant AND a.chain = s.conversation_id)"""
 
 
 async def seal(pool: Pool) -> int:
-    """Vouch for all chains that have grown; answers how many."""
+    """Vouch for all chains that have grown; returns their number."""
     total = sealed = int(await pool.fetchval("SELECT seal_audit($1)", SEALED_AT_ONCE))
     while sealed >= SEALED_AT_ONCE:
         sealed = int(await pool.fetchval("SELECT seal_audit($1)", SEALED_AT_ONCE))

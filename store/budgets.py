@@ -1,4 +1,4 @@
-"""Budgets of conversation trees: a model call reserves what it may use, its commit settles what it has used."""
+"""Budgets of conversation trees: a model call reserves the most it may use, and its commit settles its real usage."""
 
 from datetime import timedelta
 
@@ -23,13 +23,13 @@ async def get(pool: Pool, tenant: str, conversation_id: str) -> TreeBudget | Non
 
 
 async def held(pool: Pool, tenant: str, conversation_id: str) -> Reserved:
-    """What the calls under way may still use."""
+    """The amounts that running calls may still use."""
     row = await pool.fetchrow(_HELD, tenant, conversation_id, "", "")
     return Reserved(**row) if row else Reserved()
 
 
 async def reserve(pool: Pool, ref: SessionRef, line: str, estimate: CallEstimate) -> Grant:
-    """Under the lock of the tree's row, so that calls side by side never promise themselves the same money twice."""
+    """Reserve under the lock of the tree's row, so that concurrent calls never reserve the same money twice."""
     async with pool.acquire() as connection, connection.transaction():
         row = await connection.fetchrow(f"{_TREE} FOR UPDATE", ref.tenant, ref.conversation_id)
         if row is None:
@@ -63,16 +63,16 @@ async def release(pool: Pool, ref: SessionRef, line: str) -> None:
 
 
 class RaisedBudget(BaseModel):
-    """The limits of a session after a raise, and which of them and of its tree's the raise has changed."""
+    """The limits of a session after a raise, and the limits of the session and its tree that the raise changed."""
 
     limits: Limits
     changes: list[BudgetRaised]
 
 
 async def raise_limits(pool: Pool, ref: SessionRef, wanted: Raise, by: str, actor: str) -> RaisedBudget | None:
-    """Raise limits of a session and of its tree, with events and audit entry; None: the session has ended.
+    """Raise limits of a session and of its tree, with events and an audit entry; None if the session has ended.
 
-    What is not higher than before changes nothing, so a repeat writes nothing.
+    Values that are not higher than before change nothing, so a repetition writes nothing.
     """
     async with pool.acquire() as connection, connection.transaction():
         text = await connection.fetchval(
@@ -86,7 +86,7 @@ async def raise_limits(pool: Pool, ref: SessionRef, wanted: Raise, by: str, acto
         before = Limits.model_validate_json(text)
         limits = wanted.limits(before)
         if limits != before:
-            # a question that may wait as long as the session waits for the same time longer
+            # A question may wait as long as its session, so its deadline moves by the same time.
             await connection.execute(
                 """WITH moved AS (
                        UPDATE sessions SET limits = $3, deadline = deadline + $4::interval, updated_at = now(),

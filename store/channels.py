@@ -1,4 +1,4 @@
-"""Messages of channels: each becomes a session of its address's conversation, or joins one that still waits."""
+"""Messages of channels: each becomes a session of its address's conversation, or joins a session that still waits."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from store.sessions import from_columns
 
 @dataclass(frozen=True)
 class ChannelArrival:
-    """An accepted message; `merged` if a session that had not begun answers it with others."""
+    """An accepted message; `merged` if a session that had not begun also answers other messages."""
 
     arrival: Arrival
     merged: bool = False
@@ -29,8 +29,8 @@ class ChannelArrival:
 async def accept(
     pool: Pool, tenant: str, channel: ChannelRef, message: ArrivingMessage, *, merge: bool = False, wait: bool = False
 ) -> ChannelArrival:
-    """Accept one message. `merge`: it may join the newest session that waits; `wait`: its own session does not begin
-    before it is started, so that others may join it."""
+    """Accept one message. `merge`: it may join the newest waiting session. `wait`: its own session does not begin
+    before it is started explicitly, so that others may join it."""
     address = Address.channel(channel.connector, channel.channel_id, channel.user_id)
     async with pool.acquire() as connection:
         transaction = connection.transaction()
@@ -40,7 +40,7 @@ async def accept(
         except BaseException:
             await transaction.rollback()
             raise
-        # a refused first message leaves no address
+        # roll back, so that a refused first message leaves no address
         await (transaction.rollback() if found.refused else transaction.commit())
         return found
 
@@ -74,7 +74,7 @@ async def _accept(
 
 
 async def _join(connection: Connection, tenant: str, conversation_id: str, message: ArrivingMessage) -> Arrival | None:
-    """Add the message to the newest session that waits in the queue; None if there is none, or the key is known."""
+    """Add the message to the newest session in the queue; None if there is none, or if the key is known."""
     if await addresses.is_known(connection, tenant, conversation_id, message.key):
         return None
     row = await connection.fetchrow(
@@ -114,7 +114,7 @@ async def _join(connection: Connection, tenant: str, conversation_id: str, messa
 
 
 async def add_silent(pool: Pool, tenant: str, conversation_id: str, message: ArrivingMessage) -> ChannelArrival:
-    """A message that starts nothing: the next session of the conversation reads it first."""
+    """Store a message that starts nothing; the next session of the conversation reads it first."""
     silent = ThreadMessage(
         id=derive_id(conversation_id, "silent", message.key),
         conversation_id=conversation_id,
@@ -131,7 +131,7 @@ async def add_silent(pool: Pool, tenant: str, conversation_id: str, message: Arr
 
 
 async def _key_reused(connection: Connection, tenant: str, message: ArrivingMessage) -> bool:
-    """Write the request's Idempotency-Key, and see whether another request had it."""
+    """Write the request's Idempotency-Key, and report whether another request had it."""
     record = message.idempotency
     if record is None:
         return False
@@ -140,7 +140,7 @@ async def _key_reused(connection: Connection, tenant: str, message: ArrivingMess
 
 
 async def of_conversation(pool: Pool, tenant: str, conversation_id: str) -> ChannelRef | None:
-    """Where a conversation's answers are sent."""
+    """The connector address to which a conversation's answers are sent."""
     row = await pool.fetchrow(
         "SELECT connector, channel_id, user_id FROM channels WHERE tenant = $1 AND conversation_id = $2",
         tenant,

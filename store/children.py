@@ -1,4 +1,4 @@
-"""Children: the subagents of a thread, as the registry of its conversation knows them."""
+"""Children: the subagents of a thread, as the registry of its conversation lists them."""
 
 import json
 from datetime import datetime
@@ -63,7 +63,7 @@ async def of_session(pool: Pool, tenant: str, session_id: str, limit: int = 1_00
 
 
 async def get(pool: Pool, tenant: str, thread_id: str, session_id: str) -> Child | None:
-    """A child of this very thread, by the id of any of its sessions."""
+    """A child of this thread, by the id of any of its sessions."""
     row = await pool.fetchrow(
         f"{_SELECT} WHERE s.tenant = $1 AND p.thread_id = $2 AND s.id = $3", tenant, thread_id, session_id
     )
@@ -71,7 +71,7 @@ async def get(pool: Pool, tenant: str, thread_id: str, session_id: str) -> Child
 
 
 async def by_name(pool: Pool, tenant: str, thread_id: str, name: str) -> Child | None:
-    """The newest session of the child that this thread calls so."""
+    """The newest session of the child with this name in this thread."""
     row = await pool.fetchrow(
         f"""{_SELECT} JOIN threads t ON t.tenant = s.tenant AND t.id = s.thread_id
              WHERE s.tenant = $1 AND t.parent_thread_id = $2 AND t.name = $3 ORDER BY s.created_at DESC LIMIT 1""",
@@ -83,7 +83,7 @@ async def by_name(pool: Pool, tenant: str, thread_id: str, name: str) -> Child |
 
 
 async def by_thread(pool: Pool, tenant: str, parent_thread: str, thread_id: str) -> Child | None:
-    """The newest session of a child thread of this very thread."""
+    """The newest session of a child thread of this thread."""
     row = await pool.fetchrow(
         f"""{_SELECT} WHERE s.tenant = $1 AND p.thread_id = $2 AND s.thread_id = $3
              ORDER BY s.created_at DESC LIMIT 1""",
@@ -95,13 +95,13 @@ async def by_thread(pool: Pool, tenant: str, parent_thread: str, thread_id: str)
 
 
 async def registry(pool: Pool, tenant: str, conversation_id: str, thread_id: str) -> list[RegistryEntry]:
-    """The children of a thread that tools of its prompts have started, oldest first."""
+    """The children of a thread that the subagent tools of its prompts started, oldest first."""
     found = await pool.fetchval("SELECT child_registry($1, $2, $3)", tenant, conversation_id, thread_id)
     return [RegistryEntry.model_validate(entry) for entry in json.loads(found)]
 
 
 async def promote(pool: Pool, tenant: str, session_id: str) -> None:
-    """A child that is no longer waited for: its outcome goes to the mailbox, also if it has ended meanwhile."""
+    """Stop waiting for a child: its outcome goes to the mailbox, even if the child has ended in between."""
     await pool.execute(
         """WITH freed AS (
                UPDATE sessions SET blocking = false WHERE tenant = $1 AND id = $2 AND blocking RETURNING *),
@@ -119,7 +119,7 @@ async def promote(pool: Pool, tenant: str, session_id: str) -> None:
 
 
 async def descendants(pool: Pool, tenant: str, session_id: str) -> list[str]:
-    """The live sessions below a session, however deep."""
+    """The live sessions below a session, at any depth."""
     rows = await pool.fetch(
         """WITH RECURSIVE tree AS (
                SELECT id, live FROM sessions WHERE tenant = $1 AND spawned_by = $2
@@ -132,7 +132,7 @@ async def descendants(pool: Pool, tenant: str, session_id: str) -> list[str]:
 
 
 async def path_above(pool: Pool, tenant: str, session_id: str) -> list[tuple[int, AgentRef]]:
-    """Depth and agent of a session and of those that started it, up to the root."""
+    """Depth and agent of a session and of its ancestors, up to the root."""
     rows = await pool.fetch(
         """WITH RECURSIVE path AS (
                SELECT depth, agent_owner, agent, agent_version, spawned_by FROM sessions WHERE tenant = $1 AND id = $2
@@ -150,7 +150,7 @@ async def path_above(pool: Pool, tenant: str, session_id: str) -> list[tuple[int
 
 
 async def signs_of_life(pool: Pool, tenant: str, session_ids: list[str]) -> dict[str, str | None]:
-    """For each session that has begun to answer or has ended: its error type, if it failed for one."""
+    """Each of the sessions that has begun to answer or has ended, with its error type if it failed."""
     rows = await pool.fetch(
         """SELECT id, error_type FROM sessions s WHERE tenant = $1 AND id = ANY($2::text[])
               AND (NOT live OR EXISTS (
@@ -163,7 +163,7 @@ async def signs_of_life(pool: Pool, tenant: str, session_ids: list[str]) -> dict
 
 
 def retry_text(retry: str | None) -> str:
-    """How a child that is backing off is shown: it is running, and this is why it takes longer."""
+    """The status text of a child that waits for a retry: it is running, and this is why it takes longer."""
     if not retry:
         return ""
     known = ModelRetry.model_validate_json(retry)

@@ -1,4 +1,5 @@
-"""Connectors: how the services of a tenant reach its agents. Secrets are read by the API's hook and by deliveries."""
+"""Connectors: the settings by which outside services reach a tenant's agents. Only the API's hook and deliveries read
+their secrets."""
 
 from dataclasses import dataclass, field
 
@@ -17,7 +18,7 @@ _COLUMNS = ", ".join(ConnectorConfig.model_fields)
 
 @dataclass(frozen=True)
 class Hook:
-    """A connector as the request of a service names it."""
+    """A connector, found by the id in a service's request."""
 
     tenant: str
     connector: ConnectorConfig
@@ -35,7 +36,7 @@ def opened(keys: KeyRing, tenant: str, name: str, secrets: str) -> ConnectorSecr
 async def put(
     pool: Pool, tenant: str, name: str, rules: ConnectorRules, secrets: ConnectorSecrets, by: str, keys: KeyRing
 ) -> ConnectorConfig:
-    """Make a connector, or change the one of this name; it keeps its id."""
+    """Create a connector, or change the one with this name, which keeps its id."""
     async with pool.acquire() as connection, connection.transaction():
         row = await connection.fetchrow(
             f"""INSERT INTO connectors (tenant, id, name, kind, agent, target, debounce_ms, merge, secrets, created_by)
@@ -69,12 +70,12 @@ async def find(pool: Pool, tenant: str, name: str, keys: KeyRing) -> Hook | None
 
 
 async def of_id(pool: Pool, connector_id: str, keys: KeyRing) -> Hook | None:
-    """The connector of a request that carries no key; its id decides the tenant."""
+    """The connector of a request that carries no API key; its id decides the tenant."""
     return _hook(await pool.fetchrow("SELECT * FROM find_connector($1)", connector_id), keys)
 
 
 async def remove(pool: Pool, tenant: str, name: str, by: str) -> bool:
-    """Its replies that are still on their way are given up; its conversations stay."""
+    """Remove a connector and give up its pending replies; its conversations stay."""
     async with pool.acquire() as connection, connection.transaction():
         row = await connection.fetchrow(
             "DELETE FROM connectors WHERE tenant = $1 AND name = $2 RETURNING id", tenant, name

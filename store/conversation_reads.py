@@ -1,4 +1,4 @@
-"""What a conversation looks like from outside: its threads, the tree of its sessions, its turns, what it used."""
+"""Reads for the API's view of a conversation: its threads, the tree of its sessions, its turns and its usage."""
 
 import json
 from datetime import datetime
@@ -16,7 +16,7 @@ from store.database import Pool
 
 
 class Branch(BaseModel):
-    """A session as the tree shows it."""
+    """A session in the tree."""
 
     session_id: str
     thread_id: str
@@ -25,7 +25,7 @@ class Branch(BaseModel):
     session_type: str
     name: str | None
     agent: str
-    handed_to: str | None  # the agent that has taken it over
+    handed_to: str | None  # the agent that took it over
     title: str
     status: Status
     reason: Reason | None
@@ -46,7 +46,7 @@ class ThreadRow(BaseModel):
     depth: int
     tags: list[str]
     user_id: str | None
-    arguments: JsonObject | None  # that a subagent was created with
+    arguments: JsonObject | None  # with which a subagent was created
     state: Literal["running", "queued", "idle"]
     pending: int  # sessions and messages that wait
     created_at: datetime
@@ -54,7 +54,7 @@ class ThreadRow(BaseModel):
 
 
 class TurnRow(BaseModel):
-    """What was said to the agent, and what it came to."""
+    """A message to the agent, and the result."""
 
     session_id: str
     parent_session_id: str | None
@@ -78,7 +78,8 @@ _BRANCH = """id AS session_id, thread_id, parent_session_id, spawned_by, session
 
 
 async def branches(pool: Pool, tenant: str, conversation_id: str, limit: int) -> list[Branch]:
-    """The newest sessions, oldest first; ids of siblings derive from their calls and do not show the order."""
+    """The newest sessions, ordered oldest first. Ids of siblings derive from their calls, so they do not give the
+    order."""
     rows = await pool.fetch(
         f"""SELECT * FROM (SELECT {_BRANCH} FROM sessions WHERE tenant = $1 AND conversation_id = $2
                             ORDER BY id DESC LIMIT $3) newest ORDER BY created_at, session_id""",
@@ -90,7 +91,7 @@ async def branches(pool: Pool, tenant: str, conversation_id: str, limit: int) ->
 
 
 async def unfinished(pool: Pool, tenant: str, conversation_id: str, *, queued: bool = False) -> list[str]:
-    """The running sessions, however deep; with `queued` also those that wait for their turn."""
+    """The running sessions at any depth; with `queued` also those that wait in a queue."""
     rows = await pool.fetch(
         """SELECT id FROM sessions WHERE tenant = $1 AND conversation_id = $2
               AND status IN ('submitted', 'working', 'input_required') AND (live OR $3) ORDER BY id""",
@@ -135,7 +136,7 @@ async def threads(pool: Pool, tenant: str, conversation_id: str, limit: int) -> 
 
 
 async def usage_by_model(pool: Pool, tenant: str, conversation_id: str) -> dict[str, Usage]:
-    """Over all its sessions; a cost is unknown as soon as one call's is."""
+    """The usage of all its sessions. The cost is unknown as soon as the cost of one call is."""
     rows = await pool.fetch(
         """SELECT data::jsonb ->> 'model' AS model, sum((c ->> 'llm_calls')::bigint)::bigint AS llm_calls,
                   sum((c ->> 'input_tokens')::bigint)::bigint AS input_tokens,
@@ -153,9 +154,9 @@ async def usage_by_model(pool: Pool, tenant: str, conversation_id: str) -> dict[
 
 
 async def turns(pool: Pool, tenant: str, conversation_id: str, after_id: str | None, limit: int) -> list[TurnRow]:
-    """The root thread's sessions in their order; what opened one is its task, the message it was opened with, or the
-    messages of its first step: the outcomes that woke it are rendered only then.
-    The order is not that of ids: the id of one that was woken derives from its cause, which may be old."""
+    """The root thread's sessions in order. A session is opened by its task, by the message it was opened with, or by
+    the messages of its first step: outcomes that woke it are rendered only then. Ids do not give the order: the id of a
+    woken session derives from its cause, which may be old."""
     rows = await pool.fetch(
         """SELECT s.id AS session_id, s.parent_session_id, s.generation, s.trigger, s.agent, s.status, s.reason,
                   s.partial, s.output, s.error, s.created_at, s.ended_at,

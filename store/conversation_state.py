@@ -1,4 +1,4 @@
-"""What a reopened Conversation workflow must know of its tree."""
+"""The state of its tree that a reopened Conversation workflow loads."""
 
 from domain.conversations.mailbox import DeliveryMode
 from domain.conversations.state import ConversationState, Live, Thread, WaitingMessage
@@ -8,8 +8,8 @@ from store.mailbox import held_outcomes
 
 
 async def load_state(pool: Pool, tenant: str, conversation_id: str) -> ConversationState:
-    """All that a reopened Conversation must know: of threads without a name only those with a running session,
-    so that what it loads does not grow with all that was ever handed out."""
+    """The state that a reopened Conversation needs. Unnamed threads are loaded only if they have a running session, so
+    that the state does not grow with every delegation ever made."""
     async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
         threads = await connection.fetch(
             """SELECT id, parent_thread_id, name, depth,
@@ -76,8 +76,8 @@ async def load_state(pool: Pool, tenant: str, conversation_id: str) -> Conversat
 
 
 async def stranded(pool: Pool, older_than_s: float, limit: int = 200) -> list[tuple[str, str]]:
-    """Conversations of all tenants in which something waits longer than it would if their workflow were there: a
-    message that nobody took, or a session that has not stirred since a subagent of its ended."""
+    """Conversations of all tenants in which something waits longer than it would if their workflow were running: a
+    message that no session took, or a session without activity since one of its subagents ended."""
     rows = await pool.fetch(
         """SELECT i.tenant, i.conversation_id FROM inbox i
              JOIN conversations c ON c.tenant = i.tenant AND c.id = i.conversation_id AND c.status = 'open'

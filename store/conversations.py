@@ -17,7 +17,7 @@ from store import audit, notices, workspaces
 from store.database import Connection, Pool, to_json
 from store.workspaces import Manifest
 
-SIGNALLED_WITHIN = timedelta(seconds=20)  # the writer of a message has signalled it by then, or will not
+SIGNALLED_WITHIN = timedelta(seconds=20)  # after this the writer of a message will not signal it any more
 
 
 class ConversationRow(BaseModel):
@@ -28,7 +28,7 @@ class ConversationRow(BaseModel):
     status: ConversationStatus
     delivery: DeliveryMode | None
     metadata: dict[str, Any]
-    generation: int  # of its context: a reset begins the next
+    generation: int  # of its context; a reset begins the next one
     created_at: datetime
     updated_at: datetime
 
@@ -48,13 +48,13 @@ async def get(pool: Pool, tenant: str, conversation_id: str) -> ConversationRow 
 
 
 class Found(ConversationRow):
-    """An entry of a list: where the words were found, and what waits."""
+    """An entry of a list, with the place where the search matched and what waits."""
 
     match_source: list[str]
     pending_count: int
 
 
-# where one word of a search may occur; a conversation is found if every word occurs somewhere
+# where a search looks for one word; a conversation matches if every word occurs somewhere
 _PLACES = """
 SELECT 'title' AS place FROM conversations t WHERE t.tenant = c.tenant AND t.id = c.id AND t.title ILIKE word
 UNION SELECT place FROM sessions s, LATERAL (VALUES ('title', s.title), ('input', s.spec::jsonb ->> 'input'),
@@ -74,8 +74,8 @@ async def find(
     before_id: str | None = None,
     limit: int = 50,
 ) -> list[Found]:
-    """Newest first. Every word of `search` must occur in a title, an input or an answer; metadata by containment; the
-    tag of any thread; the user of the main one."""
+    """The conversations, newest first. Every word of `search` must occur in a title, an input or an answer. `metadata`
+    matches by containment, `tag` on any thread, `user` on the main one."""
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS}, pending_mail(c.tenant, c.id) AS pending_count,
                    ARRAY(SELECT DISTINCT p.place FROM unnest($4::text[]) AS word, LATERAL ({_PLACES}) p
@@ -104,7 +104,7 @@ def _pattern(word: str) -> str:
 
 
 class ConversationUpdate(BaseModel):
-    """What is given is changed; a null in the metadata removes the key."""
+    """Change the given fields; a null in the metadata removes its key."""
 
     title: str | None = None
     delivery: DeliveryMode | None = None
@@ -137,7 +137,7 @@ async def change(pool: Pool, tenant: str, conversation_id: str, update: Conversa
 
 
 async def terminate(pool: Pool, tenant: str, conversation_id: str, by: str = "") -> bool:
-    """The fence: from here on nothing new is accepted."""
+    """Fence the conversation: it accepts nothing new from here on."""
     async with pool.acquire() as connection, connection.transaction():
         row = await connection.fetchrow(
             """UPDATE conversations SET status = 'terminated', updated_at = now()
@@ -153,7 +153,7 @@ async def terminate(pool: Pool, tenant: str, conversation_id: str, by: str = "")
 async def add_message(
     pool: Pool, tenant: str, message: ThreadMessage, files: tuple[str, Manifest] | None = None
 ) -> None:
-    """Store a message before it is delivered, and the files that it names, by their workspace."""
+    """Store a message before it is delivered, and the files that it names, by workspace."""
     async with pool.acquire() as connection, connection.transaction():
         await add_message_in(connection, tenant, message)
         if files is not None and files[1]:
@@ -162,7 +162,7 @@ async def add_message(
 
 
 async def add_message_in(connection: Connection, tenant: str, message: ThreadMessage) -> bool:
-    """Store a message, in a transaction that writes more; the same id is written once. False: it was there."""
+    """Store a message inside a transaction that writes more. An id is written once; False if it existed."""
     done = await connection.execute(
         """INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, taken_by, unsignalled,
                               visible, wake)
@@ -177,7 +177,7 @@ async def add_message_in(connection: Connection, tenant: str, message: ThreadMes
 
 
 async def drop_message(pool: Pool, tenant: str, message_id: str, taken_by: str | None = None) -> None:
-    """Delete a message that was not signalled; one that has entered a context stays."""
+    """Delete a message that was not signalled; a message that has entered a context stays."""
     await pool.execute(
         "DELETE FROM inbox WHERE tenant = $1 AND id = $2 AND taken_by IS NOT DISTINCT FROM $3",
         tenant,
@@ -187,15 +187,15 @@ async def drop_message(pool: Pool, tenant: str, message_id: str, taken_by: str |
 
 
 async def drop_unsignalled(pool: Pool, tenant: str, message_id: str) -> None:
-    """Delete a message that no conversation has; one that a repeat of the same request has delivered stays."""
+    """Delete a message that no conversation knows; it stays if a repetition of the same request has delivered it."""
     await pool.execute(
         "DELETE FROM inbox WHERE tenant = $1 AND id = $2 AND taken_by IS NULL AND unsignalled", tenant, message_id
     )
 
 
 async def unsignalled(pool: Pool, limit: int = 200) -> list[tuple[str, str, str]]:
-    """Messages that no conversation was signalled about, as their writer got no answer or died: tenant, conversation,
-    id."""
+    """Messages that were never signalled to their conversation, because their writer got no answer or died: tenant,
+    conversation, id."""
     rows = await pool.fetch(
         """SELECT tenant, conversation_id, id FROM inbox
             WHERE unsignalled AND created_at < now() - $2::interval ORDER BY number LIMIT $1""",
@@ -215,7 +215,7 @@ class Written:
 
 
 async def message_taken(pool: Pool, tenant: str, message_id: str) -> Written | None:
-    """None: there is no such message."""
+    """The state of a message; None if it does not exist."""
     row = await pool.fetchrow("SELECT taken_by FROM inbox WHERE tenant = $1 AND id = $2", tenant, message_id)
     return Written(row["taken_by"]) if row else None
 
@@ -225,7 +225,7 @@ async def has_message(pool: Pool, tenant: str, message_id: str) -> bool:
 
 
 async def untaken(pool: Pool, tenant: str, message_ids: list[str]) -> list[str]:
-    """Those of the messages that have entered no session's context."""
+    """Those of the messages that have not entered any session's context."""
     rows = await pool.fetch(
         "SELECT id FROM inbox WHERE tenant = $1 AND id = ANY($2::text[]) AND taken_by IS NULL", tenant, message_ids
     )
@@ -241,7 +241,7 @@ async def taken_by(pool: Pool, tenant: str, session_id: str) -> list[str]:
 
 
 async def change_text(pool: Pool, tenant: str, message_id: str, text: str) -> None:
-    """What enters the context in place of a message; the message itself stays as it was sent."""
+    """Store the text that enters the context instead of a message; the message itself stays as it was sent."""
     await pool.execute(
         "UPDATE inbox SET changed = $3 WHERE tenant = $1 AND id = $2", tenant, message_id, parts_of(text)
     )

@@ -1,4 +1,4 @@
-"""The connection pool, and patience with a database that is briefly away."""
+"""The connection pool, and retries while the database is briefly unreachable."""
 
 import asyncio
 import contextvars
@@ -13,16 +13,16 @@ Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record] | asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
 T = TypeVar("T")
 
-# What a server that died, restarts or dropped us looks like; asyncpg raises InternalClientError for some of it. And
-# what undid a transaction for reasons of the server's own: asked again, it goes through.
+# Errors of a server that died, restarts or dropped the connection (asyncpg raises InternalClientError for some of
+# them), and errors that rolled a transaction back for the server's own reasons: a second attempt succeeds.
 TRANSIENT_ERRORS: tuple[type[BaseException], ...] = (
     asyncpg.PostgresConnectionError,
-    asyncpg.OperatorInterventionError,  # it shuts down, starts, crashed; somebody cancelled the statement
+    asyncpg.OperatorInterventionError,  # the server shuts down, starts or crashed, or a person cancelled the statement
     asyncpg.InsufficientResourcesError,  # too many connections, no memory, no room
     asyncpg.TransactionRollbackError,  # a deadlock
     asyncpg.LockNotAvailableError,
-    asyncpg.ReadOnlySQLTransactionError,  # another server is the first one now
-    asyncpg.InvalidCachedStatementError,  # the schema was changed beneath us; asyncpg forgets what it knew
+    asyncpg.ReadOnlySQLTransactionError,  # after a failover another server is the primary
+    asyncpg.InvalidCachedStatementError,  # the schema changed; asyncpg drops its cached statements
     asyncpg.InternalClientError,
     asyncpg.InterfaceError,
     ConnectionError,
@@ -37,12 +37,12 @@ class PoolPatience:
 
     statement: float = 10.0
     connect: float = 5.0
-    acquire: float | None = None  # waiting for a free connection, or a new one
+    acquire: float | None = None  # wait for a free or a new connection
     release: float | None = None
 
 
-# A request is answered within five seconds also while PostgreSQL is stopped but not dead: then nothing fails at once,
-# and a statement that timed out would wait for its own cancellation without end.
+# A request must be answered within five seconds even if PostgreSQL is stopped but not dead. In that state nothing fails
+# at once, and a statement that timed out would wait for its own cancellation without end.
 FOR_REQUESTS = PoolPatience(statement=3.0, connect=3.0, acquire=4.0, release=0.5)
 
 
@@ -56,21 +56,21 @@ class PatientPool(asyncpg.Pool):
         await super().release(connection, timeout=timeout or self.patience.release)
 
 
-# whose rows the current request may see; set once its caller is known
+# the tenant whose rows the current request may see; set once its caller is known
 current_tenant = contextvars.ContextVar("current_tenant", default="")
 
 
 class TenantConnection(asyncpg.Connection):
-    """A connection that remembers which tenant it has entered, so that only a change costs a round trip.
+    """A connection that remembers its current tenant, so that only a change of tenant costs a round trip.
 
-    It matters for the role errand_api, whose row-level policies (roles.sql) compare it; other roles ignore it.
+    The tenant matters to the role errand_api, whose row-level policies (roles.sql) compare it; other roles ignore it.
     """
 
     tenant: str | None = None
 
     async def enter(self, tenant: str) -> None:
         if self.tenant != tenant:
-            self.tenant = None  # until the server has confirmed it
+            self.tenant = None  # unknown until the server has confirmed the new one
             await self.execute("SELECT set_config('errand.tenant', $1, false)", tenant)
             self.tenant = tenant
 
@@ -87,9 +87,9 @@ async def connect(
     patience: PoolPatience | None = None,
     enters_tenants: bool = False,
 ) -> Pool:
-    """A pool. With `enters_tenants`, each use of a connection sees the rows of `current_tenant` alone."""
+    """A pool. With `enters_tenants`, each use of a connection sees only the rows of `current_tenant`."""
     patience = patience or PoolPatience()
-    # asyncpg.create_pool makes its own class and no other, so the arguments that it fills in are given here
+    # asyncpg.create_pool cannot make a subclass, so its default arguments are repeated here.
     pool = PatientPool(
         url,
         connection_class=TenantConnection,
@@ -114,13 +114,13 @@ async def connect(
 
 
 async def _keep(connection: object) -> None:
-    """No advisory lock or LISTEN of ours outlives its transaction on a connection of the pool, and the one setting is
-    that of TenantConnection; so nothing has to be reset when one is released, which would be a second round trip after
-    every statement. asyncpg itself still rolls back what was left open."""
+    """Skip asyncpg's reset on release, which would cost a second round trip after every statement. Nothing needs a
+    reset: no advisory lock or LISTEN of ours outlives its transaction on a pooled connection, and the only setting is
+    that of TenantConnection. asyncpg itself still rolls back open transactions."""
 
 
 async def patiently(operation: Callable[[], Awaitable[T]], *, seconds: float, pause: float = 0.2) -> T:
-    """Repeat an idempotent operation while the database is away. Only for statements that may safely run twice."""
+    """Repeat an operation while the database is unreachable. Only for statements that may safely run twice."""
     give_up = asyncio.get_running_loop().time() + seconds
     while True:
         try:
@@ -138,5 +138,5 @@ async def call(pool: "Pool | Connection", function: str, argument: object) -> An
 
 
 def to_json(value: object) -> str:
-    """Models, and whatever contains them, as a SQL function takes them."""
+    """Models, and collections of them, as the JSON that a SQL function takes."""
     return pydantic_core.to_json(value).decode()

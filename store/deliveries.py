@@ -14,28 +14,28 @@ from store import connectors
 from store.database import Pool, call
 from store.subscriptions import SEALED_FOR
 
-CHANNEL = "deliveries"  # NOTIFY without a payload: there is something to dispatch
+CHANNEL = "deliveries"  # NOTIFY without a payload: a delivery is due
 _COLUMNS = ", ".join(Delivery.model_fields)
-# a delivery goes to a subscription, or as a reply to a connector
+# the receiver of a delivery is a subscription, or a connector for replies
 _RECEIVERS = """LEFT JOIN subscriptions s ON s.tenant = d.tenant AND s.id = d.subscription_id
              LEFT JOIN connectors k ON k.tenant = d.tenant AND k.id = d.subscription_id"""
 
 
 class Job(BaseModel):
-    """All that one attempt needs. It never leaves the activity that loads it."""
+    """The data for one attempt. It never leaves the activity that loads it."""
 
     status: DeliveryStatus
     body: str
     subscription: SubscriptionStatus | None  # None: it was removed
     channel: ChannelName | None
     target: str = Field(default="", repr=False)
-    signing: list[str] = Field(default_factory=list, repr=False)  # the secrets that are good now
-    connector: ConnectorKind | None = None  # the delivery is a channel's, and no subscription's
+    signing: list[str] = Field(default_factory=list, repr=False)  # the secrets that are valid now
+    connector: ConnectorKind | None = None  # set if it belongs to a channel instead of a subscription
     secrets: ConnectorSecrets = ConnectorSecrets()
 
 
 class WaitingDelivery(BaseModel):
-    """A delivery that needs its workflow."""
+    """A delivery whose workflow must be started."""
 
     tenant: str
     id: str
@@ -48,7 +48,7 @@ def _read(row: asyncpg.Record | None) -> Delivery | None:
 
 
 async def load(pool: Pool, tenant: str, delivery_id: str, keys: KeyRing) -> Job | None:
-    """All that one attempt needs, with address and secrets in plain text."""
+    """The data for one attempt, with address and secrets in plain text."""
     row = await pool.fetchrow(
         f"""SELECT d.status, d.body, s.status AS subscription, s.channel, coalesce(s.target, '') AS target,
                   coalesce(s.id, '') AS id, k.kind AS connector, k.name, k.secrets,
@@ -75,7 +75,7 @@ async def undispatched(pool: Pool, limit: int = 100) -> list[WaitingDelivery]:
 
 
 async def stranded(pool: Pool, seconds: float, limit: int = 500) -> list[WaitingDelivery]:
-    """Deliveries whose next attempt is overdue: their workflow may be gone."""
+    """Deliveries whose next attempt is overdue, perhaps because their workflow was lost."""
     return await _waiting(
         pool, f"d.dispatched AND coalesce(d.next_at, d.begun_at) < now() - make_interval(secs => {seconds:f})", limit
     )
@@ -111,7 +111,7 @@ async def find(
     before_id: str | None,
     limit: int,
 ) -> list[Delivery]:
-    """Newest first."""
+    """The deliveries, newest first."""
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS} FROM deliveries
              WHERE tenant = $1 AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR subscription_id = $3)
@@ -128,7 +128,8 @@ async def find(
 
 
 async def again(pool: Pool, tenant: str, delivery_id: str) -> Delivery | None:
-    """Another row of attempts; None if there is no such delivery, nobody to deliver it to, or nothing of it is kept."""
+    """Deliver again in a new row. None if the delivery does not exist, has no receiver any more, or lost its
+    content."""
     row = await pool.fetchrow(
         f"""WITH moved AS (
                 UPDATE deliveries d SET status = 'pending', dispatched = false, begun_at = now(), next_at = NULL
@@ -144,7 +145,7 @@ async def again(pool: Pool, tenant: str, delivery_id: str) -> Delivery | None:
 
 
 async def put(pool: Pool, tenant: str, subscription_id: str, notice: Notice) -> Delivery:
-    """A notice for one subscription, which no event caused."""
+    """A notice for one subscription that no event caused."""
     row = await pool.fetchrow(
         f"""WITH made AS (
                 INSERT INTO deliveries (tenant, id, subscription_id, event, body)
@@ -169,7 +170,7 @@ async def forget_old(pool: Pool, days: int) -> None:
 
 
 async def listen(url: str, ring: Callable[[], None]) -> None:
-    """Ring at once, and whenever something is to be dispatched, until the connection is lost."""
+    """Call back at once, and again whenever a delivery is due, until the connection is lost."""
     lost = asyncio.Event()
     connection = await asyncpg.connect(url)
     try:

@@ -19,7 +19,7 @@ class Ledger(BaseModel):
 
 
 async def ledger(pool: Pool, tenant: str, session_id: str) -> Ledger:
-    """What a session and the subagents below it did, in order; of a dry run, what they would have done."""
+    """The effects of a session and of the subagents below it, in order; for a dry run, those it would have had."""
     rows = await pool.fetch(
         """WITH RECURSIVE tree AS (
                SELECT id, status FROM sessions WHERE tenant = $1 AND id = $2
@@ -42,7 +42,8 @@ async def ledger(pool: Pool, tenant: str, session_id: str) -> Ledger:
 
 
 async def sources(pool: Pool, session: SessionRow) -> list[Source]:
-    """What entered a session's context and when: messages, answers, files, pages, and the session it went on from."""
+    """The sources that entered a session's context, and when: messages, answers, files, pages, and the session that it
+    continued."""
     rows = await pool.fetch(
         """SELECT 'message' AS kind, id AS name, created_at AS at,
                   encode(sha256(convert_to(parts, 'UTF8')), 'hex') AS sha256
@@ -75,7 +76,7 @@ async def sources(pool: Pool, session: SessionRow) -> list[Source]:
 
 
 async def models_used(pool: Pool, session: SessionRow) -> list[str]:
-    """The models that really answered, in the order of their first word."""
+    """The models that really answered, in the order of their first answer."""
     rows = await pool.fetch(
         """SELECT data::jsonb ->> 'model' AS model, min(seq) AS first FROM events
             WHERE tenant = $1 AND session_id = $2 AND type = 'usage_updated' GROUP BY 1 ORDER BY 2""",

@@ -1,4 +1,4 @@
-"""Write the one ending of a session, also of a session that never began."""
+"""Write the one ending of a session, even if the session never began."""
 
 import json
 
@@ -23,13 +23,13 @@ class WrittenEnding(BaseModel):
     head: str | None
     output: str | None
     committed: bool
-    mail: str | None  # the mailbox message that carries its outcome to the spawner
-    given_back: list[str]  # outcomes it had and did not commit
-    held: bool  # its outcome wakes nobody
+    mail: str | None  # the mailbox message with its outcome for the spawner
+    given_back: list[str]  # outcomes that it received but did not commit
+    held: bool  # its outcome must not wake its spawner
 
 
 async def finish(pool: "Pool | Connection", ending: SessionEnding) -> WrittenEnding | StopRequest:
-    """Write the ending once. A cancel that was accepted before wins: then it is returned and nothing is written."""
+    """Write the ending once. If a cancel was accepted before, it wins: it is returned and nothing is written."""
     answer = json.loads(await call(pool, "finish_session", ending))
     if "cancel_requested" in answer:
         return StopRequest.model_validate_json(answer["cancel_requested"])
@@ -50,7 +50,7 @@ def of_unbegun(session: SessionRow, reason: Reason) -> SessionEnding:
 
 
 async def end_queued(pool: Pool, ending: SessionEnding) -> bool:
-    """End a session that waits in a queue; False if it has begun or ended meanwhile."""
+    """End a session that waits in a queue; False if it has begun or ended by now."""
     async with pool.acquire() as connection, connection.transaction():
         waits = await connection.fetchval(
             """SELECT 1 FROM sessions WHERE tenant = $1 AND id = $2 AND status = 'submitted' AND NOT live

@@ -1,4 +1,4 @@
-"""Sessions that wait for an event by its key: an input request that the event answers."""
+"""Sessions that wait for an event by its key: each wait is an input request that the event answers."""
 
 import json
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from store.input_requests import OpenedRow
 
 @dataclass(frozen=True)
 class Answered:
-    """A wait that has its event; its session is signalled after the transaction, or by the sweeper."""
+    """A wait whose event has arrived. Its session is signalled after the transaction, or by the sweeper."""
 
     session_id: str
     conversation_id: str
@@ -33,14 +33,15 @@ class Answered:
 
 @dataclass(frozen=True)
 class OpenedWait:
-    """A wait that was opened, or `held_by`: the session that waits for this key already."""
+    """A wait that was opened; or `held_by`, the session that already waits for this key."""
 
     opened: OpenedRow | None = None
     held_by: str | None = None
 
 
 async def open_wait(pool: Pool, opening: RequestOpening, origin: str | None, since: datetime) -> OpenedWait:
-    """Open a wait for a key. An event that arrived since the session began, and that nobody had, answers it at once."""
+    """Open a wait for a key. An event that arrived since the session began and that no session received answers it at
+    once."""
     tenant, request = opening.tenant, opening.request
     assert request.event_key is not None
     async with pool.acquire() as connection, connection.transaction():
@@ -102,7 +103,7 @@ async def answer_wait(
 
 
 async def _answer(connection: Connection, tenant: str, event: NewEvent, waiting: Answered) -> bool:
-    """False: the wait ended meanwhile."""
+    """Answer a wait with its event; False if the wait has ended by now."""
     ref = SessionRef(tenant=tenant, session_id=waiting.session_id, conversation_id=waiting.conversation_id)
     received = InputReceived(request_id=waiting.request_id, kind=RequestKind.EXTERNAL_EVENT, by=event.source)
     given = RequestAnswer(

@@ -13,7 +13,7 @@ CHANNEL = "events"  # NOTIFY payload: tenant/conversation/session
 
 
 async def append(pool: Pool, batch: str, rows: Sequence[EventRow], *, again: bool = False) -> None:
-    """Write a batch in one statement; `again` marks a repeat whose first answer was lost."""
+    """Write a batch in one statement; `again` marks a repetition whose first result was lost."""
     await pool.execute("SELECT append_events($1, $2, $3::jsonb)", batch, again, to_json(rows))
 
 
@@ -32,7 +32,7 @@ async def of_session(pool: Pool, tenant: str, session_id: str, after: int, limit
 async def of_conversation(
     pool: Pool, tenant: str, conversation_id: str, after: int, limit: int = 500
 ) -> list[Recorded]:
-    """Over all its sessions, in the order of their common numbering."""
+    """The events of all its sessions, in the order of their common numbering."""
     rows = await pool.fetch(
         """SELECT session_id, seq, conv_seq, type, at, data FROM events
             WHERE tenant = $1 AND conversation_id = $2 AND conv_seq > $3 ORDER BY conv_seq LIMIT $4""",
@@ -58,7 +58,7 @@ async def newest_of_types(pool: Pool, tenant: str, session_id: str, types: Seque
 
 
 async def without_deltas(pool: Pool, tenant: str, session_id: str, limit: int, after: int = 0) -> list[Recorded]:
-    """The log without the deltas, which a later event repeats in full."""
+    """The log without the deltas, whose text a later event repeats in full."""
     rows = await pool.fetch(
         """SELECT session_id, seq, conv_seq, type, at, data FROM events
             WHERE tenant = $1 AND session_id = $2 AND seq > $4 AND type NOT LIKE '%\\_delta' ORDER BY seq LIMIT $3""",
@@ -75,12 +75,12 @@ def _read(row: asyncpg.Record) -> Recorded:
 
 
 async def head_of_session(pool: Pool, tenant: str, session_id: str) -> tuple[int, bool] | None:
-    """The last number given, and whether the log is closed; None for an unknown session."""
+    """The last number, and whether the log is closed; None for an unknown session."""
     return await _head(pool, tenant, f"s/{session_id}")
 
 
 async def head_of_conversation(pool: Pool, tenant: str, conversation_id: str) -> int:
-    """The last number given over all its sessions."""
+    """The last number of all its sessions."""
     head = await _head(pool, tenant, f"c/{conversation_id}")
     return head[0] if head else 0
 
@@ -91,7 +91,7 @@ async def _head(pool: Pool, tenant: str, scope: str) -> tuple[int, bool] | None:
 
 
 async def listen(url: str, ready: Callable[[], None], notice: Callable[[str, str, str], None]) -> None:
-    """Report every append (tenant, conversation, session) until the connection is lost."""
+    """Call back on every append (tenant, conversation, session) until the connection is lost."""
     lost = asyncio.Event()
     connection = await asyncpg.connect(url)
     try:

@@ -1,4 +1,4 @@
-"""Rows of events: written once, then decided; a lock on the key orders an event and a wait that meet."""
+"""Rows of external events: each is written once, then decided. A lock on the key orders an event and a wait for it."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ _COLUMNS = ", ".join(EventRecord.model_fields)
 
 @dataclass(frozen=True)
 class NewEvent:
-    """An event on its way into the store. `source` is the id of its trigger, `origin` what a wait may name."""
+    """An event before it is stored. `source` is the id of its trigger; a wait may name its `origin`."""
 
     source: str
     origin: str
@@ -21,7 +21,7 @@ class NewEvent:
 
 
 async def insert(connection: Connection, tenant: str, event: NewEvent) -> bool:
-    """False: the event is known. A repeat that arrives at the same time waits here until the first is decided."""
+    """Write an event; False if it is known. A concurrent repetition waits here until the first one is decided."""
     if event.key is not None:
         await lock(connection, tenant, event.key)
     made = await connection.fetchval(
@@ -55,7 +55,7 @@ async def decided(
     outcome: EventOutcome,
     whose: tuple[str, str] | None = None,
 ) -> EventAccepted:
-    """`whose`: the session that has it, and its conversation."""
+    """Store the decision. `whose`: the session that received the event, and its conversation."""
     session_id, conversation_id = whose or (None, None)
     await connection.execute(
         """UPDATE external_events SET outcome = $4, session_id = $5, conversation_id = $6,
@@ -74,7 +74,7 @@ async def decided(
 
 
 async def listing(pool: Pool, tenant: str, source: str, limit: int) -> list[EventRecord]:
-    """Newest first."""
+    """The events, newest first."""
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS} FROM external_events WHERE tenant = $1 AND source = $2
              ORDER BY created_at DESC, event_id LIMIT $3""",
@@ -86,7 +86,7 @@ async def listing(pool: Pool, tenant: str, source: str, limit: int) -> list[Even
 
 
 async def forget_old(pool: Pool, days: int) -> None:
-    """Events that no sender repeats any more."""
+    """Delete events that are too old for their senders to repeat."""
     await pool.execute("DELETE FROM external_events WHERE created_at < now() - make_interval(days => $1)", days)
 
 

@@ -1,16 +1,15 @@
-"""What a face knows of the requests that it took, by public id; the session itself has everything else."""
+"""The requests that came through a face, by public id; everything else is in the session."""
 
 from domain.faces import FaceRequest, StoredFaceRequest
 from store import audit
 from store.database import Connection, Pool
 
-REPEAT_SECONDS = (
-    60  # a repeat comes within this time of the request before it, or of the end of what that one waited for
-)
+REPEAT_SECONDS = 60  # a repetition follows within this time after the earlier request, or after the end of its wait
 
 
 async def add(connection: "Pool | Connection", tenant: str, row: FaceRequest) -> None:
-    """The first request of an id stays: a repeat changes nothing. That of a new session is added as it is accepted."""
+    """Store a request. The first one of an id stays, and a repetition changes nothing. The request of a new session is
+    added when the session is accepted."""
     await connection.execute(
         """INSERT INTO face_requests (tenant, face, public_id, session_id, part, request, digest)
            VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING""",
@@ -25,7 +24,7 @@ async def add(connection: "Pool | Connection", tenant: str, row: FaceRequest) ->
 
 
 async def of_session(pool: Pool, tenant: str, face: str, session_id: str) -> dict[int, StoredFaceRequest]:
-    """The requests that led to the parts of a session, by part; a task that another face started has none."""
+    """The requests that led to the parts of a session, by part; empty for a task of another face."""
     rows = await pool.fetch(
         """SELECT face, public_id, session_id, part, request, digest, created_at, deleted_at FROM face_requests
             WHERE tenant = $1 AND session_id = $3 AND face = $2""",
@@ -37,7 +36,7 @@ async def of_session(pool: Pool, tenant: str, face: str, session_id: str) -> dic
 
 
 async def repeated(pool: Pool, tenant: str, face: str, digest: str) -> str | None:
-    """The public id that the same request led to just before; without `background`, its caller waited until the end."""
+    """The public id of the same request made just before. Without `background`, its caller waited until the end."""
     found: str | None = await pool.fetchval(
         """SELECT public_id FROM face_requests f JOIN sessions s ON s.tenant = f.tenant AND s.id = f.session_id
             WHERE f.tenant = $1 AND f.face = $2 AND f.digest = $3 AND f.deleted_at IS NULL
@@ -54,7 +53,7 @@ async def repeated(pool: Pool, tenant: str, face: str, digest: str) -> str | Non
 
 
 async def delete(pool: Pool, tenant: str, row: FaceRequest, chain: str, actor: str) -> None:
-    """Hide it in its face. The task, its record and the audit log stay until their retention is over."""
+    """Hide a task in its face. The task, its record and the audit log stay until their retention is over."""
     async with pool.acquire() as connection, connection.transaction():
         await add(connection, tenant, row)
         await connection.execute(

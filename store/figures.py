@@ -1,4 +1,4 @@
-"""Figures for operators: over all tenants for the metrics, of one tenant for the console."""
+"""Figures for operators: of all tenants for the metrics, of one tenant for the console."""
 
 from datetime import UTC, datetime
 
@@ -8,11 +8,12 @@ from domain.ids import new_id
 from store.database import Pool
 
 TIME_LENGTH = 10  # characters of an id that hold its time
-_TOKENS = ["input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"]  # as the console counts a task's
+# the console adds these up for a task
+_TOKENS = ["input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"]
 
 
 class TenantFigures(BaseModel):
-    """What a tenant has running, what waits for people, and what it spent since midnight UTC."""
+    """A tenant's running tasks, its requests that wait for people, and its spending since midnight UTC."""
 
     running: int
     queued: int
@@ -53,19 +54,19 @@ async def of_tenant(pool: Pool, tenant: str) -> TenantFigures:
 
 
 def _first_id_of_today() -> str:
-    """Ids begin with their time, so the primary key finds the sessions of a day."""
+    """The least id of today. Ids begin with their time, so that the primary key finds the sessions of a day."""
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return new_id(int(midnight.timestamp() * 1_000))[:TIME_LENGTH]
 
 
 async def database_bytes(pool: Pool) -> int:
-    """What the whole database takes on disk."""
+    """The size of the whole database on disk."""
     found: int = await pool.fetchval("SELECT pg_database_size(current_database())")
     return found
 
 
 async def completed_by(pool: Pool, trigger: str) -> int:
-    """Completed sessions of all tenants that were begun in this way."""
+    """The number of completed sessions of all tenants that were started in this way."""
     found: int = await pool.fetchval(
         "SELECT count(*) FROM sessions WHERE trigger = $1 AND status = 'completed'", trigger
     )
@@ -73,7 +74,7 @@ async def completed_by(pool: Pool, trigger: str) -> int:
 
 
 async def schedule_ids(pool: Pool) -> list[str]:
-    """Of all tenants."""
+    """Counts over all tenants."""
     return [row["id"] for row in await pool.fetch("SELECT id FROM schedules WHERE deleted_at IS NULL")]
 
 

@@ -34,18 +34,18 @@ def digest_of(content: bytes) -> str:
 
 
 async def put_blobs(pool: Pool, tenant: str, contents: list[bytes]) -> list[str]:
-    """Keep bytes; the same bytes are kept once. Returns their hashes in order."""
+    """Store bytes, each content once. Returns their hashes in order."""
     digests = await asyncio.to_thread(lambda: [digest_of(content) for content in contents])
     await put_digested(pool, tenant, dict(zip(digests, contents, strict=True)))
     return digests
 
 
 async def put_digested(pool: Pool, tenant: str, contents: dict[str, bytes]) -> None:
-    """Keep bytes whose hashes are known. What is kept already is not sent again, but will not be dropped soon."""
+    """Store bytes by their hashes. Content that exists is not sent again, and is protected from being dropped soon."""
     if not contents:
         return
     known = await pool.fetch(
-        # locked in one order everywhere, so that two such statements do not deadlock
+        # Lock in the same order everywhere, so that two such statements do not deadlock.
         """UPDATE blobs b SET put_at = now()
              FROM (SELECT sha256 FROM blobs WHERE tenant = $1 AND sha256 = ANY($2::text[])
                     ORDER BY sha256 FOR UPDATE) known
@@ -76,12 +76,12 @@ async def get_blobs(pool: Pool, tenant: str, digests: list[str]) -> dict[str, by
 async def put(
     pool: Pool, tenant: str, name: str, media_type: str, content: bytes, created_by: str = "", quota: int = 0
 ) -> File | None:
-    """Keep an uploaded file; None if the tenant's uploads would then be more than `quota` bytes (0: no limit)."""
+    """Store an uploaded file; None if the tenant's uploads would then exceed `quota` bytes (0: no limit)."""
     if quota and await uploaded_bytes(pool, tenant) + len(content) > quota:
         return None  # before anything is stored: bytes without a file would stay for a day
     [digest] = await put_blobs(pool, tenant, [content])
     async with pool.acquire() as connection, connection.transaction():
-        if quota:  # one upload of a tenant at a time, so that two cannot both take the last place
+        if quota:  # one upload of a tenant at a time, so that two cannot both use the last room
             await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 2))", tenant)
             if await uploaded_bytes(connection, tenant) + len(content) > quota:
                 await _loosen(connection, tenant, digest)
@@ -102,7 +102,7 @@ async def put(
 
 
 async def uploaded_bytes(pool: "Pool | Connection", tenant: str) -> int:
-    """Of all uploaded files; artifacts belong to their sessions and do not count."""
+    """The size of all uploaded files. Artifacts belong to their sessions and do not count."""
     used: int = await pool.fetchval(
         "SELECT coalesce(sum(size), 0)::bigint FROM files WHERE tenant = $1 AND session_id IS NULL", tenant
     )
@@ -110,7 +110,7 @@ async def uploaded_bytes(pool: "Pool | Connection", tenant: str) -> int:
 
 
 async def delete(pool: Pool, tenant: str, file_id: str, by: str) -> str | None:
-    """Delete a file, unless an unfinished session was given it: then the session's id is returned.
+    """Delete a file, unless an unfinished session was given it; in that case return the session's id.
 
     Its bytes are dropped later, and only if no other file and no workspace holds the same content.
     """
@@ -134,7 +134,7 @@ async def delete(pool: Pool, tenant: str, file_id: str, by: str) -> str | None:
 
 
 async def _loosen(connection: Connection, tenant: str, digest: str) -> None:
-    """Note bytes that may belong to nobody now; the sweeper looks."""
+    """Note bytes that may be unused now; the sweeper checks them."""
     await connection.execute(
         "INSERT INTO loose_blobs (tenant, sha256) VALUES ($1, $2) ON CONFLICT DO NOTHING", tenant, digest
     )
@@ -161,7 +161,7 @@ async def of_session(pool: Pool, tenant: str, session_id: str) -> list[File]:
 
 
 async def returned_by(pool: Pool, tenant: str, session_id: str) -> list[File]:
-    """The files that a session leaves for the one that started it, oldest first; addresses are none."""
+    """The files that a session leaves for the session that started it, oldest first. Addresses are not files."""
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS} FROM files WHERE tenant = $1 AND session_id = $2 AND url IS NULL
              ORDER BY created_at, id LIMIT 100""",

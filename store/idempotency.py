@@ -1,4 +1,4 @@
-"""What repeated requests were answered: found by tenant and key, kept for a day at the least."""
+"""Responses to requests with an Idempotency-Key: found by tenant and key, kept for at least a day."""
 
 from pydantic import BaseModel
 
@@ -21,7 +21,7 @@ async def find(pool: "Pool | Connection", tenant: str, key: str) -> StoredRespon
 
 
 async def reserve(pool: "Pool | Connection", tenant: str, key: str, answered: StoredResponse) -> StoredResponse:
-    """Write the response before the operation; returns the stored one, an earlier request's if there was one."""
+    """Write the response before the operation. Returns the stored one, which may be an earlier request's."""
     await pool.execute(
         """INSERT INTO idempotency (tenant, key, digest, status, response) VALUES ($1, $2, $3, $4, $5)
            ON CONFLICT DO NOTHING""",
@@ -35,7 +35,7 @@ async def reserve(pool: "Pool | Connection", tenant: str, key: str, answered: St
 
 
 async def forget(pool: Pool, tenant: str, key: str) -> None:
-    """The operation was refused, so there is nothing to repeat."""
+    """Remove the record of an operation that was refused, so that it can be tried again."""
     await pool.execute("DELETE FROM idempotency WHERE tenant = $1 AND key = $2", tenant, key)
 
 

@@ -1,4 +1,4 @@
-"""Input requests: opened by sessions, answered once by people, settled by the sessions again."""
+"""Input requests: sessions open them, people answer them once, and the sessions settle them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -31,14 +31,14 @@ def _read(row: "asyncpg.Record | Mapping[str, Any]") -> InputRequest:
 
 
 class OpenedRow(BaseModel):
-    """A request as it is after opening it, now or before."""
+    """A request after it was opened, now or earlier."""
 
     deadline: datetime
     status: RequestStatus
 
 
 class _Answered(BaseModel):
-    """What the SQL function answer_request returns: one of the three."""
+    """The result of the SQL function answer_request; exactly one field is set."""
 
     answered: bool = False
     status: RequestStatus = RequestStatus.WITHDRAWN
@@ -50,25 +50,26 @@ class _Answered(BaseModel):
 
 
 async def open_request(pool: "Pool | Connection", opening: RequestOpening) -> OpenedRow | None:
-    """None: the session has ended, or has opened as many requests of this kind as it may."""
+    """Open a request. None if the session has ended, or has opened as many requests of this kind as it may."""
     document = opening.model_dump(mode="json", exclude={"request"})
     opened = await call(pool, "open_request", {**document, "request": _to_columns(opening.request)})
     return None if opened is None else OpenedRow.model_validate_json(opened)
 
 
 def _to_columns(request: NewRequest) -> JsonObject:
-    """The row as jsonb_populate_record takes it; jsonb would change the order of what people are shown."""
+    """The row for jsonb_populate_record. Texts that people are shown stay text, because jsonb would reorder their
+    keys."""
     values = request.model_dump(mode="json")
     return {name: json.dumps(value) if name in _JSON and value is not None else value for name, value in values.items()}
 
 
 async def answer(pool: "Pool | Connection", answer: RequestAnswer) -> RequestStatus | None:
-    """Answer a request, once; returns the status of a request that was settled before."""
+    """Answer a request once. Returns the status of a request that was already settled."""
     return _Answered.model_validate_json(await call(pool, "answer_request", answer)).settled
 
 
 class _Late(Exception):
-    """A request was settled before."""
+    """A request was already settled."""
 
     def __init__(self, status: RequestStatus) -> None:
         self.status = status
@@ -82,11 +83,12 @@ async def answer_all(
     record: IdempotencyRecord | None = None,
     face: FaceRequest | None = None,
 ) -> RequestStatus | None:
-    """Write all of `given` or nothing, and with them those of `rest` that are still open, what a repeat is answered,
-    and the request of a face; returns the status of a request of `given` that was settled before."""
+    """Write all of `given` or nothing. In the same transaction write those of `rest` that are still open, the response
+    for a repetition, and the request of a face. Returns the status of a request of `given` that was already settled."""
     try:
         async with pool.acquire() as connection, connection.transaction():
-            # the session and all its requests before any counter: one of them may be answered or expire beside this
+            # Lock the session and all its requests before any counter: another answer or an expiry may run at the same
+            # time.
             for row in (_SESSION, _REQUESTS):
                 await connection.execute(row, tenant, [one.id for one in (*given, *rest)])
             for one in given:
@@ -129,7 +131,7 @@ async def by_ids(pool: Pool, tenant: str, request_ids: Sequence[str]) -> dict[st
 
 
 async def of_sessions(pool: Pool, tenant: str, session_ids: list[str]) -> list[InputRequest]:
-    """What these sessions wait for, oldest first."""
+    """The open requests of these sessions, oldest first."""
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS} FROM input_requests
              WHERE tenant = $1 AND session_id = ANY($2::text[]) AND status = 'open' ORDER BY created_at, id""",
@@ -140,7 +142,7 @@ async def of_sessions(pool: Pool, tenant: str, session_ids: list[str]) -> list[I
 
 
 async def standing_rules(pool: Pool, tenant: str, conversation_id: str) -> list[StandingRule]:
-    """What people have approved for the whole conversation."""
+    """The calls that people have approved for the whole conversation."""
     rows = await pool.fetch(
         """SELECT details, answer FROM input_requests
             WHERE tenant = $1 AND conversation_id = $2 AND kind = 'tool_approval' AND status = 'answered'""",
@@ -155,7 +157,7 @@ async def standing_rules(pool: Pool, tenant: str, conversation_id: str) -> list[
 
 
 async def unheard(pool: Pool, tenant: str, session_id: str) -> list[str]:
-    """Answers that their session does not know of."""
+    """Answers that were not yet signalled to their session."""
     rows = await pool.fetch(
         "SELECT id FROM input_requests WHERE tenant = $1 AND session_id = $2 AND status = 'answered' AND NOT settled",
         tenant,
@@ -174,7 +176,8 @@ async def find(
     before_id: str | None = None,
     limit: int = 100,
 ) -> list[InputRequest]:
-    """Newest first; waits for events, which are nobody's business, only of a session or a conversation."""
+    """The requests, newest first. Waits for events are listed only for one session or one conversation, because no
+    person has to answer them."""
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS} FROM input_requests
              WHERE tenant = $1 AND (event_key IS NULL OR $3::text IS NOT NULL OR $4::text IS NOT NULL)
@@ -192,7 +195,7 @@ async def find(
 
 
 async def set_plan(pool: Pool, ref: SessionRef, plan: Plan, events: Sequence[EventRow]) -> None:
-    """Write a plan that a person changed; a repeat changes nothing and emits nothing."""
+    """Write a plan that a person changed. A repetition changes nothing and emits nothing."""
     async with pool.acquire() as connection, connection.transaction():
         changed = await connection.fetchval(
             """UPDATE sessions SET plan = $3, updated_at = now()

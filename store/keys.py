@@ -1,4 +1,4 @@
-"""API keys: made once, shown once, kept as a hash; each request's lookup also takes from the key's allowance."""
+"""API keys: made once, shown once, stored as a hash. The lookup of a request also counts against the key's rate."""
 
 import hashlib
 import hmac
@@ -27,7 +27,7 @@ class Right(StrEnum):
 
 
 class Key(BaseModel):
-    """A key as it may be shown: never its secret."""
+    """A key as it may be shown, without its secret."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -41,7 +41,7 @@ class Key(BaseModel):
 
 
 class Used(BaseModel):
-    """A valid key at the moment of a request; `wait` > 0 means that its allowance is spent for that many seconds."""
+    """A valid key at the moment of a request. `wait` > 0: its rate is exhausted for that many seconds."""
 
     tenant: str
     id: str
@@ -52,12 +52,12 @@ class Used(BaseModel):
 
 
 _SECRET = re.compile(r"ek_([0-9a-z]{12})_([A-Za-z0-9_-]{43})")
-OPERATOR = "operator"  # keys are made where the database can be reached
+OPERATOR = "operator"  # keys are made on the command line, with access to the database
 _COLUMNS = "tenant, id, name, rights, created_at, expires_at, revoked_at"
 
 
 def digest_of(presented: str) -> str:
-    """What is stored of a key's secret; of any other text, a digest that no key has."""
+    """The stored digest of a key's secret. Any other text gets a digest that no key has."""
     match = _SECRET.fullmatch(presented)
     return _hash(match[2] if match else presented)
 
@@ -69,7 +69,7 @@ def _hash(secret: str) -> str:
 async def create(
     pool: Pool, tenant: str, name: str, rights: Collection[Right], expires_at: datetime | None = None
 ) -> tuple[Key, str]:
-    """A new key and its secret `ek_<id>_<secret>`, which is kept nowhere."""
+    """Make a key and its secret `ek_<id>_<secret>`, which is not stored."""
     key_id = "".join(secrets.choice(ALPHABET) for _ in range(12))
     secret = secrets.token_urlsafe(32)
     async with pool.acquire() as connection, connection.transaction():
@@ -93,7 +93,7 @@ async def create(
 
 
 async def use(pool: Pool, presented: str, per_minute: int) -> Used | None:
-    """The key that was presented, if it is valid: lookup and rate in one round trip."""
+    """The key that was presented, if it is valid. Lookup and rate limit take one round trip."""
     match = _SECRET.fullmatch(presented)
     if match is None:
         return None
@@ -101,7 +101,7 @@ async def use(pool: Pool, presented: str, per_minute: int) -> Used | None:
 
 
 async def use_digest(pool: Pool, key_id: str, digest: str, per_minute: int) -> Used | None:
-    """The same for one who was given the digest by this server, in the console's cookie."""
+    """The same for a caller with a digest that this server gave out in the console's cookie."""
     text = await pool.fetchval("SELECT use_key($1, $2, $3)", key_id, digest, float(max(per_minute, 1)))
     if text is None:
         return None
@@ -110,7 +110,7 @@ async def use_digest(pool: Pool, key_id: str, digest: str, per_minute: int) -> U
 
 
 async def valid(pool: Pool, tenant: str, key_id: str) -> bool:
-    """Whether a key that opened a stream is still good."""
+    """Whether a key that opened a stream is still valid."""
     row = await pool.fetchrow(
         """SELECT 1 FROM api_keys WHERE tenant = $1 AND id = $2 AND revoked_at IS NULL
               AND (expires_at IS NULL OR expires_at > now())""",
@@ -129,7 +129,7 @@ async def listing(pool: Pool, tenant: str | None = None) -> list[Key]:
 
 
 async def revoke(pool: Pool, tenant: str, key_id: str) -> bool:
-    """False if there is no such key; revoking twice is harmless."""
+    """Revoke a key; False if it does not exist. Revoking twice is harmless."""
     async with pool.acquire() as connection, connection.transaction():
         row = await connection.fetchrow(
             """UPDATE api_keys SET revoked_at = coalesce(revoked_at, now())

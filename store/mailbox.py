@@ -1,4 +1,4 @@
-"""The mailbox: what waits, what each message brings, and who consumed it."""
+"""The mailbox: waiting messages, their contents, and the sessions that consumed them."""
 
 import asyncpg
 
@@ -20,7 +20,7 @@ async def of_conversation(
     after_id: str | None = None,
     limit: int = 1_000,
 ) -> list[MailboxMessage]:
-    """In the order of posting."""
+    """The messages, in the order of posting."""
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS} FROM {"held_mail($1, $2)" if pending_only else "mailbox"}
              WHERE tenant = $1 AND conversation_id = $2
@@ -35,7 +35,7 @@ async def of_conversation(
 
 
 async def by_ids(pool: Pool, tenant: str, message_ids: list[str]) -> list[MailboxMessage]:
-    """In the order of posting."""
+    """The messages, in the order of posting."""
     rows = await pool.fetch(
         f"SELECT {_COLUMNS} FROM mailbox WHERE tenant = $1 AND message_id = ANY($2::text[]) ORDER BY number",
         tenant,
@@ -56,12 +56,12 @@ async def pending_for_fire(pool: Pool, tenant: str, conversation_id: str) -> lis
 
 
 async def sources(pool: Pool, tenant: str, message_ids: list[str]) -> list[str]:
-    """The sessions that these messages refer to, in the order of posting."""
+    """The sessions to which these messages refer, in the order of posting."""
     return [message.source_session_id for message in await by_ids(pool, tenant, message_ids)]
 
 
 async def held_outcomes(pool: Pool, tenant: str, conversation_id: str) -> list[PendingOutcome]:
-    """The newest held outcomes of the root thread, in order: what the state of a conversation has of them."""
+    """The newest held outcomes of the root thread, in order, as the state of a conversation keeps them."""
     rows = await pool.fetch(
         f"""SELECT {_PENDING} FROM held_mail($1, $2) m
               JOIN sessions s ON s.tenant = m.tenant AND s.id = m.source_session_id
@@ -73,7 +73,7 @@ async def held_outcomes(pool: Pool, tenant: str, conversation_id: str) -> list[P
 
 
 async def pending_outcomes(pool: Pool, tenant: str, message_ids: list[str]) -> list[PendingOutcome]:
-    """What a conversation keeps of these messages while they wait, in order."""
+    """The entries that a conversation keeps of these messages while they wait, in order."""
     rows = await pool.fetch(
         f"""SELECT {_PENDING} FROM mailbox m
               JOIN sessions s ON s.tenant = m.tenant AND s.id = m.source_session_id
@@ -106,7 +106,7 @@ async def of_source(pool: Pool, tenant: str, session_id: str) -> MailboxMessage 
 
 
 async def undelivered(pool: Pool, tenant: str, message_ids: list[str]) -> list[str]:
-    """Those of the messages that nobody has consumed, in order."""
+    """Those of the messages that no session has consumed, in order."""
     rows = await pool.fetch(
         """SELECT message_id FROM mailbox
             WHERE tenant = $1 AND message_id = ANY($2::text[]) AND delivered_to IS NULL ORDER BY number""",
@@ -124,7 +124,7 @@ async def delivered_to(pool: Pool, tenant: str, session_id: str) -> list[str]:
 
 
 async def given_back(pool: Pool, tenant: str, thread_id: str) -> list[str]:
-    """Outcomes for a thread that its session had and did not commit, in order."""
+    """Outcomes for a thread that its session received but did not commit, in order."""
     rows = await pool.fetch(
         """SELECT message_id FROM mailbox
             WHERE tenant = $1 AND thread_id = $2 AND given_back_by IS NOT NULL AND delivered_to IS NULL
@@ -136,10 +136,10 @@ async def given_back(pool: Pool, tenant: str, thread_id: str) -> list[str]:
 
 
 async def deliver(pool: Pool, tenant: str, message_ids: list[str], to: str, event: EventRow | None = None) -> None:
-    """Mark messages as read by a session: no inbox brings them any more. If that changes the mailbox, `event` is
-    emitted."""
+    """Mark messages as read by a session, so that no inbox delivers them any more. If that changes the mailbox, `event`
+    is emitted."""
     async with pool.acquire() as connection, connection.transaction():
-        # the inbox first: that is how a session takes a message and the outcome it brings
+        # Lock the inbox first, in the same order as a session that takes a message and its outcome: no deadlock.
         await connection.execute(
             "SELECT 1 FROM inbox WHERE tenant = $1 AND id = ANY($2::text[]) ORDER BY id FOR NO KEY UPDATE",
             tenant,

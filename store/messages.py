@@ -25,7 +25,7 @@ log = logging.getLogger("errand.store")
 
 
 class HistoryLost(Exception):
-    """The messages up to a head are not there any more, or none of them can be read."""
+    """The messages up to a head no longer exist, or none of them can be read."""
 
 
 class TakenMessage(BaseModel):
@@ -36,43 +36,43 @@ class TakenMessage(BaseModel):
     author: str
     parts: Json[list[TextBlock]]
     source: str | None = None  # the session whose outcome it carries
-    visible: bool = True  # false: the context has it, and no person is shown it
+    visible: bool = True  # false: it is in the context but not shown to people
 
 
 class LiveChild(BaseModel):
-    """A subagent that runs."""
+    """A running subagent."""
 
     session_id: str
     name: str
 
 
 class StepFacts(BaseModel):
-    """What an attempt of a model call must know before it asks the model."""
+    """The data that an attempt of a model call reads before it asks the model."""
 
     model_config = ConfigDict(extra="ignore")
 
-    reply: str | None = None  # this very call was committed before
+    reply: str | None = None  # set if this very call was committed before
     status: Status | None = None
     plan: str | None = None
-    tools: list[str] | None = None  # what the session may use, if that is not what its definition lists
+    tools: list[str] | None = None  # the session's tools, if they differ from its definition's
     children: list[LiveChild] = Field(default_factory=list)  # only for a checkpoint
     cancel_requested: str | None = None
-    rules: str = "[]"  # JSON: layers of permission rules beside the agent's own
+    rules: str = "[]"  # JSON: layers of permission rules in addition to the agent's own
     may_ask: bool = False
     approval_required: bool = False
     external_tools: Json[list[ExternalTool]] = Field(default_factory=list)
     variables: Json[dict[str, str]] = Field(default_factory=dict)
-    task_terms: Json[TaskTerms] | None = None  # what the task adds to the definition
-    arguments: Json[JsonObject] | None = None  # that its thread was created with
+    task_terms: Json[TaskTerms] | None = None  # the task's additions to the definition
+    arguments: Json[JsonObject] | None = None  # with which its thread was created
     subagent: Json[SubagentTerms] | None = None  # the terms of a child that a tool of its parent's prompt started
     registry: list[RegistryEntry] = Field(default_factory=list)  # its own children of that kind
-    rerun: str | None = None  # JSON: of which session this one is a rerun, and whether with its recorded answers
+    rerun: str | None = None  # JSON: the session that this one repeats, and whether with recorded answers
     limits: str | None = None  # JSON
     created_at: datetime | None = None
     started_at: datetime | None = None
     tree: TreeBudget | None = None
     inbox: list[TakenMessage] = Field(default_factory=list)
-    outcomes: dict[str, Outcome] = Field(default_factory=dict)  # by the session that is the source of an inbox message
+    outcomes: dict[str, Outcome] = Field(default_factory=dict)  # by the source session of an inbox message
     results: list[ToolCallResult] = Field(default_factory=list)
 
 
@@ -103,15 +103,16 @@ async def prompt(pool: Pool, tenant: str, call: str) -> str:
 async def path(
     pool: Pool, tenant: str, head: str | None, known: str | None = None, limit: int | None = None
 ) -> list[Node]:
-    """The nodes from the root (or from just after `known`, an ancestor) to `head`, oldest first; the last `limit`."""
+    """The nodes from the root (or from just after `known`, an ancestor) to `head`, oldest first; at most the last
+    `limit`."""
     if head is None or head == known:
         return []
     return _read(await _walk(pool, tenant, head, known, limit))
 
 
 async def context(pool: Pool, tenant: str, head: str, known: str | None = None) -> tuple[list[Node], bool]:
-    """The same for a model to read, and whether the nodes follow `known`. One message that cannot be read is left out;
-    if the path does not reach its begin, or nothing of it can be read, that is HistoryLost."""
+    """The same for a model, and whether the nodes follow `known`. A single unreadable message is left out. HistoryLost
+    is raised if the path does not reach its beginning, or if nothing of it can be read."""
     rows = await _walk(pool, tenant, head, known, None)
     nodes = _read(rows)
     follows = bool(rows) and known is not None and rows[0]["parent"] == known
@@ -139,7 +140,7 @@ async def _walk(pool: Pool, tenant: str, head: str, known: str | None, limit: in
 
 
 async def of_session(pool: Pool, tenant: str, session_id: str) -> list[Node]:
-    """Every node a session wrote, oldest first: also of branches a reset left behind."""
+    """Every node that a session wrote, oldest first, including branches that a reset left behind."""
     rows = await pool.fetch(
         """SELECT id, parent, session_id, kind, author, line, side, step, body FROM messages
             WHERE tenant = $1 AND session_id = $2 ORDER BY created_at, id""",
@@ -150,7 +151,7 @@ async def of_session(pool: Pool, tenant: str, session_id: str) -> list[Node]:
 
 
 def _read(rows: list[asyncpg.Record]) -> list[Node]:
-    """The nodes. One that cannot be read is left out, so that the rest of its conversation can be continued."""
+    """The nodes. An unreadable one is left out, so that the rest of its conversation can be continued."""
     nodes: list[Node] = []
     for row in rows:
         try:

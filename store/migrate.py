@@ -1,4 +1,4 @@
-"""Applies the SQL migrations, each once, the functions that changed, and the roles; `python -m store.migrate`."""
+"""Apply the SQL migrations, each once, the functions that changed, and the roles: `python -m store.migrate`."""
 
 import asyncio
 import base64
@@ -16,12 +16,12 @@ from settings import Settings, SettingsError
 from store.database import patiently
 
 FOLDER = Path(__file__).parent / "migrations"
-FUNCTIONS = Path(__file__).parent / "functions"  # one file each; a file that changed replaces what it defined before
+FUNCTIONS = Path(__file__).parent / "functions"  # one file each; a changed file replaces its earlier definition
 ROLES = Path(__file__).parent / "roles.sql"
 LOGINS = {"errand_api": "ERRAND_API_DATABASE_URL", "errand_worker": "ERRAND_WORKER_DATABASE_URL"}
 ITERATIONS = 4_096
 REDESIGN = "0014_plain_names.sql"  # workflows that began before it cannot be replayed after it
-LOCK = 0x65727261  # any number of our own; two processes that start together take turns
+LOCK = 0x65727261  # an arbitrary advisory lock: two processes that start together take turns
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS migrations (
@@ -35,15 +35,16 @@ ON CONFLICT (name) DO UPDATE SET digest = excluded.digest, applied_at = now()
 
 
 class MigrationChanged(RuntimeError):
-    """An applied migration's file differs now: write a new migration instead."""
+    """The file of an applied migration was changed: write a new migration instead."""
 
 
 class TasksOfEarlierVersion(RuntimeError):
-    """Tasks that only the version which began them can continue; nothing was changed."""
+    """There are tasks that only the version that began them can continue; nothing was changed."""
 
 
 async def migrate(url: str, logins: Sequence[str] = ()) -> list[str]:
-    """Bring the schema up to date; returns the names applied now. `logins`: addresses with which roles may log in."""
+    """Bring the schema up to date; returns the names of the files applied now. `logins`: database addresses whose roles
+    may log in."""
     connection = await patiently(lambda: asyncpg.connect(url), seconds=30)
     try:
         await connection.execute("SELECT pg_advisory_lock($1)", LOCK)
@@ -74,7 +75,7 @@ async def migrate(url: str, logins: Sequence[str] = ()) -> list[str]:
 
 
 async def _check_ended(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
-    """Refuse a database of before the redesign while workflows of its version run: they would hang for ever."""
+    """Refuse a database from before the redesign while workflows of that version run: they would hang for ever."""
     tasks = await connection.fetchval(
         "SELECT count(*) FROM sessions WHERE status NOT IN ('completed', 'failed', 'cancelled')"
     )
@@ -93,7 +94,7 @@ async def _check_ended(connection: "asyncpg.Connection[asyncpg.Record]") -> None
 
 
 async def _let_in(connection: "asyncpg.Connection[asyncpg.Record]", login: str) -> None:
-    """Let the role of an address log in with the address's password, which the server is only shown hashed."""
+    """Let the role of an address log in with the address's password. The server only sees its hash."""
     role, password = urlsplit(login).username or "", unquote(urlsplit(login).password or "")
     if role not in LOGINS or not password:
         raise SettingsError(f"{' and '.join(LOGINS.values())}: must have the role {' or '.join(LOGINS)} and a password")
@@ -101,7 +102,7 @@ async def _let_in(connection: "asyncpg.Connection[asyncpg.Record]", login: str) 
 
 
 def _scram_verifier(password: str) -> str:
-    """A password as PostgreSQL stores it (RFC 5803)."""
+    """A password in the form in which PostgreSQL stores it (RFC 5803)."""
     salt = secrets.token_bytes(16)
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, ITERATIONS)
     client_key, server_key = (hmac.digest(salted, name, "sha256") for name in (b"Client Key", b"Server Key"))

@@ -1,4 +1,4 @@
-"""Missions: their rows, what they have spent, and their one end with its summary."""
+"""Missions: their rows, their spending, and their one end with its summary."""
 
 from datetime import UTC, datetime
 
@@ -14,9 +14,9 @@ from store.database import Connection, Pool
 from store.sessions import SessionRow, from_columns
 
 _COLUMNS = ", ".join(Mission.model_fields)
-RISK = "risk: "  # how the reason of a pause by a risk begins; an approval ends it
+RISK = "risk: "  # prefix of the reason if a risk paused the mission; an approval ends the pause
 
-# the sessions of a mission: those of its conversation, and of the conversations that single runs have of their own
+# the sessions of a mission: those of its conversation, and of the separate conversations of single runs
 _SESSIONS = """SELECT s.* FROM sessions s
                 WHERE s.tenant = $1 AND (s.conversation_id = $2 OR s.conversation_id IN (
                       SELECT r.session_id FROM schedule_runs r WHERE r.tenant = $1 AND r.schedule_id = $3))"""
@@ -29,7 +29,7 @@ def _read(row: asyncpg.Record) -> Mission:
 async def create(
     connection: Connection, schedule: Schedule, mission_id: str, rules: MissionRules, created_by: str
 ) -> Mission:
-    """In the transaction that makes its schedule."""
+    """Write the row, in the transaction that makes its schedule."""
     row = await connection.fetchrow(
         f"""INSERT INTO missions (tenant, id, name, schedule_id, conversation_id, rules, timezone, created_by)
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING {_COLUMNS}""",
@@ -66,7 +66,7 @@ async def of_schedule(pool: "Pool | Connection", tenant: str, schedule_id: str) 
 async def listing(
     pool: Pool, tenant: str, *, name: str | None = None, before_id: str | None = None, limit: int = 50
 ) -> list[Mission]:
-    """Newest first."""
+    """The missions, newest first."""
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS} FROM missions WHERE tenant = $1 AND ($2::text IS NULL OR name = $2)
                AND ($3::text IS NULL OR id < $3) ORDER BY id DESC LIMIT $4""",
@@ -81,7 +81,7 @@ async def listing(
 async def spent(
     pool: "Pool | Connection", mission: Mission, since: datetime | None = None, *, own: bool = False
 ) -> Spent:
-    """What it has used since then. `own`: only in the conversation that its runs share."""
+    """The usage since then. `own`: only in the conversation that its runs share."""
     row = await pool.fetchrow(
         f"""SELECT coalesce(sum((u ->> 'cost_usd')::double precision), 0) AS cost_usd,
                    coalesce(sum((u ->> 'input_tokens')::bigint + (u ->> 'output_tokens')::bigint
@@ -102,7 +102,7 @@ async def spent(
 
 
 async def admit(pool: "Pool | Connection", mission: Mission, *, shared: bool = True) -> Hold | NewBudget:
-    """Why no run may begin now, or what the next one may use. `shared`: it runs in the mission's conversation."""
+    """Why no run may begin now, or the limits of the next one. `shared`: it runs in the mission's conversation."""
     now = datetime.now(UTC)
     today = await spent(pool, mission, mission.day_start(now))
     total = await spent(pool, mission)
@@ -112,7 +112,7 @@ async def admit(pool: "Pool | Connection", mission: Mission, *, shared: bool = T
 
 
 async def calls_today(pool: Pool, mission: Mission, since: datetime) -> list[str]:
-    """The names of the tools that it has called since then, one for each call."""
+    """The names of the tools that it has called since then, one entry for each call."""
     rows = await pool.fetch(
         f"""SELECT t.tool FROM tool_calls t JOIN ({_SESSIONS}) s ON s.tenant = t.tenant AND s.id = t.session_id
              WHERE t.started_at >= $4""",
@@ -127,7 +127,7 @@ async def calls_today(pool: Pool, mission: Mission, since: datetime) -> list[str
 async def set_paused(
     pool: "Pool | Connection", tenant: str, mission_id: str, paused: bool, reason: str | None = None
 ) -> bool:
-    """A mission that is over stays as it is."""
+    """Change the status; a mission that has ended stays as it is."""
     changed = await pool.fetchval(
         """UPDATE missions SET paused = $3, pause_reason = $4
             WHERE tenant = $1 AND id = $2 AND status = 'working' RETURNING 1""",
@@ -140,7 +140,7 @@ async def set_paused(
 
 
 async def approved(pool: Pool, tenant: str, mission_id: str) -> None:
-    """A person has approved what a risk paused the mission for."""
+    """Resume a mission that a risk paused, after a person approved the call."""
     await pool.execute(
         """UPDATE missions SET paused = false, pause_reason = NULL
             WHERE tenant = $1 AND id = $2 AND starts_with(pause_reason, $3)""",
@@ -153,8 +153,8 @@ async def approved(pool: Pool, tenant: str, mission_id: str) -> None:
 async def end(
     pool: Pool, tenant: str, mission_id: str, status: MissionStatus, reason: str, by: str = "errand"
 ) -> Mission | None:
-    """End a mission, once, with a summary and a notice. Its schedule is deleted, and its conversation accepts nothing
-    more. None: it was over."""
+    """End a mission once, with a summary and a notice. Its schedule is deleted, and its conversation accepts nothing
+    more. None if it had already ended."""
     async with pool.acquire() as connection, connection.transaction():
         mission = await get(connection, tenant, mission_id, lock=True)
         if mission is None or mission.status is not MissionStatus.WORKING:
@@ -183,7 +183,7 @@ async def end(
 
 
 async def settle(pool: Pool, tenant: str, mission_id: str) -> Mission | None:
-    """The mission, which is ended first if it is over."""
+    """The mission. If one of its end conditions holds, it is ended first."""
     mission = await get(pool, tenant, mission_id)
     if mission is None or mission.status is not MissionStatus.WORKING:
         return mission
@@ -191,7 +191,7 @@ async def settle(pool: Pool, tenant: str, mission_id: str) -> Mission | None:
     over = mission.end(datetime.now(UTC), await spent(pool, mission), await _last_answer(pool, mission))
     if over is None and (schedule is None or schedule.deleted_at is not None):
         over = MissionStatus.CANCELLED, "its schedule was deleted"
-    # what its last run does, or asks for, still belongs to it; time alone ends a mission in the middle of a run
+    # Only its expiry ends a mission in the middle of a run: otherwise the last run may finish first.
     running = over is not None and over[0] is not MissionStatus.EXPIRED and await _is_running(pool, mission)
     if over is None or (running and schedule is not None and schedule.deleted_at is None):
         return mission
@@ -216,7 +216,7 @@ async def _is_running(pool: Pool, mission: Mission) -> bool:
 
 
 async def unfinished(pool: Pool, mission: Mission) -> list[SessionRow]:
-    """Its runs that have not ended, those that events began too."""
+    """Its runs that have not ended, including those that events started."""
     rows = await pool.fetch(
         f"""SELECT * FROM ({_SESSIONS}) s
              WHERE spawned_by IS NULL AND status NOT IN ('completed', 'failed', 'cancelled')""",
@@ -239,13 +239,13 @@ async def of_conversation(
 
 
 async def working(pool: Pool) -> list[tuple[str, str]]:
-    """Of all tenants."""
+    """The missions of all tenants."""
     rows = await pool.fetch("SELECT tenant, id FROM missions WHERE status = 'working'")
     return [(row["tenant"], row["id"]) for row in rows]
 
 
 async def open_requests(pool: Pool, mission: Mission) -> list[str]:
-    """What its runs ask people for."""
+    """The open input requests of its runs."""
     rows = await pool.fetch(
         f"""SELECT r.id FROM input_requests r JOIN ({_SESSIONS}) s ON s.tenant = r.tenant AND s.id = r.session_id
              WHERE r.status = 'open' AND r.event_key IS NULL ORDER BY r.id""",

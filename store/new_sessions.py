@@ -24,7 +24,7 @@ class EarlierResponse(BaseModel):
 
 
 class Accepted(BaseModel):
-    """The session as it was written, or exactly one reason why there is none."""
+    """The session as it was written, or exactly one reason for a refusal."""
 
     session: SessionRow | None = None
     replay: EarlierResponse | None = None  # the request was answered before, under the same idempotency key
@@ -34,8 +34,8 @@ class Accepted(BaseModel):
     terminated: bool = False
     unknown: bool = False  # no such conversation
     mail_taken: bool = False  # another session claimed some of the mail
-    cancelled: bool = False  # nothing may begin below what spawns it
-    budget: str | None = None  # what of the tree's budget is spent
+    cancelled: bool = False  # a tree above it was cancelled
+    budget: str | None = None  # the kind of the tree's budget that is spent
 
     @field_validator("session", mode="before")
     @classmethod
@@ -61,13 +61,13 @@ async def accept(pool: "Pool | Connection", acceptance: Acceptance) -> Accepted:
 
 
 async def accept_all(pool: Pool, acceptances: Sequence[Acceptance]) -> list[Accepted]:
-    """Several in one transaction, each with its own answer."""
+    """Accept several sessions in one transaction, each with its own result."""
     documents = [to_document(acceptance) for acceptance in acceptances]
     return [Accepted.model_validate(answer) for answer in json.loads(await call(pool, "accept_sessions", documents))]
 
 
 async def accept_with_files(pool: Pool, acceptance: Acceptance, files: Manifest) -> Accepted:
-    """The files enter a workspace that exists, in the same transaction as the message that names them."""
+    """Add files to an existing workspace, in the same transaction as the message that names them."""
     async with pool.acquire() as connection, connection.transaction():
         accepted = await accept(connection, acceptance)
         if (session := accepted.session) is not None:
@@ -78,7 +78,7 @@ async def accept_with_files(pool: Pool, acceptance: Acceptance, files: Manifest)
 
 
 async def accept_ended(pool: Pool, acceptance: Acceptance, ending: SessionEnding) -> Accepted:
-    """A session that is accepted and ended in one transaction: a point to continue from, where nothing was run."""
+    """Accept and end a session in one transaction: a point from which to continue, without running anything."""
     async with pool.acquire() as connection, connection.transaction():
         accepted = await accept(connection, acceptance)
         if accepted.session is not None:
@@ -89,7 +89,7 @@ async def accept_ended(pool: Pool, acceptance: Acceptance, ending: SessionEnding
 async def accept_rerun(
     pool: Pool, acceptance: Acceptance, nodes: Sequence[Node], own: tuple[AgentRef, AgentDefinition] | None
 ) -> Accepted:
-    """A rerun with the messages it begins with; `own`: a definition that only this rerun has."""
+    """Accept a rerun with the messages it begins with; `own`: a definition that only this rerun uses."""
     async with pool.acquire() as connection, connection.transaction():
         accepted = await accept(connection, acceptance)
         if (session := accepted.session) is None:
@@ -118,7 +118,7 @@ async def accept_rerun(
 
 
 def to_document(acceptance: Acceptance) -> JsonObject:
-    """As the SQL function accept_session takes it."""
+    """The document that the SQL function accept_session takes."""
     document = acceptance.model_dump(mode="json", exclude={"session", "manifest"})
     return {
         **document,

@@ -1,4 +1,4 @@
-"""The feed of a tenant: the notices for its watchers, numbered without gaps and kept for a while."""
+"""The feed of a tenant: notices for its watchers, numbered without gaps and kept for a while."""
 
 import json
 from datetime import datetime
@@ -25,12 +25,12 @@ def _read(row: asyncpg.Record) -> FeedNotice:
 
 
 async def give(connection: Connection, notice: NewNotice) -> None:
-    """In the transaction of what it is about."""
+    """Write a notice in the transaction that it is about."""
     await connection.execute("SELECT give_notice($1::jsonb)", to_json([notice]))
 
 
 async def after(pool: Pool, tenant: str, number: int, limit: int, created_by: str | None) -> list[FeedNotice]:
-    """What follows a number; with `created_by`, only what is about that key's sessions."""
+    """The notices after a number; with `created_by`, only those about that key's sessions."""
     rows = await pool.fetch(
         """SELECT number, type, session_id, conversation_id, at, data FROM notices
             WHERE tenant = $1 AND number > $2 AND ($4::text IS NULL OR created_by = $4) ORDER BY number LIMIT $3""",
@@ -43,7 +43,7 @@ async def after(pool: Pool, tenant: str, number: int, limit: int, created_by: st
 
 
 async def ends(pool: Pool, tenant: str) -> tuple[int, int]:
-    """The number before the oldest that is kept, and the newest."""
+    """The number before the oldest notice that is kept, and the newest number."""
     row = await pool.fetchrow(
         """SELECT coalesce((SELECT last FROM event_counters WHERE tenant = $1 AND scope = 't/'), 0) AS last,
                   (SELECT min(number) FROM notices WHERE tenant = $1) AS first""",

@@ -1,4 +1,4 @@
-"""Outcomes: how the sessions of subagents ended, and what they said, read at the moment they are rendered."""
+"""Outcomes: the ends of subagents' sessions and their replies, read when they are rendered."""
 
 from domain.conversations.attachments import returned_paths
 from domain.conversations.display_messages import said_before_the_end
@@ -7,11 +7,11 @@ from domain.messages import Node
 from store import files
 from store.database import Pool
 
-MAX_NODES = 500  # of one session: older messages would not fit into a prompt anyway
+MAX_NODES = 500  # per session: older messages would not fit into a prompt anyway
 
 
 async def of_sessions(pool: Pool, tenant: str, session_ids: list[str]) -> list[Outcome]:
-    """In the order of the ids."""
+    """The outcomes, in the order of the ids."""
     if not session_ids:
         return []
     rows = await pool.fetch(
@@ -34,12 +34,12 @@ async def of_sessions(pool: Pool, tenant: str, session_ids: list[str]) -> list[O
 
 
 async def _returned(pool: Pool, tenant: str, session_id: str) -> list[str]:
-    """The files of a subagent that is a tool, as its parent finds them: its end has copied them there."""
+    """The paths of a subagent tool's files in its parent's workspace; its end has copied them there."""
     return returned_paths(session_id, [file.name for file in await files.returned_by(pool, tenant, session_id)])
 
 
 async def _own_nodes(pool: Pool, tenant: str, session_ids: list[str]) -> dict[str, list[Node]]:
-    """What the agents of these sessions said, oldest first, on the path that ends with each session's head."""
+    """The replies of these sessions' agents, oldest first, on the path to each session's head."""
     rows = await pool.fetch(
         """WITH RECURSIVE walk AS (
                SELECT m.*, 1 AS depth FROM sessions s JOIN messages m ON m.tenant = s.tenant AND m.id = s.head

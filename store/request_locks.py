@@ -1,10 +1,11 @@
-"""Locks of requests that are handled now. A connection of the pool cannot hold them: a request needs several."""
+"""Locks for requests in progress. They are rows, because a request uses several pooled connections and an advisory lock
+belongs to one."""
 
 from store.database import Pool
 
 
 async def acquire(pool: Pool, tenant: str, name: str, holder: str, seconds: float) -> bool:
-    """Take a lock for so long; False if another holder has it."""
+    """Take a lock for a number of seconds; False if another holder has it."""
     row = await pool.fetchrow(
         """INSERT INTO request_locks AS l (tenant, name, holder, until)
                 VALUES ($1, $2, $3, now() + make_interval(secs => $4))
@@ -20,7 +21,7 @@ async def acquire(pool: Pool, tenant: str, name: str, holder: str, seconds: floa
 
 
 async def release(pool: Pool, tenant: str, name: str, holder: str) -> None:
-    """Also a lock whose time is over, unless another holder has taken it since."""
+    """Release a lock, even an expired one, unless another holder has taken it since."""
     await pool.execute(
         "DELETE FROM request_locks WHERE tenant = $1 AND name = $2 AND holder = $3", tenant, name, holder
     )

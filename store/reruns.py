@@ -10,7 +10,7 @@ from store.database import Pool
 
 
 class RecordedReply(BaseModel):
-    """An answer of the model as it was committed."""
+    """A committed answer of the model."""
 
     node: str
     parent: str | None
@@ -20,7 +20,7 @@ class RecordedReply(BaseModel):
 
 
 async def replied_at(pool: Pool, tenant: str, session_id: str, step: int) -> datetime | None:
-    """When the model had answered in a step, which is before any tool of that step ran."""
+    """When the model had answered in a step, before any tool of that step ran."""
     moment: datetime | None = await pool.fetchval(
         """SELECT min(created_at) FROM messages
             WHERE tenant = $1 AND session_id = $2 AND line = 'main' AND step = $3 AND reply IS NOT NULL""",
@@ -33,15 +33,16 @@ async def replied_at(pool: Pool, tenant: str, session_id: str, step: int) -> dat
 
 @dataclass(frozen=True)
 class Repeated:
-    """Where a step of a recorded rerun finds its answer: the line of the original, and the number of the step."""
+    """The place of a recorded rerun's answer: the line of the original, and the number of the step."""
 
     line: str
     number: int
 
 
 async def repeated(pool: Pool, tenant: str, session_id: str, line: str, step: int) -> Repeated | None:
-    """A line inside a call, `main/3.0`, repeats the one inside the call that the rerun's third step repeats. Numbers of
-    steps differ from the original's where lines ran side by side. None: there was no such line."""
+    """Find the line to repeat. A line inside a call, `main/3.0`, repeats the line inside the call that the rerun's
+    third step repeats. Step numbers differ from the original's if lines ran concurrently. None if there was no such
+    line."""
     source: str | None = line
     above, _, place = line.rpartition("/")
     if above:
@@ -72,7 +73,7 @@ async def repeated(pool: Pool, tenant: str, session_id: str, line: str, step: in
 async def recorded_reply(
     pool: Pool, tenant: str, session_id: str, line: str, from_step: int, number: int
 ) -> RecordedReply | None:
-    """The answer of the `number`-th step of a line, counted from `from_step`; the last one counts, and a farewell is
+    """The answer of the `number`-th step of a line, counted from `from_step`. The last one counts; a final summary is
     not the answer of its step."""
     row = await pool.fetchrow(
         """SELECT id AS node, parent, step, body, reply FROM messages
@@ -91,7 +92,7 @@ async def recorded_reply(
 
 
 async def lines_within(pool: Pool, tenant: str, session_id: str, line: str, step: int) -> set[int]:
-    """Which calls of a step had a line of their own."""
+    """The calls of a step that had a line of their own."""
     rows = await pool.fetch(
         """SELECT DISTINCT split_part(line, $3, 2) AS place FROM messages
             WHERE tenant = $1 AND session_id = $2 AND starts_with(line, $3)""",
@@ -103,7 +104,7 @@ async def lines_within(pool: Pool, tenant: str, session_id: str, line: str, step
 
 
 async def recorded_messages(pool: Pool, tenant: str, session_id: str, line: str, step: int) -> list[tuple[str, Body]]:
-    """What people and the platform said to a line before its answer in a step: author and body."""
+    """The messages of people and the platform to a line before its answer in a step: author and body."""
     rows = await pool.fetch(
         """SELECT kind, author, body FROM messages
             WHERE tenant = $1 AND session_id = $2 AND line = $4 AND step = $3 AND kind IN ('user', 'note')

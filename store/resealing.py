@@ -1,4 +1,4 @@
-"""Encrypt the stored secrets of all tenants anew with the current key, so that an older one can be taken away."""
+"""Encrypt the stored secrets of all tenants again with the current key, so that an older key can be removed."""
 
 import json
 import re
@@ -12,19 +12,20 @@ from store import connectors, subscriptions, triggers
 from store.database import Pool
 
 BATCH = 200
-PASSES = 5  # what a running process copies meanwhile may still be under an older key
+PASSES = 5  # a running process may copy values that are still encrypted with an older key
 
-Reseal = Callable[[str, str, str], str]  # tenant, id of the row, and its column -> the column as it should be
+Reseal = Callable[[str, str, str], str]  # tenant, id of the row and its column -> the new value of the column
 
 
 class Resealer:
-    """Every change is one row's, made only if it still holds what was read: interrupted or repeated, it continues."""
+    """Each change concerns one row and is made only if the row still holds the value that was read. So it may be
+    interrupted or repeated."""
 
     def __init__(self, pool: Pool, keys: KeyRing) -> None:
         self._pool = pool
         self._keys = keys
         self.changed: Counter[str] = Counter()  # by column
-        self.unreadable: Counter[str] = Counter()  # their key is missing, or they are damaged; they stay as they are
+        self.unreadable: Counter[str] = Counter()  # the key is missing, or the value is damaged; left as it is
 
     async def run(self) -> None:
         for _ in range(PASSES):
@@ -83,7 +84,7 @@ class Resealer:
         return lambda tenant, row_id, value: self._again(value, tenant, purpose, row_id)
 
     def _variables(self, tenant: str, row_id: str, value: str) -> str:
-        """The column is JSON, in which sealed values of variables stand under their names."""
+        """The column is JSON that holds sealed values of variables under their names."""
         return json.dumps(self._walk(tenant, "", json.loads(value)))
 
     def _walk(self, tenant: str, name: str, value: Any) -> Any:
@@ -91,7 +92,7 @@ class Resealer:
             return {key: self._walk(tenant, key, one) for key, one in value.items()}
         if isinstance(value, list):
             return [self._walk(tenant, name, one) for one in value]
-        # before the name may stand for whom the value is held
+        # the name may have a prefix: the agent for which the value is held
         return self._again(value, tenant, "variable", name.rpartition(":")[2]) if is_sealed(value) else value
 
     def _again(self, value: str, *context: str) -> str:

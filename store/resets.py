@@ -13,7 +13,7 @@ from store.database import Connection, Pool, to_json
 
 
 class DroppedMessage(BaseModel):
-    """A message that waited and will not be answered; without a session it waited in the inbox of the running one."""
+    """A waiting message that will not be answered. Without a session, it waited in the inbox of the running one."""
 
     session_id: str | None
     message_id: str | None  # the service's own id
@@ -24,7 +24,7 @@ class Reset(BaseModel):
     generation: int
     at: datetime
     dropped: list[DroppedMessage]
-    sessions: list[str]  # of the main thread, running or queued: to be stopped
+    sessions: list[str]  # sessions of the main thread to stop, running or queued
 
 
 class ResetMarker(BaseModel):
@@ -34,8 +34,8 @@ class ResetMarker(BaseModel):
 
 
 async def reset(pool: Pool, tenant: str, conversation_id: str, by: str) -> Reset | None:
-    """Begin the next generation; None if the conversation does not accept anything. What is queued or running belongs
-    to the old generation from here on: it adds nothing to the new context and sends no answer."""
+    """Begin the next generation; None if the conversation does not accept anything. Queued and running sessions now
+    belong to the old generation: they add nothing to the new context and send no answer."""
     async with pool.acquire() as connection, connection.transaction():
         marked = await _mark(connection, tenant, conversation_id, by)
         if marked is None:
@@ -64,8 +64,8 @@ async def reset(pool: Pool, tenant: str, conversation_id: str, by: str) -> Reset
 
 
 async def begin_anew(pool: Pool, ref: SessionRef, head: str) -> None:
-    """Note that what came before `head` cannot be read: the session continues without it, as the first of the next
-    generation, with what waits behind it. People are notified, once."""
+    """Record that the messages before `head` cannot be read. The session continues without them as the first of the
+    next generation, together with what is queued behind it. People are notified once."""
     lost = ContextLost(head=head)
     async with pool.acquire() as connection, connection.transaction():
         thread_id = await connection.fetchval(
@@ -104,7 +104,7 @@ async def markers(pool: Pool, tenant: str, conversation_id: str) -> list[ResetMa
 
 
 async def _mark(connection: Connection, tenant: str, conversation_id: str, by: str) -> tuple[int, datetime] | None:
-    """Begin the next generation: its number, and when. None: the conversation does not accept anything."""
+    """Begin the next generation; returns its number and its time. None if the conversation does not accept anything."""
     generation = await connection.fetchval(
         """UPDATE conversations SET generation = generation + 1, updated_at = now()
             WHERE tenant = $1 AND id = $2 AND status = 'open' RETURNING generation""",

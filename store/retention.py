@@ -1,14 +1,14 @@
-"""Retention: content whose time has come is removed, outcomes stay."""
+"""Retention: content is removed when its time is over; outcomes stay."""
 
 from datetime import timedelta
 
 from store.database import Pool
 
-GRACE = timedelta(hours=24)  # bytes that were put so lately may be about to be used
+GRACE = timedelta(hours=24)  # bytes stored more recently may be about to be used
 
 
 async def due(pool: Pool, limit: int) -> list[tuple[str, str]]:
-    """Conversations of which nothing is to be kept any longer: tenant and id."""
+    """Conversations whose retention time is over: tenant and id."""
     rows = await pool.fetch(
         """SELECT tenant, conversation_id FROM sessions
             WHERE content_removed_at IS NULL AND keep_until <= now() AND removable(tenant, conversation_id)
@@ -19,12 +19,12 @@ async def due(pool: Pool, limit: int) -> list[tuple[str, str]]:
 
 
 async def remove_content(pool: Pool, tenant: str, conversation_id: str) -> bool:
-    """False: it was removed before, or there is a reason to keep it after all."""
+    """Remove a conversation's content; False if it was removed before, or must be kept after all."""
     return bool(await pool.fetchval("SELECT remove_content($1, $2)", tenant, conversation_id))
 
 
 async def drop_loose_bytes(pool: Pool) -> None:
-    """Bytes that lost a user are dropped once neither a file nor a workspace refers to them."""
+    """Drop unused bytes once neither a file nor a workspace refers to them."""
     waiting = "SELECT 1 FROM loose_blobs l JOIN blobs b USING (tenant, sha256) WHERE b.put_at < now() - $1::interval"
     if await pool.fetchval(f"{waiting} LIMIT 1", GRACE) is None:
         return

@@ -1,7 +1,7 @@
--- Who may do what: applied after the migrations, at every start. The owner's role alone changes the schema.
+-- Roles and their rights, applied after the migrations at every start. Only the owner's role may change the schema.
 --
--- errand_api     sees and changes the rows of one tenant: the one that its connection has entered (errand.tenant). Beneath
---                a statement that forgets its tenant, the policies still apply.
+-- errand_api     sees and changes only the rows of the tenant that its connection has entered (errand.tenant). The
+--                policies also apply to a statement that forgets its tenant.
 -- errand_worker  serves all tenants.
 --
 -- A table without a column `tenant` is open to the API only if it is named here.
@@ -16,7 +16,7 @@ BEGIN
             BEGIN
                 EXECUTE format('CREATE ROLE %I NOLOGIN', role);
             EXCEPTION
-                WHEN duplicate_object OR unique_violation THEN NULL;  -- by the migrations of another database, just now
+                WHEN duplicate_object OR unique_violation THEN NULL;  -- the migrations of another database have just created it
                 WHEN insufficient_privilege THEN
                     RAISE WARNING 'the roles errand_api and errand_worker do not exist, and % may not create them', current_user;
                     RETURN;
@@ -36,12 +36,12 @@ BEGIN
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', named);
         EXECUTE format('CREATE POLICY all_tenants ON %I TO errand_worker USING (true) WITH CHECK (true)', named);
         EXECUTE format('CREATE POLICY one_tenant ON %1$I TO errand_api USING (tenant = %2$s) WITH CHECK (tenant = %2$s)', named, tenant);
-        IF named IN ('audit', 'audit_heads', 'agent_removals') THEN  -- what concerns everybody: the shipped agents
+        IF named IN ('audit', 'audit_heads', 'agent_removals') THEN  -- also the rows about shipped agents, which concern everybody
             EXECUTE format('CREATE POLICY shared ON %I FOR SELECT TO errand_api USING (tenant = ''*'')', named);
         END IF;
     END LOOP;
 
-    -- by these alone the API looks beyond one tenant, or at secrets of keys
+    -- Only through these functions does the API see other tenants or secrets of keys.
     REVOKE EXECUTE ON FUNCTION use_key, find_connector, find_triggers, count_sessions FROM PUBLIC;
     GRANT EXECUTE ON FUNCTION use_key, find_connector, find_triggers, count_sessions TO errand_api;
     GRANT SELECT (tenant, id, revoked_at, expires_at) ON api_keys TO errand_api;
@@ -54,7 +54,7 @@ BEGIN
         CREATE POLICY all_tenants ON agent_versions TO errand_worker USING (true) WITH CHECK (true);
         EXECUTE format('CREATE POLICY one_tenant ON agent_versions TO errand_api USING (owner = %1$s) WITH CHECK (owner = %1$s)', tenant);
         CREATE POLICY shared ON agent_versions FOR SELECT TO errand_api USING (owner = '*');
-        -- of one rerun, whose session says whose it is
+        -- a rerun's own definition: its session shows to which tenant it belongs
         CREATE POLICY reruns ON agent_versions TO errand_api USING (
             owner LIKE 'rerun/%' AND EXISTS (SELECT FROM sessions WHERE id = substr(owner, 7)));
     END IF;

@@ -1,4 +1,4 @@
-"""Which run of its workflow a session belongs to, and what a run that takes a session over must know."""
+"""The run of its workflow that owns a session, and the state for a run that takes the session over."""
 
 import json
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ from domain.sessions.step import ModelReply, ResumePoint, preview
 from store.database import Connection, Pool
 from store.sessions import SessionRow
 
-REMEMBERED = 1_000  # messages and ended children; as many as the session itself remembers
+REMEMBERED = 1_000  # messages and ended children, as many as the session's own state keeps
 NAMED_CHILDREN = 20
 
 
 class Holder(BaseModel):
-    """The run that has a session."""
+    """The run that owns a session."""
 
     tenant: str
     session_id: str
@@ -30,7 +30,7 @@ class Holder(BaseModel):
 
 
 class NotCurrentRun(asyncpg.PostgresError):
-    """Another run has the session."""
+    """Another run owns the session."""
 
     sqlstate = "ER001"
 
@@ -40,13 +40,13 @@ class NotCurrentRun(asyncpg.PostgresError):
 
 
 class SessionEnded(asyncpg.PostgresError):
-    """The session has ended, so that nothing of it can begin."""
+    """The session has ended, so nothing in it can begin."""
 
     sqlstate = "ER002"
 
 
 async def take_over(pool: Pool, holder: Holder, run: str) -> bool:
-    """Give a session to another run; False: it has changed hands meanwhile."""
+    """Give a session to another run; False if its owner has changed by now."""
     done = await pool.fetchval(
         """UPDATE sessions SET run_id = $4 WHERE tenant = $1 AND id = $2 AND run_id IS NOT DISTINCT FROM $3
            RETURNING id""",
@@ -59,7 +59,7 @@ async def take_over(pool: Pool, holder: Holder, run: str) -> bool:
 
 
 async def state(pool: Pool, session: SessionRow) -> SessionState:
-    """Where a session is, from what was committed: the state of a run that knows nothing of it."""
+    """Rebuild the state of a session from what was committed, for a run that takes it over."""
     tenant, session_id = session.tenant, session.id
     async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
         children = await connection.fetch(
@@ -103,7 +103,7 @@ async def state(pool: Pool, session: SessionRow) -> SessionState:
         point = await _point(connection, tenant, session_id, session.head) if session.head else None
     seen = [row["id"] for row in reversed(messages)]
     waiting = [row["id"] for row in reversed(messages) if row["taken_by"] is None]
-    if session.head is None:  # not even its first message has entered a context
+    if session.head is None:  # not even its first message has entered the context
         waiting = [*session.inbox, *(one for one in waiting if one not in session.inbox)]
     start = session.workflow_input()
     first = start.first_state()
@@ -114,9 +114,9 @@ async def state(pool: Pool, session: SessionRow) -> SessionState:
             line.activated = line.activated or any(row["side"] == line.agent.side for row in replied)
         if (to := session.handed_to) is not None:
             first.line.agent, first.line.models, first.line.steps = to.agent, to.models, 0
-            first.line.activated = True  # unless the handoff is what the run continues with
+            first.line.activated = True  # unless the run continues with the handoff itself
             first.sides, first.handed_over = to.sides, True
-        if session.cancel_requested:  # accepted meanwhile: it stops the session before anything more runs
+        if session.cancel_requested:  # a cancel that was accepted by now stops the session before anything more runs
             first.line.pending = None
     return SessionState(
         line=first.line,
@@ -142,7 +142,7 @@ async def state(pool: Pool, session: SessionRow) -> SessionState:
 
 
 def place(state: SessionState, point: ResumePoint, sides: list[SideName]) -> None:
-    """Bring a first state to a later head; `sides` are those that replied, in order."""
+    """Advance a first state to a later head; `sides` are the sides that replied, in order."""
     if state.waiting_line is not None and sides and sides[-1] != state.line.agent.side:
         state.line, state.waiting_line = state.waiting_line, state.line
     for line in filter(None, (state.line, state.waiting_line)):
@@ -152,7 +152,7 @@ def place(state: SessionState, point: ResumePoint, sides: list[SideName]) -> Non
 
 
 async def resume_point(pool: Pool, ref: SessionRef, line: str) -> ResumePoint | None:
-    """Where the line of an inline delegate is; None: it has committed nothing."""
+    """The position of an inline delegate's line; None if it has committed nothing."""
     async with pool.acquire() as connection:
         head = await connection.fetchval(
             "SELECT id FROM messages WHERE tenant = $1 AND session_id = $2 AND line = $3 ORDER BY id DESC LIMIT 1",
@@ -177,7 +177,7 @@ async def _point(connection: Connection, tenant: str, session_id: str, head: str
 
 
 def _pending(row: "asyncpg.Record | Mapping[str, Any]", session_id: str) -> ModelReply | None:
-    """The reply whose tool calls may not have run. A second reply of a step is a summary that was to close it."""
+    """The reply whose tool calls may not have run. A second reply in a step is a final summary and closes the step."""
     if row["session_id"] != session_id or row["kind"] != ASSISTANT or row["reply"] is None or row["closing"]:
         return None
     reply = ModelReply.model_validate(json.loads(row["reply"]))

@@ -1,4 +1,4 @@
-"""What the ticks of schedules did. Each is decided in one transaction under its schedule's lock, so it happens once."""
+"""The records of schedules' ticks. Each tick is decided in one transaction under its schedule's lock, so only once."""
 
 import logging
 from datetime import datetime
@@ -31,7 +31,7 @@ _TITLES: dict[str, str] = {
 
 
 class RunRecord(ScheduleRun):
-    """A run as it is listed, with the state of its session."""
+    """A run in a list, with the state of its session."""
 
     task_status: str | None = None
 
@@ -47,7 +47,7 @@ async def get(pool: "Pool | Connection", tick: TickCall) -> ScheduleRun | None:
 
 
 async def record(pool: Pool, tick: TickCall, status: RunStatus, reason: str) -> ScheduleRun | None:
-    """Note a tick that becomes no session; what was noted before stays. None: the schedule is gone."""
+    """Record a tick that does not become a session; an earlier record stays. None if the schedule was deleted."""
     async with pool.acquire() as connection, connection.transaction():
         schedule = await schedules.get(connection, tick.tenant, tick.schedule_id, lock=True)
         if schedule is None or schedule.deleted_at is not None:
@@ -60,8 +60,8 @@ async def record(pool: Pool, tick: TickCall, status: RunStatus, reason: str) -> 
 async def fire(
     pool: Pool, tick: TickCall, text: str, budget: NewBudget | None = None
 ) -> tuple[ScheduleRun, SessionRow | None] | None:
-    """Decide on a tick: a new session, a message to the running one, or nothing because one is running. The same tick
-    is decided once. None: the schedule is gone."""
+    """Decide on a tick: a new session, a message to the running one, or nothing because one is running. A repetition
+    gets the same decision. None if the schedule was deleted."""
     async with pool.acquire() as connection, connection.transaction():
         schedule = await schedules.get(connection, tick.tenant, tick.schedule_id, lock=True)
         if schedule is None or schedule.deleted_at is not None:
@@ -88,8 +88,8 @@ async def fire(
 
 
 async def unsteer(pool: Pool, schedule: Schedule, tick: TickCall) -> bool:
-    """Take back the message of a tick that found its session ended, so that the tick is decided again. False: a session
-    has read it after all."""
+    """Withdraw the message of a tick whose session had ended, so that the tick is decided again. False if a session has
+    read the message after all."""
     async with pool.acquire() as connection, connection.transaction():
         await schedules.get(connection, tick.tenant, tick.schedule_id, lock=True)
         gone = await connection.fetchval(
@@ -119,7 +119,7 @@ async def unfinished(pool: Pool, tenant: str, schedule_id: str) -> list[SessionR
 
 
 async def settle(pool: Pool, limit: int = 500) -> int:
-    """Count how the sessions of runs have ended; schedules that fail too often in a row are paused."""
+    """Count the ends of runs' sessions; schedules that fail too often in a row are paused."""
     rows = await pool.fetch(
         f"""SELECT r.tenant, r.schedule_id, r.scheduled_at, s.status
               FROM schedule_runs r JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
@@ -130,7 +130,7 @@ async def settle(pool: Pool, limit: int = 500) -> int:
         async with pool.acquire() as connection, connection.transaction():
             try:
                 schedule = await schedules.get(connection, row["tenant"], row["schedule_id"], lock=True)
-            except ValidationError:  # one that this version cannot read stops no other
+            except ValidationError:  # a schedule that this version cannot read must not stop the others
                 log.exception("the schedule %s cannot be read", row["schedule_id"])
                 continue
             settled = await connection.fetchval(
@@ -140,7 +140,8 @@ async def settle(pool: Pool, limit: int = 500) -> int:
                 row["schedule_id"],
                 row["scheduled_at"],
             )
-            if settled and schedule is not None and row["status"] != "cancelled":  # a stopped run says nothing
+            # a cancelled run counts neither as success nor as failure
+            if settled and schedule is not None and row["status"] != "cancelled":
                 await schedules.count_run(connection, schedule, failed=row["status"] == "failed")
     return len(rows)
 
@@ -148,7 +149,7 @@ async def settle(pool: Pool, limit: int = 500) -> int:
 async def listing(
     pool: Pool, tenant: str, schedule_id: str, *, before: datetime | None = None, limit: int = 50
 ) -> list[RunRecord]:
-    """The latest scheduled times first."""
+    """The runs, latest scheduled time first."""
     rows = await pool.fetch(
         """SELECT r.scheduled_at, r.status, r.reason, r.session_id, r.manual, s.status AS task_status
              FROM schedule_runs r LEFT JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
@@ -195,7 +196,8 @@ async def _accept(
 async def _accept_apart(
     connection: Connection, schedule: Schedule, message: ArrivingMessage, source: SessionRow | None
 ) -> Arrival:
-    """A conversation of its own: a fork of `source`, or isolated. Files come from the schedule's workspace."""
+    """Open a conversation for one run: a fork of `source`, or an isolated one. Files come from the schedule's
+    workspace."""
     session_id = new_id()
     workspace_id = source.workspace_id if source else schedule.conversation_id
     _, files = await workspaces.get(connection, schedule.tenant, workspace_id)
@@ -268,7 +270,7 @@ async def _session(connection: Connection, tenant: str, session_id: str | None) 
 
 
 async def _add_message(connection: Connection, schedule: Schedule, tick: TickCall, text: str) -> None:
-    """For the running session; the conversation is signalled after the transaction, or by the sweeper."""
+    """Send a message to the running session; its conversation is signalled after the transaction, or by the sweeper."""
     await conversations.add_message_in(
         connection,
         schedule.tenant,

@@ -1,4 +1,4 @@
-"""Schedules: the rows decide, and Temporal is brought into line with them, at once or by the sweeper."""
+"""Schedules: the rows are authoritative, and Temporal is updated to match them, at once or by the sweeper."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
@@ -34,8 +34,8 @@ async def create(
     created_by: str,
     also: Callable[[Connection, Schedule], Awaitable[object]] | None = None,
 ) -> Schedule | None:
-    """None if the name is taken. Its address and the workspace of its runs exist from here on. `also` writes more in
-    the same transaction."""
+    """Create a schedule; None if the name is taken. Its address and the workspace of its runs exist from here on.
+    `also` writes more in the same transaction."""
     schedule_id = new_id()
     async with pool.acquire() as connection, connection.transaction():
         conversation_id = await addresses.locked(
@@ -73,7 +73,7 @@ async def create(
 async def replace(
     pool: Pool, tenant: str, schedule_id: str, rules: ScheduleRules, session: NewSession, prompt: str, by: str
 ) -> Schedule | None:
-    """None if the name is another schedule's. The conversation stays."""
+    """Change a schedule; None if the name belongs to another one. The conversation stays."""
     async with pool.acquire() as connection, connection.transaction():
         try:
             row = await connection.fetchrow(
@@ -96,7 +96,7 @@ async def replace(
 async def set_paused(
     pool: Pool, tenant: str, schedule_id: str, paused: bool, by: str, reason: str | None = None
 ) -> Schedule | None:
-    """To resume forgets earlier failures."""
+    """Pause or resume; resuming resets the count of failures."""
     async with pool.acquire() as connection, connection.transaction():
         row = await connection.fetchrow(
             f"""UPDATE schedules SET paused = $3, pause_reason = $4, version = version + 1,
@@ -114,13 +114,13 @@ async def set_paused(
 
 
 async def delete(pool: Pool, tenant: str, schedule_id: str, by: str) -> Schedule | None:
-    """Its runs and its conversation stay."""
+    """Delete a schedule; its runs and its conversation stay."""
     async with pool.acquire() as connection, connection.transaction():
         return await delete_in(connection, tenant, schedule_id, by)
 
 
 async def delete_in(connection: Connection, tenant: str, schedule_id: str, by: str) -> Schedule | None:
-    """The same in a transaction that writes more."""
+    """The same inside a transaction that writes more."""
     row = await connection.fetchrow(
         f"""UPDATE schedules SET deleted_at = now(), version = version + 1
              WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {_COLUMNS}""",
@@ -133,7 +133,7 @@ async def delete_in(connection: Connection, tenant: str, schedule_id: str, by: s
 
 
 async def get(pool: "Pool | Connection", tenant: str, schedule_id: str, *, lock: bool = False) -> Schedule | None:
-    """Also a deleted one."""
+    """A schedule by id, even if it was deleted."""
     row = await pool.fetchrow(
         f"SELECT {_COLUMNS} FROM schedules WHERE tenant = $1 AND id = $2{' FOR UPDATE' if lock else ''}",
         tenant,
@@ -151,7 +151,7 @@ async def listing(
     before_id: str | None = None,
     limit: int = 50,
 ) -> list[Schedule]:
-    """Newest first, without deleted ones."""
+    """The schedules, newest first, without deleted ones."""
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS} FROM schedules
              WHERE tenant = $1 AND deleted_at IS NULL AND ($2::text IS NULL OR name = $2)
@@ -182,7 +182,7 @@ async def count(pool: Pool, tenant: str) -> int:
 
 
 async def unsynced(pool: Pool, limit: int = 200) -> list[Schedule]:
-    """Schedules of all tenants that Temporal does not have in their newest version."""
+    """Schedules of all tenants whose newest version Temporal does not have."""
     rows = await pool.fetch(f"SELECT {_COLUMNS} FROM schedules WHERE synced < version LIMIT $1", limit)
     return [_read(row) for row in rows]
 
@@ -197,7 +197,7 @@ async def synced(pool: Pool, schedule: Schedule) -> None:
 
 
 async def note_missing(pool: Pool, known: Sequence[str]) -> int:
-    """Schedules that Temporal has lost are to be created again; `known` are the ids that it has."""
+    """Mark schedules that Temporal has lost, so that they are created again; `known` are the ids that it has."""
     answer = await pool.execute(
         """UPDATE schedules SET synced = 0
             WHERE deleted_at IS NULL AND synced > 0 AND NOT id = ANY ($1::text[])""",
@@ -219,7 +219,7 @@ async def note_backfill(pool: Pool, schedule: Schedule, start: datetime, end: da
 
 
 async def is_backfilled(pool: Pool, schedule: Schedule, at: datetime) -> bool:
-    """Whether somebody asked for the runs of a range with this time."""
+    """Whether a backfill that includes this time was requested."""
     found: bool = await pool.fetchval(
         "SELECT backfilled @> $3::timestamptz FROM schedules WHERE tenant = $1 AND id = $2",
         schedule.tenant,
@@ -230,7 +230,8 @@ async def is_backfilled(pool: Pool, schedule: Schedule, at: datetime) -> bool:
 
 
 async def count_run(connection: Connection, schedule: Schedule, *, failed: bool) -> None:
-    """Count failures in a row, and pause the schedule after too many, with one notice. Its row is locked."""
+    """Count failures in a row, and pause the schedule after too many, with one notice. The caller has locked its
+    row."""
     failures = schedule.failures + 1 if failed else 0
     limit = schedule.rules.pause_after_failures
     pauses = failed and limit is not None and failures >= limit and not schedule.paused

@@ -1,4 +1,4 @@
-"""A database beside ours in the same server, for a measurement; and how large a database is."""
+"""A scratch database on the same server, for measurements; and the size of a database."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,7 +9,7 @@ from store.database import Pool
 
 @asynccontextmanager
 async def scratch_database(pool: Pool) -> AsyncIterator[str]:
-    """Yields its name; it is dropped afterwards, also with open connections."""
+    """Create a database and yield its name; it is dropped afterwards, even with open connections."""
     name = f"scratch_{new_id()}"
     await pool.execute(f'CREATE DATABASE "{name}"')
     try:
@@ -19,6 +19,6 @@ async def scratch_database(pool: Pool) -> AsyncIterator[str]:
 
 
 async def stored_bytes(pool: Pool, database: str) -> int:
-    """On disk, with its indexes."""
+    """The size on disk, including indexes."""
     size: int = await pool.fetchval("SELECT pg_database_size($1::name)", database)
     return size

@@ -1,4 +1,4 @@
-"""Sessions: once accepted, a projection that activities move forward."""
+"""Sessions: a row is accepted, and then activities update it."""
 
 import json
 import logging
@@ -26,11 +26,11 @@ log = logging.getLogger("errand.store")
 
 
 class SessionRow(PlacedSession):
-    """One row, read. The defaults are the state that every session begins in."""
+    """One row as it is read. The defaults are the state in which every session begins."""
 
     created_at: datetime
     live: bool
-    generation: int = 0  # of its conversation: a reset begins the next
+    generation: int = 0  # of its conversation's context; a reset begins the next one
     inbox: list[str] = Field(default_factory=list)
     status: Status = Status.SUBMITTED
     reason: Reason | None = None
@@ -41,21 +41,21 @@ class SessionRow(PlacedSession):
     typed: bool = False  # its output is JSON that fits its agent's output schema
     head: str | None = None
     version: int = 0
-    run_id: str | None = None  # the run of its workflow that has it
+    run_id: str | None = None  # the run of its workflow that owns it
     step: int = 0
     progress: str = ""
-    status_text: str | None = None  # what the session itself published as its status
+    status_text: str | None = None  # the status that the session itself published
     plan: Plan | None = None
-    retry: ModelRetry | None = None  # of the model call that waits for its next attempt
+    retry: ModelRetry | None = None  # set while a model call waits for its next attempt
     usage: Usage = Usage()
     cancel_requested: RecordedStop | None = None
-    emitted_once: list[str] = Field(default_factory=list)  # names of events of which a session has one
-    handed_to: Successor | None = None  # the agent that has it now
+    emitted_once: list[str] = Field(default_factory=list)  # names of events that a session emits only once
+    handed_to: Successor | None = None  # the agent that took it over
     committed: bool = False  # ended with at least one answer of the model
     started_at: datetime | None = None
     updated_at: datetime
     ended_at: datetime | None = None
-    keep_until: datetime | None = None  # of its content; None until it has ended
+    keep_until: datetime | None = None  # retention of its content; None until it has ended
     content_removed_at: datetime | None = None
 
     @property
@@ -67,7 +67,7 @@ class SessionRow(PlacedSession):
         return self.current_agent_ref.name
 
     def workflow_input(self) -> SessionInput:
-        """What the Session workflow starts with; the row alone suffices, so a restart needs nothing else."""
+        """The input of the Session workflow. The row alone suffices, so that a restart needs nothing else."""
         return SessionInput(
             ref=self.ref,
             agent=self.agent_ref,
@@ -83,7 +83,8 @@ class SessionRow(PlacedSession):
             await_children=self.await_children,
             approval_required=self.approval_required,
             ask_variables=bool(self.missing),
-            acceptance=bool(self.spec.get("acceptance_criteria")) and not self.dry_run,  # there is nothing to check
+            # a dry run has no work to check
+            acceptance=bool(self.spec.get("acceptance_criteria")) and not self.dry_run,
             parent_session_id=self.spawned_by,
             sides=self.sides,
         )
@@ -91,7 +92,7 @@ class SessionRow(PlacedSession):
 
 SEARCH_SECONDS = 2.0
 
-# a page of a listing shows none of these, and each may be long
+# Listings leave these out: each may be long.
 _LONG = {
     "spec": "'{}' AS spec",
     "output": "NULL AS output",
@@ -112,7 +113,7 @@ _FIRST_STATE = {
 
 
 def to_columns(session: PlacedSession) -> JsonObject:
-    """A new row as jsonb_populate_record takes it; the function that inserts it adds `live` and `updated_at`."""
+    """A new row for jsonb_populate_record; the function that inserts it adds `live` and `updated_at`."""
     values = to_jsonable_python({**_FIRST_STATE, **dict(session)})
     return {name: json.dumps(value) if name in _JSON and value is not None else value for name, value in values.items()}
 
@@ -132,7 +133,7 @@ async def by_ids(pool: Pool, tenant: str, session_ids: list[str]) -> dict[str, S
 
 
 async def begin_queued(pool: Pool, begin: QueuedBegin) -> str | None:
-    """Let a queued session begin; answers the id of the live one if it cannot yet."""
+    """Let a queued session begin. If it cannot yet, return the id of the live one."""
     busy: str | None = json.loads(await call(pool, "begin_queued", begin)).get("busy")
     return busy
 
@@ -168,10 +169,10 @@ async def find(
     before_id: str | None = None,
     limit: int = 50,
 ) -> list[SessionRow]:
-    """Newest first; ids sort by time, so the last id of a page is the cursor of the next.
+    """The sessions, newest first. Ids sort by time, so the last id of a page is the cursor of the next.
 
-    No index helps with a part of a title: a search that finds too little to fill the page reads all titles of the
-    tenant, and is given up (TimeoutError) when that takes too long.
+    No index supports the search for a part of a title. A search that finds too little to fill the page reads all titles
+    of the tenant, and raises TimeoutError if that takes too long.
     """
     rows = await pool.fetch(
         f"""SELECT {_LISTED} FROM sessions
@@ -201,7 +202,8 @@ async def find(
 
 
 async def request_cancel(pool: Pool, ref: SessionRef, stop: RecordedStop) -> bool:
-    """Note the first cancel; False if one was noted or the session has ended. A later one may widen it to the tree."""
+    """Record the first cancel; False if one was recorded or the session has ended. A later one may widen it to the
+    tree."""
     text, mode = stop.model_dump_json(), "graceful" if stop.grace_ms else "hard"
     event = CancelRequested(reason=stop.reason, by=stop.by, note=stop.note, mode=mode)
     async with pool.acquire() as connection, connection.transaction():
@@ -236,7 +238,7 @@ async def request_cancel(pool: Pool, ref: SessionRef, stop: RecordedStop) -> boo
 
 
 async def set_status_text(pool: Pool, ref: SessionRef, text: str, key: str, events: Sequence[EventRow]) -> None:
-    """Publish a status with its event. `key` names the act: a repeat emits nothing."""
+    """Publish a status with its event. `key` identifies the call: a repetition emits nothing."""
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute(
             """UPDATE sessions SET status_text = $3, progress = $3, updated_at = now()
@@ -249,8 +251,9 @@ async def set_status_text(pool: Pool, ref: SessionRef, text: str, key: str, even
 
 
 async def unsettled(pool: Pool, silent_s: float, starting_s: float, limit: int = 500) -> list[SessionRow]:
-    """Sessions of all tenants that are not terminal and silent for a while. Those that should begin come first, those
-    that wait for people last; else at random, so that many that live do not hide the one that is lost."""
+    """Sessions of all tenants that are not terminal and have been silent for a while. Those that should begin come
+    first, those that wait for people last. The rest are in random order, so that many live ones cannot hide a lost
+    one."""
     rows = await pool.fetch(
         """SELECT * FROM sessions s WHERE status IN ('submitted', 'working', 'input_required')
               AND updated_at < now() - make_interval(
@@ -267,7 +270,7 @@ async def unsettled(pool: Pool, silent_s: float, starting_s: float, limit: int =
 
 
 def _readable(row: asyncpg.Record) -> SessionRow | None:
-    """None: a row that another version wrote, or a person changed, must not hold up the others."""
+    """The row, or None: a row written by another version or changed by a person must not hold up the others."""
     try:
         return from_columns(row)
     except ValidationError:

@@ -8,7 +8,7 @@ SHORTEST_ID = 8  # characters; they cover one second, so that a later session ra
 
 
 async def short_ids(pool: Pool, tenant: str, ids: list[str]) -> dict[str, str]:
-    """The shortest beginning of each id that no other session of the tenant has."""
+    """The shortest prefix of each id that no other session of the tenant has."""
     rows = await pool.fetch(
         """SELECT own.id, (SELECT max(s.id) FROM sessions s WHERE s.tenant = $1 AND s.id < own.id) AS before,
                   (SELECT min(s.id) FROM sessions s WHERE s.tenant = $1 AND s.id > own.id) AS after

@@ -1,6 +1,6 @@
-"""Subscriptions: who is notified of what, over which channel.
+"""Subscriptions: who is notified, of what, and over which channel.
 
-Addresses and secrets are encrypted here and decrypted by deliveries alone; `target_shown` is what people see.
+Addresses and secrets are encrypted here and only deliveries decrypt them; people are shown `target_shown`.
 """
 
 import asyncpg
@@ -27,7 +27,7 @@ def _read(row: asyncpg.Record | None) -> Subscription | None:
 async def _change(
     pool: Pool, tenant: str, by: str, action: str, statement: str, *values: object, inputs: str | None = None
 ) -> asyncpg.Record | None:
-    """Who is notified of what is a matter of supervision: the audit log has each change and who made it."""
+    """Make a change and write its audit entry: notifications are part of supervision, so every change is recorded."""
     async with pool.acquire() as connection, connection.transaction():
         row = await connection.fetchrow(statement, tenant, *values)
         if row is not None:
@@ -38,7 +38,7 @@ async def _change(
 async def create(
     pool: Pool, tenant: str, new: NewSubscription, secret: str | None, created_by: str, keys: KeyRing
 ) -> Subscription | None:
-    """None if the name is taken."""
+    """Create a subscription; None if the name is taken."""
     subscription_id = new_id()
     row = await _change(
         pool,
@@ -90,7 +90,7 @@ async def remove(pool: Pool, tenant: str, subscription_id: str, by: str) -> bool
 async def rotate(
     pool: Pool, tenant: str, subscription_id: str, secret: str, by: str, keys: KeyRing
 ) -> Subscription | None:
-    """A new secret; the one before signs too for a while. None if there is no such webhook."""
+    """Set a new secret; the previous one also signs for a while. None if there is no such webhook."""
     statement = f"""UPDATE subscriptions
                        SET old_secret = secret, old_until = now() + make_interval(hours => $4), secret = $3
                      WHERE tenant = $1 AND id = $2 AND secret IS NOT NULL RETURNING {_COLUMNS}"""

@@ -1,4 +1,4 @@
-"""Values of variables that a tenant has for all its threads. Secrets are encrypted like those of a thread."""
+"""Values of variables that a tenant sets for all its threads. Secrets are encrypted like those of a thread."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -34,7 +34,7 @@ async def values(pool: Pool, tenant: str) -> dict[str, str]:
 async def put(pool: Pool, tenant: str, given: Mapping[str, str], by: str) -> None:
     """Set these values; the others stay."""
     async with pool.acquire() as connection, connection.transaction():
-        # one at a time, so that two that are set together do not exceed what is allowed
+        # One request at a time, so that two concurrent ones cannot exceed the limit.
         await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 4))", f"variables/{tenant}")
         await connection.execute(
             """INSERT INTO tenant_variables (tenant, name, value, updated_by)

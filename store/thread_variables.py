@@ -1,7 +1,7 @@
-"""Values that are set for a thread while it lives: kept with the thread, and passed on to the threads below it.
+"""Values that are set for a thread during its life: stored with the thread, and passed on to the threads below it.
 
-A session's row has all values that it works with. So a change is written to the rows of the thread and of those below
-it; and a child that was planned before the change, and opened after it, takes its parent's values over once more.
+A session's row holds all values that it uses. So a change is written to the rows of the thread and of the threads below
+it. A child that was planned before the change but opened after it takes its parent's values over once more.
 """
 
 import json
@@ -23,7 +23,7 @@ class _Thread(BaseModel):
 
     id: str
     parent_thread_id: str | None
-    own: Json[dict[str, str]]  # set for this very thread
+    own: Json[dict[str, str]]  # set for this thread itself
     session_id: str
     agent_owner: str
     agent: str
@@ -39,7 +39,7 @@ class _Thread(BaseModel):
 
 
 async def own(pool: Pool, tenant: str, thread_id: str) -> dict[str, str]:
-    """What was set for this very thread."""
+    """The values that were set for this thread itself."""
     stored = await pool.fetchval("SELECT variables FROM threads WHERE tenant = $1 AND id = $2", tenant, thread_id)
     found: dict[str, str] = json.loads(stored or "{}")
     return found
@@ -48,7 +48,7 @@ async def own(pool: Pool, tenant: str, thread_id: str) -> dict[str, str]:
 async def set_values(pool: Pool, tenant: str, thread: ThreadPlace, values: Mapping[str, str], by: str) -> None:
     """Set values, as they are stored, for a thread and for the active threads below it that inherit them."""
     async with pool.acquire() as connection, connection.transaction():
-        # accepting a session locks the conversation too: a child is either found below, or finds this mark
+        # Accepting a session locks the conversation too, so a new child is either found below or sees this mark.
         await connection.execute(
             "UPDATE conversations SET variables_set = true, updated_at = now() WHERE tenant = $1 AND id = $2",
             tenant,
@@ -66,12 +66,12 @@ async def set_values(pool: Pool, tenant: str, thread: ThreadPlace, values: Mappi
     async with pool.acquire() as connection, connection.transaction():
         known = await _locked(connection, tenant, thread.conversation_id)
         if (first := known.get(thread.id)) is not None:
-            # what is stored now counts: somebody else may have set the same name since
+            # Use the stored values: another request may have set the same name since.
             await _pass_on(connection, tenant, known, first, {name: first.own[name] for name in values})
 
 
 async def set_asked(pool: Pool, ref: SessionRef, values: dict[str, str]) -> None:
-    """Values that a session asked for; from here on nothing is missing, given or not."""
+    """Store values that a session asked for. From here on nothing is missing, even if some were not given."""
     await pool.execute(
         """UPDATE sessions SET variables = (variables::jsonb || $3::jsonb)::text, missing = '{}', updated_at = now()
             WHERE tenant = $1 AND id = $2""",
@@ -82,7 +82,7 @@ async def set_asked(pool: Pool, ref: SessionRef, values: dict[str, str]) -> None
 
 
 async def renew(pool: Pool, tenant: str, conversation_id: str, thread_ids: Iterable[str]) -> None:
-    """Let threads that were opened just now take over what was set above them meanwhile."""
+    """Let threads that were just opened take over the values that were set above them in between."""
     found = await pool.fetchval(
         "SELECT variables_set FROM conversations WHERE tenant = $1 AND id = $2", tenant, conversation_id
     )
@@ -100,7 +100,7 @@ async def renew(pool: Pool, tenant: str, conversation_id: str, thread_ids: Itera
 
 
 async def _locked(connection: Connection, tenant: str, conversation_id: str) -> dict[str, _Thread]:
-    """The threads of a conversation, while nobody else passes values on in it."""
+    """The threads of a conversation, locked so that only one transaction passes values on in it."""
     await connection.execute(
         "SELECT pg_advisory_xact_lock(hashtextextended($1, 3))", f"variables/{tenant}/{conversation_id}"
     )
@@ -120,7 +120,7 @@ async def _locked(connection: Connection, tenant: str, conversation_id: str) -> 
 async def _pass_on(
     connection: Connection, tenant: str, known: dict[str, _Thread], thread: _Thread, values: dict[str, str]
 ) -> None:
-    """The deepest first: opening a session below locks the rows in the same order."""
+    """Order the threads deepest first, because opening a session below locks the rows in the same order."""
     for child in (one for one in known.values() if one.parent_thread_id == thread.id):
         if passed := await _passed(connection, tenant, thread, child, values):
             await _pass_on(connection, tenant, known, child, passed)
@@ -141,7 +141,8 @@ async def _definition(connection: Connection, thread: _Thread) -> AgentDefinitio
 
 
 async def _write(connection: Connection, tenant: str, thread: _Thread, values: dict[str, str]) -> None:
-    """To the sessions of a thread that run, wait or come last: a later one begins with what that one has."""
+    """Write the values to a thread's running and waiting sessions and to its latest one, from which a later session
+    inherits them."""
     await connection.execute(
         """UPDATE sessions SET variables = (variables::jsonb || $4::jsonb)::text
             WHERE tenant = $1 AND thread_id = $2

@@ -1,4 +1,4 @@
-"""Threads: where one belongs, and its end for good."""
+"""Threads: their place in a conversation, and their termination."""
 
 from pydantic import BaseModel
 
@@ -25,7 +25,7 @@ async def get(pool: Pool, tenant: str, thread_id: str) -> ThreadPlace | None:
 
 
 async def newest_session(pool: Pool, tenant: str, thread_id: str) -> SessionRow | None:
-    """The newest session, also one that still waits."""
+    """The newest session, even if it still waits."""
     row = await pool.fetchrow(
         "SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 ORDER BY created_at DESC LIMIT 1",
         tenant,
@@ -40,10 +40,10 @@ async def is_terminated(pool: Pool, tenant: str, thread_id: str) -> bool:
 
 
 async def terminate(pool: Pool, tenant: str, thread: ThreadPlace, by: str) -> list[str]:
-    """The fence: from here on the thread and those below it accept nothing new. Answers their unfinished sessions,
-    which are still to be stopped; a repeat answers those that are left."""
+    """Fence the thread: it and the threads below it accept nothing new. Returns their unfinished sessions, which must
+    still be stopped; a repetition returns those that are left."""
     async with pool.acquire() as connection, connection.transaction():
-        # accepting a session locks the conversation too: it is either refused, or found below
+        # Accepting a session locks the conversation too, so a new session is either refused or found below.
         await connection.execute(
             "UPDATE conversations SET updated_at = now() WHERE tenant = $1 AND id = $2", tenant, thread.conversation_id
         )

@@ -12,13 +12,13 @@ from store.sessions import SessionRow
 class ToolClaimResult(BaseModel):
     go: bool
     dry: bool = False  # to be described, not done
-    emitted: bool = False  # of a read: watchers know of the call
+    emitted: bool = False  # for a read: the event of the call was emitted
     state: CallState | None = None
     text: str | None = None
     plan: str | None = None
     workspace_version: int | None = None
-    body: Json[ReplyBody] | None = None  # of the node that asked
-    variables: Json[dict[str, str]] = Field(default_factory=dict)  # of the session
+    body: Json[ReplyBody] | None = None  # of the node that made the call
+    variables: Json[dict[str, str]] = Field(default_factory=dict)  # the session's
     spent: bool = False  # the tree's budget of tool calls does not allow it
 
 
@@ -27,7 +27,7 @@ async def claim(pool: Pool, claim: ToolClaim) -> ToolClaimResult:
 
 
 async def commit(pool: Pool, commit: ToolCommit) -> bool:
-    """False: a newer attempt holds the call, and this result was dropped."""
+    """Write the result; False if a newer attempt holds the call, so that this result was dropped."""
     return bool(await call(pool, "commit_tool", commit))
 
 
@@ -42,7 +42,7 @@ async def results(pool: Pool, tenant: str, node: str) -> list[ToolCallResult]:
 
 
 async def up_to_date(pool: Pool, session: SessionRow) -> SessionRow:
-    """The session with the tool calls that it has made by now: its row counts them with its next model call."""
+    """The session, including tool calls that its row will only count with its next model call."""
     if session.status.terminal:
         return session
     made = await pool.fetchval(
@@ -57,7 +57,7 @@ async def up_to_date(pool: Pool, session: SessionRow) -> SessionRow:
 
 
 async def open_of_session(pool: Pool, tenant: str, session_id: str) -> list[tuple[str, CallState]]:
-    """The tools of calls that were made and have not returned, and the state in which the session's end leaves them."""
+    """The calls that were made and have not returned: the tool, and the state in which the session's end leaves it."""
     rows = await pool.fetch(
         """SELECT tool, CASE effect WHEN 'once' THEN 'unknown' ELSE 'cancelled' END AS left_as FROM tool_calls
             WHERE tenant = $1 AND session_id = $2 AND state = 'started'

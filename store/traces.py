@@ -1,4 +1,4 @@
-"""What a trace is made of: a session's replies and tool calls, and the sessions below it."""
+"""The parts of a trace: a session's replies and tool calls, and the sessions below it."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Events of triggers: each is decided once, in one transaction. It answers the wait for its key, or is a message."""
+"""Events of triggers. Each is decided once, in one transaction: it answers a wait for its key, or becomes a message."""
 
 from dataclasses import dataclass
 
@@ -16,8 +16,8 @@ from store.sessions import SessionRow
 
 @dataclass(frozen=True)
 class Receipt:
-    """The result of an event: what is still to be started or signalled, or in `refused` or `held`, by its mission, why
-    nothing was written."""
+    """The result of an event: what the caller must still start or signal; or the reason why nothing was written, in
+    `refused` or, if its mission held it back, in `held`."""
 
     accepted: EventAccepted | None = None
     session: SessionRow | None = None
@@ -27,8 +27,8 @@ class Receipt:
 
 
 async def receive(pool: Pool, trigger: EventTrigger, event: NewEvent, message: ArrivingMessage | None) -> Receipt:
-    """Decide on an event of a trigger; `message` is what it becomes if nothing waits for it. None: it is kept, or,
-    without a key, filtered."""
+    """Decide on a trigger's event; `message` is used if no session waits for the event. If it is None the event is
+    kept, or filtered if it has no key."""
     async with pool.acquire() as connection:
         transaction = connection.transaction()
         await transaction.start()
@@ -37,7 +37,7 @@ async def receive(pool: Pool, trigger: EventTrigger, event: NewEvent, message: A
         except BaseException:
             await transaction.rollback()
             raise
-        # a refused event leaves no trace: its sender sends it again
+        # Roll back, so that a refused event leaves no trace and its sender can send it again.
         await (transaction.commit() if receipt.accepted is not None else transaction.rollback())
         return receipt
 
@@ -75,7 +75,7 @@ async def _receive(
 async def _admitted(
     connection: Connection, tenant: str, conversation_id: str, message: ArrivingMessage
 ) -> ArrivingMessage | Hold:
-    """An event of a mission keeps to the mission's pauses, budgets and risks, as its ticks do."""
+    """Apply a mission's pauses, budgets and risks to its events, as they apply to its ticks."""
     mission = await missions.of_conversation(connection, tenant, conversation_id, lock=True)
     if mission is None:
         return message
@@ -98,7 +98,7 @@ def _address(trigger: EventTrigger, event: NewEvent) -> tuple[Address, str | Non
 
 
 def arriving(trigger: EventTrigger, event: NewEvent, prompt: str) -> ArrivingMessage | None:
-    """The message that an event becomes; None if the trigger has no task."""
+    """The message for an event; None if the trigger has no task."""
     if trigger.session is None:
         return None
     session = trigger.session.model_copy(update={"trigger": Trigger.EVENT})

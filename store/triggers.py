@@ -39,7 +39,7 @@ async def put(
     by: str,
     keys: KeyRing,
 ) -> EventTrigger:
-    """Make a trigger, or change the one of this name; it keeps its id and its conversations."""
+    """Create a trigger, or change the one with this name, which keeps its id and its conversations."""
     async with pool.acquire() as connection, connection.transaction():
         row = await connection.fetchrow(
             f"""INSERT INTO triggers (tenant, id, name, rules, session, prompt, secret, created_by)
@@ -69,7 +69,7 @@ async def find(pool: Pool, tenant: str, name: str, keys: KeyRing) -> SignedTrigg
 
 
 async def of_any_tenant(pool: Pool, name: str, keys: KeyRing, limit: int) -> list[SignedTrigger]:
-    """The triggers that an event without a key may mean: by id one, by name one of each tenant."""
+    """The triggers that an event without a key may address: one by id, or one of each tenant by name."""
     rows = await pool.fetch("SELECT * FROM find_triggers($1, $2)", name, limit)
     return [_signed(row, keys) for row in rows]
 
@@ -82,7 +82,7 @@ async def listing(pool: Pool, tenant: str) -> list[EventTrigger]:
 
 
 async def remove(pool: Pool, tenant: str, name: str, by: str) -> None:
-    """Its conversations and the list of its events stay."""
+    """Delete a trigger; its conversations and the list of its events stay."""
     async with pool.acquire() as connection, connection.transaction():
         gone = await connection.fetchval(
             """UPDATE triggers SET deleted_at = now(), secret = '' WHERE tenant = $1 AND name = $2

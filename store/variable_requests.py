@@ -1,4 +1,5 @@
-"""Variable requests: opened by calls of subagents, answered once by people, then started by the conversation."""
+"""Variable requests: calls of subagents open them, people answer them once, and the conversation starts the
+subagent."""
 
 import json
 from typing import Any
@@ -13,7 +14,8 @@ _COLUMNS = """id, tenant, conversation_id, thread_id, session_id, agent, name, i
 
 
 async def open_request(pool: Pool, request: VariableRequest) -> VariableRequest:
-    """The request as it is kept: a repeat finds its own, and an instance of the same name that waits is the same."""
+    """Store a request. A repetition finds the first one, and so does a second call for a waiting instance of the same
+    name."""
     await pool.execute(
         """INSERT INTO variable_requests
                (tenant, id, conversation_id, thread_id, session_id, agent, name, instance, needs, spawn)
@@ -57,7 +59,7 @@ async def get(pool: Pool, tenant: str, thread_id: str, request_id: str) -> Varia
 async def find(
     pool: Pool, tenant: str, status: VariableRequestStatus, conversation_id: str | None, limit: int
 ) -> list[VariableRequest]:
-    """The oldest first."""
+    """The requests, oldest first."""
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS} FROM variable_requests
              WHERE tenant = $1 AND status = $2 AND ($3::text IS NULL OR conversation_id = $3) ORDER BY id LIMIT $4""",
@@ -82,7 +84,7 @@ async def waiting_names(pool: Pool, tenant: str, thread_id: str, agent: str) -> 
 
 
 async def answer(pool: Pool, request: VariableRequest, spawn: Spawn, by: str) -> VariableRequest | None:
-    """Store the values, once; None: somebody else has given some."""
+    """Store the values once; None if somebody else has set some."""
     async with pool.acquire() as connection, connection.transaction():
         row = await connection.fetchrow(
             f"""UPDATE variable_requests
@@ -103,7 +105,7 @@ async def answer(pool: Pool, request: VariableRequest, spawn: Spawn, by: str) ->
 
 
 async def settle(pool: Pool, request: VariableRequest, *, started: bool) -> None:
-    """The conversation has started the subagent, or refused to: then values can be given again."""
+    """Record that the conversation started the subagent, or refused to; after a refusal values can be set again."""
     await pool.execute(
         """UPDATE variable_requests SET status = CASE WHEN $4 THEN 'started' ELSE 'open' END
             WHERE tenant = $1 AND id = $2 AND status = 'answered' AND attempts = $3""",
@@ -115,7 +117,8 @@ async def settle(pool: Pool, request: VariableRequest, *, started: bool) -> None
 
 
 async def unstarted(pool: Pool, older_than_s: float, limit: int = 100) -> list[VariableRequest]:
-    """Requests of all tenants whose values are there for so long without a start: the process that took them died."""
+    """Requests of all tenants that were answered a while ago but not started, because the process that took the values
+    died."""
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS} FROM variable_requests
              WHERE status = 'answered' AND answered_at < now() - make_interval(secs => $1)

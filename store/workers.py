@@ -1,4 +1,4 @@
-"""Workers that are up, with the sandbox, the tools and the handlers each of them has: what the API can promise."""
+"""Running workers, with their sandbox, tools and handlers. The API uses them to decide what it can accept."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -33,7 +33,7 @@ async def beat(
 
 
 async def problems(pool: Pool) -> list[str]:
-    """What is wrong with files of agents and own tools, as the workers that are up see it."""
+    """The faults in files of agents and own tools that running workers report."""
     rows = await pool.fetch(
         """SELECT DISTINCT unnest(problems) AS problem FROM workers
             WHERE seen_at > now() - make_interval(secs => $1) ORDER BY 1""",
@@ -47,7 +47,7 @@ async def leave(pool: Pool, worker_id: str) -> None:
 
 
 async def fresh(pool: Pool) -> dict[str, tuple[str, datetime]]:
-    """Worker id -> sandbox and when it was last seen, for those seen lately."""
+    """Worker id -> its sandbox and the last time it was seen, for workers seen lately."""
     rows = await pool.fetch(
         "SELECT id, sandbox, seen_at FROM workers WHERE seen_at > now() - make_interval(secs => $1)", FRESH_SECONDS
     )
@@ -55,7 +55,7 @@ async def fresh(pool: Pool) -> dict[str, tuple[str, datetime]]:
 
 
 async def tools(pool: Pool) -> set[str]:
-    """What the workers of the last day said they have."""
+    """The names that the workers of the last day reported."""
     rows = await pool.fetch("SELECT DISTINCT unnest(tools) AS tool FROM workers")
     return {row["tool"] for row in rows}
 

@@ -1,4 +1,4 @@
-"""Workspace manifests: which files, by content hash, which folders and which links a workspace holds."""
+"""Workspace manifests: the files (by content hash), folders and links of a workspace."""
 
 import asyncio
 import json
@@ -10,14 +10,14 @@ from typing_extensions import TypedDict
 
 from store.database import Connection, Pool
 
-LARGE = 100_000  # characters of a manifest that is not parsed in the event loop
+LARGE = 100_000  # characters; a longer manifest is not parsed in the event loop
 
 
 class ManifestEntry(TypedDict, total=False):
     """One file, folder or link; a file has no `kind`."""
 
     sha256: str  # of the stored bytes
-    size: int  # stored bytes: what a file holds without its holes
+    size: int  # stored bytes, without the holes of a sparse file
     mode: int
     length: int  # of a file with holes
     extents: list[list[int]]  # of a file with holes: offset and length of its data
@@ -34,7 +34,7 @@ def stored_bytes(entry: ManifestEntry) -> int:
 
 
 def pieces_of(entry: ManifestEntry, content: bytes) -> list[tuple[int, bytes]]:
-    """The stored bytes of a file at their offsets in it; between them are holes."""
+    """The stored bytes of a file at their offsets; between them are holes."""
     pieces: list[tuple[int, bytes]] = []
     start = 0
     for offset, length in entry.get("extents", [[0, len(content)]]):
@@ -44,7 +44,7 @@ def pieces_of(entry: ManifestEntry, content: bytes) -> list[tuple[int, bytes]]:
 
 
 def with_holes(entry: ManifestEntry, content: bytes) -> bytes:
-    """A file as it is read; only for one that is known to be small."""
+    """The content of a file; only for one that is known to be small."""
     whole = bytearray(entry.get("length", len(content)))
     for offset, piece in pieces_of(entry, content):
         whole[offset : offset + len(piece)] = piece
@@ -52,7 +52,8 @@ def with_holes(entry: ManifestEntry, content: bytes) -> bytes:
 
 
 def without_conflicts(manifest: Manifest) -> Manifest:
-    """Two workers may have made a file and a folder of one name; then the file is kept, and nothing below it."""
+    """Resolve conflicts: if two workers made a file and a folder of one name, the file is kept, and nothing below
+    it."""
     plain = {path for path, entry in manifest.items() if entry.get("kind") != "folder"}
     return {path: entry for path, entry in manifest.items() if not any(above in plain for above in _above(path))}
 
@@ -70,7 +71,7 @@ async def get(pool: "Pool | Connection", tenant: str, workspace_id: str) -> tupl
 
 
 async def bytes_of_tenant(pool: Pool, tenant: str) -> int:
-    """What all workspaces of a tenant hold, with the earlier versions of files that reruns need."""
+    """The bytes of all workspaces of a tenant, including earlier versions of files that reruns need."""
     used: int = await pool.fetchval(
         "SELECT coalesce(sum(bytes + history_bytes), 0)::bigint FROM workspaces WHERE tenant = $1", tenant
     )
@@ -78,7 +79,8 @@ async def bytes_of_tenant(pool: Pool, tenant: str) -> int:
 
 
 async def removed(pool: Pool, keys: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Those, given by tenant and id, that are known to be gone; a workspace is named after its first session."""
+    """Those workspaces, given by tenant and id, that are known to be gone. A workspace is named after its first
+    session."""
     rows = await pool.fetch(
         """SELECT s.tenant, s.id
              FROM sessions s JOIN unnest($1::text[], $2::text[]) AS k(t, i) ON s.tenant = t AND s.id = i
@@ -91,7 +93,7 @@ async def removed(pool: Pool, keys: list[tuple[str, str]]) -> list[tuple[str, st
 
 
 async def as_of(pool: Pool, tenant: str, workspace_id: str, moment: datetime) -> Manifest:
-    """What a workspace held then; a session that is still changing it is not waited for."""
+    """The files of a workspace at a time; it does not wait for a session that is still changing them."""
     rows = await pool.fetch(
         """SELECT w.manifest, c.undo FROM workspaces w
              LEFT JOIN workspace_changes c
@@ -112,13 +114,13 @@ def _undone(text: str, undos: list[str]) -> Manifest:
 
 
 async def update(pool: Pool, tenant: str, workspace_id: str, change: Change) -> tuple[int, Manifest]:
-    """Change the newest manifest under its row lock, so that two workers merge instead of overwriting each other."""
+    """Change the newest manifest under its row lock, so that two workers merge and do not overwrite each other."""
     async with pool.acquire() as connection, connection.transaction():
         return await change_in(connection, tenant, workspace_id, change)
 
 
 async def change_in(connection: Connection, tenant: str, workspace_id: str, change: Change) -> tuple[int, Manifest]:
-    """The same in a transaction that writes more, such as the message that mentions the files."""
+    """The same inside a transaction that writes more, such as the message that mentions the files."""
     row = await connection.fetchrow(
         """INSERT INTO workspaces (tenant, id) VALUES ($1, $2)
            ON CONFLICT (tenant, id) DO UPDATE SET updated_at = now() RETURNING version, manifest""",

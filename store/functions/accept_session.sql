@@ -1,7 +1,7 @@
 -- Accepts a session: row, thread, input, counters, first events and idempotency record, all or nothing. It may also
 -- claim mailbox messages for the session, and the session may wait in its thread's queue. `p` is an Acceptance, see
 -- domain/sessions/session_writes.py.
--- Returns {"session": the row}, or one reason why there is none, as in `Accepted` of store/new_sessions.py.
+-- Returns {"session": the row}, or one reason for a refusal, as in `Accepted` of store/new_sessions.py.
 CREATE OR REPLACE FUNCTION accept_session(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     a      acceptance := jsonb_populate_record(NULL::acceptance, p);
@@ -23,18 +23,18 @@ BEGIN
             ON CONFLICT DO NOTHING;
             EXIT WHEN FOUND;
             SELECT * INTO known FROM idempotency WHERE tenant = s.tenant AND key = idem.key;
-            CONTINUE WHEN NOT FOUND;   -- it was removed just now
+            CONTINUE WHEN NOT FOUND;   -- it was removed in between
             IF known.digest <> idem.digest THEN RETURN '{"reused": true}'; END IF;
             RETURN jsonb_build_object('replay', jsonb_build_object('status', known.status, 'response', known.response));
         END LOOP;
     END IF;
     SELECT * INTO before FROM sessions WHERE tenant = s.tenant AND id = s.id;
     IF FOUND THEN
-        RETURN jsonb_build_object('session', to_jsonb(before));   -- it was accepted before; the answer was lost
+        RETURN jsonb_build_object('session', to_jsonb(before));   -- it was accepted before, but the result was lost
     END IF;
     BEGIN
         IF a.live_quota IS NOT NULL THEN
-            -- one submission of a key at a time, so that two cannot both take the last place
+            -- one submission of a key at a time, so that two cannot both use the last of its quota
             PERFORM pg_advisory_xact_lock(hashtextextended(s.tenant || '/' || s.created_by, 1));
             SELECT count(*) INTO n FROM sessions
              WHERE tenant = s.tenant AND created_by = s.created_by
@@ -44,8 +44,8 @@ BEGIN
                 RAISE EXCEPTION 'refused';
             END IF;
         END IF;
-        -- the locks let a cancel of the tree either be seen here, or find this child; sessions are locked before their
-        -- conversation, as everywhere
+        -- Because of these locks a cancel of the tree is either seen here or finds this child. Sessions are locked before their
+        -- conversation, as in all functions.
         WHILE up IS NOT NULL LOOP
             SELECT * INTO above FROM sessions WHERE tenant = s.tenant AND id = up FOR SHARE;
             IF above.cancel_requested::jsonb ->> 'scope' = 'tree'
@@ -69,8 +69,8 @@ BEGIN
                 RAISE EXCEPTION 'refused';
             END IF;
             IF a.in_order AND NOT a.queue THEN
-                -- no session overtakes one that waits, also in the moment between two turns; the newest are those that
-                -- wait
+                -- No session overtakes a waiting one, not even between two turns. The newest sessions are those that
+                -- wait.
                 SELECT jsonb_build_object('busy', id) INTO refused
                   FROM (SELECT id, live, status FROM sessions
                          WHERE tenant = s.tenant AND thread_id = s.thread_id ORDER BY id DESC LIMIT 100) newest
@@ -81,13 +81,13 @@ BEGIN
             END IF;
         END IF;
         spent := enter_budget(s.tenant, s.conversation_id, a.budget);
-        -- a session that an outcome starts is accepted, and ends at its first call with the reason
+        -- A session that an outcome starts is accepted even so; it ends at its first call with this reason.
         IF spent IS NOT NULL AND s.trigger <> 'async_subagent_result' THEN
             refused := jsonb_build_object('budget', spent);
             RAISE EXCEPTION 'refused';
         END IF;
         IF NOT a.queue AND s.conversation_id <> s.id THEN
-            -- an ending locks the conversation too, so what is live here stays so until we are done
+            -- An ending locks the conversation too, so a session that is live here stays live until this transaction ends.
             SELECT jsonb_build_object('busy', id) INTO refused FROM sessions
              WHERE tenant = s.tenant AND thread_id = s.thread_id AND live;
             IF refused IS NOT NULL THEN RAISE EXCEPTION 'refused'; END IF;
@@ -100,14 +100,14 @@ BEGIN
                coalesce(spec ->> 'user_id', (SELECT user_id FROM threads o WHERE o.tenant = s.tenant
                                                 AND o.id = a.parent_thread_id)), spec ->> 'arguments'
           FROM (SELECT s.spec::jsonb AS spec) x
-        -- further tags are added; a thread keeps its user and the arguments that it was created with
+        -- New tags are added; a thread keeps its user and the arguments with which it was created.
         ON CONFLICT (tenant, id) DO UPDATE
            SET tags = (threads.tags || ARRAY(SELECT unnest(excluded.tags) EXCEPT SELECT unnest(threads.tags) ORDER BY 1))[:100],
                user_id = coalesce(threads.user_id, excluded.user_id)
          WHERE NOT excluded.tags <@ threads.tags OR (threads.user_id IS NULL AND excluded.user_id IS NOT NULL);
         s.generation := coalesce(conv.generation, 0);
-        -- a continuation starts from the newest session of its thread that has an answer; after a reset the main thread
-        -- has none
+        -- A continuation starts from the newest session of its thread that has an answer. After a reset the main thread
+        -- has none.
         SELECT * INTO before FROM sessions
          WHERE tenant = s.tenant AND thread_id = s.thread_id AND committed
            AND (generation = s.generation OR thread_id <> s.conversation_id) ORDER BY ended_at DESC LIMIT 1;
@@ -122,7 +122,7 @@ BEGIN
         END IF;
         s.inbox := a.take || ARRAY(SELECT m.id FROM jsonb_populate_recordset(NULL::inbox, a.inbox) m);
         s.live := NOT a.queue;
-        -- the clock, not the time of the transaction: siblings of one step are ordered by it
+        -- The clock, not the transaction's time, because it orders the siblings of one step.
         s.created_at := coalesce(s.created_at, clock_timestamp());
         s.updated_at := clock_timestamp();
         INSERT INTO sessions VALUES (s.*);
@@ -151,7 +151,7 @@ BEGIN
         PERFORM emit_events(s.tenant, s.conversation_id, a.events);
         PERFORM append_audit(s.tenant, s.conversation_id,
             CASE WHEN s.spawned_by IS NOT NULL THEN 'session ' || s.spawned_by
-                 WHEN s.trigger <> 'async_subagent_result' THEN s.created_by END,   -- no person asked for a wake
+                 WHEN s.trigger <> 'async_subagent_result' THEN s.created_by END,   -- nobody in particular requested a wake
             'submit', s.id, s.trigger,
             s.spec || coalesce((SELECT string_agg(parts, '' ORDER BY ordinality)
                                   FROM jsonb_populate_recordset(NULL::inbox, a.inbox) WITH ORDINALITY), ''));
@@ -164,7 +164,7 @@ BEGIN
             IF refused IS NULL THEN RAISE; END IF;
     END;
     IF refused IS NOT NULL THEN
-        DELETE FROM idempotency WHERE tenant = s.tenant AND key = idem.key;  -- a refused request leaves nothing
+        DELETE FROM idempotency WHERE tenant = s.tenant AND key = idem.key;  -- a refused request leaves no record
         RETURN refused;
     END IF;
     UPDATE conversations SET updated_at = now() WHERE tenant = s.tenant AND id = s.conversation_id;

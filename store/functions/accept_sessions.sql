@@ -1,4 +1,4 @@
--- Accepts several sessions in one transaction; each gets its own answer, as accept_session gives it.
+-- Accepts several sessions in one transaction; each has its own result, as accept_session returns it.
 CREATE OR REPLACE FUNCTION accept_sessions(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     one     jsonb;

@@ -1,4 +1,4 @@
--- Adds one entry to a chain of the audit log, in the transaction of what it records. A transaction that writes events too locks
+-- Adds one entry to a chain of the audit log, in the transaction that it records. A transaction that also writes events locks
 -- their counters first and the chain last. domain/audit.py computes the same hash.
 CREATE OR REPLACE FUNCTION append_audit(p_tenant text, p_chain text, p_actor text, p_action text, p_session text,
                                         p_subject text, p_input text) RETURNS void LANGUAGE plpgsql AS $$

@@ -1,5 +1,5 @@
--- Appends a batch of events, `p_events` being EventRows: numbered without gaps per session and per conversation, and
--- their readers woken. A batch sent again after a lost answer is recognised by its id.
+-- Appends a batch of events, `p_events` being EventRows, numbers them without gaps per session and per conversation, and
+-- notifies their readers. A batch that is sent again after a lost result is recognised by its id.
 CREATE OR REPLACE FUNCTION append_events(p_batch text, p_again boolean, p_events jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     rows    event_row[] := ARRAY(SELECT e FROM jsonb_populate_recordset(NULL::event_row, p_events) e);
@@ -10,7 +10,7 @@ BEGIN
     IF NOT EXISTS (SELECT 1 FROM unnest(rows) e WHERE (e.tenant, e.session_id) <> (rows[1].tenant, rows[1].session_id)) THEN
         notable := append_session_events(p_batch, p_again, rows);
     ELSE
-        -- all counters at first and in sorted order, so that two batches can never wait for each other
+        -- Lock all counters first, in sorted order, so that two batches never wait for each other.
         PERFORM 1 FROM event_counters c
           JOIN (SELECT DISTINCT e.tenant, s.scope
                   FROM unnest(rows) e, LATERAL (VALUES ('s/' || e.session_id), ('c/' || e.conversation_id)) AS s(scope)) w

@@ -1,12 +1,12 @@
--- Appends events that all belong to one session, and returns those that are of interest beyond it, with their numbers.
--- A session whose last event was written gets no more of them. The conversation's counter is locked before the
+-- Appends events that all belong to one session, and returns those that others are notified of, with their numbers.
+-- After a session's last event nothing more is appended. The conversation's counter is locked before the
 -- session's, which is their sorted order.
 CREATE OR REPLACE FUNCTION append_session_events(p_batch text, p_again boolean, p_rows event_row[]) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
     r      event_row := p_rows[1];
     whole  bigint;     -- events of the conversation so far
-    mine   bigint;     -- of the session
+    mine   bigint;     -- events of the session so far
     ended  boolean;
 BEGIN
     SELECT c.last, s.last, s.closed INTO whole, mine, ended FROM event_counters c, event_counters s

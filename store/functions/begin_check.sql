@@ -1,4 +1,4 @@
--- Notes a command of a session's acceptance criteria before it runs, for the ledger and the audit log; `p` is a
+-- Records a command of a session's acceptance criteria before it runs, for the ledger and the audit log; `p` is a
 -- CheckBegin. After a crash it runs once more, under the same key.
 CREATE OR REPLACE FUNCTION begin_check(p jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- Notes what a claimed call will touch, for the ledger and the audit log. `p_command`: what runs, if no message of the
--- model says it. True: its session is a dry run, and the call is to be described instead of made.
+-- Records what a claimed call will change, for the ledger and the audit log. `p_command`: the command, if no message of
+-- the model contains it. True: its session is a dry run, so the call must be described instead of made.
 CREATE OR REPLACE FUNCTION begin_effect(c tool_calls, p_kind text, p_description text, p_withheld boolean, p_actor text,
                                         p_command text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE

@@ -26,11 +26,11 @@ BEGIN
                         deadline = now() + (deadline - created_at), updated_at = now(), inbox = n.take || inbox
      WHERE tenant = s.tenant AND id = s.id;
     UPDATE inbox SET taken_by = s.id WHERE tenant = s.tenant AND id = ANY (n.take);
-    UPDATE mailbox SET delivered_to = s.id   -- the outcomes that the messages carry
+    UPDATE mailbox SET delivered_to = s.id   -- the outcomes that these messages deliver
      WHERE tenant = s.tenant AND delivered_to IS NULL AND message_id = ANY (n.take);
     RETURN '{}';
 EXCEPTION WHEN unique_violation THEN
     SELECT id INTO other FROM sessions WHERE tenant = s.tenant AND thread_id = s.thread_id AND live;
-    IF other IS NULL THEN RETURN begin_queued(p); END IF;   -- it has just ended
+    IF other IS NULL THEN RETURN begin_queued(p); END IF;   -- the live session has just ended
     RETURN jsonb_build_object('busy', other);
 END $$;

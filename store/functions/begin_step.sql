@@ -1,4 +1,4 @@
--- Begins a model call; `p` is a StepBegin. Shows the step, and returns all that the call needs in one round trip, the
+-- Begins a model call; `p` is a StepBegin. Emits the step's events and returns all that the call needs in one round trip, the
 -- StepFacts of store/messages.py: the messages it takes, the results of the tool calls before it, and what the session
 -- may do. A call that was committed before gets its reply.
 CREATE OR REPLACE FUNCTION begin_step(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
@@ -11,17 +11,17 @@ BEGIN
     IF done IS NOT NULL THEN RETURN jsonb_build_object('reply', done); END IF;
     PERFORM check_run(n.tenant, n.session_id, n.run, true, true);
     UPDATE sessions SET run_id = coalesce(n.run, run_id), version = n.version, step = n.step,
-                        -- while one line waits for people another may continue: the session is still shown as waiting
+                        -- While one line waits for people another may continue; the session is still shown as waiting.
                         status = CASE WHEN EXISTS (SELECT 1 FROM input_requests r WHERE r.tenant = n.tenant
                                                       AND r.session_id = n.session_id AND r.status = 'open') THEN 'input_required' ELSE 'working' END,
                         started_at = coalesce(started_at, now()), updated_at = now(), retry = NULL
      WHERE tenant = n.tenant AND id = n.session_id AND version < n.version
        AND status NOT IN ('completed', 'failed', 'cancelled');
-    IF n.attempt > 1 THEN   -- before the counters of the events, which are locked after the session
+    IF n.attempt > 1 THEN   -- before the counters of events, which are always locked after the session
         UPDATE sessions SET retry = NULL, updated_at = now()
          WHERE tenant = n.tenant AND id = n.session_id AND retry IS NOT NULL;
     END IF;
-    -- lines of one session may begin at the same time, so the version does not show whether watchers know of this step
+    -- Lines of one session may begin at the same time, so the version does not show whether this step was emitted.
     PERFORM append_events(n.idem, n.attempt > 1, n.events);
     IF n.attempt > 1 THEN PERFORM append_events('', false, n.again); END IF;
     SELECT * INTO s FROM sessions WHERE tenant = n.tenant AND id = n.session_id;

@@ -1,7 +1,7 @@
--- Refuses what a run of a session's workflow writes once another run has the session: after a reset, or after its
--- workflow was deleted and started again. A session that no run has claimed yet refuses nothing, and neither does a
--- caller that is no run. With `active` a session that has ended refuses too: nothing begins any more. The row is
--- locked for those that write it anyway, so that a run that takes over afterwards reads all that was committed.
+-- Refuses the writes of a workflow run once another run owns the session: after a reset, or after the
+-- workflow was deleted and started again. A session that no run has claimed yet refuses nothing, and a caller that is
+-- not a run is never refused. With `active`, a session that has ended refuses too: nothing may begin. The row is
+-- locked for callers that write it anyway, so that a run that takes over afterwards reads all that was committed.
 CREATE OR REPLACE FUNCTION check_run(t text, sid text, run text, active boolean, locks boolean) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,16 +1,16 @@
--- Claims a tool call for one attempt; `p` is a ToolClaim. `go`: this attempt may act; else `state` and `text` are the
--- result that exists already. `spent`: the tree's budget of tool calls does not allow it, and that is its result.
--- `dry`: it is to be described only. `emitted`: watchers know of the call.
+-- Claims a tool call for one attempt; `p` is a ToolClaim. `go`: this attempt may run the call; else `state` and `text` are the
+-- existing result. `spent`: the tree's budget of tool calls is spent, and that is the result.
+-- `dry`: the call must only be described. `emitted`: the event of the call was emitted.
 CREATE OR REPLACE FUNCTION claim_tool(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     n     tool_claim := jsonb_populate_record(NULL::tool_claim, p);
-    c     tool_calls;   -- the call as it is recorded
+    c     tool_calls;   -- the recorded call
     go    boolean := false;
     spent boolean := false;
 BEGIN
     PERFORM check_run(n.tenant, n.session_id, n.run, true, false);
     IF n.effect = 'read' AND NOT has_budget(n.tenant, n.session_id) THEN
-        -- repeating it changes nothing, so there is nothing to claim: one write less for the commonest calls
+        -- A read can be repeated, so it needs no claim: one write less for the most frequent calls.
         SELECT * INTO c FROM tool_calls WHERE tenant = n.tenant AND node = n.node AND call_index = n.call_index;
         go := c.node IS NULL OR c.state = 'started';
     ELSE
@@ -18,7 +18,7 @@ BEGIN
         VALUES (n.tenant, n.node, n.call_index, n.session_id, n.tool, n.effect, n.holder, n.attempt)
         ON CONFLICT DO NOTHING RETURNING * INTO c;
         IF FOUND THEN
-            -- a question to people has no effect; their patience has a limit of its own
+            -- A question to people has no effect and a limit of its own.
             go := n.asks OR take_tool_call(n.tenant, n.session_id);
             spent := NOT go;
             IF spent THEN
@@ -33,9 +33,9 @@ BEGIN
             SELECT * INTO c FROM tool_calls
              WHERE tenant = n.tenant AND node = n.node AND call_index = n.call_index FOR UPDATE;
             IF c.state <> 'started' OR (c.effect <> 'read' AND c.holder = n.holder AND c.attempt > n.attempt) THEN
-                go := false;   -- it has a result, or a newer attempt makes it
+                go := false;   -- it has a result, or a newer attempt holds it
             ELSIF c.effect = 'read' OR (c.holder = n.holder AND c.attempt = n.attempt) THEN
-                go := true;   -- the answer to this very claim was lost, and nothing has acted on it yet
+                go := true;   -- the result of this very claim was lost, and nobody has acted on it yet
             ELSIF c.effect = 'once' THEN
                 UPDATE tool_calls SET state = 'unknown', result = n.unknown, ended_at = now()
                  WHERE tenant = c.tenant AND node = c.node AND call_index = c.call_index RETURNING * INTO c;

@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION commit_tool(p jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     n tool_commit := jsonb_populate_record(NULL::tool_commit, p);
-    c tool_calls;   -- the call as it is recorded
+    c tool_calls;   -- the recorded call
 BEGIN
     PERFORM check_run(n.tenant, n.session_id, n.run, false, false);
     IF n.effect = 'read' THEN
@@ -13,7 +13,7 @@ BEGIN
         ON CONFLICT (tenant, node, call_index) DO UPDATE
            SET state = excluded.state, result = excluded.result, sources = excluded.sources,
                description = excluded.description, ended_at = excluded.ended_at
-         WHERE tool_calls.state = 'started'   -- where a budget counts, even a read is claimed
+         WHERE tool_calls.state = 'started'   -- with a budget of tool calls even a read is claimed
         RETURNING * INTO c;
         IF FOUND THEN
             PERFORM append_events('', false, n.events);
@@ -25,7 +25,7 @@ BEGIN
                           sources = n.sources, description = coalesce(nullif(n.description, ''), description)
      WHERE tenant = n.tenant AND node = n.node AND call_index = n.call_index
        AND holder = n.holder AND attempt = n.attempt AND state = 'started' RETURNING * INTO c;
-    IF NOT FOUND THEN   -- written before, and the answer was lost; or superseded
+    IF NOT FOUND THEN   -- it was written before and the result was lost, or a newer attempt holds it
         RETURN EXISTS (SELECT 1 FROM tool_calls WHERE tenant = n.tenant AND node = n.node AND call_index = n.call_index
                           AND holder = n.holder AND attempt = n.attempt AND state = n.state);
     END IF;
@@ -33,7 +33,7 @@ BEGIN
                         status_text = coalesce(n.status_text, status_text), updated_at = now()
      WHERE tenant = n.tenant AND id = n.session_id AND status NOT IN ('completed', 'failed', 'cancelled')
        AND coalesce(n.plan, n.progress, n.status_text) IS NOT NULL;
-    IF n.handed_to IS NOT NULL THEN   -- another agent has the session and its thread from here on
+    IF n.handed_to IS NOT NULL THEN   -- from here on another agent runs the session and its thread
         UPDATE sessions SET handed_to = n.handed_to, updated_at = now()
          WHERE tenant = n.tenant AND id = n.session_id AND status NOT IN ('completed', 'failed', 'cancelled');
         UPDATE threads SET agent = n.handed_to::jsonb #>> '{agent,name}'

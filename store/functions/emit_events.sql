@@ -1,4 +1,4 @@
--- Appends events of a conversation; a `mailbox_updated` among them gets the count that is true in this transaction.
+-- Appends events of a conversation; a `mailbox_updated` among them gets the count as of this transaction.
 CREATE OR REPLACE FUNCTION emit_events(p_tenant text, p_conversation text, p_events jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     pending text := jsonb_build_object('pending_count', pending_mail(p_tenant, p_conversation))::text;

@@ -1,4 +1,4 @@
--- Notes how a command of the acceptance criteria ended; `p` is a CheckEnd.
+-- Records how a command of the acceptance criteria ended; `p` is a CheckEnd.
 CREATE OR REPLACE FUNCTION end_check(p jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     n check_end := jsonb_populate_record(NULL::check_end, p);

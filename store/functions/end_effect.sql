@@ -1,4 +1,4 @@
--- Notes in the audit log how a call ended, if it touched something or was denied by `p_rule`; `c` is its row by now.
+-- Records in the audit log how a call ended, if it changed something or `p_rule` denied it; `c` is its current row.
 CREATE OR REPLACE FUNCTION end_effect(c tool_calls, p_actor text, p_denied boolean, p_rule text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -6,7 +6,7 @@ BEGIN
     PERFORM append_audit(c.tenant, s.conversation_id, coalesce(p_actor, 'agent ' || s.agent),
                          CASE WHEN p_denied THEN 'tool_denied' ELSE 'tool_ended' END, s.id,
                          concat_ws(' ', c.tool, c.node || ':' || c.call_index, c.state, CASE WHEN c.dry THEN 'dry' END,
-                                   'by ' || p_rule),   -- a rule is policy, not content that is removed later
+                                   'by ' || p_rule),   -- a rule is policy, not content that retention removes
                          c.result)
        FROM sessions s WHERE s.tenant = c.tenant AND s.id = c.session_id;
 END $$;

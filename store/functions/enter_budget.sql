@@ -6,9 +6,9 @@ DECLARE
     n new_budget := jsonb_populate_record(NULL::new_budget, p_tree);
 BEGIN
     IF p_tree IS NOT NULL AND NOT (
-           n."default"   -- the platform's ceilings: a budget stays
+           n."default"   -- these are the platform's ceilings: an existing budget stays
            AND EXISTS (SELECT 1 FROM budgets WHERE tenant = p_tenant AND conversation_id = p_conversation)) THEN
-        -- a budget that comes later counts what was used before
+        -- a budget that is set later also counts earlier usage
         INSERT INTO budgets (tenant, conversation_id, deadline, max_steps, max_tokens, max_cost_usd, max_tool_calls,
                              max_sessions, low_percent, steps, tokens, cost_usd, tool_calls, sessions)
         SELECT p_tenant, p_conversation, n.deadline, n.max_steps, n.max_tokens, n.max_cost_usd, n.max_tool_calls,

@@ -1,6 +1,6 @@
--- Ends a session, once; `p` is a SessionEnding. The outcome for its spawner is written in the same transaction. A
+-- Ends a session once; `p` is a SessionEnding. The outcome for its spawner is written in the same transaction. A
 -- session that ends without an answer of the model releases the mailbox messages that it was opened with.
--- Returns a WrittenEnding of store/endings.py, or the cancel that was accepted before and wins.
+-- Returns a WrittenEnding of store/endings.py, or the cancel that was accepted before, which wins.
 CREATE OR REPLACE FUNCTION finish_session(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     e       session_ending := jsonb_populate_record(NULL::session_ending, p);
@@ -8,7 +8,7 @@ DECLARE
     sid     text := (e.ref).session_id;
     s       sessions;
     spawner sessions;
-    -- a reply may be nothing but tool calls
+    -- a reply may consist of tool calls only
     commits boolean := e.output IS NOT NULL OR e.replied;
     mail    mailbox;
     emitted jsonb;
@@ -20,12 +20,12 @@ BEGIN
     SELECT * INTO s FROM sessions WHERE tenant = t AND id = sid FOR UPDATE;
     IF s.status NOT IN ('completed', 'failed', 'cancelled') THEN
         PERFORM check_run(t, sid, e.run, false, false);
-        -- once a cancel was accepted the only end is cancelled, also if the session was about to end otherwise
+        -- Once a cancel was accepted, the session can only end as cancelled, even if it was about to end otherwise.
         IF s.cancel_requested IS NOT NULL AND e.status <> 'cancelled' THEN
             RETURN jsonb_build_object('cancel_requested', s.cancel_requested);
         END IF;
-        -- before the session stops being the live one of its thread: a session that is accepted in its place has locked
-        -- the conversation, and would wait for this transaction
+        -- Lock the conversation while the session is still the live one of its thread: a session that is accepted after it has
+        -- locked the conversation and would wait for this transaction.
         UPDATE conversations SET updated_at = now() WHERE tenant = t AND id = s.conversation_id;
         INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, side, step, body)
         SELECT t, node.id, node.parent, s.id, node.id || '/repair', node.kind, node.author, node.line, node.side, node.step,
@@ -39,11 +39,11 @@ BEGIN
                             ended_at = now(), updated_at = now()
          WHERE tenant = t AND id = s.id;
         DELETE FROM reservations WHERE tenant = t AND session_id = s.id;
-        -- a session that has ended waits for no answer
+        -- A session that has ended does not wait for answers.
         UPDATE input_requests SET status = CASE e.reason WHEN 'input_timeout' THEN 'expired' ELSE 'withdrawn' END
          WHERE tenant = t AND session_id = s.id AND status = 'open';
-        -- nor does a call of it run any more: a question that nobody answered, or a tool whose worker died. A call that
-        -- is being committed is left alone: it has a result, and waits for the session's row
+        -- Nor does any of its calls run: such a call is a question that nobody answered, or a tool whose worker died. A call that
+        -- is being committed is left alone: it has a result and waits for the session's row.
         WITH ended AS (
             UPDATE tool_calls SET state = CASE effect WHEN 'once' THEN 'unknown' ELSE 'cancelled' END,
                                   result = 'The session ended first.', ended_at = now()
@@ -53,18 +53,18 @@ BEGIN
             RETURNING tool_calls)
         SELECT array_agg(tool_calls ORDER BY tool_calls) INTO closed FROM ended;
         IF NOT commits THEN
-            -- a silent message stays for the next session that answers
+            -- A silent message stays for the next session that answers.
             UPDATE inbox SET taken_by = NULL WHERE tenant = t AND taken_by = s.id AND NOT wake;
             UPDATE mailbox m SET delivered_to = NULL, given_back_by = s.id
               FROM sessions source
              WHERE m.tenant = t AND m.delivered_to = s.id AND source.tenant = t AND source.id = m.source_session_id
-               AND NOT source.blocking;   -- a child that was waited for has no recipient but this session
+               AND NOT source.blocking;   -- the outcome of a blocking child is for this session only
             mail_changed := FOUND;
         END IF;
         IF s.spawned_by IS NOT NULL AND (s.delivery NOT IN ('explicit', 'report')
                                          OR (s.delivery = 'report' AND e.status = 'failed')) THEN
             SELECT * INTO spawner FROM sessions WHERE tenant = t AND id = s.spawned_by;
-            -- in a tree that was cancelled no thread is woken: the outcome waits for the next message
+            -- In a cancelled tree no thread is woken: the outcome waits for the next message.
             held := coalesce(s.delivery IN ('wake', 'report') AND NOT s.blocking
                              AND spawner.cancel_requested::jsonb ->> 'scope' = 'tree', false);
             INSERT INTO mailbox (tenant, message_id, conversation_id, thread_id, source_session_id, source_type,
@@ -74,7 +74,7 @@ BEGIN
                          THEN 'subagent_result' ELSE 'subagent_failed' END,
                     coalesce(s.subagent_name, s.agent),
                     CASE WHEN held AND spawner.thread_id <> s.conversation_id THEN s.id END,
-                    CASE WHEN s.blocking THEN s.spawned_by END);   -- the waiting tool call is its delivery
+                    CASE WHEN s.blocking THEN s.spawned_by END);   -- the waiting tool call delivers it
             mail_changed := mail_changed OR NOT s.blocking;
             IF s.delivery IN ('wake', 'report') AND NOT s.blocking AND NOT held THEN
                 INSERT INTO inbox (tenant, id, conversation_id, thread_id, kind, author, parts, source)
@@ -94,7 +94,7 @@ BEGIN
     SELECT * INTO mail FROM mailbox WHERE tenant = t AND source_session_id = s.id;
     SELECT coalesce(jsonb_agg(message_id ORDER BY number), '[]') INTO given_back FROM mailbox
      WHERE tenant = t AND conversation_id = s.conversation_id AND given_back_by = s.id AND delivered_to IS NULL;
-    -- from the rows, since a repeated call must get the same answer
+    -- Read from the rows, because a repeated call must get the same result.
     held := coalesce(s.delivery IN ('wake', 'report') AND NOT s.blocking, false) AND mail.message_id IS NOT NULL
             AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.tenant = t AND i.id = mail.message_id);
     RETURN jsonb_build_object('status', s.status, 'reason', s.reason, 'partial', s.partial, 'head', s.head,

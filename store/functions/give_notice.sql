@@ -1,4 +1,4 @@
--- Notifies those outside a session; `p_events` are NewNotices: the tenant's feed, and through the outbox every subscription that asks for the event.
+-- Publishes NewNotices (`p_events`) in the tenant's feed and, through the outbox, to every subscription to the event.
 -- Called in the transaction that writes the events, so that neither exists without the other. The tenant's counter is
 -- locked last, so that the lock is held as briefly as possible.
 CREATE OR REPLACE FUNCTION give_notice(p_events jsonb) RETURNS void LANGUAGE plpgsql AS $$
@@ -31,12 +31,12 @@ BEGIN
                           ELSE e.type END AS routed) c
       JOIN subscriptions sub ON sub.tenant = e.tenant AND sub.status = 'active'
      WHERE CASE
-               WHEN (s.rerun::jsonb ->> 'recorded')::boolean THEN false   -- nothing of it really happened
+               WHEN (s.rerun::jsonb ->> 'recorded')::boolean THEN false   -- a recorded rerun: nothing really happened
                -- a scheduled run that found nothing to do
                WHEN e.type = 'task_completed'
                     AND btrim(d.data ->> 'output') = (s.spec::jsonb) -> 'schedule' ->> 'silent_reply' THEN false
                WHEN e.type = 'input_escalated' THEN sub.name = d.data ->> 'to'
-               -- the end of a subagent is reported to its parent, and outside only to those who ask for it
+               -- the end of a subagent is reported to its parent, and only to subscriptions that ask for subagents
                WHEN e.type LIKE 'task\_%' AND s.spawned_by IS NOT NULL AND NOT sub.subagents THEN false
                ELSE (CASE e.type WHEN 'input_reminder' THEN 'input_required' ELSE e.type END) = ANY (sub.events)
                     AND (sub.every_task OR c.named ? sub.name OR c.named ? sub.channel)

@@ -1,4 +1,4 @@
--- The outcomes that a fire would take: those for the root thread, without the ones that are in its inbox already.
+-- The outcomes that a fire would take: those for the root thread, except those already in its inbox.
 CREATE OR REPLACE FUNCTION held_mail(p_tenant text, p_conversation text) RETURNS SETOF mailbox LANGUAGE sql STABLE AS $$
     SELECT m.* FROM mailbox m
      WHERE m.tenant = p_tenant AND m.conversation_id = p_conversation AND m.thread_id = p_conversation

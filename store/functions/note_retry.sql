@@ -1,4 +1,4 @@
--- Shows that a model call backs off, until its next attempt begins; `p` is a RetryNote.
+-- Shows that a model call waits for its next attempt; `p` is a RetryNote.
 CREATE OR REPLACE FUNCTION note_retry(p jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     n retry_note := jsonb_populate_record(NULL::retry_note, p);

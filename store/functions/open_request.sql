@@ -1,5 +1,5 @@
--- Opens a request and shows the session as waiting; the same id is opened once. NULL: the session has
--- asked as much of this kind as it may, or it has ended. `p` is a RequestOpening.
+-- Opens a request and shows the session as waiting; an id is opened once. NULL: the session has
+-- opened as many requests of this kind as it may, or it has ended. `p` is a RequestOpening.
 CREATE OR REPLACE FUNCTION open_request(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     n request_opening := jsonb_populate_record(NULL::request_opening, p);
@@ -20,7 +20,7 @@ BEGIN
             r.on_expiry, r.default_answer, r.gate, r.event_key)
     ON CONFLICT DO NOTHING;
     IF FOUND THEN
-        -- nobody has to do anything about a session that waits for an event
+        -- nobody has to act on a session that waits for an event
         UPDATE sessions SET status = CASE WHEN r.kind = 'external_event' THEN status ELSE 'input_required' END, progress = r.question, updated_at = now()
          WHERE tenant = n.tenant AND id = r.session_id AND status IN ('submitted', 'working');
         PERFORM append_events('', false, n.events);

@@ -1,4 +1,4 @@
--- Records one check of a session's acceptance criteria, once: the verdict, what judging it used, its events, and the
+-- Records one check of a session's acceptance criteria, once: the verdict, the usage of the judge, its events, and the
 -- message that sends the agent back, which belongs to the session from the start. `p` is an AcceptanceRecord.
 CREATE OR REPLACE FUNCTION record_acceptance(p jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

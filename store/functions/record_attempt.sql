@@ -1,4 +1,4 @@
--- Records the result of one attempt of a delivery; recorded twice, it counts once. `p` is an AttemptRecord. A
+-- Records the result of one attempt of a delivery; a repetition is ignored. `p` is an AttemptRecord. A
 -- subscription is disabled when its address is gone, or when a delivery failed for good and none succeeded since it began.
 CREATE OR REPLACE FUNCTION record_attempt(p jsonb) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -6,7 +6,7 @@ DECLARE
     d   deliveries;
     sub subscriptions;
 BEGIN
-    -- the subscription first: its removal ends its deliveries
+    -- Lock the subscription first, because its removal ends its deliveries in this order.
     SELECT * INTO sub FROM subscriptions WHERE tenant = n.tenant
        AND id = (SELECT subscription_id FROM deliveries WHERE tenant = n.tenant AND id = n.id) FOR UPDATE;
     SELECT * INTO d FROM deliveries WHERE tenant = n.tenant AND id = n.id FOR UPDATE;

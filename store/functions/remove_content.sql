@@ -1,13 +1,13 @@
 -- Removes texts and files of a conversation whose retention is over. Status, reason, figures and times of its sessions
--- stay, and so does the audit log, which holds digests only. False: a session of it is live or is to be kept longer, or
--- another conversation continues from it. Blobs that may have no user any more are listed in loose_blobs for the sweeper.
+-- stay, and so does the audit log, which holds digests only. False: one of its sessions is live or must be kept longer, or
+-- another conversation continues from it. Blobs that may be unused now are listed in loose_blobs for the sweeper.
 CREATE OR REPLACE FUNCTION remove_content(p_tenant text, p_conversation text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     ids     text[];
     spaces  text[];
     uploads text[];
 BEGIN
-    PERFORM 1 FROM conversations WHERE tenant = p_tenant AND id = p_conversation FOR NO KEY UPDATE;  -- nothing is accepted
+    PERFORM 1 FROM conversations WHERE tenant = p_tenant AND id = p_conversation FOR NO KEY UPDATE;  -- so that it accepts nothing
     SELECT array_agg(id), array_agg(DISTINCT workspace_id) INTO ids, spaces FROM sessions
      WHERE tenant = p_tenant AND conversation_id = p_conversation AND content_removed_at IS NULL;
     IF ids IS NULL OR NOT removable(p_tenant, p_conversation) THEN RETURN false; END IF;
@@ -53,7 +53,7 @@ BEGIN
                         head = NULL, base_head = NULL, committed = false, typed = false, content_removed_at = now(),
                         cancel_requested = (cancel_requested::jsonb || '{"note": ""}')::text
      WHERE tenant = p_tenant AND id = ANY(ids);
-    UPDATE agent_versions SET definition = (definition::jsonb || '{"prompt": "(removed)"}')::text   -- of reruns with their own
+    UPDATE agent_versions SET definition = (definition::jsonb || '{"prompt": "(removed)"}')::text   -- definitions made for single reruns
      WHERE owner IN (SELECT 'rerun/' || unnest(ids));
     UPDATE threads SET tags = '{}', user_id = NULL, arguments = NULL, variables = NULL
      WHERE tenant = p_tenant AND conversation_id = p_conversation;

@@ -1,5 +1,5 @@
 -- Records the heads of a tenant's chains in the tenant's own chain, so that a chain that was cut short or removed is
--- found out. One entry per tenant and call, with at most `p_limit` heads; a chain that is being written to waits for the
+-- noticed. One entry per tenant and call, with at most `p_limit` heads; a chain that is being written to waits for the
 -- next call.
 CREATE OR REPLACE FUNCTION seal_audit(p_limit integer) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- Writes the deliveries to the channel of a conversation: the answer of its root thread, or why there is none, that what
--- was said before is lost, and every input request. Called in the transaction that writes the events; one delivery per event, to the address's own connector.
+-- Writes the deliveries to the channel of a conversation: the answer of its root thread or why there is none, the notice that
+-- earlier messages are lost, and every input request. Called in the transaction that writes the events; one delivery per event, to the address's own connector.
 CREATE OR REPLACE FUNCTION send_replies(p_events jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO deliveries (tenant, id, subscription_id, event, session_id, seq, body)
@@ -11,7 +11,7 @@ BEGIN
                || CASE r.event WHEN 'reply' THEN '{}' ELSE jsonb_strip_nulls(j.d - 'question') END)::text
       FROM jsonb_populate_recordset(NULL::new_notice, p_events) WITH ORDINALITY e
       JOIN sessions s ON s.tenant = e.tenant AND s.id = e.session_id
-      -- sessions from before a reset are not answered
+      -- sessions from before a reset send no replies
       JOIN conversations v ON v.tenant = s.tenant AND v.id = s.conversation_id AND v.generation = s.generation
       JOIN channels c ON c.tenant = s.tenant AND c.conversation_id = s.conversation_id
       JOIN connectors k ON k.tenant = c.tenant AND k.name = c.connector

@@ -1,4 +1,4 @@
--- Takes what a call used from the tree's budget, if it has one, and drops what was reserved for the call. An event says
+-- Takes the usage of a call from the tree's budget, if it has one, and drops the call's reservation. An event is emitted
 -- once when little is left of a limit.
 CREATE OR REPLACE FUNCTION settle_budget(p_tenant text, p_session text, p_line text, p_used budget_use) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -7,7 +7,7 @@ DECLARE
     low jsonb;
 BEGIN
     UPDATE budgets SET steps = steps + p_used.steps, tokens = tokens + p_used.tokens,
-                       cost_usd = cost_usd + coalesce(p_used.cost_usd, 0),   -- a price that is not known counts nothing
+                       cost_usd = cost_usd + coalesce(p_used.cost_usd, 0),   -- an unknown price counts as nothing
                        tool_calls = tool_calls + p_used.tool_calls
      WHERE tenant = p_tenant
        AND conversation_id = (SELECT conversation_id FROM sessions WHERE tenant = p_tenant AND id = p_session)

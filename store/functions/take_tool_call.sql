@@ -1,4 +1,4 @@
--- Takes one tool call from the tree's budget, if it has one; false: it is spent, and the call must not run.
+-- Takes one tool call from the tree's budget, if it has one. False: the budget is spent, and the call must not run.
 CREATE OR REPLACE FUNCTION take_tool_call(p_tenant text, p_session text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     b budgets;

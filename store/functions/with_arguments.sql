@@ -1,5 +1,5 @@
--- The events of a call with the arguments that the model gave, unless they are long: `tool_called` has a line about them.
--- A reply with \u0000 in it, which PostgreSQL reads in no JSON, keeps that line alone.
+-- Adds the model's arguments to the events of a call, unless they are long; `tool_called` always has a line about them.
+-- PostgreSQL cannot read JSON with \u0000, so the events of such a reply keep only that line.
 CREATE OR REPLACE FUNCTION with_arguments(p_events jsonb, p_tenant text, p_node text, p_index integer) RETURNS jsonb
 LANGUAGE sql AS $$
     WITH given AS (
