@@ -44,8 +44,8 @@ BEGIN
                 RAISE EXCEPTION 'refused';
             END IF;
         END IF;
-        -- Because of these locks a cancel of the tree is either seen here or finds this child. Sessions are locked before their
-        -- conversation, as in all functions.
+        -- Because of these locks a cancel of the tree is either seen here or finds this child. Sessions are locked
+        -- before their conversation, as in all functions.
         WHILE up IS NOT NULL LOOP
             SELECT * INTO above FROM sessions WHERE tenant = s.tenant AND id = up FOR SHARE;
             IF above.cancel_requested::jsonb ->> 'scope' = 'tree'
@@ -87,7 +87,8 @@ BEGIN
             RAISE EXCEPTION 'refused';
         END IF;
         IF NOT a.queue AND s.conversation_id <> s.id THEN
-            -- An ending locks the conversation too, so a session that is live here stays live until this transaction ends.
+            -- An ending locks the conversation too, so a session that is live here stays live until this transaction
+            -- ends.
             SELECT jsonb_build_object('busy', id) INTO refused FROM sessions
              WHERE tenant = s.tenant AND thread_id = s.thread_id AND live;
             IF refused IS NOT NULL THEN RAISE EXCEPTION 'refused'; END IF;

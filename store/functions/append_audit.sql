@@ -1,5 +1,5 @@
--- Adds one entry to a chain of the audit log, in the transaction that it records. A transaction that also writes events locks
--- their counters first and the chain last. domain/audit.py computes the same hash.
+-- Adds one entry to a chain of the audit log, in the transaction that it records. A transaction that also writes events
+-- locks their counters first and the chain last. domain/audit.py computes the same hash.
 CREATE OR REPLACE FUNCTION append_audit(p_tenant text, p_chain text, p_actor text, p_action text, p_session text,
                                         p_subject text, p_input text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

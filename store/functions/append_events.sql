@@ -1,5 +1,5 @@
--- Appends a batch of events, `p_events` being EventRows, numbers them without gaps per session and per conversation, and
--- notifies their readers. A batch that is sent again after a lost result is recognised by its id.
+-- Appends a batch of events, `p_events` being EventRows, numbers them without gaps per session and per conversation,
+-- and notifies their readers. A batch that is sent again after a lost result is recognised by its id.
 CREATE OR REPLACE FUNCTION append_events(p_batch text, p_again boolean, p_events jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     rows    event_row[] := ARRAY(SELECT e FROM jsonb_populate_recordset(NULL::event_row, p_events) e);

@@ -1,6 +1,6 @@
--- Claims a tool call for one attempt; `p` is a ToolClaim. `go`: this attempt may run the call; else `state` and `text` are the
--- existing result. `spent`: the tree's budget of tool calls is spent, and that is the result.
--- `dry`: the call must only be described. `emitted`: the event of the call was emitted.
+-- Claims a tool call for one attempt; `p` is a ToolClaim. `go`: this attempt may run the call; else `state` and `text`
+-- are the existing result. `spent`: the tree's budget of tool calls is spent, and that is the result. `dry`: the call
+-- must only be described. `emitted`: the event of the call was emitted.
 CREATE OR REPLACE FUNCTION claim_tool(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     n     tool_claim := jsonb_populate_record(NULL::tool_claim, p);

@@ -1,6 +1,6 @@
--- Commits a model call; `p` is a StepCommit: its messages, its reply for a repeated attempt, the session's figures and its events. Messages
--- that entered the context are marked, with the outcomes they delivered. Its usage is taken from the tree's budget;
--- an event in `once` is emitted at most once by its name in a session.
+-- Commits a model call; `p` is a StepCommit: its messages, its reply for a repeated attempt, the session's figures and
+-- its events. Messages that entered the context are marked, with the outcomes they delivered. Its usage is taken from
+-- the tree's budget; an event in `once` is emitted at most once by its name in a session.
 CREATE OR REPLACE FUNCTION commit_step(p jsonb) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     n    step_commit := jsonb_populate_record(NULL::step_commit, p);

@@ -1,4 +1,5 @@
--- Records the result of a tool call, if this attempt still holds the claim; false: a newer one does. `p` is a ToolCommit.
+-- Records the result of a tool call, if this attempt still holds the claim; false: a newer one does. `p` is a
+-- ToolCommit.
 CREATE OR REPLACE FUNCTION commit_tool(p jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     n tool_commit := jsonb_populate_record(NULL::tool_commit, p);

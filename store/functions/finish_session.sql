@@ -24,8 +24,8 @@ BEGIN
         IF s.cancel_requested IS NOT NULL AND e.status <> 'cancelled' THEN
             RETURN jsonb_build_object('cancel_requested', s.cancel_requested);
         END IF;
-        -- Lock the conversation while the session is still the live one of its thread: a session that is accepted after it has
-        -- locked the conversation and would wait for this transaction.
+        -- Lock the conversation while the session is still the live one of its thread: a session that is accepted after
+        -- it has locked the conversation and would wait for this transaction.
         UPDATE conversations SET updated_at = now() WHERE tenant = t AND id = s.conversation_id;
         INSERT INTO messages (tenant, id, parent, session_id, idem, kind, author, line, side, step, body)
         SELECT t, node.id, node.parent, s.id, node.id || '/repair', node.kind, node.author, node.line, node.side, node.step,
@@ -42,8 +42,8 @@ BEGIN
         -- A session that has ended does not wait for answers.
         UPDATE input_requests SET status = CASE e.reason WHEN 'input_timeout' THEN 'expired' ELSE 'withdrawn' END
          WHERE tenant = t AND session_id = s.id AND status = 'open';
-        -- Nor does any of its calls run: such a call is a question that nobody answered, or a tool whose worker died. A call that
-        -- is being committed is left alone: it has a result and waits for the session's row.
+        -- Nor does any of its calls run: such a call is a question that nobody answered, or a tool whose worker died. A
+        -- call that is being committed is left alone: it has a result and waits for the session's row.
         WITH ended AS (
             UPDATE tool_calls SET state = CASE effect WHEN 'once' THEN 'unknown' ELSE 'cancelled' END,
                                   result = 'The session ended first.', ended_at = now()

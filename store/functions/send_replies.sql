@@ -1,5 +1,6 @@
--- Writes the deliveries to the channel of a conversation: the answer of its root thread or why there is none, the notice that
--- earlier messages are lost, and every input request. Called in the transaction that writes the events; one delivery per event, to the address's own connector.
+-- Writes the deliveries to the channel of a conversation: the answer of its root thread or why there is none, the
+-- notice that earlier messages are lost, and every input request. Called in the transaction that writes the events; one
+-- delivery per event, to the address's own connector.
 CREATE OR REPLACE FUNCTION send_replies(p_events jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO deliveries (tenant, id, subscription_id, event, session_id, seq, body)

@@ -1,5 +1,5 @@
--- Takes the usage of a call from the tree's budget, if it has one, and drops the call's reservation. An event is emitted
--- once when little is left of a limit.
+-- Takes the usage of a call from the tree's budget, if it has one, and drops the call's reservation. An event is
+-- emitted once when little is left of a limit.
 CREATE OR REPLACE FUNCTION settle_budget(p_tenant text, p_session text, p_line text, p_used budget_use) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,5 +1,6 @@
--- Looks a key up and takes one request from its allowance of `p_rate` per minute, shared by all processes.
--- It runs with its owner's rights, since the tenant is not known before. Returns null for a key that is unknown, wrong, expired or revoked; such a call takes nothing.
+-- Looks a key up and takes one request from its allowance of `p_rate` per minute, shared by all processes. It runs with
+-- its owner's rights, since the tenant is not known before. Returns null for a key that is unknown, wrong, expired or
+-- revoked; such a call takes nothing.
 CREATE OR REPLACE FUNCTION use_key(p_id text, p_digest text, p_rate double precision) RETURNS jsonb LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
