@@ -27,6 +27,7 @@ import activities
 from activities import ActivityServices
 from activities.handlers.registry import load_handlers
 from activities.hooks.registry import load_hooks
+from activities.mcp.discover import ShippedLists
 from activities.model.anthropic import Model
 from activities.model.check import ModelCheck
 from activities.model.trial import ModelTrial
@@ -94,6 +95,7 @@ def build_services(
         max_children=settings.max_children,
         max_questions=settings.max_questions,
         acceptance_rounds=settings.acceptance_rounds,
+        variables=dict(one.split("=", 1) for one in settings.variables),
     )
 
 
@@ -118,9 +120,11 @@ def build_worker(settings: Settings, services: ActivityServices) -> Worker:
 class AgentFiles:
     """The agents that ship with the platform, as its tenants see them: the files of a folder, whenever they change."""
 
-    def __init__(self, pool: Pool, folder: AgentFolder) -> None:
+    def __init__(self, pool: Pool, folder: AgentFolder, lists: ShippedLists) -> None:
         self._pool = pool
         self._folder = folder
+        self._lists = lists  # of the MCP servers that the files name
+        self._loaded: LoadedAgents | None = None
         self._names: frozenset[str] | None = None  # of the files that were published
         self._unpublished: LoadedAgents | None = None
         self.problems: list[str] = []
@@ -128,6 +132,8 @@ class AgentFiles:
     async def publish(self) -> bool:
         """Store what has changed; True if something had. Repeated until it succeeds."""
         self._unpublished = await asyncio.to_thread(self._folder.changes) or self._unpublished
+        if self._unpublished is None and self._lists.due():
+            self._unpublished = self._loaded
         if (loaded := self._unpublished) is None:
             return False
         if self._names is None:  # a first worker also removes files of earlier ones; another's may not be here yet
@@ -135,14 +141,14 @@ class AgentFiles:
                 frozenset() if await workers.fresh(self._pool) else frozenset(await agents.shipped(self._pool))
             )
         for definition in loaded.agents.values():
-            await agents.put(self._pool, agents.SHIPPED, definition)
+            await agents.put(self._pool, agents.SHIPPED, await self._lists.pinned(definition))
         for name in self._names - loaded.names if loaded.names else ():  # no file at all: the folder may not be mounted
             await agents.remove(self._pool, agents.SHIPPED, name)
             log.info("the agent %s has no file any more", name)
-        self.problems = [f"agent file {error}" for error in loaded.errors]
+        self.problems = [f"agent file {error}" for error in loaded.errors] + self._lists.all_problems
         for problem in self.problems:  # the others can be used all the same
             log.error("%s", problem)
-        self._names, self._unpublished = loaded.names, None
+        self._names, self._loaded, self._unpublished = loaded.names, loaded, None
         return True
 
 
@@ -201,7 +207,7 @@ async def run(settings: Settings) -> None:
         services = build_services(settings, pool, client, events, sandbox)
         # for as long as it takes: the database may be restarting, or its disk full
         known = Catalogue(tools=services.tools, handlers=services.handlers, hooks=services.hooks)
-        files = AgentFiles(pool, AgentFolder(settings.agents_dir, known))
+        files = AgentFiles(pool, AgentFolder(settings.agents_dir, known), activities.shipped_lists(services))
         await patiently(files.publish, seconds=math.inf)
         own = _problems(settings.tools_module)
         model = ModelTrial(services.model_check, settings.default_model)
@@ -221,11 +227,8 @@ async def run(settings: Settings) -> None:
             log.info("working on queue %s", settings.task_queue)
             await stop.wait()
             log.info("draining")
-            beating.cancel()
-            dispatching.cancel()
-            looking.cancel()
-            watching.cancel()
-            sweeping.cancel()
+            for task in (beating, dispatching, looking, watching, sweeping):
+                task.cancel()
         with contextlib.suppress(*TRANSIENT_ERRORS):
             await workers.leave(pool, name)
 

@@ -17,6 +17,7 @@ from activities.handlers.call_handler import CallHandler
 from activities.hooks.hook import SessionHook
 from activities.hooks.inner_hooks import InnerHooks
 from activities.hooks.run_hooks import RunHooks
+from activities.mcp.discover import ShippedLists, ToolLists
 from activities.model.anthropic import Model
 from activities.model.budget import Bounds
 from activities.model.call_model import CallModel
@@ -85,6 +86,7 @@ class ActivityServices:
     max_children: int
     max_questions: int
     acceptance_rounds: int
+    variables: dict[str, str]  # of the deployment, for all threads
 
 
 def build(services: ActivityServices) -> list[Callable[..., Any]]:
@@ -155,8 +157,15 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         records.load_conversation,
         Deliver(pool, services.channels, CONNECTORS, services.ports, services.keys).deliver,
         Ticks(pool, times, conversations, checks).tick,
+        ToolLists(pool, services.fetcher, services.keys, services.variables).discover_tools,
         sweeper(services).sweep,
     ]
+
+
+def shipped_lists(services: ActivityServices) -> ShippedLists:
+    """Apart, because a worker reads the tool lists of shipped agents before it takes up any work."""
+    pool = services.pool
+    return ShippedLists(pool, ToolLists(pool, services.fetcher, services.keys, services.variables))
 
 
 def sweeper(services: ActivityServices) -> Sweep:

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from agents import front_matter
 from agents.catalogue import Catalogue
 from agents.graph import DEFAULT_ARGUMENTS, graph_problems, with_agents_separated
+from agents.mcp_problems import mcp_problems, names_a_server
 from agents.problems import AgentFileError, AgentFilesError, FieldProblem
 from agents.side_problems import side_problems
 from agents.validation import validated
@@ -153,7 +154,8 @@ def _read_agent(
 
 def to_markdown(definition: AgentDefinition) -> str:
     """The text of a file that parse_agent reads back as the same definition."""
-    dumped = definition.model_dump(mode="json", exclude_defaults=True)
+    # the tool lists of its MCP servers are read from them, never from a file
+    dumped = definition.model_dump(mode="json", exclude_defaults=True, exclude={"mcp_servers": {"__all__": {"tools"}}})
     prompt = dumped.pop("prompt", "")
     first = ("name", "title", "description", "mode")  # as people write them
     fields = {name: dumped[name] for name in first if name in dumped} | dumped
@@ -171,8 +173,9 @@ def definition_problems(definition: AgentDefinition, known: Catalogue) -> list[F
     found += [
         FieldProblem(f"permissions.{index}.permission", f"no tool {rule.permission!r}", tuple(sorted(named)))
         for index, rule in enumerate(definition.permissions)
-        if not names_a_tool(rule.permission, named)
+        if not names_a_tool(rule.permission, named) and not names_a_server(rule.permission, definition)
     ]
+    found += mcp_problems(definition)
     properties = (definition.input_schema or {}).get("properties")
     known_arguments = properties if isinstance(properties, dict) else dict.fromkeys(DEFAULT_ARGUMENTS)
     texts = {"prompt": definition.prompt} | {

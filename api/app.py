@@ -66,6 +66,7 @@ from domain.sealing import KeyRing
 from settings import Settings, SettingsError
 from store import database
 from workflows import client, telemetry
+from workflows.discovery_client import DiscoveryClient
 from workflows.queue_client import QueueClient
 from workflows.schedule_client import ScheduleClient
 
@@ -149,6 +150,7 @@ async def _running(settings: Settings) -> AsyncIterator[Services]:
         workflows=client.WorkflowClient(temporal, settings.task_queue),
         schedules=ScheduleClient(temporal, settings.task_queue),
         queues=QueueClient(temporal, settings.task_queue),
+        discovery=DiscoveryClient(temporal, settings.task_queue),
         retry_queue=RetryQueue(),
         listener=listener,
         pages=Pages(pool),

@@ -16,6 +16,7 @@ from domain.sealing import KeyRing
 from settings import Settings
 from store.database import Pool
 from workflows.client import WorkflowClient
+from workflows.discovery_client import DiscoveryClient
 from workflows.queue_client import QueueClient
 from workflows.schedule_client import ScheduleClient
 
@@ -27,6 +28,7 @@ class Services:
     workflows: WorkflowClient
     schedules: ScheduleClient
     queues: QueueClient
+    discovery: DiscoveryClient
     retry_queue: RetryQueue
     listener: EventListener
     pages: Pages

@@ -12,6 +12,7 @@ CONVERSATION = "Conversation"
 NOTIFICATION_DELIVERY = "NotificationDelivery"
 SWEEPER = "Sweeper"
 TICK = "Tick"
+TOOL_DISCOVERY = "ToolDiscovery"
 
 # signals of a Session
 MESSAGE = "message"

@@ -6,6 +6,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
+from domain.agents.mcp_discovery import DiscoveredTools, DiscoverTools
 from domain.conversations.delegation import BegunBatch, DelegationCall, Settle
 from domain.conversations.handoff import HandOver, HandOverOutcome
 from domain.conversations.requests import ConversationRef, Delivered, Nothing, OpenBatch, OpenedBatch
@@ -52,6 +53,7 @@ TICK = TypedActivity("tick", TickCall, TickOutcome)
 RESTORE_SESSION = TypedActivity("restore_session", SessionRef, SessionState)
 LIST_HOOKS = TypedActivity("list_hooks", HookList, HookPoints)
 RUN_HOOKS = TypedActivity("run_hooks", HookCall, HookOutcome)
+DISCOVER_TOOLS = TypedActivity("discover_tools", DiscoverTools, DiscoveredTools)
 
 ALL: list[TypedActivity[Any, Any]] = [
     CALL_MODEL,
@@ -74,6 +76,7 @@ ALL: list[TypedActivity[Any, Any]] = [
     RESTORE_SESSION,
     LIST_HOOKS,
     RUN_HOOKS,
+    DISCOVER_TOOLS,
 ]
 
 SUMMARY_SECONDS = 45
@@ -267,4 +270,14 @@ def run_hooks(call: HookCall) -> "workflow.ActivityHandle[HookOutcome]":
         schedule_to_close_timeout=timedelta(minutes=10),
         retry_policy=PERSISTENT,
         summary=f"hooks {call.point}",
+    )
+
+
+def discover_tools(wanted: DiscoverTools) -> "workflow.ActivityHandle[DiscoveredTools]":
+    """The caller waits for it, so a dead worker's attempt is repeated once and no more."""
+    return DISCOVER_TOOLS.start(
+        wanted,
+        start_to_close_timeout=timedelta(seconds=30),
+        retry_policy=RetryPolicy(maximum_attempts=2),
+        summary=preview(", ".join(wanted.servers), 200),
     )

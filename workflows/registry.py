@@ -5,5 +5,6 @@ from workflows.notification_delivery import NotificationDelivery
 from workflows.session.workflow import Session
 from workflows.sweeper import Sweeper
 from workflows.tick import Tick
+from workflows.tool_discovery import ToolDiscovery
 
-WORKFLOWS = [Session, Conversation, NotificationDelivery, Sweeper, Tick]
+WORKFLOWS = [Session, Conversation, NotificationDelivery, Sweeper, Tick, ToolDiscovery]

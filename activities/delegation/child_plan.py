@@ -9,7 +9,7 @@ from typing import Any
 from activities.delegation.subagents import Subagents
 from activities.model.check import ModelCheck
 from activities.runtime.definitions import Definitions
-from activities.tools.offered import line_tools
+from activities.tools.offered import line_tools, tools_below
 from activities.tools.tool import Tool
 from domain.agents.definition import AgentDefinition, Mode, SubagentRef
 from domain.agents.sides import Sides, session_sides
@@ -24,7 +24,7 @@ from domain.conversations.subagent_texts import (
     not_found,
     unknown_subagent,
 )
-from domain.policy.rules import Action, Rule, RuleVerdict, tools_of, verdict
+from domain.policy.rules import Action, Rule, RuleVerdict, verdict
 from domain.sessions.new_session import NewSession, Supervision
 from domain.sessions.session import AgentRef, Limits, SessionRef
 from store import agent_graph, agents, budgets, children, conversations, sessions
@@ -172,12 +172,7 @@ class ChildPlanner:
     def granted(self, child: AgentDefinition, agents: list[AgentDefinition], parent: sessions.SessionRow) -> list[str]:
         """The tools of all sides of a child, as far as its parent has them."""
         parent_tools = line_tools(self._tools, agents, parent.tools)
-        granted = [
-            tools_of(
-                self._tools, view.tools, child.permissions, delegates=bool(view.subagents), parent_tools=parent_tools
-            )
-            for view in child.views
-        ]
+        granted = [tools_below(self._tools, view, child.permissions, agents[-1], parent_tools) for view in child.views]
         return list(dict.fromkeys(name for names in granted for name in names))
 
     async def _target(

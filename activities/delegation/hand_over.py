@@ -7,13 +7,13 @@ from activities.delegation.handoff_tool import can_take_over, handoff_tool
 from activities.delegation.record import DelegationRecord
 from activities.model.check import ModelCheck
 from activities.runtime.heartbeat import beating
+from activities.tools.offered import tools_below
 from activities.tools.tool import Tool
 from domain import events as ev
 from domain.agents.sides import session_sides
 from domain.agents.variable_scope import resolved
 from domain.conversations.handoff import ALREADY_HANDED_OVER, HandOver, HandOverOutcome, Successor, handed_over
 from domain.messages import calls_of
-from domain.policy.rules import tools_of
 from domain.sessions.step import CallState
 from store import agents, messages, sessions
 from store.database import Pool
@@ -76,7 +76,6 @@ class HandOverThread:
             raise HandOverRefused(f"Not handed over: {problem}")
         tools = session.tools
         if tools is not None:
-            tools = tools_of(
-                self._tools, agent.tools, agent.permissions, delegates=bool(agent.subagents), parent_tools=tools
-            )
+            former = await agents.load(self._pool, call.agent)
+            tools = tools_below(self._tools, agent, agent.permissions, former, tools)
         return Successor(agent=ref, models=models, sides=sides, tools=tools)

@@ -17,6 +17,7 @@ from activities.tools.support.workspace_turn import WorkspaceBusyError, workspac
 from activities.tools.tool import Tool, ToolContext, ToolResult
 from domain import wire
 from domain.ids import derive_id
+from domain.policy.subjects import SubjectKind
 from domain.sessions.input_request import InputRequest, RequestKind
 from domain.sessions.step import Effect, ToolRequest
 from store import input_requests
@@ -47,7 +48,7 @@ async def call_turn(pool: Pool, request: ToolRequest, tool: Tool, folder: Path) 
     Calls that change the workspace share it. A command that people approved has it for itself, from the moment in
     which its files are compared with what they saw: no other call can exchange one in between.
     """
-    if tool.effect is Effect.READ or tool.kind is None:
+    if tool.effect is Effect.READ or tool.kind is None or tool.touches == (SubjectKind.HOST,):
         yield None
         return
     approval = await approval_of(pool, request) if runs_commands(tool) else None

@@ -2,18 +2,21 @@
 
 import time
 from dataclasses import replace
+from itertools import pairwise
 
 from activities.delegation.handoff_tool import can_take_over, handoff_tool
 from activities.delegation.subagent_tools import can_be_subagent, enabled, instance_tools, subagent_tool
+from activities.mcp.mcp_tool import find_mcp, mcp_tools
 from activities.requests.external_tools import callers_tool
 from activities.tools.builtin import notify_parent, set_status
 from activities.tools.declared_tools import declared_tool
 from activities.tools.tool import Tool
 from domain.agents.definition import AgentDefinition, Mode
+from domain.agents.mcp_server import names_also_of, pinned_tools
 from domain.agents.side import SideName
 from domain.conversations.subagent_texts import roster
 from domain.model_exchange import ToolDefinition
-from domain.policy.rules import Action, Rule, decide, possible, tools_of
+from domain.policy.rules import Action, Rule, decide, possible, tools_of, verdict
 from domain.sessions.step import ModelCall
 from store import agents
 from store.database import Pool
@@ -38,6 +41,7 @@ class Toolbox:
         names = line_tools(self.tools, agents, facts.tools)
         found = [tool for name in names if (tool := self.tools.get(name)) and not tool.asks]
         found += [declared_tool(one, agent.side(call.agent.side)) for one in agent.declared_tools]
+        found += mcp_tools(agent, names)
         found += await self._subagents(call, agent, facts)
         if call.line == "main":
             if facts.may_ask and agent.may_ask:
@@ -50,7 +54,7 @@ class Toolbox:
             found += [callers_tool(one) for one in facts.external_tools if one.name not in taken]
         offered: Offered = {}
         for tool in found:
-            if all(possible(rules, tool) for rules in layers):
+            if all(possible(rules, tool) for rules in layers) and not _denied_for_good(tool, layers):
                 definition = tool.definition
                 if tool.starts and tool.delegates:
                     known = await self._roster(call.ref.tenant, agent)
@@ -73,6 +77,8 @@ class Toolbox:
         for given in agent.declared_tools:
             if given.name == name:
                 return declared_tool(given, agent.side(side))
+        if (remote := find_mcp(agent, name)) is not None:
+            return remote
         child = await self._current(tenant, name)
         if child is None:
             return None
@@ -134,13 +140,28 @@ class Toolbox:
         return any(decide(agent.permissions, tool, name) is not Action.DENY for tool in starters)
 
 
+def _denied_for_good(tool: Tool, layers: list[list[Rule]]) -> bool:
+    """Whether the rules deny a tool the one thing that it can be used on."""
+    fixed = tool.subject.fixed if tool.subject else None
+    return fixed is not None and verdict(layers, tool, [fixed]).action is Action.DENY
+
+
 def line_tools(tools: dict[str, Tool], agents: list[AgentDefinition], granted: list[str] | None) -> list[str]:
     """What the last of these may use: each has at most what the one before it has, the first what it was granted."""
-    first, *inner = agents
-    own = tools_of(tools, first.tools, first.permissions, delegates=bool(first.subagents))
+    first = agents[0]
+    listed = [*first.tools, *(name for name, *_ in pinned_tools(first.mcp_servers))]
+    own = tools_of(tools, listed, first.permissions, delegates=bool(first.subagents))
     # what was granted to a session with two sides is for both; each side has its own part of it
     both = first.side_a is not None or first.side_b is not None
     names = own if granted is None else [name for name in granted if name in own] if both else granted
-    for agent in inner:
-        names = tools_of(tools, agent.tools, agent.permissions, delegates=bool(agent.subagents), parent_tools=names)
+    for above, agent in pairwise(agents):
+        names = tools_below(tools, agent, agent.permissions, above, names)
     return names
+
+
+def tools_below(
+    tools: dict[str, Tool], view: AgentDefinition, rules: list[Rule], above: AgentDefinition, names: list[str]
+) -> list[str]:
+    """What an agent below another has, which has these; `view`: as one of its sides sees it."""
+    listed = [*view.tools, *names_also_of(view.mcp_servers, above.mcp_servers)]
+    return tools_of(tools, listed, rules, delegates=bool(view.subagents), parent_tools=names)

@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.delegation.subagents import Subagents
 from activities.hooks.inner_hooks import InnerHooks
+from activities.mcp.mcp_tool import MCP, find_mcp
 from activities.model.recorded import RECORDED, result_without_tool
 from activities.runtime.definitions import Definitions
 from activities.runtime.event_writer import EventWriter
@@ -84,7 +85,7 @@ class RunTool:
     def activities(self) -> list[Callable[..., Any]]:
         """One registered activity per tool, so that the timeline and the metrics name it."""
         own = [tool.name for tool in self._tools.values() if tool.activity is None]
-        return [self._named(name) for name in (*own, "refuse", RECORDED, DECLARED)]
+        return [self._named(name) for name in (*own, "refuse", RECORDED, DECLARED, MCP)]
 
     def _named(self, name: str) -> Callable[[ToolRequest], Coroutine[Any, Any, ToolOutcome]]:
         @activity.defn(name=f"tool.{name}")
@@ -94,6 +95,8 @@ class RunTool:
                     tool = self._tools.get(name)
                     if name == DECLARED:
                         tool = find_declared(await self._definitions.load(request.agent), request)
+                    elif name == MCP:
+                        tool = find_mcp(await self._definitions.load(request.agent), request.name)
                     return tool_called(request, await self._run(request, tool))
                 except TRANSIENT_ERRORS as error:
                     raise ApplicationError(

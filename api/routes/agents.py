@@ -9,7 +9,7 @@ from agents.catalogue import Catalogue
 from agents.loader import AgentFileError, load_agent, to_markdown
 from agents.problems import FieldProblem
 from agents.validation import validated
-from api.auth import Admin, Viewer
+from api.auth import Admin, Call, Viewer
 from api.http import body, strict_json
 from api.http.accept_header import accepts_json, chosen
 from api.http.problems import Unreadable, finding
@@ -17,6 +17,7 @@ from api.openapi import BODY, problems, ref, request_body
 from api.schemas.agents import AgentPage, AgentRecord, AgentVersions
 from api.services import ServicesDep
 from domain.agents.definition import AgentDefinition
+from domain.agents.mcp_discovery import DiscoverTools, unread, with_known_lists, with_lists, without_lists
 from domain.errors import Conflict, Invalid, NotFound
 from store import agents
 
@@ -129,9 +130,37 @@ async def put_agent(
         definition = load_agent(*sent, file, catalogue, known)
     except AgentFileError as error:
         raise _refusal(error.problems) from None
-    ref = await agents.put(call.pool, call.tenant, definition, call.caller.created_by)
     response.status_code = 200 if name in known else 201
+    return await _put(call, with_known_lists(definition, known.get(name)))
+
+
+async def _put(call: Call, definition: AgentDefinition) -> AgentRecord:
+    """Store a definition, with the tool lists of its MCP servers that were not read yet."""
+    if wanted := unread(definition):
+        question = DiscoverTools(tenant=call.tenant, agent=definition, servers=wanted)
+        found = await call.services.discovery.discover(question)
+        if found.problems:
+            raise _refusal([FieldProblem(f"mcp_servers.{name}", why) for name, why in found.problems.items()])
+        definition = with_lists(definition, found)
+    ref = await agents.put(call.pool, call.tenant, definition, call.caller.created_by)
     return AgentRecord.of(ref, definition)
+
+
+@router.post(
+    "/agents/{name}/refresh",
+    responses=problems(403, 404, 422, 503),
+    dependencies=[Depends(accepts_json)],
+    summary="Read the tool lists of an agent's MCP servers again",
+)
+async def refresh_agent(call: Admin, name: str) -> AgentRecord:
+    """A list that has changed makes a new version. Of a shipped agent the version is your own, until its file changes.
+    Running tasks keep the version they have: a tool that has changed is refused there."""
+    found = await agents.current(call.pool, call.tenant, name) if _nameable(name) else None
+    if found is None:
+        raise NotFound()
+    if not found[1].mcp_servers:
+        return AgentRecord.of(*found)
+    return await _put(call, without_lists(found[1]))
 
 
 @router.delete(

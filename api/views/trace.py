@@ -32,6 +32,7 @@ MARKS: dict[str, str] = {  # an event that is shown as a mark -> the field with 
     "message_received": "preview",
     "handed_over": "to_agent",
     "artifact_saved": "name",
+    "mcp_tool_changed": "tool",
     "workspace_not_kept": "count",
     "cancel_requested": "reason",
     "budget_low": "budget",

@@ -1,4 +1,4 @@
-"""`errand agents`: list, show, add and remove agents, check the files of a folder, draw who works with whom."""
+"""`errand agents`: list, show, add, refresh and remove agents, check the files of a folder, draw a graph."""
 
 from pathlib import Path
 
@@ -43,6 +43,7 @@ def agents() -> None:
       ./errand agents researcher
       ./errand agents check
       ./errand agents add greeter.md
+      ./errand agents refresh greeter
       ./errand agents remove greeter
       ./errand agents graph | tee agents.mmd
     """
@@ -90,6 +91,33 @@ def add(api: Api, file: Path, as_json: bool) -> None:
         emit(answer)
     else:
         click.echo(f"{answer['name']}: version {answer['version']}")
+
+
+@agents.command()
+@click.argument("name")
+@remote
+def refresh(api: Api, name: str, as_json: bool) -> None:
+    """Read the tool lists of an agent's MCP servers again; one that has changed makes a new version.
+
+    Running tasks keep the version they have, in which a tool that has changed is refused.
+    """
+    before = api.get(f"/agents/{segment(name)}")
+    answer = api.send("POST", f"/agents/{segment(name)}/refresh").json()
+    if as_json:
+        emit(answer)
+        return
+    changed = answer["version"] != before["version"]
+    click.echo(f"{answer['name']}: version {answer['version']}{'' if changed else ', as before'}")
+    old, new = _mcp_tools(before), _mcp_tools(answer)
+    for tool in sorted({*old, *new}):
+        if old.get(tool) != new.get(tool):
+            how = "new" if tool not in old else "gone" if tool not in new else "changed"
+            click.echo(f"  {how}: {clean(tool)}")
+
+
+def _mcp_tools(agent: JsonObject) -> dict[str, JsonObject]:
+    servers = (agent.get("mcp_servers") or {}).items()
+    return {f"{name} {tool['name']}": tool for name, server in servers for tool in server.get("tools") or ()}
 
 
 @agents.command()
@@ -177,7 +205,15 @@ def _show(agent: JsonObject) -> None:
     rules = [
         f'{one["action"]} {one["permission"]} "{one.get("pattern", "*")}"' for one in agent.get("permissions") or []
     ]
-    more = [("limits", one_line(shown, 1_000)), ("permissions", one_line("; ".join(rules), 2_000))]
+    servers = [
+        f"{name} ({server['url']}, {counted(len(server.get('tools') or []), 'tool')})"
+        for name, server in (agent.get("mcp_servers") or {}).items()
+    ]
+    more = [
+        ("mcp servers", one_line(", ".join(servers), 2_000)),
+        ("limits", one_line(shown, 1_000)),
+        ("permissions", one_line("; ".join(rules), 2_000)),
+    ]
     facts([*plain, *lists, ("subagents", ", ".join(subagents)), *more])
     for prompt in (agent.get("prompts") or {}).values():
         click.echo(f"\n# {clean(str(prompt['name']))}\n\n{clean(str(prompt['text']))}")

@@ -147,6 +147,10 @@ class EventPrinter:
         names = ", ".join(one_line(path) for path in event["files"])
         self._line(f"  {event['count']} files of the workspace are not kept: {one_line(names)}", fg="yellow")
 
+    def on_mcp_tool_changed(self, event: EventData) -> None:
+        how = "is gone from" if event["gone"] else "has changed at"
+        self._line(f"  {one_line(event['tool'])} {how} its MCP server; it was not called", fg="yellow")
+
     def on_artifact_saved(self, event: EventData) -> None:
         if url := event.get("url"):
             self._line(f"  artifact {one_line(event['name'])} ({event['artifact_type']}): {one_line(url)}", fg="green")

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from domain.agents.mcp_server import McpServers
 from domain.agents.names import AGENT_NAME_PATTERN, AgentName, VariableName
 from domain.agents.prompt import Equipment, PromptDefinition, SubagentRef, Variable, tools_by_kind
 from domain.agents.side import SIDES, Side, SideKind, SideName, side_from_word
@@ -86,6 +87,8 @@ class AgentDefinition(Equipment):
     limits: AgentLimits = AgentLimits()
     input_schema: JsonObject | None = None
     external_tools: list[ExternalTool] = Field(default_factory=list, max_length=MAX_TOOLS)  # answered by the caller
+    # left out where there are none, so that a definition without them is the same text as before there were any
+    mcp_servers: McpServers = Field(default_factory=dict, exclude_if=lambda value: not value)
     output_schema: JsonObject | None = None  # JSON schema of its final answer
     max_tokens: int = Field(default=8_192, ge=1, le=128_000)  # longest reply
     network: bool = False  # commands may use the network if the operator allows it

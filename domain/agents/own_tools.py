@@ -1,6 +1,7 @@
 """The names of an agent's own tools. A tool that the caller brings cannot have one of these names."""
 
 from domain.agents.definition import AgentDefinition
+from domain.agents.mcp_server import pinned_tools
 
 # The only place outside the tools that lists their names: for processes that do not load the tools. A test compares the
 # list with what the tools declare about themselves.
@@ -27,6 +28,7 @@ HAVE_OWN_EVENT = frozenset({"update_plan", "report_progress"})  # their calls ar
 def own_tools(agent: AgentDefinition, *, may_ask: bool, plans: bool) -> set[str]:
     """`plans`: whether the task's plan must be approved."""
     found: set[str] = {*(ASKING if may_ask else ()), *(PLANNING if plans else ())}
+    found |= {name for name, *_ in pinned_tools(agent.mcp_servers)}
     for view in agent.views:
         found |= {*view.tools, *view.handoffs, *(tool.name for tool in view.declared_tools)}
         found |= {*(DELEGATING if view.subagents else ())}

@@ -36,7 +36,7 @@ from domain.events.task import (
     TaskSubmitted,
 )
 from domain.events.task import Ended as Ended
-from domain.events.tools import ArtifactSaved, ToolCalled, ToolReturned, WorkspaceNotKept
+from domain.events.tools import ArtifactSaved, McpToolChanged, ToolCalled, ToolReturned, WorkspaceNotKept
 
 # every event that a session can emit
 EVENTS: tuple[type[Event], ...] = (
@@ -65,6 +65,7 @@ EVENTS: tuple[type[Event], ...] = (
     ToolCalled,
     ToolReturned,
     ArtifactSaved,
+    McpToolChanged,
     WorkspaceNotKept,
     SubagentStarted,
     SubagentEnded,

@@ -33,6 +33,15 @@ class ToolReturned(Event):
     rule: Rule | None = Field(default=None, exclude_if=lambda value: value is None)  # the rule that refused the call
 
 
+class McpToolChanged(Event):
+    """A tool of an MCP server is not what it was when the agent's version was made: it was not called."""
+
+    type = "mcp_tool_changed"
+    tool: str
+    server: str
+    gone: bool  # the server does not list it any more
+
+
 class WorkspaceNotKept(Event):
     """Files that this worker could not save because they exceed a limit. Another worker would see their former version,
     or none."""

@@ -28,13 +28,16 @@ class Subject(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     kind: SubjectKind = SubjectKind.NAME
-    fields: tuple[str, ...]  # texts or lists of texts; for NAME and COMMAND the first that is given counts
+    fields: tuple[str, ...] = ()  # texts or lists of texts; for NAME and COMMAND the first that is given counts
+    fixed: str | None = None  # whatever the arguments: the host of a tool that has only one
 
     def value(self, arguments: Mapping[str, Any]) -> Any:
         return next((value for name in self.fields if (value := arguments.get(name))), "")
 
     def of(self, arguments: Mapping[str, Any]) -> list[str]:
         """All subjects of a call. Each of them must be allowed."""
+        if self.fixed is not None:
+            return [self.fixed]
         given = [value for name in self.fields if (value := arguments.get(name))]
         if self.kind in (SubjectKind.NAME, SubjectKind.COMMAND):
             given = given[:1]

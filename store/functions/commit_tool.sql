@@ -17,6 +17,10 @@ BEGIN
          WHERE tool_calls.state = 'started'   -- with a budget of tool calls even a read is claimed
         RETURNING * INTO c;
         IF FOUND THEN
+            INSERT INTO files (tenant, id, sha256, size, name, media_type, type, description, url, session_id)
+            SELECT n.tenant, f.id, f.sha256, f.size, f.name, f.media_type, f.type, f.description, f.url, n.session_id
+              FROM jsonb_populate_recordset(NULL::files, n.files) f
+            ON CONFLICT DO NOTHING;
             PERFORM append_events('', false, n.events);
             PERFORM end_effect(c, n.actor, n.denied, n.rule);
         END IF;

@@ -19,6 +19,7 @@ from domain.ids import new_id
 from tests.behaviour.conversations.talk import AGENTS as TEAM
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.behaviour.supervision.people import answer, waiting
+from tests.histories.mcp_scenarios import MCP_SCENARIOS
 from tests.histories.tree_scenarios import TREE_SCENARIOS, renewed
 from tests.support.launch import TESTER, embedded
 from tests.support.locks import tool_calls_locked
@@ -252,7 +253,7 @@ async def record(names: list[str]) -> None:
             if not names or name in names:
                 task_id = await scenario(stack)
                 await _save(name, stack.client, f"session/{task_id}")
-        for name, tree_scenario in TREE_SCENARIOS.items():
+        for name, tree_scenario in (TREE_SCENARIOS | MCP_SCENARIOS).items():
             if not names or name in names:
                 await _save(name, stack.client, await tree_scenario(stack))
         long = [CONTINUED, DUAL_CONTINUED, RENEWED]

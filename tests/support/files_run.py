@@ -17,6 +17,7 @@ import httpx2
 import uvicorn
 from fastapi import FastAPI
 
+import activities
 import worker
 from activities.runtime.event_writer import EventWriter
 from activities.sandbox import choose
@@ -86,9 +87,8 @@ async def files_of(settings: Settings, prompt: str) -> FilesRun:
         httpx2.AsyncClient(base_url=url) as http,
     ):
         services = worker.build_services(settings, pool, temporal, events, await choose("none"))
-        await worker.AgentFiles(
-            pool, AgentFolder(settings.agents_dir, Catalogue(services.tools, services.handlers))
-        ).publish()
+        folder = AgentFolder(settings.agents_dir, Catalogue(services.tools, services.handlers))
+        await worker.AgentFiles(pool, folder, activities.shipped_lists(services)).publish()
         built = worker.build_worker(settings, services)
         with recorded() as files:
             async with built:

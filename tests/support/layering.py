@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "api": (
         *("domain", "agents", "connectors", "store", "settings"),
         *("workflows.client", "workflows.codec", "workflows.queue_client", "workflows.schedule_client"),
-        "workflows.telemetry",
+        *("workflows.discovery_client", "workflows.telemetry"),
     ),
     "api.replay_program": ("domain", "settings", "workflows"),  # runs as a program of its own
     # `errand agents check` must know the tools and handlers that a worker would have

@@ -22,6 +22,7 @@ _MOST_HOPS = 5
 WEB_PORTS = frozenset({80, 443})
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
+HttpError = httpx2.HTTPError  # of a client: what its server did wrong, for those who may not import the library
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 Permitted = Callable[[str], Awaitable[bool]]  # may this URL be followed
 
@@ -80,6 +81,17 @@ class Fetcher:
         """One request; a redirect is an answer like any other."""
         async with _within(self._timeout_s):
             return await self._once(method, url, headers, content)
+
+    def client(self, headers: Mapping[str, str], allowance: "ByteAllowance", timeout_s: float) -> httpx2.AsyncClient:
+        """A client for one exchange of several requests with one server, which may send so many bytes in all. It
+        follows no redirect."""
+        return httpx2.AsyncClient(
+            transport=_BoundedTransport(self._guard, self._tls, allowance),
+            trust_env=False,
+            follow_redirects=False,
+            timeout=timeout_s,
+            headers={"user-agent": "errand", "accept-encoding": "identity", **headers},
+        )
 
     async def _once(self, method: str, url: str, headers: Mapping[str, str], content: bytes) -> Fetched:
         target = checked(url)
@@ -148,6 +160,54 @@ class _GuardedTransport(httpx2.AsyncHTTPTransport):
     def __init__(self, guard: "Guard", tls: ssl.SSLContext) -> None:
         super().__init__(verify=tls, trust_env=False)
         self._pool = httpcore2.AsyncConnectionPool(ssl_context=tls, network_backend=guard)
+
+
+class ByteAllowance:
+    """How many bytes may come in, over several answers."""
+
+    def __init__(self, most: int) -> None:
+        self._left = self._most = most
+
+    def take(self, size: int) -> None:
+        self._left -= size
+        self.check()
+
+    def check(self) -> None:
+        """A library that reads for us may hide why it failed, so the caller asks again afterwards."""
+        if self._left < 0:
+            raise FetchError(f"The server sends more than {self._most:,} bytes.")
+
+
+class _BoundedTransport(_GuardedTransport):
+    """Packed answers are refused, as the client's own decoder has no bound: a small one may hold much."""
+
+    def __init__(self, guard: "Guard", tls: ssl.SSLContext, allowance: "ByteAllowance") -> None:
+        super().__init__(guard, tls)
+        self._allowance = allowance
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await super().handle_async_request(request)
+        encoding = response.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("identity", ""):
+            await response.aclose()
+            raise FetchError(f"The answer is packed as {encoding[:40]!r}, which was not asked for.")
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = _BoundedStream(response.stream, self._allowance)
+        return response
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    def __init__(self, inner: httpx2.AsyncByteStream, allowance: "ByteAllowance") -> None:
+        self._inner = inner
+        self._allowance = allowance
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._inner:
+            self._allowance.take(len(chunk))
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
 
 
 class Guard(httpcore2.AsyncNetworkBackend):

@@ -4,6 +4,7 @@ import asyncio
 
 from temporalio import workflow
 
+from domain.agents.mcp_discovery import DiscoveredTools, DiscoverTools
 from domain.conversations.requests import ConversationInput
 from domain.notification import DeliveryInput, DeliveryOutcome
 from domain.schedules.schedule import TickInput, TickOutcome
@@ -14,6 +15,7 @@ from workflows.notification_delivery import NotificationDelivery
 from workflows.session.workflow import Session
 from workflows.sweeper import SWEEPS, Sweeper
 from workflows.tick import Tick
+from workflows.tool_discovery import ToolDiscovery
 
 
 @workflow.defn(name="Session")
@@ -64,4 +66,19 @@ class ChangedTick(Tick):
         return await super().run(start)
 
 
-CHANGED: list[type] = [ChangedSession, ChangedConversation, ChangedDelivery, ChangedSweeper, ChangedTick]
+@workflow.defn(name="ToolDiscovery")
+class ChangedDiscovery(ToolDiscovery):
+    @workflow.run
+    async def run(self, wanted: DiscoverTools) -> DiscoveredTools:
+        await asyncio.sleep(1)
+        return await super().run(wanted)
+
+
+CHANGED: list[type] = [
+    ChangedSession,
+    ChangedConversation,
+    ChangedDelivery,
+    ChangedSweeper,
+    ChangedTick,
+    ChangedDiscovery,
+]

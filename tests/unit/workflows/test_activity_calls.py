@@ -36,13 +36,13 @@ async def registered(tmp_path: Path) -> dict[str, _Definition]:
 
 
 def expected() -> Iterator[tuple[str, type, type]]:
-    """Each step with its types; the one for tools covers every tool, refusals, recorded and declared ones."""
+    """Each step with its types; the one for tools covers every tool, refusals, recorded, declared and MCP ones."""
     for step in steps.ALL:
         own = [name for name, tool in TOOLS.items() if tool.activity is None]
         names = (
             [step.name]
             if step is not steps.RUN_TOOL
-            else [f"tool.{tool}" for tool in (*own, "refuse", "recorded", "declared")]
+            else [f"tool.{tool}" for tool in (*own, "refuse", "recorded", "declared", "mcp")]
         )
         yield from ((name, step.takes, step.gives) for name in names)
 

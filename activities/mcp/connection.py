@@ -1,0 +1,97 @@
+"""A connection to an MCP server, bounded in time and bytes. The protocol is the library's, the way out ours."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from activities.tools.support.egress import ByteAllowance, Fetcher, FetchError, HttpError, checked
+from activities.tools.support.output import clean
+from domain.agents.mcp_server import McpServer
+
+if TYPE_CHECKING:  # the library takes a second to load: only for a worker that has something to ask
+    from mcp.client.session import ClientSession
+
+MOST_BYTES = 8_000_000  # of all that a server may send during one connection
+LIST_SECONDS = 20.0
+LONGEST_ERROR = 500  # characters
+
+# it logs what a server sends, which a hostile one would use to fill the log
+logging.getLogger("mcp").setLevel(logging.CRITICAL)
+
+
+class McpFailure(Exception):
+    """A server was refused or did not answer properly; the message is fit for a model or a caller."""
+
+
+def filled_headers(server: McpServer, values: Mapping[str, str]) -> dict[str, str]:
+    try:
+        headers = server.filled_headers(values)
+    except KeyError as error:
+        raise McpFailure(f"The variable {error.args[0]} has no value, and a header of the server needs it.") from None
+    for name, value in headers.items():
+        if not value or not (value.isascii() and value.isprintable()):
+            raise McpFailure(f"The header {name} would be empty, or have characters that no header can have.")
+    return headers
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    fetcher: Fetcher, server: McpServer, headers: Mapping[str, str], seconds: float
+) -> "AsyncIterator[ClientSession]":
+    """A session with the server, for so many seconds in all. Every error inside becomes an McpFailure."""
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp_types import Implementation
+
+    allowance = ByteAllowance(MOST_BYTES)
+    try:
+        checked(server.url)
+        async with asyncio.timeout(seconds), fetcher.client(headers, allowance, seconds) as http:
+            transport = streamable_http_client(server.url, http_client=http)
+            async with Client(transport, client_info=Implementation(name="errand", version="1"), cache=None) as client:
+                yield client.session
+    except McpFailure:
+        raise
+    except TimeoutError:
+        raise McpFailure(f"{server.host} gave no complete answer within {seconds:g} seconds.") from None
+    except Exception as error:
+        raise McpFailure(_reason(error, server.host, allowance)) from None
+
+
+def _reason(error: Exception, host: str, allowance: ByteAllowance) -> str:
+    """The library runs requests in a group of tasks, which wraps what went wrong in one of them."""
+    from mcp.shared.exceptions import MCPError
+
+    try:
+        allowance.check()
+    except FetchError as refusal:
+        return str(refusal)
+    leaves = list(_leaves(error))
+    for leaf in leaves:
+        if isinstance(leaf, McpFailure | FetchError):
+            return str(leaf)
+    for leaf in leaves:
+        if isinstance(leaf, MCPError):
+            return f"{host} answered with an error: {_short(leaf.error.message)}"
+        if isinstance(leaf, HttpError):
+            return f"{host} did not answer properly ({type(leaf).__name__})."
+        if isinstance(leaf, ValidationError | RuntimeError | ValueError):
+            return f"The answer of {host} does not follow the protocol."
+    raise error
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from _leaves(one)
+    else:
+        yield error
+
+
+def _short(text: str) -> str:
+    line = " ".join(clean(text).split())
+    return line if len(line) <= LONGEST_ERROR else line[: LONGEST_ERROR - 1] + "…"

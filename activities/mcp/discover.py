@@ -1,0 +1,94 @@
+"""discover_tools: the tool lists of an agent's MCP servers, read before a version of the agent is made."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from temporalio import activity
+
+from activities.mcp.connection import McpFailure
+from activities.mcp.tool_list import read_list
+from activities.runtime.heartbeat import beating
+from activities.tools.support.egress import Fetcher
+from domain.agents.definition import AgentDefinition
+from domain.agents.mcp_discovery import DiscoveredTools, DiscoverTools, unread, with_known_lists, with_lists
+from domain.agents.mcp_server import McpTool
+from domain.agents.secret_variables import open_secrets
+from domain.agents.variable_scope import resolved, shared
+from domain.sealing import KeyRing, SealingError
+from store import agents, tenant_variables
+from store.agents import SHIPPED
+from store.database import Pool
+
+RETRY_SECONDS = 30.0
+
+
+class ToolLists:
+    """`deployments`: the variables that the deployment has for all threads."""
+
+    def __init__(self, pool: Pool, fetcher: Fetcher, keys: KeyRing, deployments: Mapping[str, str]) -> None:
+        self._pool = pool
+        self._fetcher = fetcher
+        self._keys = keys
+        self._deployments = deployments
+
+    @activity.defn(name="discover_tools")
+    @beating
+    async def discover_tools(self, wanted: DiscoverTools) -> DiscoveredTools:
+        return await self.discover(wanted.tenant, wanted.agent, wanted.servers)
+
+    def can_fill(self, agent: AgentDefinition, server: str) -> bool:
+        """Whether the headers of a server need no value of a tenant."""
+        return agent.mcp_servers[server].variables() <= resolved(agent, shared({}, self._deployments)).keys()
+
+    async def discover(self, tenant: str, agent: AgentDefinition, servers: list[str]) -> DiscoveredTools:
+        stored = {} if tenant == SHIPPED else await tenant_variables.values(self._pool, tenant)
+        try:
+            tenants = {**stored, **open_secrets(self._keys, tenant, stored)}
+        except SealingError as error:
+            return DiscoveredTools(problems=dict.fromkeys(servers, f"The tenant's secrets cannot be read: {error}."))
+        values = shared(tenants, self._deployments)
+
+        async def read(name: str) -> list[McpTool] | McpFailure:
+            try:
+                return await read_list(self._fetcher, agent, name, values)
+            except McpFailure as error:
+                return error
+
+        found = dict(zip(servers, await asyncio.gather(*map(read, servers)), strict=True))
+        return DiscoveredTools(
+            tools={name: one for name, one in found.items() if isinstance(one, list)},
+            problems={name: str(one) for name, one in found.items() if isinstance(one, McpFailure)},
+        )
+
+
+class ShippedLists:
+    """The tool lists of shipped agents. Those that need a variable of a tenant stay unread: a version of the tenant's
+    own has them. Those that cannot be read are tried again."""
+
+    def __init__(self, pool: Pool, lists: ToolLists) -> None:
+        self._pool = pool
+        self._lists = lists
+        self._tried = 0.0
+        self.problems: dict[str, list[str]] = {}  # by agent
+
+    @property
+    def all_problems(self) -> list[str]:
+        return [problem for found in self.problems.values() for problem in found]
+
+    def due(self) -> bool:
+        return bool(self.all_problems) and time.monotonic() - self._tried > RETRY_SECONDS
+
+    async def pinned(self, agent: AgentDefinition) -> AgentDefinition:
+        if not agent.mcp_servers:
+            self.problems.pop(agent.name, None)
+            return agent
+        before = await agents.current(self._pool, SHIPPED, agent.name)
+        agent = with_known_lists(agent, before[1] if before else None)
+        wanted = [name for name in unread(agent) if self._lists.can_fill(agent, name)]
+        self._tried = time.monotonic()
+        found = await self._lists.discover(SHIPPED, agent, wanted)
+        self.problems[agent.name] = [
+            f"agent file {agent.name}.md: mcp_servers.{name}: {reason}" for name, reason in found.problems.items()
+        ]
+        return with_lists(agent, found)

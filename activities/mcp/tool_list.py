@@ -1,0 +1,80 @@
+"""The tool list of an MCP server: read, bounded, and checked before any of it reaches a model."""
+
+import json
+from typing import TYPE_CHECKING
+
+from activities.mcp.connection import LIST_SECONDS, McpFailure, connected, filled_headers
+from activities.tools.support.egress import Fetcher
+from activities.tools.support.output import clean
+from domain.agents.definition import AgentDefinition
+from domain.agents.mcp_server import LONGEST_DESCRIPTION, MOST_TOOLS, McpServer, McpTool, tool_name
+from domain.agents.variable_scope import Values, resolved
+from domain.json_schema import schema_problems
+
+if TYPE_CHECKING:
+    from mcp.client.session import ClientSession
+    from mcp_types import Tool
+
+MOST_PAGES = 20
+MOST_LISTED = 2_000  # tools, before the definition chooses among them
+LARGEST_SCHEMA = 30_000  # characters of JSON
+LARGEST_LIST = 200_000  # characters of JSON, of all tools of a server together
+
+
+async def read_list(fetcher: Fetcher, agent: AgentDefinition, name: str, values: Values) -> list[McpTool]:
+    """The tools of one server that the definition chooses; `values`: variables, as variable_scope keeps them."""
+    server = agent.mcp_servers[name]
+    headers = filled_headers(server, resolved(agent, values))
+    async with connected(fetcher, server, headers, LIST_SECONDS) as session:
+        return _checked(name, await listed(session, server))
+
+
+async def listed(session: "ClientSession", server: McpServer) -> list[McpTool]:
+    from mcp_types import PaginatedRequestParams
+
+    found: list[McpTool] = []
+    cursor, seen = None, 0
+    for _ in range(MOST_PAGES):
+        page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
+        seen += len(page.tools)
+        if seen > MOST_LISTED:
+            raise McpFailure(f"{server.host} lists more than {MOST_LISTED:,} tools.")
+        found += [pinned(tool) for tool in page.tools if server.offers(tool.name)]
+        cursor = page.next_cursor
+        if not cursor:
+            return found
+    raise McpFailure(f"The tool list of {server.host} has more than {MOST_PAGES} pages.")
+
+
+def pinned(tool: "Tool") -> McpTool:
+    """What the platform keeps of a tool. A call compares it with what the server says then."""
+    if not tool.name.isprintable() or not 0 < len(tool.name) <= 200:
+        raise McpFailure(f"It lists a tool whose name cannot be used: {tool.name[:40]!r}.")
+    if len(json.dumps(tool.input_schema)) > LARGEST_SCHEMA:
+        raise McpFailure(f"The input schema of {tool.name} is larger than {LARGEST_SCHEMA:,} characters.")
+    hints = tool.annotations
+    return McpTool(
+        name=tool.name,
+        description=clean(tool.description or "")[:LONGEST_DESCRIPTION],
+        input_schema=tool.input_schema,
+        read_only=bool(hints and hints.read_only_hint),
+        idempotent=bool(hints and hints.idempotent_hint),
+    )
+
+
+def _checked(server: str, tools: list[McpTool]) -> list[McpTool]:
+    advice = "Choose among them with `only`."
+    if len(tools) > MOST_TOOLS:
+        raise McpFailure(f"It has {len(tools)} tools, and an agent may have {MOST_TOOLS} of one server. {advice}")
+    if sum(len(tool.model_dump_json()) for tool in tools) > LARGEST_LIST:
+        raise McpFailure(f"Its tools are described in more than {LARGEST_LIST:,} characters. {advice}")
+    taken: set[str] = set()
+    for tool in tools:
+        if (name := tool_name(server, tool.name)) in taken:
+            raise McpFailure(f"Two of its tools would be called {name}.")
+        taken.add(name)
+        if tool.input_schema.get("type") != "object":
+            raise McpFailure(f"The arguments of {tool.name} are no object. {advice}")
+        for problem in schema_problems("input_schema", tool.input_schema)[:1]:
+            raise McpFailure(f"{tool.name}: {problem.field} {problem.message}. {advice}")
+    return tools
