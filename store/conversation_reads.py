@@ -153,12 +153,15 @@ async def usage_by_model(pool: Pool, tenant: str, conversation_id: str) -> dict[
     return {row["model"]: Usage(**{key: value for key, value in row.items() if key != "model"}) for row in rows}
 
 
-async def turns(pool: Pool, tenant: str, conversation_id: str, after_id: str | None, limit: int) -> list[TurnRow]:
-    """The root thread's sessions in order. A session is opened by its task, by the message it was opened with, or by
-    the messages of its first step: outcomes that woke it are rendered only then. Ids do not give the order: the id of a
-    woken session derives from its cause, which may be old."""
+async def turns(
+    pool: Pool, tenant: str, conversation_id: str, after_id: str | None, limit: int, *, newest: bool = False
+) -> list[TurnRow]:
+    """The root thread's sessions in order, or the newest first. A session is opened by its task, by the message it was
+    opened with, or by the messages of its first step: outcomes that woke it are rendered only then. Ids do not give the
+    order: the id of a woken session derives from its cause, which may be old."""
+    comes_after, direction = ("<", "DESC") if newest else (">", "ASC")
     rows = await pool.fetch(
-        """SELECT s.id AS session_id, s.parent_session_id, s.generation, s.trigger, s.agent, s.status, s.reason,
+        f"""SELECT s.id AS session_id, s.parent_session_id, s.generation, s.trigger, s.agent, s.status, s.reason,
                   s.partial, s.output, s.error, s.created_at, s.ended_at,
                   coalesce((s.spec::jsonb ->> 'visible')::boolean, true) AS visible,
                   CASE WHEN s.trigger IN ('api', 'fork', 'channel', 'schedule', 'event')
@@ -171,9 +174,9 @@ async def turns(pool: Pool, tenant: str, conversation_id: str, after_id: str | N
                   END AS first_messages
              FROM sessions s
             WHERE s.tenant = $1 AND s.thread_id = $2
-              AND ($3::text IS NULL OR (s.created_at, s.id) >
+              AND ($3::text IS NULL OR (s.created_at, s.id) {comes_after}
                    (SELECT last.created_at, last.id FROM sessions last WHERE last.tenant = $1 AND last.id = $3))
-            ORDER BY s.created_at, s.id LIMIT $4""",
+            ORDER BY s.created_at {direction}, s.id {direction} LIMIT $4""",
         tenant,
         conversation_id,
         after_id,

@@ -13,7 +13,7 @@ from domain.faces import FaceRequest
 from domain.json_object import JsonObject
 from domain.plan import Plan
 from domain.policy.rules import Action, StandingRule
-from domain.sessions.input_request import InputRequest, RequestStatus
+from domain.sessions.input_request import InputRequest, RequestOrder, RequestStatus
 from domain.sessions.request_writes import NewRequest, RequestAnswer, RequestOpening, RequestSettlement
 from domain.sessions.session import SessionRef
 from domain.sessions.session_writes import IdempotencyRecord
@@ -170,28 +170,37 @@ async def find(
     pool: Pool,
     tenant: str,
     *,
-    status: str | None = "open",
+    status: RequestStatus | None = RequestStatus.OPEN,
     session_id: str | None = None,
     conversation_id: str | None = None,
-    before_id: str | None = None,
+    order: RequestOrder = RequestOrder.NEWEST,
+    after: tuple[datetime | None, str] = (None, ""),
     limit: int = 100,
 ) -> list[InputRequest]:
-    """The requests, newest first. Waits for events are listed only for one session or one conversation, because no
-    person has to answer them."""
+    """The requests after a moment and an id in this order. Waits for events are listed only for one session or one
+    conversation, because no person has to answer them."""
+    ordering, is_after = _ORDERS[order]
+    only = f"AND status = '{RequestStatus(status)}'" if status else ""  # not a parameter: indexes are of one status
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS} FROM input_requests
-             WHERE tenant = $1 AND (event_key IS NULL OR $3::text IS NOT NULL OR $4::text IS NOT NULL)
-               AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR session_id = $3)
-               AND ($4::text IS NULL OR conversation_id = $4) AND ($5::text IS NULL OR id < $5)
-             ORDER BY id DESC LIMIT $6""",
+             WHERE tenant = $1 AND (event_key IS NULL OR $2::text IS NOT NULL OR $3::text IS NOT NULL)
+               AND ($2::text IS NULL OR session_id = $2) AND ($3::text IS NULL OR conversation_id = $3) {only}
+               AND ($5::text = '' OR {is_after})
+             ORDER BY {ordering} LIMIT $6""",
         tenant,
-        status,
         session_id,
         conversation_id,
-        before_id,
+        *after,
         limit,
     )
     return [_read(row) for row in rows]
+
+
+_ORDERS = {
+    RequestOrder.NEWEST: ("id DESC", "$4::timestamptz IS NULL AND id < $5"),
+    RequestOrder.DEADLINE: ("deadline, id", "(deadline, id) > ($4::timestamptz, $5)"),
+    RequestOrder.ANSWERED: ("answered_at DESC, id DESC", "(answered_at, id) < ($4::timestamptz, $5)"),
+}
 
 
 async def set_plan(pool: Pool, ref: SessionRef, plan: Plan, events: Sequence[EventRow]) -> None:

@@ -1,20 +1,23 @@
-// A conversation: its sessions as a tree, the timeline, what was said, the mailbox, and what may be done with it.
+// A conversation: its threads as a tree, the timeline, what was said, the mailbox, and what may be done with it.
 
 import { follow, get, post } from "./api.js";
-import { action, confirmed, empty, fill, h, link, status } from "./dom.js";
-import { ago, clock, cost, count, short } from "./format.js";
+import { action, append, confirmed, fill, h, link, status } from "./dom.js";
+import { ago, cost, count, short } from "./format.js";
 import { soon } from "./live.js";
 import { markdown } from "./markdown.js";
 import { messageView } from "./messages_view.js";
-import { waterfall } from "./waterfall.js";
+import { sessionTree } from "./session_tree.js";
+import { timeline } from "./timeline.js";
 
-const MOST_MESSAGES = 400;
+const PAGE = 10; // turns
+const MOST_MESSAGES = 200; // of a turn
 
 export function conversation(main, { parameters: [id] }) {
   const place = {
     head: h("div"),
     tree: h("ul", { class: "tree" }),
-    timeline: h("div"),
+    earlier: h("p", { class: "more", hidden: true }, action("Earlier turns", earlier)),
+    turns: h("div"),
     said: h("div", { class: "said", role: "log", "aria-label": "What was said", tabindex: "0" }),
     writing: h("div", { class: "message assistant writing", hidden: true }),
     mailbox: h("div", { class: "mailbox" }),
@@ -27,31 +30,54 @@ export function conversation(main, { parameters: [id] }) {
     h("option", { value: "queue" }, "as the next turn"),
     h("option", { value: "steer" }, "to the running session"),
   );
+  const tree = sessionTree();
+  const lanes = timeline(earlier);
+  const state = { turns: new Map(), cursor: null };
+  const blocks = new Map(); // session -> its turn as it is drawn
   let record = null;
+  let reading = null;
   let pieces = "";
-  let fireWhenIdle = false;
 
   async function load() {
-    const [found, turns, mail] = await Promise.all([
-      get(`/conversations/${id}`),
-      get(`/conversations/${id}/turns`, { full: true, limit: 200 }),
-      get(`/conversations/${id}/mailbox`),
-    ]);
+    const [found, page, mail] = await Promise.all([get(`/conversations/${id}`), newest(), get(`/conversations/${id}/mailbox`)]);
     record = found;
     head();
-    fill(place.tree, ...record.sessions.map(branch));
-    if (!record.sessions.length) fill(place.tree, h("li", {}, empty("No session yet.")));
-    turnsView(turns.items);
+    fill(place.tree, ...tree(record));
+    if (!page.items.some((one) => state.turns.has(one.session_id))) {
+      state.turns.clear(); // the first page, or none of those that were shown: turns between them are missing
+      state.cursor = page.next_cursor;
+    }
+    take(page);
     mailbox(mail);
-    if (fireWhenIdle && !record.active_session) {
-      fireWhenIdle = false;
-      if (mail.pending_count) return fireUnlessBusy();
-    }
-    if (record.latest_session) {
-      const trace = await get(`/tasks/${record.latest_session}/trace`, { chars: 200 }).catch(() => null);
-      fill(place.timeline, trace ? waterfall(trace) : empty("Its content was removed."));
-    }
   }
+
+  // The newest turns, and as many more as may still change.
+  function newest() {
+    const unfinished = inOrder().findLastIndex((one) => !one.ended_at);
+    return get(`/conversations/${id}/turns`, { full: true, newest: true, limit: Math.min(200, Math.max(PAGE, unfinished + 1)) });
+  }
+
+  function take(page) {
+    for (const turn of page.items) state.turns.set(turn.session_id, turn);
+    turnsView();
+    lanes.set(inOrder(), Boolean(state.cursor));
+  }
+
+  function earlier() {
+    const { cursor } = state;
+    reading ??= (cursor ? get(`/conversations/${id}/turns`, { full: true, newest: true, limit: PAGE, cursor }) : Promise.resolve(null))
+      .then((page) => {
+        if (!page || cursor !== state.cursor) return; // answered too late
+        state.cursor = page.next_cursor;
+        take(page);
+      })
+      .finally(() => {
+        reading = null;
+      });
+    return reading;
+  }
+
+  const inOrder = () => [...state.turns.values()].sort((a, b) => b.created_at.localeCompare(a.created_at) || b.session_id.localeCompare(a.session_id));
 
   function head() {
     const spent = Object.values(record.usage).reduce((sum, one) => sum + (one.cost_usd ?? 0), 0);
@@ -82,35 +108,36 @@ export function conversation(main, { parameters: [id] }) {
     );
   }
 
-  function branch(session) {
-    const controls = session.live
-      ? h(
-          "span",
-          { class: "row" },
-          session.kind === "sync_subagent" ? action("Promote", () => post(`/tasks/${session.session_id}/promote`), { "data-key": `promote ${session.session_id}` }) : null,
-          action("Cancel", async () => confirmed("Cancel this session?", "It ends and keeps what it has.", "Cancel it", () => post(`/tasks/${session.session_id}/cancel`, { scope: "tree" })), { "data-key": `cancel ${session.session_id}` }),
-        )
-      : null;
-    return h(
-      "li",
-      {},
-      h("div", { class: "row" }, status(session.status), link(`#/tasks/${session.session_id}`, session.name || session.agent), h("span", { class: "grow" }, short(session.title, 80), session.handed_to ? ` → ${session.handed_to}` : ""), h("small", { title: clock(session.created_at) }, ago(session.created_at)), controls),
-      session.children.length ? h("ul", {}, ...session.children.map(branch)) : null,
-    );
+  // One block for each turn, drawn again only when the turn has changed.
+  function turnsView() {
+    const atEnd = place.said.scrollHeight - place.said.scrollTop - place.said.clientHeight < 60;
+    const fromEnd = place.said.scrollHeight - place.said.scrollTop;
+    const drawn = inOrder().reverse().map((turn) => {
+      const text = JSON.stringify(turn.display_messages);
+      const known = blocks.get(turn.session_id);
+      if (known?.text === text) return known.element;
+      const element = h("div", { class: "turn", "data-said": turn.session_id }, ...messages(turn));
+      if (known) known.element.replaceWith(element);
+      blocks.set(turn.session_id, { text, element });
+      return element;
+    });
+    const wanted = new Set(drawn);
+    for (const one of [...place.turns.children]) if (!wanted.has(one)) one.remove();
+    drawn.forEach((one, at) => place.turns.children[at] === one || place.turns.insertBefore(one, place.turns.children[at] ?? null));
+    place.earlier.hidden = !state.cursor;
+    place.writing.hidden = !pieces;
+    place.said.scrollTop = atEnd ? place.said.scrollHeight : place.said.scrollHeight - fromEnd;
   }
 
-  function turnsView(turns) {
-    const atEnd = place.said.scrollHeight - place.said.scrollTop - place.said.clientHeight < 60;
-    const messages = turns.flatMap((turn) => turn.display_messages ?? []);
-    const hidden = Math.max(0, messages.length - MOST_MESSAGES);
-    fill(place.said, hidden ? empty(`${count(hidden, "earlier message")} in the tasks above.`) : null, ...messages.slice(-MOST_MESSAGES).map(messageView), place.writing);
-    place.writing.hidden = !pieces;
-    if (atEnd) place.said.scrollTop = place.said.scrollHeight;
+  function messages(turn) {
+    const all = turn.display_messages ?? [];
+    const hidden = all.length - MOST_MESSAGES;
+    return [hidden > 0 ? h("p", { class: "empty" }, `${count(hidden, "earlier message")} in `, link(`#/tasks/${turn.session_id}`, "the task")) : null, ...all.slice(-MOST_MESSAGES).map(messageView)];
   }
 
   function mailbox(mail) {
     const busy = Boolean(record.active_session);
-    const why = busy ? fireWhenIdle ? "It fires when the session has ended, while this page is open." : "A session is running: fire when it has ended." : mail.pending_count ? "" : "The mailbox is empty.";
+    const why = busy ? "A session is running: fire when it has ended." : mail.pending_count ? "" : "The mailbox is empty.";
     fill(
       place.mailbox,
       h("h2", {}, "Mailbox ", h("span", { class: "badge" }, String(mail.pending_count))),
@@ -118,33 +145,18 @@ export function conversation(main, { parameters: [id] }) {
       h(
         "div",
         { class: "row" },
-        action("Fire", fire, { class: "primary", disabled: Boolean(why), title: why, "data-fire": "" }),
-        busy && mail.pending_count
-          ? action(fireWhenIdle ? "Will fire when idle" : "Fire when idle", async () => {
-              fireWhenIdle = !fireWhenIdle;
-              mailbox(mail);
-            }, { "data-key": "when idle" })
-          : null,
+        action("Fire", () => fire("reject"), { class: "primary", disabled: Boolean(why), title: why, "data-fire": "" }),
+        busy && mail.pending_count ? action("Fire when idle", () => fire("queue"), { "data-key": "when idle" }) : null,
         h("span", { class: "why" }, why),
       ),
     );
   }
 
-  async function fire() {
-    await post(`/conversations/${id}/fire`, { transport: "stream" }, { once: true });
-    fill(place.note, "Fired: the outcomes are one turn now.");
+  // A queued fire is kept by the server: it happens whether or not this page is open.
+  async function fire(ifBusy) {
+    const fired = await post(`/conversations/${id}/fire`, { transport: "stream", if_busy: ifBusy }, { once: true });
+    fill(place.note, fired.queued ? "The outcomes are the next turn, as soon as the running one has ended. To take it back, cancel that session." : "Fired: the outcomes are one turn now.");
     await load();
-  }
-
-  // Another turn may begin between the look and the fire: then it waits for the next idle moment.
-  async function fireUnlessBusy() {
-    try {
-      await fire();
-    } catch (error) {
-      if (error.type !== "conversation-busy") throw error;
-      fireWhenIdle = true;
-      refresh();
-    }
   }
 
   async function send() {
@@ -172,14 +184,15 @@ export function conversation(main, { parameters: [id] }) {
     { lost: refresh },
   );
 
+  append(place.said, [place.earlier, place.turns, place.writing]);
   fill(
     main,
     place.head,
     place.note,
-    h("h2", {}, "Sessions"),
+    h("h2", {}, "Threads and sessions"),
     place.tree,
-    h("h2", {}, "Timeline of the latest turn"),
-    place.timeline,
+    h("h2", {}, "Timeline, the latest turn first"),
+    lanes.element,
     h("h2", {}, "What was said"),
     place.said,
     h(
@@ -192,5 +205,8 @@ export function conversation(main, { parameters: [id] }) {
     place.mailbox,
   );
   load().catch((error) => fill(main, h("h1", {}, "Not found"), h("p", { role: "alert" }, error.message)));
-  return stop;
+  return () => {
+    stop();
+    lanes.close();
+  };
 }

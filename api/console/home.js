@@ -1,15 +1,16 @@
 // Home: tasks and conversations as they change, what waits, what failed and what today costs.
 
 import { get } from "./api.js";
-import { empty, fill, h, link, status } from "./dom.js";
+import { action, empty, fill, h, link, status } from "./dom.js";
 import { ago, clock, cost, count, duration, short, tokens } from "./format.js";
 import { listen, soon } from "./live.js";
 import { virtualList } from "./virtual_list.js";
 
 const PAGE = 100;
+const CONVERSATIONS = 12;
 
 export function home(main) {
-  const state = { tasks: new Map(), asked: null, cursor: null }; // a cursor is valid for the filters it was asked with
+  const state = { tasks: new Map(), asked: null, cursor: null, conversations: CONVERSATIONS }; // a cursor is valid for the filters it was asked with
   const filters = {
     text: h("input", { type: "search", id: "text", placeholder: "part of the title" }),
     agent: h("select", { id: "agent" }, h("option", { value: "" }, "all agents")),
@@ -26,6 +27,10 @@ export function home(main) {
   };
   const figures = h("dl", { class: "figures" });
   const conversations = h("ul", { class: "plain" });
+  const more = h("p", { hidden: true }, action("More conversations", () => {
+    state.conversations = Math.min(200, state.conversations + 4 * CONVERSATIONS);
+    return talks();
+  }));
   const note = h("p", { class: "empty", role: "status" });
   const list = virtualList({ label: "Tasks", height: 56, row: taskRow, more: nextPage, key: (item) => item.task_id });
 
@@ -90,7 +95,13 @@ export function home(main) {
       line("failed today", String(found.failed_today)),
       line("spent today", `${cost(found.cost_usd_today)}, ${count(found.tokens_today, "token")}`),
     );
-    const page = await get("/conversations", { limit: 12 });
+    await talks();
+  }
+
+  // The newest, or those in which all words of the filter occur.
+  async function talks() {
+    const page = await get("/conversations", { q: filters.text.value.trim(), limit: state.conversations });
+    more.hidden = !page.next_cursor || state.conversations >= 200;
     fill(
       conversations,
       ...page.items.map((one) =>
@@ -103,7 +114,7 @@ export function home(main) {
         ),
       ),
     );
-    if (!page.items.length) fill(conversations, h("li", {}, empty("No conversation yet.")));
+    if (!page.items.length) fill(conversations, h("li", {}, empty("No conversation fits.")));
   }
 
   const changed = new Set();
@@ -124,7 +135,7 @@ export function home(main) {
     refresh();
     figuresSoon();
   });
-  const filter = soon(() => load({ anew: true }).catch((error) => fill(note, error.message)));
+  const filter = soon(() => Promise.all([load({ anew: true }), talks()]).catch((error) => fill(note, error.message)));
   const clockwork = setInterval(() => load().catch(() => {}), 15_000); // tasks that no worker has begun give no notice
   for (const [name, input] of Object.entries(filters)) {
     input.addEventListener(name === "text" ? "input" : "change", filter);
@@ -148,6 +159,7 @@ export function home(main) {
     list.element,
     h("h2", {}, "Conversations"),
     conversations,
+    more,
   );
   get("/agents").then((page) => filters.agent.append(...page.items.map((one) => h("option", { value: one.name }, one.name)))).catch(() => {});
   load({ anew: true }).catch((error) => fill(note, error.message));

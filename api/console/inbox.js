@@ -2,68 +2,105 @@
 
 import { get, post } from "./api.js";
 import { action, dialog, empty, fill, h, link } from "./dom.js";
-import { bounded, clock, cost, count, duration, json } from "./format.js";
+import { clock, duration } from "./format.js";
 import { listen, soon } from "./live.js";
-import { diffView } from "./diff_view.js";
+import { details } from "./request_details.js";
 import { schemaForm } from "./schema_form.js";
 
-const MOST = 20_000; // characters of each part of a request
+const PAGE = 50;
 const APPROVALS = new Set(["tool_approval", "plan_approval"]);
 
 export function inbox(main) {
   const list = h("ol", { class: "requests", "aria-label": "Open requests" });
+  const nothing = empty("Nothing waits for you.");
   const done = h("ul", { class: "plain" });
   const said = h("p", { role: "status", class: "said" });
-  let open = [];
+  const further = h("p", { class: "more", hidden: true }, action("Show further requests", nextPage));
+  const open = new Map(); // id -> { request, card }
+  const gone = new Set(); // a request that was settled never opens again, whatever an answer that was late says
+  let cursor = null;
+  let reading = null;
   let chosen = null;
-  const before = new Map(); // request -> what the agent said before it asked
+  let moved = Promise.resolve();
 
   async function load() {
-    const [waiting, answered] = await Promise.all([
-      get("/input-requests", { status: "open", limit: 200 }),
-      get("/input-requests", { status: "answered", limit: 20 }),
-    ]);
-    open = waiting.items.sort((a, b) => (a.deadline < b.deadline ? -1 : 1));
-    if (!open.some((one) => one.id === chosen)) chosen = open[0]?.id ?? null;
+    take(await get("/input-requests", { status: "open", order: "deadline", limit: PAGE }));
+    await decided();
+  }
+
+  // Pages are read as one scrolls or moves to their end: people look at the nearest deadlines.
+  function nextPage() {
+    reading ??= (cursor ? get("/input-requests", { status: "open", order: "deadline", limit: PAGE, cursor }).then(take) : Promise.resolve()).finally(() => {
+      reading = null;
+    });
+    return reading;
+  }
+
+  function take(page) {
+    cursor = page.next_cursor;
+    page.items.forEach(put);
     draw();
-    if (chosen) readBefore(chosen);
+  }
+
+  // What is open in a conversation after something happened in it.
+  async function look(conversation) {
+    const found = [];
+    let next = null;
+    do {
+      const page = await get("/input-requests", { status: "open", conversation_id: conversation, limit: 200, cursor: next });
+      found.push(...page.items.filter((one) => one.kind !== "external_event"));
+      next = page.next_cursor;
+    } while (next);
+    const still = new Set(found.map((one) => one.id));
+    for (const [id, { request, card }] of open) {
+      if (request.conversation_id !== conversation || still.has(id)) continue;
+      if (card.contains(document.activeElement)) list.focus(); // not on the same button of another request
+      open.delete(id);
+      gone.add(id);
+    }
+    found.forEach(put);
+  }
+
+  async function decided() {
+    const page = await get("/input-requests", { status: "answered", order: "answered", limit: 20 });
     fill(
       done,
-      ...answered.items.map((one) =>
+      ...page.items.map((one) =>
         h("li", {}, link(`#/tasks/${one.session_id}`, one.question), h("small", {}, ` ${verdict(one)} by ${one.answered_by ?? "nobody"}, ${clock(one.answered_at)}`)),
       ),
     );
   }
 
-  // Read for the request that is looked at, once: a list of many must not cost a request each.
-  async function readBefore(id) {
-    const request = open.find((one) => one.id === id);
-    if (!request || before.has(id)) return;
-    before.set(id, "");
-    const trace = await get(`/tasks/${request.session_id}/trace`, { chars: 1500 }).catch(() => null);
-    const said = trace?.steps.flatMap((step) => step.models.map((call) => call.text)).filter(Boolean).at(-1);
-    if (!said) return;
-    before.set(id, said);
-    draw();
+  // A card stays as it is while its request is open: nobody loses a form, or a focus, to what others do.
+  function put(request) {
+    if (gone.has(request.id)) return;
+    const known = open.get(request.id);
+    if (!known) return open.set(request.id, { request, card: item(request) });
+    known.request = request;
+    known.card.querySelector("[data-deadline]").dataset.deadline = request.deadline;
   }
 
   function draw() {
-    const typing = list.contains(document.activeElement) && /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName);
-    if (typing) return; // never take a form from under somebody's hands; the next change draws it
-    const held = document.activeElement?.closest?.("[data-id]")?.dataset.id;
-    const button = document.activeElement?.dataset?.do;
-    if (button) document.activeElement.blur(); // else it could reach the same button of another request
-    fill(list, ...open.map((one) => item(one)));
-    if (held && button) list.querySelector(`[data-id="${held}"] [data-do="${button}"]`)?.focus();
-    if (!open.length) fill(list, h("li", {}, empty("Nothing waits for you.")));
+    const cards = inOrder().map((one) => one.card);
+    const wanted = new Set(cards);
+    for (const card of [...list.children]) if (!wanted.has(card)) card.remove();
+    cards.forEach((card, at) => list.children[at] === card || list.insertBefore(card, list.children[at] ?? null));
+    nothing.hidden = Boolean(open.size || cursor);
+    further.hidden = !cursor;
+    if (!open.has(chosen)) choose(inOrder()[0]?.request.id ?? null);
+    atEnd.unobserve(further); // observed anew it says whether the end is visible still
+    if (cursor) atEnd.observe(further);
   }
+
+  const inOrder = () =>
+    [...open.values()].sort(({ request: a }, { request: b }) => new Date(a.deadline) - new Date(b.deadline) || (a.id < b.id ? -1 : 1));
 
   function item(request) {
     const approval = APPROVALS.has(request.kind);
     const form = approval ? null : schemaForm(request.answer_schema ?? { type: "string" }, request.default_answer ?? undefined);
     return h(
       "li",
-      { class: "request", "data-id": request.id, "aria-current": request.id === chosen ? "true" : null, onclick: () => choose(request.id) },
+      { class: "request", "data-id": request.id, onclick: () => choose(request.id) },
       h(
         "div",
         { class: "row" },
@@ -71,7 +108,7 @@ export function inbox(main) {
         h("strong", { class: "grow question" }, request.question),
         h("span", { class: "countdown", "data-deadline": request.deadline }, left(request.deadline)),
       ),
-      before.get(request.id) ? h("blockquote", { class: "before" }, before.get(request.id)) : null,
+      h("blockquote", { class: "before", hidden: true }),
       details(request),
       form?.element,
       h(
@@ -90,6 +127,18 @@ export function inbox(main) {
     );
   }
 
+  // What the agent said before it asked, read for the request that is looked at: many must not cost a request each.
+  async function readBefore({ request, card }) {
+    const place = card.querySelector(".before");
+    if (place.dataset.read) return;
+    place.dataset.read = "yes";
+    const trace = await get(`/tasks/${request.session_id}/trace`, { chars: 1500 }).catch(() => null);
+    const text = trace?.steps.flatMap((step) => step.models.map((call) => call.text)).filter(Boolean).at(-1);
+    if (!text) return;
+    fill(place, text);
+    place.hidden = false;
+  }
+
   async function answer(request, input) {
     try {
       await post(`/tasks/${request.session_id}/input`, { response_to: request.id, input });
@@ -99,8 +148,8 @@ export function inbox(main) {
       const found = (await get(`/tasks/${request.session_id}/input-requests`)).items.find((one) => one.id === request.id);
       fill(said, found?.answered_by ? `${found.answered_by} was first: ${verdict(found)} at ${clock(found.answered_at)}.` : error.message);
     }
-    document.activeElement?.blur();
-    await load();
+    changed.add(request.conversation_id);
+    refresh();
   }
 
   function deny(request) {
@@ -142,40 +191,76 @@ export function inbox(main) {
     });
   }
 
-  function choose(id) {
+  function choose(id, { reveal = false } = {}) {
+    open.get(chosen)?.card.removeAttribute("aria-current");
     chosen = id;
-    readBefore(id);
-    for (const element of list.children) {
-      if (element.dataset.id === id) {
-        element.setAttribute("aria-current", "true");
-        element.scrollIntoView({ block: "nearest" });
-      } else element.removeAttribute("aria-current");
-    }
+    const now = open.get(id);
+    if (!now) return;
+    now.card.setAttribute("aria-current", "true");
+    if (reveal) now.card.scrollIntoView({ block: "nearest" });
+    readBefore(now);
+  }
+
+  // One after the other: a key that is pressed while a page is read counts, too.
+  function move(by) {
+    moved = moved.then(async () => {
+      const at = inOrder().findIndex((one) => one.request.id === chosen) + by;
+      if (at >= open.size) await nextPage().catch(() => {});
+      const wanted = inOrder()[at]?.request.id;
+      if (wanted) choose(wanted, { reveal: true });
+    });
   }
 
   function keys(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
     if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
-    const at = open.findIndex((one) => one.id === chosen);
-    if (event.key === "j" && at < open.length - 1) choose(open[at + 1].id);
-    else if (event.key === "k" && at > 0) choose(open[at - 1].id);
+    if (event.key === "j") move(1);
+    else if (event.key === "k") move(-1);
     else if ("ade".includes(event.key)) list.querySelector(`[data-id="${chosen}"] [data-do="${event.key}"]`)?.click();
     else return;
     event.preventDefault();
   }
 
-  const refresh = soon(load); // while the server is away, the frame says so
-  const stop = listen((notice) => /^(input_|lost|session_)/.test(notice.type) && refresh());
+  const changed = new Set();
+  const refresh = soon(async () => {
+    const found = [...changed];
+    changed.clear();
+    try {
+      if (found.includes("*")) await load(); // notices are missing: look at everything that is shown
+      const all = found.includes("*") ? [...open.values()].map((one) => one.request.conversation_id) : found;
+      for (const conversation of new Set(all)) await look(conversation);
+      draw();
+      await decided();
+    } catch (error) {
+      found.forEach((one) => changed.add(one)); // the server is away for a moment: the clock asks again
+      throw error;
+    }
+  });
+  const stop = listen((notice) => {
+    const asked = /^(input_|lost)/.test(notice.type); // anything else matters where somebody is asked already
+    if (!asked && ![...open.values()].some((one) => one.request.conversation_id === notice.conversation_id)) return;
+    changed.add(notice.type === "lost" ? "*" : notice.conversation_id);
+    refresh();
+  });
   const clockwork = setInterval(() => {
-    for (const one of list.querySelectorAll("[data-deadline]")) fill(one, left(one.dataset.deadline));
+    for (const { request, card } of open.values()) {
+      fill(card.querySelector("[data-deadline]"), left(request.deadline));
+      if (new Date(request.deadline) < Date.now()) changed.add(request.conversation_id); // it has expired, or has more time
+    }
+    if (changed.size) refresh();
   }, 1000);
+  const atEnd = new IntersectionObserver(([seen]) => seen.isIntersecting && nextPage().catch(() => {}));
   document.addEventListener("keydown", keys);
+  list.tabIndex = -1;
+  nothing.hidden = true;
   fill(
     main,
     h("h1", {}, "Inbox"),
     h("p", { class: "hint" }, "Keys: j and k move, a approves, d denies, e edits."),
     said,
     list,
+    nothing,
+    further,
     h("h2", {}, "Decided lately"),
     done,
   );
@@ -183,10 +268,10 @@ export function inbox(main) {
   return () => {
     stop();
     clearInterval(clockwork);
+    atEnd.disconnect();
     document.removeEventListener("keydown", keys);
   };
 }
-
 function left(deadline) {
   const rest = new Date(deadline) - Date.now();
   return rest > 0 ? `${duration(rest)} left` : "expired";
@@ -197,28 +282,4 @@ function verdict(request) {
     return request.answer.approved ? "approved" : "denied";
   }
   return "answered";
-}
-
-function rule(found) {
-  return `${found.action} ${found.permission} ${found.pattern ?? "*"}`;
-}
-
-// What a person needs in order to decide: the call, its diff, the files it runs, the rule that asked, the words before.
-export function details(request) {
-  const known = request.details ?? {};
-  const shown = [];
-  const add = (name, content) => content && shown.push(h("div", { class: "detail" }, h("b", {}, name), content));
-  add("call", known.tool && h("pre", {}, bounded(`${known.tool} ${json(known.arguments ?? {})}`, MOST)));
-  add("changes", known.diff && diffView(known.diff));
-  for (const file of known.files ?? []) add(`runs ${file.path}`, h("pre", {}, bounded(file.text ?? `${file.size} bytes, not text`, MOST)));
-  add("plan", Array.isArray(known.plan) && h("ol", {}, ...known.plan.map((step) => h("li", {}, step))));
-  add("why there is no diff", known.note && h("span", {}, known.note));
-  add("options", known.options?.length && h("ul", {}, ...known.options.map((one) => h("li", {}, one))));
-  add("the rule that asked", known.rule && h("code", {}, rule(known.rule)));
-  const spent = known.so_far;
-  add("so far", spent && h("span", {}, `${cost(spent.cost_usd)}, ${count(spent.tokens, "token")}, ${count(spent.steps, "step")}`));
-  const used = new Set(["tool", "arguments", "diff", "files", "plan", "note", "options", "rule", "so_far"]);
-  const rest = Object.fromEntries(Object.entries(known).filter(([name]) => !used.has(name)));
-  if (Object.keys(rest).length) add("more", h("pre", {}, bounded(json(rest), MOST)));
-  return h("div", { class: "details" }, ...shown);
 }

@@ -37,10 +37,6 @@ export async function badge() {
   document.title = `${waiting ? `(${waiting}) ` : ""}Errand`;
 }
 
-listen((notice) => {
-  if (/^(input_|session_|lost)/.test(notice.type)) badge();
-});
-
 // Calls `run` soon, once for many calls, and again if it was called meanwhile.
 export function soon(run, ms = 150) {
   let timer = null;
@@ -71,3 +67,9 @@ export function soon(run, ms = 150) {
     }, pause);
   };
 }
+
+const count = soon(badge, 300);
+listen((notice) => {
+  if (/^(input_|task_|lost)/.test(notice.type)) count();
+});
+setInterval(() => stop && count(), 30_000); // a request that expires gives no notice

@@ -1,5 +1,6 @@
 // Markdown as elements: headings, lists, code, quotes, tables, emphasis. Never HTML; links only to http and https.
 
+import { diffView } from "./diff_view.js";
 import { h } from "./dom.js";
 
 const MOST = 100_000; // characters that are shown
@@ -22,7 +23,8 @@ function block(lines, at, box) {
   if (line.startsWith("```")) {
     let end = at + 1;
     while (end < lines.length && !lines[end].startsWith("```")) end++;
-    box.append(h("pre", {}, lines.slice(at + 1, end).join("\n")));
+    const code = lines.slice(at + 1, end).join("\n");
+    box.append(/^```diff\b/.test(line) ? diffView(code) : h("pre", {}, code));
     return end + 1;
   }
   const heading = /^(#{1,6})\s+(.*)$/.exec(line);

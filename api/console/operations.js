@@ -3,7 +3,7 @@
 import { get, getText, post } from "./api.js";
 import { action, empty, fill, h, status } from "./dom.js";
 import { ago, clock, count, duration, short } from "./format.js";
-import { diffView } from "./diff_view.js";
+import { diffView, lineDiff } from "./diff_view.js";
 
 export function operations(main) {
   const place = { health: h("div"), queues: h("div"), deliveries: h("div"), agents: h("div"), difference: h("div") };
@@ -57,15 +57,29 @@ export function operations(main) {
     fill(
       place.agents,
       h("h2", {}, "Agents"),
-      h("ul", { class: "plain" }, ...page.items.map((one) => h("li", {}, h("b", {}, one.name), ` v${one.version} `, h("small", {}, short(one.description, 120)), one.version > 1 ? action("What changed", () => difference(one)) : null))),
+      h("ul", { class: "plain" }, ...page.items.map((one) => h("li", {}, h("b", {}, one.name), ` v${one.version} `, h("small", {}, short(one.description, 120)), " ", one.version > 1 ? action("What changed", () => difference(one)) : null))),
       place.difference,
     );
   }
 
+  // Any two versions, at first the last two.
   async function difference(agent) {
-    const [before, now] = (await get(`/agents/${agent.name}/versions`)).items.slice(-2);
-    const files = await Promise.all([before, now].map((version) => getText(`/agents/${agent.name}?version=${version}`, "text/markdown")));
-    fill(place.difference, h("h3", {}, `${agent.name}: version ${before} and ${now}`), diffView(lineDiff(...files)));
+    const versions = (await get(`/agents/${agent.name}/versions`)).items;
+    const shown = h("div", { role: "status" });
+    const compare = async () => {
+      const texts = await Promise.all(chosen.map((one) => getText(`/agents/${agent.name}?version=${one.value}`, "text/markdown")));
+      fill(shown, texts[0] === texts[1] ? empty("They are the same.") : diffView(lineDiff(...texts)));
+    };
+    const show = () => compare().catch((error) => fill(shown, error.message));
+    const chosen = ["before", "after"].map((name, at) => h("select", { id: name, onchange: show }, ...versions.map((one) => h("option", { value: one, selected: one === versions.at(at - 2) }, String(one)))));
+    fill(
+      place.difference,
+      h("h3", {}, `What changed in ${agent.name}`),
+      h("div", { class: "row" }, h("label", { for: "before" }, "from version"), chosen[0], h("label", { for: "after" }, "to version"), chosen[1]),
+      shown,
+    );
+    await compare();
+    place.difference.scrollIntoView({ block: "nearest" });
   }
 
   const show = () => Promise.all([health(), queues(), deliveries()]).catch((error) => fill(place.health, h("p", { role: "alert" }, error.message)));
@@ -74,26 +88,4 @@ export function operations(main) {
   agents().catch((error) => fill(place.agents, error.message));
   const clockwork = setInterval(show, 5000);
   return () => clearInterval(clockwork);
-}
-
-// Lines that only one of two texts has, by their longest common part; definitions are short.
-export function lineDiff(before, after) {
-  const a = before.split("\n").slice(0, 1000);
-  const b = after.split("\n").slice(0, 1000);
-  const length = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
-  for (let i = a.length - 1; i >= 0; i--) {
-    for (let j = b.length - 1; j >= 0; j--) {
-      length[i][j] = a[i] === b[j] ? length[i + 1][j + 1] + 1 : Math.max(length[i + 1][j], length[i][j + 1]);
-    }
-  }
-  const lines = [];
-  let [i, j] = [0, 0];
-  while (i < a.length || j < b.length) {
-    if (i < a.length && j < b.length && a[i] === b[j]) {
-      lines.push(`  ${a[i++]}`);
-      j++;
-    } else if (j < b.length && (i === a.length || length[i][j + 1] > length[i + 1][j])) lines.push(`+ ${b[j++]}`);
-    else lines.push(`- ${a[i++]}`);
-  }
-  return lines.join("\n");
 }

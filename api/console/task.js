@@ -3,9 +3,9 @@
 import { address, follow, get, post } from "./api.js";
 import { action, confirmed, empty, fill, h, link, status } from "./dom.js";
 import { ago, bounded, bytes, clock, cost, count, duration, json, short, tokens } from "./format.js";
-import { details } from "./inbox.js";
 import { soon } from "./live.js";
 import { markdown } from "./markdown.js";
+import { details } from "./request_details.js";
 import { compareDialog, raiseDialog, rerunDialog } from "./task_dialogs.js";
 import { virtualList } from "./virtual_list.js";
 import { waterfall } from "./waterfall.js";
@@ -14,7 +14,7 @@ const CHARS = 4_000; // of each text in the steps; the page that can be shared h
 const MOST_ROWS = 200;
 
 export function task(main, { session, parameters: [id] }) {
-  const place = Object.fromEntries(["head", "waiting", "chart", "step", "result", "files", "effects", "budget", "audit"].map((name) => [name, h("div")]));
+  const place = Object.fromEntries(["head", "waiting", "chart", "step", "events", "result", "files", "effects", "budget", "audit"].map((name) => [name, h("div")]));
   const note = h("p", { role: "status" });
   const measure = h("select", { id: "measure", onchange: () => chart() }, ...["time", "tokens", "cost"].map((name) => h("option", { value: name }, name)));
   const list = virtualList({ label: "Steps", height: 44, row: stepRow, key: (step) => step.step });
@@ -29,6 +29,7 @@ export function task(main, { session, parameters: [id] }) {
     if (trace) {
       list.set(trace.steps);
       chart();
+      eventsView(trace.marks);
       if (chosen !== null) showStep(trace.steps.find((one) => one.step === chosen));
     } else fill(place.chart, empty("The content of this task was removed when it had been kept long enough."));
     const ended = ["completed", "failed", "cancelled"].includes(record.status);
@@ -116,6 +117,14 @@ export function task(main, { session, parameters: [id] }) {
     );
   }
 
+  // What happened beside the calls: plans, retries, waits, messages, budgets.
+  function eventsView(marks) {
+    const shown = marks.slice(-MOST_ROWS);
+    const list = h("ul", { class: "plain" }, ...shown.map((one) => h("li", {}, h("small", {}, clock(one.at)), ` ${one.type.replaceAll("_", " ")}: ${short(one.text, 200)}`)));
+    const rest = marks.length - shown.length;
+    fill(place.events, h("h2", {}, "Events"), shown.length ? list : empty("None beside the calls."), rest ? h("p", { class: "why" }, `The latest ${shown.length} of ${marks.length}.`) : null);
+  }
+
   function resultView(result) {
     if (!result) return fill(place.result);
     const output = typeof result.output === "string" ? markdown(result.output) : h("pre", {}, bounded(json(result.output)));
@@ -177,6 +186,7 @@ export function task(main, { session, parameters: [id] }) {
     h("h2", {}, "Steps"),
     list.element,
     place.step,
+    place.events,
     place.result,
     place.files,
     place.effects,

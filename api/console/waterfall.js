@@ -1,45 +1,48 @@
-// Calls over time in lanes (model, tools, waits), a row for each session; or bars by tokens or by cost.
+// Calls over time: each session has a lane for the model, for tools, subagents, retries and waits; or bars by tokens or cost.
 
 import { h, svg } from "./dom.js";
-import { cost, duration, tokens } from "./format.js";
+import { cost, count, duration, tokens } from "./format.js";
 
-const ROW = 22;
+const ROW = 18;
 const WIDTH = 1000;
 const MOST_BARS = 4000;
+const LANES = ["model", "tools", "subagents", "retries", "waits"];
 
 export function waterfall(trace, measure = "time", pick = () => {}) {
   const rows = [...sessions(trace, 0)];
   return measure === "time" ? byTime(rows, pick) : bySize(rows, measure, pick);
 }
 
+// Whether nothing of a trace can change any more.
+export function final(trace) {
+  return [...sessions(trace, 0)].every((row) => row.trace.ended_at);
+}
+
 function* sessions(trace, depth) {
   const bars = [];
-  const inner = [];
-  collect(trace.steps, trace, bars, inner);
+  const children = [...(trace.sessions ?? [])];
+  const until = trace.ended_at ?? new Date().toISOString(); // what has not ended lasts until now
+  collect(trace.steps, bars, children, until);
   for (const mark of trace.marks ?? []) {
-    if (mark.type === "input_required") bars.push({ lane: "wait", start: mark.at, end: settled(trace, mark), label: `asked: ${mark.text}` });
-    else if (mark.type === "model_retry") bars.push({ lane: "retry", start: mark.at, end: mark.at, label: mark.text });
+    if (mark.type === "input_required") bars.push({ lane: "waits", kind: "wait", start: mark.at, end: mark.until ?? until, label: `asked: ${mark.text}` });
+    else if (mark.type === "model_retry") bars.push({ lane: "retries", kind: "retry", start: mark.at, end: mark.until ?? mark.at, label: `tried again: ${mark.text}` });
   }
+  for (const child of children) bars.push({ lane: "subagents", kind: "subagent", start: child.created_at, end: child.ended_at ?? new Date().toISOString(), label: `subagent ${child.name || child.agent} ${child.status}` });
   yield { trace, depth, bars };
-  for (const child of [...inner, ...(trace.sessions ?? [])]) yield* sessions(child, depth + 1);
+  for (const child of children) yield* sessions(child, depth + 1);
 }
 
-// When the wait that a mark began was over: the next answer or expiry, or the end, or not yet.
-function settled(trace, asked) {
-  const later = trace.marks.find((mark) => mark.at > asked.at && ["input_received", "input_expired"].includes(mark.type));
-  return later?.at ?? trace.ended_at ?? new Date().toISOString();
-}
-
-function collect(steps, trace, bars, inner) {
+function collect(steps, bars, children, until) {
   for (const step of steps) {
+    if (!step.models.length) bars.push({ lane: "model", kind: "model", step: step.step, start: step.started_at, end: until, label: `step ${step.step}: the model` });
     for (const call of step.models) {
-      bars.push({ lane: "model", step: step.step, start: call.started_at, end: call.ended_at, usage: call.usage, label: `step ${step.step}: ${call.model}${call.attempts > 1 ? `, ${call.attempts} attempts` : ""}` });
+      bars.push({ lane: "model", kind: "model", step: step.step, start: call.started_at, end: call.ended_at, usage: call.usage, label: `step ${step.step}: ${call.model}${call.attempts > 1 ? `, ${call.attempts} attempts` : ""}` });
     }
     for (const tool of step.tools) {
       const failed = !["ok", "started"].includes(tool.state);
-      bars.push({ lane: failed ? "failed" : "tool", step: step.step, start: tool.started_at, end: tool.ended_at ?? trace.ended_at ?? new Date().toISOString(), label: `step ${step.step}: ${tool.tool} ${tool.state}` });
-      collect(tool.steps ?? [], trace, bars, inner);
-      inner.push(...(tool.sessions ?? []));
+      bars.push({ lane: "tools", kind: failed ? "failed" : "tool", step: step.step, start: tool.started_at, end: tool.ended_at ?? until, label: `step ${step.step}: ${tool.tool} ${tool.state}` });
+      collect(tool.steps ?? [], bars, children, until);
+      children.push(...(tool.sessions ?? []));
     }
   }
 }
@@ -49,35 +52,42 @@ function byTime(rows, pick) {
   const first = minimum(moments);
   const length = Math.max(1, maximum(moments) - first);
   const scale = (moment) => ((new Date(moment).getTime() - first) / length) * WIDTH;
-  const drawn = [];
-  let y = 0;
+  const all = rows.reduce((sum, row) => sum + row.bars.length, 0);
   let left = MOST_BARS;
-  for (const row of rows) {
-    const lanes = [];
-    const placed = row.bars.sort((a, b) => (a.start < b.start ? -1 : 1)).slice(0, left).map((bar) => {
-      let lane = lanes.findIndex((until) => until <= bar.start);
-      if (lane < 0) lane = lanes.length;
-      lanes[lane] = bar.end;
-      return [bar, lane];
+  const drawn = rows.flatMap((row) => {
+    const took = row.trace.ended_at ? duration(new Date(row.trace.ended_at) - new Date(row.trace.created_at)) : "running";
+    const name = h("div", { class: "session-name" }, h("a", { href: `#/tasks/${row.trace.session_id}`, title: row.trace.title }, row.trace.name || row.trace.agent), h("small", {}, ` ${took}`));
+    name.style.paddingLeft = `${row.depth}em`;
+    const lanes = LANES.flatMap((lane) => {
+      const bars = row.bars.filter((bar) => bar.lane === lane).sort((a, b) => (a.start < b.start ? -1 : 1)).slice(0, left);
+      left -= bars.length;
+      return bars.length ? laneView(lane, bars, row, scale, pick) : [];
     });
-    left -= placed.length;
-    const height = Math.max(1, lanes.length) * ROW;
-    const marks = placed.map(([bar, lane]) => {
-      const x = scale(bar.start);
-      const took = duration(new Date(bar.end) - new Date(bar.start));
-      const mark = svg("rect", { class: `bar ${bar.lane}`, x: x.toFixed(1), y: lane * ROW + 4, width: Math.max(2, scale(bar.end) - x).toFixed(1), height: ROW - 8, rx: 2 }, svg("title", {}, `${bar.label}, ${took}`));
-      mark.addEventListener("click", () => pick(row.trace, bar.step));
-      return mark;
-    });
-    const name = row.trace.name || row.trace.agent;
-    const chart = svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, preserveAspectRatio: "none", height, role: "img", "aria-label": `${name}: ${row.bars.length} calls` }, ...marks);
-    const label = h("a", { class: "lane-name", href: `#/tasks/${row.trace.session_id}`, title: row.trace.title }, name);
-    label.style.paddingLeft = `${row.depth}em`;
-    drawn.push(label, chart);
-    y += height;
-  }
+    return [name, ...lanes];
+  });
   const axis = h("div", { class: "axis", "aria-hidden": "true" }, ...[0, 0.25, 0.5, 0.75, 1].map((part) => h("span", {}, duration(length * part) || "0")));
-  return h("div", { class: "waterfall" }, ...drawn, h("span", {}), axis, legend());
+  const rest = all > MOST_BARS ? h("p", { class: "legend" }, `and ${count(all - MOST_BARS, "more bar")}`) : null;
+  return h("div", { class: "waterfall" }, ...drawn, h("span", {}), axis, legend(), rest);
+}
+
+// Bars at the same time, such as calls side by side, are drawn below one another.
+function laneView(lane, bars, row, scale, pick) {
+  const tracks = [];
+  const marks = bars.map((bar) => {
+    let track = tracks.findIndex((until) => until <= bar.start);
+    if (track < 0) track = tracks.length;
+    tracks[track] = bar.end;
+    const x = Math.min(scale(bar.start), WIDTH - 3);
+    const took = duration(new Date(bar.end) - new Date(bar.start));
+    const mark = svg("rect", { class: `bar ${bar.kind}`, x: x.toFixed(1), y: track * ROW + 3, width: Math.max(3, scale(bar.end) - x).toFixed(1), height: ROW - 6, rx: 2 }, svg("title", {}, `${bar.label}, ${took}`));
+    mark.addEventListener("click", () => pick(row.trace, bar.step));
+    return mark;
+  });
+  const height = tracks.length * ROW;
+  const name = h("span", { class: "lane-name" }, lane);
+  name.style.paddingLeft = `${row.depth + 1}em`;
+  const label = `${row.trace.name || row.trace.agent}, ${lane}: ${bars.length}`;
+  return [name, svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, preserveAspectRatio: "none", height, role: "img", "aria-label": label }, ...marks)];
 }
 
 function bySize(rows, measure, pick) {
@@ -98,7 +108,7 @@ function bySize(rows, measure, pick) {
 }
 
 function legend() {
-  const kinds = [["model", "model"], ["tool", "tool"], ["failed", "not ok"], ["wait", "asked a person"], ["retry", "retry"]];
+  const kinds = [["model", "model"], ["tool", "tool"], ["failed", "not ok"], ["subagent", "subagent"], ["retry", "pause before a retry"], ["wait", "asked a person"]];
   return h("p", { class: "legend" }, ...kinds.map(([kind, label]) => h("span", {}, h("i", { class: `swatch ${kind}` }), label)));
 }
 

@@ -4,29 +4,41 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 from api.http.problems import Unreadable
 from domain.ids import is_id
 
+_UTC = timedelta()
 
-def cursor(query: Mapping[str, object], last_id: str) -> str:
-    return base64.urlsafe_b64encode(f"{last_id}{_digest(query, last_id)}".encode()).decode().rstrip("=")
+
+def cursor(query: Mapping[str, object], last_id: str, at: datetime | None = None) -> str:
+    """Of a list that is ordered by a moment and then by id, `at` is the moment of the last item."""
+    moment = at.isoformat() if at else ""
+    text = f"{last_id}{_digest(query, last_id + moment)}{moment}"
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def position(query: Mapping[str, object], given: str | None) -> str | None:
     """The id that a cursor contains."""
+    return None if given is None else moment_and_id(query, given)[1]
+
+
+def moment_and_id(query: Mapping[str, object], given: str | None) -> tuple[datetime | None, str]:
+    """The moment and the id that a cursor contains; no id: from the beginning."""
     if given is None:
-        return None
+        return None, ""
     try:
         text = base64.urlsafe_b64decode(given + "=" * (-len(given) % 4)).decode("ascii")
+        last_id, digest, moment = text[:26], text[26:42], text[42:]
+        at = datetime.fromisoformat(moment) if moment else None
+        if is_id(last_id) and digest == _digest(query, last_id + moment) and (at is None or at.utcoffset() == _UTC):
+            return at, last_id
     except ValueError:
-        text = ""
-    last_id, digest = text[:26], text[26:]
-    if not is_id(last_id) or digest != _digest(query, last_id):
-        raise Unreadable(400, "invalid-cursor", "This cursor is not from a list with the same filters.")
-    return last_id
+        pass  # it is not base64, or contains no moment
+    raise Unreadable(400, "invalid-cursor", "This cursor is not from a list with the same filters.")
 
 
-def _digest(query: Mapping[str, object], last_id: str) -> str:
-    text = json.dumps([query, last_id], sort_keys=True, default=str)
+def _digest(query: Mapping[str, object], last: str) -> str:
+    text = json.dumps([query, last], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

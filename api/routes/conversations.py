@@ -194,6 +194,7 @@ class TurnQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     full: bool = Field(default=False, description="with all messages and tool calls")
+    newest: bool = Field(default=False, description="true: the newest first")
     cursor: str | None = Field(default=None, max_length=200)
     limit: int = Field(default=50, ge=1, le=200)
 
@@ -206,9 +207,11 @@ class TurnQuery(BaseModel):
 )
 async def show_turns(call: Reader, conversation_id: str, query: Annotated[TurnQuery, Query()]) -> TurnPage:
     await conversation_of(call, conversation_id)
-    filters = {"turns": conversation_id}
+    filters = {"turns": conversation_id, "newest": query.newest}
     after_id = position(filters, query.cursor)
-    page = await conversation_reads.turns(call.pool, call.tenant, conversation_id, after_id, query.limit + 1)
+    page = await conversation_reads.turns(
+        call.pool, call.tenant, conversation_id, after_id, query.limit + 1, newest=query.newest
+    )
     shown = [TurnRecord(**turn.model_dump()) for turn in page[: query.limit]]
     if query.full:
         for turn in shown:

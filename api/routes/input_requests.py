@@ -10,10 +10,11 @@ from api.control import answer as answering
 from api.http.accept_header import accepts_json
 from api.http.body import json_body
 from api.http.lookup import own_session, session_of
-from api.http.paging import cursor, position
+from api.http.paging import cursor, moment_and_id
+from api.http.problems import finding
 from api.openapi import BODY, problems, request_body
-from domain.errors import Conflict
-from domain.sessions.input_request import InputRequest, RequestStatus
+from domain.errors import Conflict, Invalid
+from domain.sessions.input_request import InputRequest, RequestOrder, RequestStatus
 from domain.task import Id, Strict
 from store import input_requests
 
@@ -32,8 +33,15 @@ class RequestQuery(BaseModel):
 
     status: RequestStatus = RequestStatus.OPEN
     conversation_id: Id | None = None
+    order: RequestOrder = Field(
+        default=RequestOrder.NEWEST,
+        description="deadline: of open ones, the nearest first; answered: of answered ones, the latest answer first",
+    )
     cursor: str | None = Field(default=None, max_length=200)
     limit: int = Field(default=50, ge=1, le=200)
+
+
+_ORDER_OF = {RequestOrder.DEADLINE: RequestStatus.OPEN, RequestOrder.ANSWERED: RequestStatus.ANSWERED}
 
 
 class AnswerBody(Strict):
@@ -49,18 +57,25 @@ class AnswerAccepted(BaseModel):
 
 @router.get("/input-requests", responses=problems(422), summary="List input requests of all tasks")
 async def list_input_requests(call: Reader, query: Annotated[RequestQuery, Query()]) -> InputRequestPage:
-    filters = {"status": query.status, "conversation_id": query.conversation_id}
+    if query.order in _ORDER_OF and query.status is not _ORDER_OF[query.order]:
+        problem = finding("/order", "wrong_status", f"only with status={_ORDER_OF[query.order]}", place="query")
+        raise Invalid("These requests have no such order.", errors=[problem])
+    filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
     items = await input_requests.find(
         call.pool,
         call.tenant,
         status=query.status,
         conversation_id=query.conversation_id,
-        before_id=position(filters, query.cursor),
+        order=query.order,
+        after=moment_and_id(filters, query.cursor),
         limit=query.limit + 1,
     )
     shown = items[: query.limit]
-    more = len(items) > query.limit
-    return InputRequestPage(items=shown, next_cursor=cursor(filters, shown[-1].id) if more else None)
+    if len(items) == len(shown):
+        return InputRequestPage(items=shown, next_cursor=None)
+    last = shown[-1]
+    moments = {RequestOrder.DEADLINE: last.deadline, RequestOrder.ANSWERED: last.answered_at}
+    return InputRequestPage(items=shown, next_cursor=cursor(filters, last.id, moments.get(query.order)))
 
 
 @router.get("/tasks/{task_id}/input-requests", responses=problems(404), summary="List all input requests of a task")

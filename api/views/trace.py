@@ -18,6 +18,7 @@ from store.traces import CallRow, ReplyRow
 MOST_SESSIONS = 200
 MOST_EVENTS = 20_000
 NOT_RUN = "not_run"
+STARTED = "started"
 MARKS: dict[str, str] = {  # an event that is shown as a mark -> the field with its text
     "replanning": "reason",
     "progress": "message",
@@ -58,7 +59,8 @@ class Tracer:
         calls = await traces.calls(self._pool, self._tenant, session.id, MOST_EVENTS)
         children, whole = await self._children(session)
         steps = self._steps(log, session.created_at)
-        self._add_tools(steps, replies, calls, children, two_sides=session.sides is not None and session.sides.dual)
+        running = None if session.status.terminal else max(steps, default=None)
+        self._add_tools(steps, replies, calls, children, session.sides is not None and session.sides.dual, running)
         shared = {name: getattr(session, name) for name in Trace.model_fields if name in SessionRow.model_fields}
         return Trace(
             **shared,
@@ -66,7 +68,7 @@ class Tracer:
             name=session.subagent_name,
             rerun_of=session.rerun,
             steps=_nested(steps, {reply.step: reply.line for reply in replies}),
-            marks=[mark for event in log if (mark := self._mark(event))],
+            marks=self._marks(log),
             sessions=list(children.values()),
             complete=whole and len(log) <= MOST_EVENTS and all(child.complete for child in children.values()),
         )
@@ -118,6 +120,7 @@ class Tracer:
         calls: list[CallRow],
         children: dict[str, Trace],
         two_sides: bool,
+        running: int | None,
     ) -> None:
         made = {(call.node, call.call_index): call for call in calls}
         for reply in replies:
@@ -126,32 +129,43 @@ class Tracer:
             step = steps[reply.step]
             step.side, step.speaker = reply.side, reply.author if two_sides else None
             for index, block in enumerate(reply.body.calls):
-                span = self._tool(step, index, block, made.get((reply.id, index)))
+                span = self._tool(step, index, block, made.get((reply.id, index)), running == reply.step)
                 if (child := children.pop(derive_id(reply.id, "child", index), None)) is not None:
                     span.sessions.append(child)
                 step.tools.append(span)
             _begin_after_tools(step)
 
-    def _tool(self, step: StepTrace, index: int, block: ToolCallBlock, call: CallRow | None) -> ToolSpan:
+    def _tool(self, step: StepTrace, index: int, block: ToolCallBlock, call: CallRow | None, running: bool) -> ToolSpan:
+        """A call without a row was never made, or is being made: one that has no effect is written down at its end."""
         asked_at = step.models[-1].ended_at if step.models else step.started_at
         return ToolSpan(
             index=index,
             tool=block.name,
             arguments=self._short(json.dumps(block.arguments, ensure_ascii=False)),
             effect=call.effect if call else "",
-            state=call.state if call else NOT_RUN,
+            state=call.state if call else STARTED if running else NOT_RUN,
             result=self._short(call.result) if call else "",
             started_at=call.started_at if call else asked_at,
-            ended_at=call.ended_at if call else asked_at,
+            ended_at=call.ended_at if call else None if running else asked_at,
         )
 
-    def _mark(self, event: Recorded) -> Mark | None:
+    def _marks(self, log: list[Recorded]) -> list[Mark]:
+        over = {
+            event.data["request_id"]: event.at for event in log if event.type in ("input_received", "input_expired")
+        }
+        return [mark for event in log if (mark := self._mark(event, over))]
+
+    def _mark(self, event: Recorded, over: dict[str, datetime]) -> Mark | None:
         if event.type == "plan_updated":
             plan = "; ".join(f"{step['title']} ({step['status']})" for step in event.data["steps"])
             return Mark(at=event.at, type=event.type, text=self._short(plan))
         if event.type not in MARKS:
             return None
-        return Mark(at=event.at, type=event.type, text=self._short(str(event.data.get(MARKS[event.type], ""))))
+        until = event.data.get("next_at") if event.type == "model_retry" else None
+        if event.type == "input_required":
+            until = over.get(event.data["request_id"])
+        text = self._short(str(event.data.get(MARKS[event.type], "")))
+        return Mark(at=event.at, type=event.type, text=text, until=until)
 
     def _short(self, text: str) -> str:
         left = len(text) - self._chars

@@ -39,6 +39,12 @@ class RequestStatus(StrEnum):
     WITHDRAWN = "withdrawn"
 
 
+class RequestOrder(StrEnum):
+    NEWEST = "newest"
+    DEADLINE = "deadline"  # of open ones: the nearest first
+    ANSWERED = "answered"  # of answered ones: the latest answer first
+
+
 class ApprovedFile(BaseModel):
     """A file that a command names, with its content at the time when people were asked."""
 

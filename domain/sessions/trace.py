@@ -53,6 +53,11 @@ class Mark(BaseModel):
     at: datetime
     type: str
     text: str
+    until: datetime | None = Field(
+        default=None,
+        exclude_if=lambda until: until is None,
+        description="of a retry or a wait for a person: when the next attempt began, or the answer arrived",
+    )
 
 
 class Trace(BaseModel):

@@ -1,4 +1,4 @@
-"""Many tasks, and a task of many steps, as rows: copies of what a real task has written."""
+"""Many tasks, requests, and a task of many steps, as rows: copies of what a real task has written."""
 
 from domain.ids import new_id
 from store.database import Pool
@@ -15,10 +15,16 @@ INSERT INTO events SELECT (jsonb_populate_record(e, jsonb_build_object(
   FROM events e, generate_series(1, $3) AS n
  WHERE e.session_id = $1 AND e.data::jsonb ? 'step' AND (e.data::jsonb ->> 'step')::int = 1
 """
+_REQUESTS = """
+INSERT INTO input_requests SELECT (jsonb_populate_record(r, jsonb_build_object(
+           'id', one.id, 'question', 'copy ' || one.n || ' of ' || r.id,
+           'deadline', now() + interval '5 minutes' + one.n * interval '10 seconds'))).*
+  FROM input_requests r, unnest($2::text[]) WITH ORDINALITY AS one (id, n) WHERE r.id = $1
+"""
 
 
 async def copy_task(pool: Pool, task_id: str, count: int) -> list[str]:
-    """So many ended tasks like this one, newer than it; each has the id of this one in its title."""
+    """So many ended tasks like this one, newer, turns of its conversation; each has the id of this one in its title."""
     ids = sorted(new_id() for _ in range(count))
     await pool.execute(_TASKS, task_id, ids)
     return ids
@@ -29,3 +35,10 @@ async def copy_steps(pool: Pool, task_id: str, count: int) -> str:
     [long_id] = await copy_task(pool, task_id, 1)
     await pool.execute(_EVENTS, task_id, long_id, count)
     return long_id
+
+
+async def copy_request(pool: Pool, request_id: str, count: int) -> list[str]:
+    """So many open requests like this one; the first, which has the oldest id, expires in five minutes, and so on."""
+    ids = sorted(new_id() for _ in range(count))
+    await pool.execute(_REQUESTS, request_id, ids)
+    return ids

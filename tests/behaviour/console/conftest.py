@@ -12,13 +12,16 @@ needs_browser = pytest.mark.skipif(
     not CHROMIUM, reason="there is no chromium here; as root `apt-get install chromium` adds it"
 )
 expect.set_options(timeout=20_000)  # a busy machine
+# a name of this machine that is not `localhost`: by http it is no secure context, as in an office's network
+NAME = "errand.test"
+ELSEWHERE = f"--host-resolver-rules=MAP {NAME} 127.0.0.1"
 Opener = Callable[[str], Awaitable[Page]]
 
 
 @pytest_asyncio.fixture(scope="module")
 async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as tool:
-        running = await tool.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        running = await tool.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", ELSEWHERE])
         yield running
         await running.close()
 

@@ -1,8 +1,8 @@
 """What people use the console for, from beginning to end; long lists."""
 
-import statistics
+import itertools
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
@@ -18,10 +18,7 @@ from tests.support.stack import Stack, calls, eventually, steps
 
 pytestmark = needs_browser
 
-ATTACK = "document.title='owned'"
-HOSTILE = f'<img src=x onerror="{ATTACK}"><script>{ATTACK}</script>[x](javascript:{ATTACK})\u202eevil\x1b[31mred'
-
-PRINTED = HOSTILE.replace("\x1b", "").replace("\u202e", "")  # as far as a definition may hold it
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 async def mailbox_with_an_outcome(stack: Stack) -> str:
@@ -113,37 +110,52 @@ async def test_same_errand_by_keyboard_alone(stack: Stack, opened: Opener, runs:
     await expect(page.locator("main .banner")).to_contain_text("First difference: tool call in step 1")
 
 
-async def test_views_of_one_task_are_accessible_in_light_dark_and_on_a_phone(
+async def test_every_view_is_accessible_in_light_and_dark_on_a_desk_and_on_a_phone(
     stack: Stack, browser: Browser, runs: dict[str, str]
 ) -> None:
-    views = [f"tasks/{runs['one']}", f"conversations/{runs['conversation']}", f"compare/{runs['one']}/{runs['other']}"]
     long_name = "agent-with-a-name-that-is-wider-than-the-screen-of-a-phone"
-    definition = {"name": long_name, "description": "d" * 300, "prompt": "Say it."}
-    assert (await stack.http.put(f"/agents/{long_name}", json=definition)).is_success
+    for prompt in ("Say it.", "Sing it."):
+        definition = {"name": long_name, "description": "d" * 300, "prompt": prompt}
+        assert (await stack.http.put(f"/agents/{long_name}", json=definition)).is_success
     await stack.run("w" * 300, long_name)
-    looks: list[dict[str, Any]] = [
-        {"color_scheme": "light", "viewport": {"width": 1200, "height": 900}},
-        {"color_scheme": "dark", "viewport": {"width": 390, "height": 800}},
-    ]
-    for look in looks:
-        context = await browser.new_context(**look)
-        page = await context.new_page()
-        for view in [*views, "", "inbox", "operations", *(["start"] if look["color_scheme"] == "light" else [])]:
+    waits = await stack.submit(calls(bash("touch " + "w" * 300)), "careful")
+    await waiting(stack, waits)
+    views = {
+        f"tasks/{runs['one']}": "[data-chain]",
+        f"conversations/{runs['conversation']}": ".timeline .bar",
+        f"compare/{runs['one']}/{runs['other']}": ".difference",
+        "": ".task-row",
+        "inbox": ".request [data-do=a]",
+        "operations": ".diff",
+        "start": "textarea",
+        "signed out": "#key",
+    }
+    context = await browser.new_context()
+    page = await context.new_page()
+    for view, ready in views.items():
+        if view == "signed out":
+            await context.set_extra_http_headers({"X-Forwarded-For": "203.0.113.7"})
+            await page.reload()
+        else:
             await page.goto(f"{stack.url}/#/{view}")
-            await expect(page.locator("h1")).to_be_visible()
-            await page.wait_for_load_state("load")
-            if view.startswith("tasks"):
-                await expect(page.locator("[data-chain]")).to_contain_text("intact")
+        if view == "operations":
+            await page.locator("li", has_text=long_name).get_by_role("button", name="What changed").click()
+        await expect(page.locator(ready).first).to_be_visible()
+        for scheme, width in itertools.product(SCHEMES, (1200, 390)):
+            await page.emulate_media(color_scheme=scheme)
+            await page.set_viewport_size({"width": width, "height": 850})
             found = await Axe().run(page)
-            assert found.violations_count == 0, (view, look, found.generate_report())
+            assert found.violations_count == 0, (view, scheme, width, found.generate_report())
             wide = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-            assert wide <= 0, f"{view} is wider than the screen"
-        await context.close()
+            assert wide <= 0, f"{view} is wider than {width} pixels"
+    await context.close()
+    await stack.cancel(waits)
 
 
 async def test_task_shows_its_files_audit_and_budget_which_can_be_raised(stack: Stack, opened: Opener) -> None:
     script = steps([("write_file", {"path": "notes/a.txt", "content": "x"})], [("ask_user", {"question": "Which?"})])
-    task_id = await stack.submit(script, "asker", config={"max_steps": 2})
+    kept: dict[str, Any] = {"kind": "command", "run": "test -f notes/a.txt"}
+    task_id = await stack.submit(script, "asker", config={"max_steps": 2}, acceptance_criteria=[kept])
     [request] = await waiting(stack, task_id)
     page = await opened(f"{stack.url}/#/tasks/{task_id}")
     await expect(page.locator("main")).to_contain_text("notes/a.txt")
@@ -160,6 +172,9 @@ async def test_task_shows_its_files_audit_and_budget_which_can_be_raised(stack: 
     body = {"response_to": request["id"], "input": "this"}
     assert (await stack.http.post(f"/tasks/{task_id}/input", json=body)).status_code == 202
     assert (await stack.wait(task_id))["reason"] == "goal_reached"
+    [verdict] = (await stack.result(task_id))["acceptance"]
+    assert verdict["why"]
+    await expect(page.get_by_text(f"✓ {verdict['criterion']}: {verdict['why']}")).to_be_visible()
 
 
 @pytest_asyncio.fixture
@@ -173,18 +188,29 @@ async def many(stack: Stack) -> AsyncIterator[tuple[str, list[str], str]]:
     await stack.pool.execute("DELETE FROM sessions WHERE id = ANY($1::text[])", [*copies, long_id])
 
 
-# from the top of a list to its end in sixty frames: how long each took, in milliseconds
+# from the top of a list to its end in sixty frames: how long each took, and what kept the page busy, in milliseconds
 SCROLL = """async (box) => {
-    const took = [];
+    const frames = [];
+    const busy = [];
+    const observer = new PerformanceObserver((found) => busy.push(...found.getEntries().map((one) => one.duration)));
+    observer.observe({ type: "longtask" });
     let last = await new Promise(requestAnimationFrame);
     for (let part = 0; part <= 60; part++) {
         box.scrollTop = (box.scrollHeight * part) / 60;
         const now = await new Promise(requestAnimationFrame);
-        took.push(now - last);
+        frames.push(now - last);
         last = now;
     }
-    return took;
+    observer.disconnect();
+    return { frames, busy };
 }"""
+
+
+async def scroll(box: Locator) -> None:
+    """Nearly every frame is in time, and no work of the page takes long; 17 and none on a machine that is not busy."""
+    found: dict[str, list[float]] = await box.evaluate(SCROLL)
+    frames = sorted(found["frames"])
+    assert frames[57] < 150 and sum(found["busy"]) < 1_000, found
 
 
 async def test_a_thousand_tasks_and_five_hundred_steps_keep_the_page_small(
@@ -203,13 +229,13 @@ async def test_a_thousand_tasks_and_five_hundred_steps_keep_the_page_small(
         return await page.locator(f'a[href="#/tasks/{copies[0]}"]').count() > 0
 
     await eventually(reached, what="the oldest copy")
-    frames: list[float] = await rows.evaluate(SCROLL)
+    await scroll(rows)
     assert await page.locator(".task-row").count() < 60
+    assert await page.evaluate("document.querySelectorAll('main *').length") < 2_000
     assert sum("cursor=" in url for url in asked) <= 15  # a page of a hundred each, and no more
     await page.goto(f"{stack.url}/#/tasks/{long_id}")
     await expect(page.locator(".step-row").first).to_be_visible()
     assert await page.locator(".step-row").count() < 60
-    frames += await page.locator(".virtual[aria-label=Steps]").evaluate(SCROLL)
+    await scroll(page.locator(".virtual[aria-label=Steps]"))
     await expect(page.get_by_role("button", name="Step 500")).to_be_visible()
     assert await page.evaluate("document.querySelectorAll('main *').length") < 4_000
-    assert statistics.median(frames) < 60  # 17 on a machine that is not busy

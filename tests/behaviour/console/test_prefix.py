@@ -5,7 +5,7 @@ from playwright.async_api import Browser, expect
 
 from store import keys
 from store.keys import Right
-from tests.behaviour.console.conftest import needs_browser
+from tests.behaviour.console.conftest import NAME, needs_browser
 from tests.support.prefix_proxy import prefix_proxy
 from tests.support.stack import Stack
 
@@ -63,3 +63,18 @@ async def test_cookie_is_secure_when_a_proxy_of_this_machine_says_https(stack: S
         assert "secure" not in plain.headers["set-cookie"].lower()
         forwarded = await client.post("/console/session", headers={**headers, "X-Forwarded-Proto": "https"})
         assert "; secure" in forwarded.headers["set-cookie"].lower()
+
+
+async def test_console_by_http_in_an_office_network_starts_a_task(stack: Stack, browser: Browser) -> None:
+    """There a browser has no secure context, and with that no `crypto.randomUUID`."""
+    _, secret = await keys.create(stack.pool, "default", "person", list(Right))
+    context = await browser.new_context(extra_http_headers={"X-Forwarded-For": "203.0.113.7"})
+    page = await context.new_page()
+    await page.goto(stack.url.replace("127.0.0.1", NAME) + "/#/start/tester")
+    assert not await page.evaluate("window.isSecureContext || 'randomUUID' in crypto")
+    await page.get_by_label("Key").fill(secret)
+    await page.get_by_role("button", name="Sign in").click()
+    await page.get_by_label("What should it do?").fill("say it by http")
+    await page.get_by_role("button", name="Start").click()
+    await expect(page.locator("h1")).to_have_text("say it by http")
+    await context.close()

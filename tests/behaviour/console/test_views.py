@@ -1,16 +1,15 @@
 """The console in a real browser, on the real stack."""
 
-import re
 import statistics
 from datetime import datetime
 
-from playwright.async_api import Page, expect
+from playwright.async_api import expect
 
 from domain.ids import new_id
 from store import keys
 from store.keys import Right
 from tests.behaviour.console.conftest import Opener, needs_browser
-from tests.behaviour.supervision.people import AGENTS, ask, bash, waiting
+from tests.behaviour.supervision.people import AGENTS, bash
 from tests.support.launch import TESTER
 from tests.support.stack import Stack, calls
 
@@ -51,66 +50,6 @@ async def test_row_appears_within_a_second_of_its_event(stack: Stack, opened: Op
             at = datetime.fromisoformat((await stack.seen(task_id, kind))["at"]).timestamp()
             delays.append(await page.evaluate(FIRST_SEEN, f"#/tasks/{task_id}{status}") / 1_000 - at)
     assert statistics.median(delays) <= 1, delays
-
-
-async def test_approval_by_keyboard_runs_the_call(stack: Stack, opened: Opener) -> None:
-    await define(stack)
-    task_id = await stack.submit(calls(bash("touch by-keyboard")), "careful")
-    [request] = await waiting(stack, task_id)
-    page = await opened(f"{stack.url}/#/inbox")
-    item = page.locator(f'[data-id="{request["id"]}"]')
-    await expect(item).to_contain_text("touch by-keyboard")
-    await expect(item).to_contain_text("ask bash")
-    await expect(page).to_have_title(re.compile(r"\(\d+\) Errand"))
-    await chosen(page, request["id"])
-    for _ in range(3):  # a key right after Escape reaches the page, not the dialog that is being closed
-        await page.keyboard.press("d")
-        await expect(page.get_by_role("dialog", name="Deny")).to_be_visible()
-        await page.keyboard.press("Escape")
-    await page.keyboard.press("a")
-    record = await stack.wait(task_id)
-    assert record["status"] == "completed"
-    await expect(item).to_have_count(0)
-
-
-async def chosen(page: Page, request_id: str) -> None:
-    """Move with the keyboard until this request is the current one."""
-    for _ in range(200):
-        if await page.locator("[aria-current=true]").get_attribute("data-id") == request_id:
-            return
-        await page.keyboard.press("j")
-    raise AssertionError("not reached by j")
-
-
-async def test_question_is_answered_by_a_form_of_its_schema(stack: Stack, opened: Opener) -> None:
-    await define(stack)
-    schema = {"type": "object", "properties": {"port": {"type": "integer"}}, "required": ["port"]}
-    task_id = await stack.submit(calls(ask("Which port?", answer_schema=schema)), "asker")
-    [request] = await waiting(stack, task_id)
-    page = await opened(f"{stack.url}/#/inbox")
-    item = page.locator(f'[data-id="{request["id"]}"]')
-    await item.get_by_label("port").fill("8080")
-    await item.get_by_role("button", name="Answer").click()
-    await stack.wait(task_id)
-    answered = (await stack.http.get(f"/tasks/{task_id}/input-requests")).json()["items"][0]
-    assert answered["answer"] == {"port": 8080}
-
-
-async def test_second_browser_learns_who_was_first(stack: Stack, opened: Opener) -> None:
-    await define(stack)
-    task_id = await stack.submit(calls(bash("touch two-browsers")), "careful")
-    [request] = await waiting(stack, task_id)
-    page = await opened(f"{stack.url}/#/inbox")
-    item = page.locator(f'[data-id="{request["id"]}"]')
-    await expect(item).to_be_visible()
-    await page.route(
-        re.compile(r"/input-requests\?"), lambda route: route.abort()
-    )  # it does not see the other's answer in time
-    body = {"response_to": request["id"], "input": {"approved": False}}
-    assert (await stack.http.post(f"/tasks/{task_id}/input", json=body)).status_code == 202
-    await item.get_by_role("button", name="Approve").click()
-    await expect(page.locator("p.said")).to_contain_text("was first: denied")
-    await stack.wait(task_id)
 
 
 async def test_page_continues_after_the_api_was_killed(stack: Stack, opened: Opener) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.behaviour.supervision.people import answer, answered, ask, output, waiting
+from tests.support.many_rows import copy_request
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
 SCHEMA = {"type": "object", "properties": {"port": {"type": "integer"}}, "required": ["port"]}
@@ -30,6 +31,34 @@ async def test_question_waits_and_its_answer_continues_the_session(people: Stack
         ("input_received", request["id"]),
     ]
     assert reported[1]["by"]  # who it was
+
+
+async def test_open_requests_are_listed_by_deadline_and_answered_ones_by_their_answer(people: Stack) -> None:
+    task_id = await people.submit(calls(ask("First?"), ask("Second?")), "asker")
+    asked = await waiting(people, task_id, 2)
+    copies = await copy_request(people.pool, asked[0]["id"], 5)  # the oldest ids have the nearest deadlines
+    last = sorted(asked, key=lambda one: (one["deadline"], one["id"]))
+
+    async def pages(order: str, status: str) -> list[str]:
+        params = {"conversation_id": task_id, "order": order, "status": status, "limit": "2"}
+        found: list[str] = []
+        while True:
+            page = (await people.http.get("/input-requests", params=params)).json()
+            assert len(page["items"]) <= 2
+            found += [one["id"] for one in page["items"]]
+            if page["next_cursor"] is None:
+                return found
+            params["cursor"] = page["next_cursor"]
+
+    assert await pages("deadline", "open") == [*copies, *(one["id"] for one in last)]
+    await people.pool.execute("DELETE FROM input_requests WHERE id = ANY($1::text[])", copies)
+    for one in reversed(last):  # the one with the newer id first
+        assert (await answer(people, task_id, one["id"], "x")).status_code == 202
+    assert await pages("answered", "answered") == [one["id"] for one in last]
+    await people.wait(task_id)
+    for order, status in (("answered", "open"), ("deadline", "answered"), ("worst", "open")):
+        refused = await people.http.get("/input-requests", params={"order": order, "status": status})
+        assert refused.status_code == 422 and refused.json()["errors"][0]["pointer"] == "/order", refused.text
 
 
 @pytest.mark.proves("S1-14", "S1-42")

@@ -1,0 +1,116 @@
+"""A conversation in the console: every turn on its timeline and in what was said, and what people do to it."""
+
+from playwright.async_api import Page, expect
+
+from tests.behaviour.console.conftest import Opener, needs_browser
+from tests.behaviour.conversations.talk import AGENTS as TEAM
+from tests.behaviour.conversations.talk import Gate, Talk, agent, async_delegate, chain, say, task
+from tests.behaviour.supervision.people import answer, ask, waiting
+from tests.support.launch import TESTER
+from tests.support.many_rows import copy_task
+from tests.support.stack import Stack, eventually
+
+pytestmark = needs_browser
+
+LANES = ["model", "tools", "subagents", "retries", "waits"]
+EDIT = ("edit_file", {"path": "a.txt", "old": "one\ntwo\n", "new": "one\n2\n"})
+WRITE = ("write_file", {"path": "a.txt", "content": "one\ntwo\n"})
+
+
+async def test_timeline_has_every_turn_in_lanes_as_it_happens(stack: Stack, opened: Opener) -> None:
+    tools = [*TESTER["tools"], "ask_user", "edit_file"]
+    for definition in (agent("helper", mode="subagent"), agent("busy-lead", "helper", may_ask=True, tools=tools)):
+        assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
+    script = chain([WRITE], [EDIT, task(say("Helped."))], [ask("Which one?")], last="That was the first turn.")
+    task_id = await stack.submit(f"{script} [[fault:529 times=1]]", "busy-lead")
+    [request] = await waiting(stack, task_id)
+    page = await opened(f"{stack.url}/#/conversations/{task_id}")
+    box = page.get_by_role("region", name="Timeline")
+    turn = box.locator(f'[data-turn="{task_id}"]')
+    await expect(turn.locator(".bar.wait title")).to_contain_text("asked: Which one?")  # still waiting
+    await expect(turn.locator(".status").first).to_have_text("input required")
+    assert (await answer(stack, task_id, request["id"], "this")).is_success
+    await expect(turn.locator(".status").first).to_have_text("completed")  # without a reload
+    assert await turn.locator(".session-name a").all_inner_texts() == ["busy-lead", "helper"]
+    assert await turn.locator(".lane-name").all_inner_texts() == [*LANES, "model"]
+    for lane, label in (("retry", "tried again"), ("subagent", "subagent helper completed"), ("tool", "edit_file ok")):
+        await expect(turn.locator(f".bar.{lane} title", has_text=label)).to_have_count(1)
+    changed = page.locator(".message.tool", has_text="calls edit_file").locator(".diff")
+    assert await changed.locator(".removed").all_text_contents() == ["- two\n"]
+    threads = page.locator(".tree > li")
+    await expect(threads.locator("summary").first).to_contain_text("main thread")
+    await expect(threads.locator("ul summary")).to_contain_text("helper")
+
+    copies = await copy_task(stack.pool, task_id, 25)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    try:
+        await page.reload()
+        await expect(box.locator(".turn").first).to_have_attribute("data-turn", copies[-1])
+        await expect(box.locator(".session-name").first).to_be_visible()
+        assert await box.locator(".turn").count() == 10 and sum("/trace" in url for url in asked) < 10
+
+        async def reached() -> bool:
+            await box.evaluate("(one) => { one.scrollTop = one.scrollHeight; }")
+            return await turn.locator(".bar.wait").count() == 1
+
+        await eventually(reached, what="the first turn")
+        assert await box.locator(".turn").count() == 26
+        assert "That was the first turn." in await said(page)
+    finally:
+        await stack.pool.execute("DELETE FROM sessions WHERE id = ANY($1::text[])", copies)
+
+
+async def said(page: Page) -> str:
+    return await page.get_by_role("log", name="What was said").inner_text()
+
+
+async def test_promote_fire_when_idle_steer_and_terminate(stack: Stack, opened: Opener) -> None:
+    """One conversation: its lead waits for a helper, is let go, and is busy while an outcome arrives."""
+    for definition in TEAM:
+        assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
+    helper, lead = Gate(), Gate()
+    script = chain([async_delegate("helper", say("Of the first."))], [task(helper.then("Promoted."))], [lead.call])
+    talk = await Talk.begin(stack, script)
+    waits = await talk.child(1)
+    await stack.seen(waits.id, "tool_called")
+    page = await opened(f"{stack.url}/#/conversations/{talk.id}")
+
+    await page.locator(f'[data-key="promote {waits.id}"]').click()  # a subagent that somebody waits for has it
+    await expect(page.get_by_role("button", name="Promote")).to_have_count(0)
+
+    await page.get_by_label("Message").fill("Mind the gap.")
+    await page.get_by_label("Deliver it").select_option("steer")
+    await page.get_by_role("button", name="Send").click()
+    await expect(page.get_by_label("Message")).to_have_value("")
+
+    await expect(page.locator("[data-fire]")).to_be_disabled()
+    await expect(page.locator(".mailbox .why")).to_contain_text("A session is running")
+    when_idle, count = page.locator('[data-key="when idle"]'), page.locator(".mailbox .badge")
+    helper.open()
+    await expect(count).to_have_text("2")
+    await when_idle.click()
+    await expect(page.get_by_text("The outcomes are the next turn")).to_be_visible()
+    await expect(count).to_have_text("0")
+    queued = page.locator("li.row", has=page.locator(".status", has_text="submitted"))
+    await queued.get_by_role("button", name="Cancel").click()
+    await page.get_by_role("button", name="Cancel it").click()
+    await expect(count).to_have_text("2")  # taken back
+    await when_idle.click()
+    await expect(count).to_have_text("0")
+
+    await page.goto("about:blank")  # the server keeps it
+    lead.open()
+    await talk.rest()
+    assert len(await talk.delivered_sources()) == 2
+    assert any("Mind the gap." in prompt for prompt in await talk.prompts(talk.id))
+
+    await page.goto(f"{stack.url}/#/conversations/{talk.id}")
+    terminate = page.locator("main").get_by_role("button", name="Terminate")
+    await terminate.click()
+    await page.get_by_role("button", name="Keep it").click()
+    assert (await talk.shown())["status"] == "open"
+    await terminate.click()
+    await page.get_by_role("dialog").get_by_role("button", name="Terminate").click()
+    await expect(terminate).to_be_disabled()
+    assert (await talk.shown())["status"] == "terminated"

@@ -1,0 +1,140 @@
+"""The inbox: what waits for people, and their answers."""
+
+import asyncio
+import re
+
+from playwright.async_api import Browser, Page, expect
+
+from store import keys
+from store.keys import Right
+from tests.behaviour.console.conftest import Opener, needs_browser
+from tests.behaviour.console.test_views import define
+from tests.behaviour.supervision.people import ask, bash, plan, waiting
+from tests.support.many_rows import copy_request
+from tests.support.stack import Stack, calls, eventually, steps
+
+pytestmark = needs_browser
+
+
+async def test_approval_by_keyboard_runs_the_call(stack: Stack, opened: Opener) -> None:
+    await define(stack)
+    task_id = await stack.submit(calls(bash("touch by-keyboard")), "careful")
+    [request] = await waiting(stack, task_id)
+    page = await opened(f"{stack.url}/#/inbox")
+    item = page.locator(f'[data-id="{request["id"]}"]')
+    await expect(item).to_contain_text("touch by-keyboard")
+    await expect(item).to_contain_text("ask bash")
+    await expect(page).to_have_title(re.compile(r"\(\d+\) Errand"))
+    await chosen(page, request["id"])
+    for _ in range(3):  # a key right after Escape reaches the page, not the dialog that is being closed
+        await page.keyboard.press("d")
+        await expect(page.get_by_role("dialog", name="Deny")).to_be_visible()
+        await page.keyboard.press("Escape")
+    await page.keyboard.press("a")
+    record = await stack.wait(task_id)
+    assert record["status"] == "completed"
+    await expect(item).to_have_count(0)
+
+
+async def chosen(page: Page, request_id: str) -> None:
+    """Move with the keyboard until this request is the current one."""
+    for _ in range(200):
+        if await page.locator("[aria-current=true]").get_attribute("data-id") == request_id:
+            return
+        await page.keyboard.press("j")
+    raise AssertionError("not reached by j")
+
+
+async def test_question_is_answered_by_a_form_of_its_schema(stack: Stack, opened: Opener) -> None:
+    await define(stack)
+    schema = {"type": "object", "properties": {"port": {"type": "integer"}}, "required": ["port"]}
+    task_id = await stack.submit(calls(ask("Which port?", answer_schema=schema)), "asker")
+    [request] = await waiting(stack, task_id)
+    page = await opened(f"{stack.url}/#/inbox")
+    item = page.locator(f'[data-id="{request["id"]}"]')
+    await item.get_by_label("port").fill("8080")
+    await item.get_by_role("button", name="Answer").click()
+    await stack.wait(task_id)
+    answered = (await stack.http.get(f"/tasks/{task_id}/input-requests")).json()["items"][0]
+    assert answered["answer"] == {"port": 8080}
+
+
+async def test_plan_is_edited_before_it_is_approved(stack: Stack, opened: Opener) -> None:
+    await define(stack)
+    task_id = await stack.submit(steps([plan("look", "burn it")]), "asker", config={"approval_required": True})
+    [request] = await waiting(stack, task_id)
+    page = await opened(f"{stack.url}/#/inbox")
+    item = page.locator(f'[data-id="{request["id"]}"]')
+    await expect(item).to_contain_text("burn it")
+    await chosen(page, request["id"])
+    await page.keyboard.press("e")
+    await page.get_by_label("plan, one a line").fill("look\ntidy it")
+    await page.get_by_role("button", name="Approve as changed").click()
+    record = await stack.wait(task_id)
+    assert [step["title"] for step in record["plan"]["steps"]] == ["look", "tidy it"]
+    await expect(item).to_have_count(0)
+    decided = page.locator("main li", has=page.locator(f'a[href="#/tasks/{task_id}"]'))
+    await expect(decided).to_contain_text("approved by")
+
+
+async def test_the_slower_of_two_browsers_learns_who_was_first(stack: Stack, browser: Browser) -> None:
+    """Both show the request; then neither sees what the other does, and both press a button."""
+    await define(stack)
+    task_id = await stack.submit(calls(bash("touch two-browsers")), "careful")
+    [request] = await waiting(stack, task_id)
+    pages: dict[str, Page] = {}
+    for name in ("Anna", "Ben"):
+        _, secret = await keys.create(stack.pool, "default", name, list(Right))
+        context = await browser.new_context(extra_http_headers={"X-Forwarded-For": "203.0.113.7"})
+        page = pages[name] = await context.new_page()
+        await page.goto(f"{stack.url}/#/inbox")
+        await page.get_by_label("Key").fill(secret)
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.locator(f'[data-id="{request["id"]}"]')).to_be_visible()
+        await page.route(re.compile(r"/input-requests\?"), lambda route: route.abort())
+
+    buttons = [page.locator(f'[data-id="{request["id"]}"] [data-do="a"]') for page in pages.values()]
+    await asyncio.gather(*(button.click() for button in buttons))
+    await stack.wait(task_id)
+    [settled] = (await stack.http.get(f"/tasks/{task_id}/input-requests")).json()["items"]
+    first = settled["answered_by"]
+    for name, page in pages.items():
+        said = f"Answered: {request['question']}" if name == first else f"{first} was first: approved at "
+        await expect(page.locator("p.said")).to_contain_text(said)
+        await page.unroute_all()
+        await expect(page.locator(f'[data-id="{request["id"]}"]')).to_have_count(0)
+        await page.context.close()
+    assert first in pages
+
+
+async def test_inbox_shows_all_requests_nearest_deadline_first(stack: Stack, opened: Opener) -> None:
+    await define(stack)
+    task_id = await stack.submit(calls(bash("touch many")), "careful")
+    [request] = await waiting(stack, task_id)
+    copies = await copy_request(stack.pool, request["id"], 230)  # the oldest ids have the nearest deadlines
+    try:
+        page = await opened(f"{stack.url}/#/inbox")
+        cards = page.locator(".request")
+        assert (await cards.nth(0).get_attribute("data-id"), await cards.count()) == (copies[0], 50)
+        waits: int = (await stack.http.get("/summary")).json()["open_requests"]
+        assert waits > 230
+        await expect(page.locator("[data-waiting]")).to_have_text(str(waits))
+
+        for _ in range(60):  # by keyboard over the end of the first page
+            await page.keyboard.press("j")
+        await expect(page.locator("[aria-current=true]")).to_have_attribute("data-id", copies[60])
+
+        async def all_shown() -> bool:
+            await page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+            return await cards.count() == waits
+
+        await eventually(all_shown, what="all requests")
+        ids = await cards.evaluate_all("(all) => all.map((one) => one.dataset.id)")
+        assert ids[:230] == copies
+        await page.locator(f'[data-id="{copies[100]}"]').get_by_role("button", name="Approve").click()
+        await expect(page.locator(f'[data-id="{copies[100]}"]')).to_have_count(0)
+        assert await cards.count() >= waits - 1  # the others are where they were
+        await expect(page.locator("h2:has-text('Decided lately') + ul li").first).to_contain_text("copy 101 of")
+    finally:
+        await stack.pool.execute("DELETE FROM input_requests WHERE id = ANY($1::text[])", copies)
+        await stack.cancel(task_id)
