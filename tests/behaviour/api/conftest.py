@@ -14,6 +14,7 @@ import pytest_asyncio
 import uvicorn
 
 from activities.handlers.registry import HANDLERS
+from activities.tools.registry import TOOLS
 from agents.catalogue import Catalogue
 from agents.loader import load_agents
 from api.app import create_app
@@ -38,11 +39,6 @@ from store.keys import Right
 from store.migrate import migrate
 from tests.support.launch import SECRET_KEYS, as_role, empty_database
 from tests.support.stack import Stack
-
-TOOLS = (
-    *("list_files", "read_file", "write_file", "edit_file", "search_files", "bash", "fetch_url"),
-    *("update_plan", "report_progress", "save_artifact", "start_background_agent", "send_agent_message"),
-)
 
 
 def free_port() -> int:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from activities.handlers.registry import HANDLERS
+from activities.tools.registry import TOOLS
 from agents.catalogue import Catalogue
 from agents.loader import AgentFileError, AgentFilesError, complete, load_agents, load_prices, parse_agent, to_markdown
 from domain.agents.definition import AgentDefinition, AgentLimits, Mode, SubagentRef
@@ -17,9 +18,6 @@ from domain.conversations.mailbox import DeliveryMode
 from domain.policy.rules import Action, Rule
 from settings import ROOT
 
-TOOLS = ["list_files", "read_file", "write_file", "edit_file", "search_files"]
-TOOLS += ["bash", "fetch_url", "update_plan", "report_progress", "save_artifact"]
-TOOLS += ["start_background_agent", "send_agent_message"]
 FOLDER = ROOT / "agents"
 KNOWN = Catalogue(TOOLS, HANDLERS)
 
@@ -225,7 +223,7 @@ _definitions = st.builds(
     mode=st.sampled_from(Mode),
     model=st.none() | st.text(min_size=1, max_size=20),
     fallback_models=st.lists(st.text(max_size=20), max_size=3, unique=True),
-    tools=st.lists(st.sampled_from(TOOLS), unique=True),
+    tools=st.lists(st.sampled_from(sorted(TOOLS)), unique=True),
     subagents=st.lists(_subagents, max_size=3, unique_by=lambda reference: reference.agent),
     max_depth=st.none() | st.integers(1, 10),
     permissions=st.lists(_rules, max_size=3),
