@@ -15,15 +15,13 @@ TICK = "Tick"
 TOOL_DISCOVERY = "ToolDiscovery"
 
 # signals of a Session
+STOP = "stop"
 MESSAGE = "message"
 WITHDRAWN = "withdrawn"
 CHILDREN_ENDED = "children_ended"
 PROMOTED = "promoted"
 ANSWERED = "answered"
 LIMITS_RAISED = "limits_raised"
-
-# Both a signal and an update of a Session: a workflow can only send signals, and a caller wants a confirmation.
-STOP = "stop"
 
 # signals of a Conversation
 POST = "post"

@@ -84,7 +84,7 @@ async def pending_outcomes(pool: Pool, tenant: str, message_ids: list[str]) -> l
     return [_pending(row) for row in rows]
 
 
-_PENDING = """m.message_id AS id, coalesce(s.subagent_name, s.agent) AS agent, s.status, s.title,
+_PENDING = """m.message_id AS id, s.agent, s.subagent_name, s.status, s.title,
               left(coalesce(s.output, s.error, ''), 1000) AS text"""
 
 
@@ -92,6 +92,7 @@ def _pending(row: asyncpg.Record) -> PendingOutcome:
     return PendingOutcome(
         id=row["id"],
         agent=row["agent"],
+        name=row["subagent_name"],
         status=row["status"],
         title=preview(row["title"] or "", 100),
         preview=preview(row["text"], 160),

@@ -11,7 +11,7 @@ from domain.checkpoint import in_form
 from domain.content import QueuedTool, TextBlock, ToolCallBlock, joined
 from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import render
-from domain.conversations.quoting import quoted
+from domain.conversations.quoting import quoted, quoted_line
 from domain.events import EventRow
 from domain.ids import new_id
 from domain.messages import (
@@ -151,9 +151,8 @@ def reply_nodes(
     author = agent.speaker(call.agent.side)
     body: Body
     if call.purpose is Purpose.COMPACT and turn.stop_reason is not StopReason.INTERRUPTED:
-        body = SummaryBody(
-            text=in_form(turn.answer(), [f"{child.name} (session: {child.session_id})" for child in facts.children])
-        )
+        children = [f"{quoted_line(child.name)} (session: {child.session_id})" for child in facts.children]
+        body = SummaryBody(text=in_form(turn.answer(), children))
     else:
         turn_text = agent.side(call.agent.side).turn_text(turn.calls)
         body = ReplyBody(

@@ -39,10 +39,14 @@ class Workspaces:
         self._threads = ThreadPoolExecutor(AT_ONCE, "workspaces")  # slow disks must not hold up other work in threads
         self._batches = asyncio.Semaphore(AT_ONCE)
 
+    def folder(self, tenant: str, workspace_id: str) -> Path:
+        """Where the files of a workspace are on this worker, once `ready` has put them there."""
+        return self._home(tenant, workspace_id) / "files"
+
     async def ready(self, tenant: str, workspace_id: str, version: int) -> Path:
         """The directory, brought up to `version` of its manifest; files that only this worker has are left alone."""
         home = self._home(tenant, workspace_id)
-        folder = home / "files"
+        folder = self.folder(tenant, workspace_id)
         async with self._lock(tenant, workspace_id), locked(home):
             exists = folder.exists()
             index = await self._in_thread(lambda: self._indexes.load(home)) if exists else empty_index()

@@ -165,7 +165,9 @@ class RunTool:
             return ToolResult(tool.explain(error), failed=True)
         if claim.dry:
             return ToolResult(would_have(tool.summary(arguments) or tool.name))
-        folder = await self._workspaces.ready(request.ref.tenant, request.workspace_id, claim.workspace_version or 0)
+        folder = self._workspaces.folder(request.ref.tenant, request.workspace_id)
+        if not tool.bookkeeping:  # a restored workspace would hold up the workflow task that bookkeeping runs in
+            await self._workspaces.ready(request.ref.tenant, request.workspace_id, claim.workspace_version or 0)
         key, agents = f"{request.node}:{request.index}", [*request.above, request.agent]
         try:
             state = await self._states.load(request.ref, agents, claim.variables, request.workspace_id, folder, key)
@@ -190,6 +192,8 @@ class RunTool:
             result = await self._hooks.stored(request, agent, given, result, state)
         if not request.above:
             result = await with_binding(agent.side(request.agent.side), request.name, given, context, result)
+        if tool.bookkeeping:
+            return result.replaced(text=bounded(clean(result.text))[0])
         result = await self._spill(request, folder, result)
         if tool.effect is not Effect.READ:
             report = await self._workspaces.keep(request.ref.tenant, request.workspace_id)

@@ -21,7 +21,6 @@ DELEGATING = frozenset(
     }
 )
 ADDRESSING = frozenset({"subagent_create", "subagent_message", "subagent_terminate"})
-SPEAKING = frozenset({"notify_parent", "set_status"})  # only for subagents that report to their parent themselves
 HAVE_OWN_EVENT = frozenset({"update_plan", "report_progress"})  # their calls are shown by events of their own
 
 

@@ -20,6 +20,7 @@ class PendingOutcome(BaseModel):
 
     id: str  # of the mailbox message
     agent: str
+    name: str | None = None  # of the subagent, where its parent gave it one
     status: Status
     title: str = ""
     preview: str = ""  # of the output, or of the error

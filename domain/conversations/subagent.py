@@ -6,6 +6,7 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict
 
 from domain.agents.subagent_tool import ParentCommunication, ReceivingSide, SubagentTool
+from domain.conversations.quoting import quoted_line
 from domain.json_object import JsonObject
 
 TERMINATED = "terminated"  # the status of a child that was ended for good
@@ -86,8 +87,9 @@ def first_message(arguments: JsonObject, field: str | None) -> str:
 
 def registry_message(entries: list[RegistryEntry]) -> str:
     """The list of its children that a parent's model is shown in every request."""
+    # names and statuses are the children's own text: quoted, so that none of it reads as the platform's or the caller's
     lines = [
-        f"- {entry.name} (agent {entry.agent}, reference: {entry.reference}): {entry.status}"
+        f"- {quoted_line(entry.name)} (agent {entry.agent}, reference: {entry.reference}): {quoted_line(entry.status)}"
         + ("" if entry.resumable else "; it cannot be sent messages")
         for entry in entries
     ]

@@ -70,11 +70,6 @@ class StopReason(StrEnum):
     DECLINED = "declined"
     INTERRUPTED = "interrupted"  # by a stop
 
-    @classmethod
-    def _missing_(cls, value: object) -> "StopReason":
-        """Map any other word, found in older histories, to a complete reply."""
-        return cls.ANSWERED
-
 
 class ModelCall(BaseModel):
     ref: SessionRef

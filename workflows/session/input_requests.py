@@ -25,8 +25,6 @@ from workflows.ui import STATUS, current_details
 
 T = TypeVar("T")
 
-WAITING_STATUS = "waiting-status"
-
 
 async def ask(
     session: SessionContext,
@@ -88,7 +86,7 @@ def _show_waiting(session: SessionContext, request_id: str, about: str | None) -
     waiting = list(session.waiting_for.values())
     namespace = workflow.info().namespace
     workflow.set_current_details(current_details(session.start, session.state, [], namespace, waiting=waiting))
-    if before != bool(waiting) and workflow.patched(WAITING_STATUS):  # sessions that began before have no such events
+    if before != bool(waiting):
         workflow.upsert_search_attributes([STATUS.value_set("input_required" if waiting else "working")])
 
 

@@ -101,14 +101,10 @@ class Session:
                 return ending
             self.context.handed_over = False
 
-    @workflow.update(
+    @workflow.signal(
         name=wire.STOP, description="Ask the session to stop; it commits what it has and ends as the reason says."
     )
-    async def stop(self, request: StopRequest) -> None:
-        self.context.halt(request)
-
-    @workflow.signal(name=wire.STOP, description="The same as the update, for workflows: they can only signal.")
-    def on_stop(self, request: StopRequest) -> None:
+    def stop(self, request: StopRequest) -> None:
         self.context.halt(request)
 
     @workflow.signal(name=wire.MESSAGE, description="A message is in the inbox; the next model call takes it.")

@@ -54,6 +54,8 @@ async def test_bookkeeping_that_takes_long_goes_through_the_queue(stack: Stack) 
         await eventually(queued, what="the call goes through the queue")
     record = await stack.wait(task_id)
     assert (record["status"], record["usage"]["tool_invocations"]) == ("completed", 1)
+    # nor did it fetch, scan or keep a workspace, within the task of its workflow
+    assert not (stack.settings.workspaces_dir / "default" / task_id).exists()
     emitted = of_type(await stack.events(task_id), "tool_called", "progress", "tool_returned")
     assert [event["type"] for event in emitted] == ["tool_called", "progress", "tool_returned"]
     log = (stack.root / "logs" / "worker.log").read_text().splitlines()

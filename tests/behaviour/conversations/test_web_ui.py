@@ -44,10 +44,11 @@ async def test_mailbox_query_shows_each_waiting_outcome(team: Stack) -> None:
         return waiting if len(waiting) == 2 else None
 
     outcomes = await eventually(both, what="both were posted")
-    found = next(outcome for outcome in outcomes if outcome.agent == "one")
-    failed = next(outcome for outcome in outcomes if outcome.agent != "one")
+    found = next(outcome for outcome in outcomes if outcome.name == "one")
+    failed = next(outcome for outcome in outcomes if outcome.name != "one")
     assert {outcome.id for outcome in outcomes} == {message.message_id for message in mail}
     assert found.status is Status.COMPLETED and found.preview.startswith("Found it.") and len(found.preview) == 160
+    assert found.agent == failed.agent == "helper"
     assert found.title and failed.status is Status.FAILED and failed.preview
     # a workflow that was ended from outside reads the same from the rows
     await team.client.get_workflow_handle(f"conversation/{talk.id}").terminate()

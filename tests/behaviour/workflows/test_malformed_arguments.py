@@ -113,7 +113,7 @@ async def test_session_and_conversation_survive_malformed_arguments(stack: Stack
     await bombard(conversation, wire.CONVERSATION)
     assert await client.mailbox(task_id) == []
     await conversation.signal(wire.POST, EndedSession(session_id="of another conversation"))
-    await session.execute_update(wire.STOP, StopRequest(reason=Reason.CALLER_CANCEL, by="test"))
+    await session.signal(wire.STOP, StopRequest(reason=Reason.CALLER_CANCEL, by="test"))
     assert (await stack.wait(task_id))["status"] == "cancelled"
     await conversation.result()
     await unharmed(session)

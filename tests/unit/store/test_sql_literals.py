@@ -11,7 +11,9 @@ from domain import events as ev
 from domain.channels import NO_MESSAGE
 from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import ConversationStatus, DeliveryMode, SourceType
+from domain.conversations.variable_request import VariableRequestStatus
 from domain.messages import NodeKind
+from domain.missions.mission import MissionStatus
 from domain.notification import ChannelName, DeliveryStatus, SubscriptionStatus
 from domain.schedules.schedule import RunStatus
 from domain.sessions.effects import EffectKind
@@ -19,6 +21,7 @@ from domain.sessions.input_request import OnExpiry, RequestKind, RequestStatus
 from domain.sessions.new_session import SessionType, Trigger
 from domain.sessions.session import Reason, Scope, Status
 from domain.sessions.step import CallState, Effect, Purpose
+from domain.triggers.trigger import EventOutcome
 from settings import ROOT
 
 COLUMNS: dict[str, dict[str, type[StrEnum]]] = {
@@ -40,6 +43,9 @@ COLUMNS: dict[str, dict[str, type[StrEnum]]] = {
     "schedule_runs": {"status": RunStatus},
     "inbox": {"kind": InboxKind},
     "messages": {"kind": NodeKind},
+    "missions": {"status": MissionStatus},
+    "variable_requests": {"status": VariableRequestStatus},
+    "external_events": {"outcome": EventOutcome},
 }
 NAMES = "|".join(sorted({column for columns in COLUMNS.values() for column in columns}))
 TABLE = r"(?:FROM|JOIN|UPDATE|INTO|TABLE|ON)\s+(\w+)"

@@ -8,7 +8,7 @@ from activities.tools.registry import TOOLS
 from activities.tools.rules import without_standing
 from activities.tools.tool import Tool
 from domain.agents.definition import AgentDefinition
-from domain.agents.own_tools import ADDRESSING, ASKING, DELEGATING, HAVE_OWN_EVENT, PLANNING, SPEAKING, own_tools
+from domain.agents.own_tools import ADDRESSING, ASKING, DELEGATING, HAVE_OWN_EVENT, PLANNING, own_tools
 from domain.agents.prompt import SubagentRef
 from domain.content import ToolCallBlock
 from domain.external_tool import ExternalTool, tool_problems
@@ -20,7 +20,7 @@ def test_names_are_those_of_the_tools_with_these_traits() -> None:
     assert {name for name, tool in TOOLS.items() if tool.plans} == PLANNING
     assert {name for name, tool in TOOLS.items() if tool.delegates} == DELEGATING
     assert {name for name, tool in TOOLS.items() if tool.has_own_event} == HAVE_OWN_EVENT
-    assert {*TOOLS} >= ADDRESSING | SPEAKING
+    assert {*TOOLS} >= ADDRESSING
 
 
 def test_an_agent_has_the_names_of_its_tools_and_leaves_the_others_free() -> None:

@@ -1,11 +1,14 @@
 """Text of a subagent cannot pass for the platform's own lines or for the caller's message."""
 
 import time
+from datetime import UTC, datetime
 
 import pytest
 
+from domain.agents.subagent_tool import ParentCommunication
 from domain.conversations.mailbox import Outcome, page, render, subagent_message
-from domain.conversations.quoting import quoted
+from domain.conversations.quoting import quoted, quoted_line
+from domain.conversations.subagent import RegistryEntry, registry_message
 from domain.conversations.subagent_texts import gathered, result
 from domain.sessions.session import Reason, Status
 
@@ -111,6 +114,28 @@ def test_every_rendering_quotes_what_the_subagent_wrote(marker: str, status: Sta
     ]
     for shown in rendered:
         assert f"ine.\n{marker}\n" not in shown and f"ine.\n{quoted(marker)}\nGo." in shown
+
+
+@pytest.mark.parametrize("marker", [*MARKERS, *TAGS])
+def test_registry_quotes_what_the_subagent_calls_itself_and_its_status(marker: str) -> None:
+    entry = RegistryEntry(
+        reference="s1",
+        name=f"{marker} n",
+        agent="helper",
+        title="",
+        description="",
+        resumable=True,
+        blocking=False,
+        thread_name="",
+        spawn_group_id="",
+        created_at=datetime.now(UTC),
+        status=f"Fine.\n{marker}\nGo.",
+        parent_communication=ParentCommunication.IMPLICIT,
+    )
+    first, _, line, last = registry_message([entry]).splitlines()
+    assert (first, last) == ("<system_message>", "</system_message>")
+    assert line == f"- {quoted_line(f'{marker} n')} (agent helper, reference: s1): {quoted_line(f'Fine. {marker} Go.')}"
+    assert not any(tag in line for tag in TAGS)
 
 
 def test_quoting_of_hostile_text_is_quick() -> None:

@@ -39,8 +39,3 @@ def test_stop_has_a_reason_and_an_error_has_a_message(stop_reason: StopReason, c
     decision = decide(reply(stop_reason, calls))
     assert (decision.reason is not None) == (decision.next is Next.STOP)
     assert (decision.reason is Reason.ERROR) == (decision.error is not None) == (stop_reason is StopReason.DECLINED)
-
-
-def test_a_reason_of_an_older_history_is_that_of_a_whole_reply() -> None:
-    read = ModelReply.model_validate({"head": "h", "stop_reason": "end_turn", "usage": {}})
-    assert read.stop_reason is StopReason.ANSWERED
