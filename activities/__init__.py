@@ -71,11 +71,11 @@ class ActivityServices:
     events: EventWriter
     tools: dict[str, Tool]
     handlers: dict[str, Handler]  # take the turns of sides
-    hooks: dict[str, SessionHook]  # run at moments of a session
+    hooks: dict[str, SessionHook]  # run at certain moments of a session
     commands: Commands
     workspaces: Workspaces
     fetcher: Fetcher
-    keys: KeyRing  # read secrets that the database holds encrypted
+    keys: KeyRing  # decrypt secrets from the database
     channels: dict[ChannelName, Channel]
     ports: SenderPorts
     dispatcher: Dispatcher
@@ -169,7 +169,7 @@ def shipped_lists(services: ActivityServices) -> ShippedLists:
 
 
 def sweeper(services: ActivityServices) -> Sweep:
-    """Apart, because a worker sweeps once before it takes up any work."""
+    """Build the sweeper. It is separate because a worker sweeps once before it takes any work."""
     pool = services.pool
     conversations = WorkflowClient(services.temporal, services.task_queue)
     finish = FinishSession(pool, conversations, Definitions(pool), services.events, Contexts(pool))

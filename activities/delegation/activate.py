@@ -1,7 +1,7 @@
 """activate: starts the subagents that begin with a prompt, before its first model step.
 
-The calls are recorded as a reply of the platform, and run like those of a model: the same claims make them happen once.
-Models are shown their results, and neither the calls nor their arguments.
+The calls are recorded as a reply of the platform and run like those of a model; the same claims make sure that they run
+once. Models are shown their results, but neither the calls nor their arguments.
 """
 
 from temporalio import activity
@@ -21,12 +21,12 @@ from domain.sealed_text import is_sealed
 from domain.sessions.step import ModelCall, ModelReply, StopReason
 from store.messages import StepFacts
 
-BEGIN = "Begin."  # to a child whose parent was given no text
+BEGIN = "Begin."  # the first message of a child whose parent has no text to pass on
 MOST_NAME = 63
 
 
 class Activate(CallModel):
-    """Like a model call, but the reply follows from the agent's definition."""
+    """The activity. It works like a model call, but the reply follows from the agent's definition."""
 
     platform_alone = True
 
@@ -56,7 +56,7 @@ class Activate(CallModel):
                 continue
             name = _name(one, one.immediate, variables)
             if one.resumable and _is_there(facts.registry, one.name, name):
-                continue  # of an earlier activation; it keeps its thread
+                continue  # started by an earlier activation; it keeps its thread
             text = variables.get(one.immediate.description_env or "", "").strip() or task
             arguments = {one.init_user_message_property or "message": text}
             if one.immediate.name_env:
@@ -73,7 +73,7 @@ class Activate(CallModel):
 
 
 def _task(nodes: list[Node]) -> str:
-    """What the thread was last asked for."""
+    """The thread's latest request."""
     asked = [text_of(node) for node in nodes if node.kind == USER]
     return next((text for text in reversed(asked) if text.strip()), BEGIN)
 

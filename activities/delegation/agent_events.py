@@ -1,4 +1,4 @@
-"""Events between agents: stored with everything that they cause, then the receivers are signalled."""
+"""Events between agents: an event is stored with everything that it causes, then its receivers are signalled."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ from store.sessions import SessionRow
 from workflows.client import WorkflowClient
 
 MAX_DATA_CHARS = 20_000
-PER_HOUR = 200  # events of one conversation: agents that answer each other's events must not do so for ever
+PER_HOUR = 200  # per conversation, so that agents cannot answer each other's events for ever
 
 
 class AgentEvents:
@@ -37,7 +37,7 @@ class AgentEvents:
         emitted = await agent_events.emit(self._pool, sender, event, PER_HOUR)
         if emitted is None:
             return f"This conversation has emitted {PER_HOUR} events within an hour. Nothing was emitted.", True
-        if emitted.answered is not None:  # should that fail, the sweeper signals it
+        if emitted.answered is not None:  # if this fails, the sweeper signals it
             await self._conversations.answered(emitted.answered.session_id, emitted.answered.request_id)
         for message in emitted.messages:
             if message.wake:
@@ -63,6 +63,6 @@ class AgentEvents:
         steer = Steer(request_id=message.message_id, thread=message.thread_id, message=message.message_id, wake=True)
         try:
             await self._conversations.steer(tenant, message.conversation_id, steer)
-        except Unavailable:  # it is stored: the sweeper lets the conversation read it
+        except Unavailable:  # it is stored, so the sweeper will deliver it
             return
         await conversations.mark_signalled(self._pool, tenant, message.message_id)

@@ -19,7 +19,7 @@ POLL_S = 0.3
 
 
 class NoReceiver(Exception):
-    """There is nobody to send it to; the text is for the model."""
+    """There is no receiver for the message; the text is for the model."""
 
 
 class AgentMessages:
@@ -28,7 +28,7 @@ class AgentMessages:
         self._conversations = conversations
 
     async def send(self, ref: SessionRef, agent_id: str | None, text: str, key: str) -> tuple[str, bool]:
-        """The answer for the sender, and whether it failed."""
+        """The result for the sender, and whether it is an error."""
         try:
             target, _ = await self._send(ref, agent_id, text, key)
         except NoReceiver as error:
@@ -36,7 +36,7 @@ class AgentMessages:
         return f"Sent to the agent (agent_id: {target.thread_id}).", False
 
     async def ask(self, ref: SessionRef, agent_id: str, text: str, key: str, seconds: float) -> tuple[str, bool]:
-        """The reply of the session that the message reached."""
+        """The reply of the session that received the message."""
         try:
             target, message_id = await self._send(ref, agent_id, text, key)
         except NoReceiver as error:
@@ -75,13 +75,13 @@ class AgentMessages:
         steer = Steer(request_id=message_id, thread=target.thread_id, message=message_id, wake=True)
         try:
             await self._conversations.steer(ref.tenant, target.conversation_id, steer)
-        except Unavailable:  # it is stored: the sweeper lets the conversation read it
+        except Unavailable:  # it is stored, so the sweeper will deliver it
             return target, message_id
         await conversations.mark_signalled(self._pool, ref.tenant, message_id)
         return target, message_id
 
     async def _target(self, ref: SessionRef, parent: str | None, agent_id: str | None) -> AgentAddress:
-        """The agent with this id, else one's own parent, else the agent that people wrote to last."""
+        """The agent with this id; without an id the sender's parent, else the agent that people wrote to last."""
         wanted = agent_id or parent
         if wanted is not None:
             found = await agent_messages.address(self._pool, ref.tenant, wanted) if is_id(wanted) else None

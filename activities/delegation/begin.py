@@ -1,4 +1,4 @@
-"""begin_delegations: the delegation calls of one step; all children are asked of the conversation at once."""
+"""begin_delegations: begins all delegation calls of one step; the conversation is asked for all children at once."""
 
 import asyncio
 import json
@@ -48,9 +48,10 @@ from store.database import Pool
 from store.sessions import SessionRow
 from workflows.client import WorkflowClient
 
-DEAD_ON_ARRIVAL_SECONDS = 2.0  # so long a child's first words are waited for, lest its id be that of a dead session
+# wait this long for the child's first reply before its id is given out, so that no id of a dead session is returned
+DEAD_ON_ARRIVAL_SECONDS = 2.0
 
-# how a call of a tool that is named after its agent is recorded; the agent's own schema is checked when it is planned
+# Recorded for a call of a tool named after its agent. The agent's own input schema is checked when the call is planned.
 _NAMED_AFTER_AGENT = Tool(
     name=DelegationTool.SUBAGENT,
     description="",
@@ -118,7 +119,7 @@ class BeginDelegations:
     async def _plan(
         self, call: DelegationCall, record: DelegationRecord, wanted: list[Wanted], begun: dict[int, Begun]
     ) -> None:
-        """Everything that can be refused is refused before an id exists."""
+        """Plan all calls. Every possible refusal happens here, before an id exists."""
         for one in wanted:
             try:
                 if one.kind is DelegationTool.GATHER:
@@ -208,12 +209,12 @@ class BeginDelegations:
         if one.kind is DelegationTool.ASYNC_TASK:
             text = launched(child, one.planned.agent.name, one.planned.description)
         elif one.kind is DelegationTool.START_BACKGROUND:
-            text = background(one.planned.thread or child, one.planned.name)  # the same id when it is continued
+            text = background(one.planned.thread or child, one.planned.name)  # a continued agent keeps its id
         settled = await record.settle(one.index, one.tool, CallState.OK, text, [started])
         return Begun(index=one.index, kind=one.kind, settled=settled, child=child, wakes=said.delivery == "wake")
 
     async def _send(self, call: DelegationCall, record: DelegationRecord, one: Wanted, running: Child) -> Begun | None:
-        """A message to an instance that is working; None: it has ended meanwhile, and begins anew."""
+        """Send the message to a working instance; None if it has ended by now, so that a new session must begin."""
         assert one.planned is not None and one.planned.terms is not None
         files = one.planned.attachments
         text = first_message(rewritten(one.arguments.model_dump(exclude_none=True), files), None)
@@ -228,7 +229,7 @@ class BeginDelegations:
         return Begun(index=one.index, kind=one.kind, settled=settled)
 
     async def _dead_on_arrival(self, call: DelegationCall, ids: list[str]) -> dict[str, str]:
-        """Children whose very first call was refused for its credentials; a child that has spoken is alive."""
+        """Children whose first model call was refused for its credentials. A child that has replied counts as alive."""
         dead: dict[str, str] = {}
         give_up = asyncio.get_running_loop().time() + DEAD_ON_ARRIVAL_SECONDS
         while ids and asyncio.get_running_loop().time() < give_up:

@@ -1,4 +1,4 @@
-"""Plan a child: which agent, model, tools and limits it gets, or why it may not be started."""
+"""Plan a child: its agent, model, tools and limits, or the reason why it may not start."""
 
 import dataclasses
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class ChildRefused(Exception):
 
     def __init__(self, text: str, rule: Rule | None = None) -> None:
         super().__init__(text)
-        self.rule = rule  # that forbids it
+        self.rule = rule  # the rule that forbids it
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Planned:
     field: str | None = "prompt"  # the argument with its first message
     within: str | None = None  # the argument that holds the others
     running: Child | None = None  # the message is for a session that is running
-    attachments: list[Attachment] = dataclasses.field(default_factory=list)  # files that come with its message
-    needs: list[NeededVariable] = dataclasses.field(default_factory=list)  # of its whole graph
+    attachments: list[Attachment] = dataclasses.field(default_factory=list)  # files sent with its message
+    needs: list[NeededVariable] = dataclasses.field(default_factory=list)  # missing in its whole graph
 
     hooked: bool = False  # its agent has hooks
 
@@ -85,10 +85,11 @@ class ChildPlanner:
         return session
 
     async def max_depth(self, call: DelegationCall) -> int:
-        """The tightest on the path: each agent may limit what is below it, and the root's limit holds for all."""
+        """The smallest limit on the path: each agent may limit the levels below it, and the root's limit applies to
+        all."""
         path = await children.path_above(self._pool, call.ref.tenant, call.ref.session_id)
         root = (await self._definitions.load(path[-1][1])).max_depth or self._default_depth
-        path += [(path[0][0], agent) for agent in (*call.above[1:], call.agent)]  # inline lines are no deeper
+        path += [(path[0][0], agent) for agent in (*call.above[1:], call.agent)]  # inline lines do not add a level
         limited = [(depth, (await self._definitions.load(agent)).max_depth) for depth, agent in path]
         return min([root, *(depth + below for depth, below in limited if below)])
 
@@ -152,7 +153,7 @@ class ChildPlanner:
         child: AgentDefinition,
         tool: SubagentTool | None = None,
     ) -> tuple[dict[str, str], Graph]:
-        """The child's variables as its thread inherits them, and the graph that they were looked up in."""
+        """The child's variables as its thread inherits them, and the graph in which they were looked up."""
         graph = await agent_graph.reachable(self._pool, call.ref.tenant, child)
         return inherited(parent.variables, above, child, graph, tool), graph
 
@@ -170,7 +171,7 @@ class ChildPlanner:
             raise ChildRefused(f"The budget of {lacking} shared with all subagents is spent; nothing was started.")
 
     def granted(self, child: AgentDefinition, agents: list[AgentDefinition], parent: sessions.SessionRow) -> list[str]:
-        """The tools of all sides of a child, as far as its parent has them."""
+        """The tools of all sides of a child, limited to those that its parent has."""
         parent_tools = line_tools(self._tools, agents, parent.tools)
         granted = [tools_below(self._tools, view, child.permissions, agents[-1], parent_tools) for view in child.views]
         return list(dict.fromkeys(name for names in granted for name in names))
@@ -178,7 +179,7 @@ class ChildPlanner:
     async def _target(
         self, call: DelegationCall, definition: AgentDefinition, wanted: str, judge: Callable[[str], RuleVerdict]
     ) -> tuple[AgentRef, AgentDefinition]:
-        """A permitted subagent, by name; anything else is answered with the names that are."""
+        """A permitted subagent by name. For any other name the refusal lists the permitted ones."""
         found: dict[str, tuple[AgentRef, AgentDefinition]] = {}
         for reference in definition.subagents:
             known = await agents.current(self._pool, call.ref.tenant, reference.agent)
@@ -195,7 +196,7 @@ class ChildPlanner:
     async def _continued(
         self, call: DelegationCall, parent_thread: str, kind: DelegationTool, arguments: Any, wanted: str
     ) -> str | None:
-        """The thread to continue, which keeps its agent; the conversation finds the thread of a name."""
+        """The thread to continue, which keeps its agent. If only a name is given, the conversation finds the thread."""
         if kind is DelegationTool.ASYNC_DELEGATE:
             named = await children.by_name(self._pool, call.ref.tenant, parent_thread, arguments.name)
             if named is not None and named.agent != wanted:
@@ -213,7 +214,7 @@ class ChildPlanner:
 
 
 def _named(kind: DelegationTool, arguments: Any, definition: AgentDefinition) -> tuple[str, str]:
-    """What the child is called, and which agent it is."""
+    """The name and the agent of the child."""
     if kind is DelegationTool.ASYNC_DELEGATE:
         return arguments.name, arguments.agent or arguments.name
     if kind is DelegationTool.START_BACKGROUND:
@@ -223,7 +224,7 @@ def _named(kind: DelegationTool, arguments: Any, definition: AgentDefinition) ->
 
 
 def limits_of(parent: sessions.SessionRow, child: AgentDefinition) -> Limits:
-    """The child's own, and never more than the parent has left."""
+    """The child's own limits, reduced to what its parent has left."""
     given = {key: value for key, value in child.limits.model_dump().items() if value is not None}
     own = Limits(**given, **{name: getattr(parent.limits, name) for name in ("repeats", "repeats_warning", "denied")})
     tokens, cost, calls = own.tokens, own.cost_usd, own.tool_calls
@@ -249,8 +250,8 @@ def supervision(
     kind: DelegationTool,
     layers: list[list[Rule]],
 ) -> Supervision:
-    """The parent's rules bind the child too. It asks people and waits for outside answers only where the parent's
-    definition says so; an inline child waits for nobody. A tool of a prompt has looked for missing variables itself."""
+    """The parent's rules bind the child too. It may ask people and wait for outside answers only if the parent's
+    definition says so; an inline child never waits. For a subagent tool missing variables were already handled."""
     may_ask = reference is not None and reference.may_ask
     waits = may_ask and kind is not DelegationTool.DELEGATE
     known = resolved(child, values)

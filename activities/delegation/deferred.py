@@ -1,4 +1,4 @@
-"""Calls of subagents whose variables lack values: each is kept, and its subagent begins when somebody gives them."""
+"""Calls of subagents whose variables lack values: each call is stored, and its subagent begins once they are set."""
 
 from activities.delegation.child_plan import Planned
 from activities.delegation.record import DelegationRecord
@@ -29,7 +29,7 @@ class DeferredCalls:
         parent: SessionRow,
         spawn: Spawn,
     ) -> ToolOutcome:
-        """Keep one call as it was made; its result says what is missing and where to give it."""
+        """Store one call as it was made. Its result lists the missing values and the place to set them."""
         request = VariableRequest(
             id=derive_id(call.node, "variables", index),
             tenant=call.ref.tenant,
@@ -53,7 +53,7 @@ class DeferredCalls:
         return await record.settle(index, tool, CallState.FAILED, request.for_model(), [required])
 
     async def _thread(self, parent: SessionRow) -> SpawnerThread:
-        """Where the parent's thread is in its conversation, for the time when the parent has ended."""
+        """The position of the parent's thread in its conversation, for a start after the parent has ended."""
         above = await sessions.get(self._pool, parent.tenant, parent.spawned_by) if parent.spawned_by else None
         return SpawnerThread(
             parent=above.thread_id if above else None, name=parent.subagent_name or parent.agent, depth=parent.depth
@@ -61,7 +61,8 @@ class DeferredCalls:
 
 
 async def start_deferred(pool: Pool, conversations: WorkflowClient, request: VariableRequest) -> None:
-    """Ask the conversation for a subagent whose values are there; ids derive from the first call, so it starts once."""
+    """Ask the conversation to start a subagent whose values are set. Ids derive from the first call, so it starts
+    once."""
     try:
         answer = await conversations.spawn(request.tenant, request.conversation_id, request.spawn)
         started = answer.answers[0].error is None

@@ -1,4 +1,4 @@
-"""Settle delegation calls that cannot be begun: an error that nobody foresaw must not be retried for ever."""
+"""Settle delegation calls that cannot be begun, so that an unforeseen error is not retried for ever."""
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -13,7 +13,7 @@ from store import messages, runs
 from store.database import TRANSIENT_ERRORS, Pool
 
 ATTEMPTS = 3
-# what heals with time, or is settled elsewhere
+# errors that pass with time, or that others settle
 RETRIED: tuple[type[BaseException], ...] = (
     *TRANSIENT_ERRORS,
     *(runs.NotCurrentRun, runs.SessionEnded, Unavailable, ApplicationError, RPCError),
@@ -25,7 +25,7 @@ def gives_up(error: Exception) -> bool:
 
 
 async def given_up(pool: Pool, call: DelegationCall, error: Exception) -> BegunBatch:
-    """The calls with an error as their result, except those that have one already."""
+    """Record an error as the result of the calls that have none yet."""
     activity.logger.error("the delegations of %s cannot be begun", call.node, exc_info=error)
     [node] = await messages.path(pool, call.ref.tenant, call.node, limit=1)
     blocks = calls_of(node)

@@ -1,4 +1,4 @@
-"""hand_over: another agent takes over the thread. The call's result, the event and the row are one transaction."""
+"""hand_over: another agent takes the thread over. The call's result, the event and the row are one transaction."""
 
 from pydantic import ValidationError
 from temporalio import activity
@@ -21,7 +21,7 @@ from store.sessions import SessionRow
 
 
 class HandOverRefused(Exception):
-    """The thread stays where it is; the text is for the model."""
+    """The handoff is refused and the thread stays with its agent; the text is for the model."""
 
 
 class HandOverThread:
@@ -37,7 +37,7 @@ class HandOverThread:
         session = await sessions.get(self._pool, call.ref.tenant, call.ref.session_id)
         assert session is not None
         known = await record.claim(call.index, call.name, call.summary)
-        if known is not None:  # an earlier attempt was made, and its answer was lost
+        if known is not None:  # an earlier attempt succeeded, but its result was lost
             return HandOverOutcome(outcome=known, to=session.handed_to if known.state is CallState.OK else None)
         try:
             to = await self._successor(call, session)
@@ -52,7 +52,7 @@ class HandOverThread:
         return HandOverOutcome(outcome=outcome, to=to)
 
     async def _successor(self, call: HandOver, session: SessionRow) -> Successor:
-        """The agent that takes over, as it is now; it never has tools that the session was not granted."""
+        """The current definition of the agent that takes over. It never gets tools that the session was not granted."""
         if call.before is not None:
             raise HandOverRefused(ALREADY_HANDED_OVER.format(call.name, call.before))
         found = await agents.current(self._pool, call.ref.tenant, call.name)

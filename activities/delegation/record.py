@@ -1,4 +1,5 @@
-"""The record of delegation calls: claimed and answered like any tool call, so that the next model call finds them."""
+"""The record of delegation calls. They are claimed and answered like any tool call, so the next model call finds
+them."""
 
 from temporalio import activity
 
@@ -15,7 +16,7 @@ from domain.sessions.tool_writes import ToolAttempt, ToolClaim, ToolCommit
 from store import events, tool_calls
 from store.database import Pool
 
-HOLDER = "delegation"  # beginning and settling are two activities of one call, so they share the claim
+HOLDER = "delegation"  # two activities begin and settle one call, so they share its claim
 
 
 class DelegationRecord:
@@ -27,7 +28,7 @@ class DelegationRecord:
     async def claim(
         self, index: int, tool: str, summary: str, kind: EffectKind | None = None, *, asks: bool = False
     ) -> ToolOutcome | None:
-        """None: the call is ours to make; else its earlier result."""
+        """Claim the call. None: this activity must make it; else its earlier result."""
         attempt = self._attempt(index, tool)
         claim = await tool_calls.claim(self._pool, ToolClaim.by(attempt, self._ref, summary, kind, asks=asks))
         if claim.go:
@@ -45,7 +46,7 @@ class DelegationRecord:
         rule: Rule | None = None,
         handed_to: Successor | None = None,
     ) -> ToolOutcome:
-        """Record the result of the call; `rule` is the one that denied it, `handed_to` who has the session after it."""
+        """Record the result of the call; `rule` denied it, `handed_to` runs the session after it."""
         text, _ = bounded(clean(text), 60_000)
         returned = ev.ToolReturned(tool=tool, state=state, preview=preview(text), rule=rule)
         rows = [EventRow.of(self._ref, event) for event in (*events, returned)]
@@ -66,7 +67,7 @@ class DelegationRecord:
         )
 
     async def emit(self, index: int, event: ev.Event) -> None:
-        """An event of a call that is still open; its batch is named after the call, so a repeat is written once."""
+        """Emit an event of an open call. The batch is named after the call, so a repetition is written once."""
         await events.append(
             self._pool,
             f"{self._node}/{index}/{event.type}",

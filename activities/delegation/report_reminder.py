@@ -1,4 +1,4 @@
-"""A background agent that has ended without a report to the agent that started it is reminded, once."""
+"""Remind a background agent, once, that has ended without a report to the agent that started it."""
 
 from activities.runtime.definitions import Definitions
 from activities.tools.builtin import send_agent_message
@@ -27,8 +27,8 @@ class ReportReminder:
         self._definitions = definitions
 
     async def remind(self, ref: SessionRef) -> None:
-        """Wake the session's agent with a reminder, unless it has reported or this session was such a reminder. The
-        message is stored first; the sweeper delivers what does not reach its conversation now."""
+        """Wake the session's agent with a reminder, unless it has reported or this session itself answered a reminder.
+        The message is stored first; if it does not reach the conversation now, the sweeper delivers it."""
         own = await sessions.get(self._pool, ref.tenant, ref.session_id)
         if own is None or own.delivery is not DeliveryMode.REPORT:
             return

@@ -1,4 +1,4 @@
-"""settle_delegation: the answer to a delegation call that had to wait."""
+"""settle_delegation: records the result of a delegation call that had to wait."""
 
 from temporalio import activity
 
@@ -52,8 +52,8 @@ class SettleDelegation:
         return await record.settle(settle.index, settle.name or settle.tool, state, text, events)
 
     async def _inline(self, settle: Settle) -> tuple[CallState, str]:
-        """The last reply of an inline subagent, after the limit that ended it if there was one. Where a recording ends,
-        the call has the result that was recorded."""
+        """The last reply of an inline subagent, after the limit that ended it, if one did. If the recording of a rerun
+        ends, the call gets the recorded result."""
         if settle.failed == recording.ENDED:
             [node] = await messages.path(self._pool, settle.ref.tenant, settle.node, limit=1)
             assert isinstance(node.body, ReplyBody)

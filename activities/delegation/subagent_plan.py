@@ -1,4 +1,4 @@
-"""Plan a child that a tool of a prompt starts, or a message to one that it has started."""
+"""Plan a child for a subagent tool of a prompt, or a message to a child that exists."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -54,7 +54,8 @@ class SubagentPlanner:
     async def plan(
         self, call: DelegationCall, kind: DelegationTool, tool: str, arguments: Any, pending: Sequence[Planned]
     ) -> Planned:
-        """`tool`: its name, which may be that of an agent; `pending`: what the same response starts beside it."""
+        """`tool`: its name, which may be an agent's name; `pending`: the other children that the same response
+        starts."""
         try:
             return await self._plan(call, kind, tool, arguments, pending)
         except AttachmentRefused as error:
@@ -137,7 +138,8 @@ class SubagentPlanner:
         given: dict[str, Any],
         workspace_id: str | None,
     ) -> list[Attachment]:
-        """The files that the call hands over, as the child will find them. What its parent may not read, stays."""
+        """The files that the call attaches, with their paths at the child. A file that its parent may not read is
+        refused."""
         named = given.get(config.init_attachments_property or "attachments")
         if kind is not DelegationTool.SUBAGENT:
             named = [*arguments.attachments, *(paths_of(named) if kind is DelegationTool.SUBAGENT_CREATE else [])]
@@ -178,7 +180,8 @@ class SubagentPlanner:
         kind: DelegationTool,
         wanted: str,
     ) -> tuple[SubagentTool, AgentRef, AgentDefinition]:
-        """The subagent as the prompt configures it and as it is defined now; disabled and hidden ones are not there."""
+        """The subagent with the prompt's settings and its current definition; disabled and hidden ones are not
+        found."""
         resumable = kind is not DelegationTool.SUBAGENT
         there = {
             one.name: one
@@ -197,17 +200,18 @@ class SubagentPlanner:
     async def _instance_to_use(
         self, call: DelegationCall, config: SubagentTool, name: str, pending: Sequence[Planned]
     ) -> Child | None:
-        """The instance that gets the message because there may be no other; None: a new one is created."""
+        """The instance that gets the message because no further one is allowed; None: create a new one."""
         assert config.resumable is not None
         parent = await self._children.parent(call.ref)
-        own = {derive_id(call.node, "child", index) for index in call.indexes}  # of this very call, tried before
+        # made by an earlier attempt of this call
+        own = {derive_id(call.node, "child", index) for index in call.indexes}
         listed = await children.registry(self._pool, call.ref.tenant, call.ref.conversation_id, parent.thread_id)
         alive = [one for one in listed if one.resumable and one.reference not in own]
         most = config.resumable.max_instances
         same = [one for one in alive if one.agent == config.name and one.status != TERMINATED]
         names = [one.name for one in same]
         waiting = await variable_requests.waiting_names(self._pool, call.ref.tenant, parent.thread_id, config.name)
-        if name in waiting:  # the same one is asked for again: it gets the answer that it got
+        if name in waiting:  # a repeated request for the same instance gets the same result
             return None
         names += waiting
         names += [one.name for one in pending if one.agent.name == config.name and one.thread is None]
@@ -224,7 +228,7 @@ class SubagentPlanner:
 
 
 def _workspace(parent: sessions.SessionRow, config: SubagentTool, before: sessions.SessionRow | None) -> str | None:
-    """An instance keeps the one it has; None: a new one of its own."""
+    """The workspace of an instance: an existing one keeps its own; None: a new one."""
     if before is not None:
         return before.workspace_id
     return parent.workspace_id if config.environment is WorkspaceSharing.INHERIT else None

@@ -1,4 +1,4 @@
-"""Subagents: what a session may ask about, and do with, the children of its thread."""
+"""Subagents: operations of a session on the children of its thread."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -43,15 +43,15 @@ class Subagents:
         self.events = AgentEvents(pool, conversations)
 
     async def child(self, ref: SessionRef, session_id: str) -> Child | None:
-        """A child of this session's thread; anybody else's is none of its business."""
+        """A child of this session's thread; children of other threads are not found."""
         if not is_id(session_id):
             return None
         own = await sessions.get(self._pool, ref.tenant, ref.session_id)
         return await children.get(self._pool, ref.tenant, own.thread_id, session_id) if own else None
 
     async def result(self, ref: SessionRef, session_id: str, key: str, offset: int = 0) -> tuple[str, bool]:
-        """The text of a result, of a long one from `offset` on, and whether it is an error. Reading the result of an
-        ended child consumes its outcome."""
+        """The text of a result, starting at `offset` if it is long, and whether it is an error. Reading the result of
+        an ended child consumes its outcome."""
         child = await self.child(ref, session_id)
         if child is None:
             return not_found(session_id), True
@@ -64,11 +64,11 @@ class Subagents:
         return result(outcome, child.error_type), outcome.status is not Status.COMPLETED
 
     async def claim(self, ref: SessionRef, session_ids: list[str], key: str) -> None:
-        """An outcome is delivered to the session that reads it; no fire or wake repeats it."""
+        """Deliver outcomes to the session that reads them; no fire or wake repeats them."""
         mail = [await mailbox.of_source(self._pool, ref.tenant, session_id) for session_id in session_ids]
         pending = [message.message_id for message in mail if message is not None and message.delivered_to is None]
         if pending:
-            # a retry may find that more have ended: then it is another request, not a repeat of the first
+            # By a retry more children may have ended: it is then a different request, not a repetition of the first.
             claim = ClaimOutcomes(
                 request_id=derive_id(ref.session_id, "claim", key, *pending), by=ref.session_id, mail=pending
             )
@@ -112,7 +112,7 @@ class Subagents:
         workspace_id: str | None = None,
         files: Sequence[Attachment] = (),
     ) -> bool:
-        """A message for the running session of an instance, with the files that it names; False: none is running."""
+        """Send a message with its files to the running session of an instance; False if none is running."""
         terms = child.terms
         kind = InboxKind.ASSISTANT if terms and terms.receives_messages is ReceivingSide.SIDE_B else InboxKind.USER
         message_id = derive_id(ref.session_id, "message", key)
@@ -129,8 +129,9 @@ class Subagents:
         *,
         waits: bool = False,
     ) -> tuple[str, bool]:
-        """A silent message for the thread that started this one; it begins a turn there if none is running, unless it
-        waits for the next one. Files are copied to the parent's workspace first, where the message finds them."""
+        """Send a silent message to the thread that started this one. It begins a turn there if none is running, unless
+        it may wait for the next turn. Files are copied to the parent's workspace first, so that the message can name
+        them."""
         own = await sessions.get(self._pool, ref.tenant, ref.session_id)
         spawner = await sessions.get(self._pool, ref.tenant, own.spawned_by) if own and own.spawned_by else None
         if own is None or spawner is None:
@@ -154,7 +155,7 @@ class Subagents:
         return "Left for your parent's next turn." if waits else "Sent to your parent.", False
 
     async def queue_tool(self, ref: SessionRef, tool: QueuedTool, key: str) -> bool:
-        """A tool call for this session's own thread, which begins a turn there if none is running."""
+        """Queue a tool call for this session's own thread; it begins a turn if none is running."""
         own = await sessions.get(self._pool, ref.tenant, ref.session_id)
         conversation = await conversations.get(self._pool, ref.tenant, ref.conversation_id)
         if own is None or conversation is None or conversation.status == "terminated":
@@ -172,7 +173,7 @@ class Subagents:
         *,
         kind: InboxKind = InboxKind.USER,
         wake: bool = False,
-        waits: bool = False,  # for the thread's next session, whatever runs there now
+        waits: bool = False,  # it is for the thread's next session, even if one is running now
         files: tuple[str, Manifest] | None = None,
     ) -> bool:
         message = ThreadMessage(
@@ -207,7 +208,7 @@ class Subagents:
         return f"The subagent (session: {session_id}) {state}.", not reached
 
     async def terminate(self, ref: SessionRef, target: str, reason: str) -> tuple[str, bool]:
-        """End the thread of a child, and those below it, for good; what runs there is stopped."""
+        """Terminate the thread of a child and the threads below it, and stop their sessions."""
         child = await self.instance(ref, target)
         place = await threads.get(self._pool, ref.tenant, child.thread_id) if child else None
         if child is None or place is None:
@@ -220,7 +221,7 @@ class Subagents:
             assert session is not None
             await sessions.request_cancel(self._pool, session.ref, recorded)
             if session.live or not await endings.end_queued(self._pool, endings.of_unbegun(session, stop.reason)):
-                await self._conversations.stop(session_id, stop)  # its row has the stop, should this not reach it
+                await self._conversations.stop(session_id, stop)  # if this is lost, the row still has the stop
         return f"Subagent '{child.name}' (reference: {child.thread_id}) was terminated.", False
 
     async def listing(self, ref: SessionRef) -> str:

@@ -1,4 +1,4 @@
-"""A delegation call as it is being begun, and the child that the conversation is asked for."""
+"""A delegation call that is being begun, and the child that the conversation is asked for."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ class Wanted:
 
     index: int
     kind: DelegationTool
-    tool: str  # its name, which may be that of an agent
+    tool: str  # its name, which may be an agent's name
     arguments: Any
     planned: Planned | None = None
 
@@ -44,5 +44,6 @@ def child_of(call: DelegationCall, one: Wanted) -> SpawnChild:
 
 
 def _kind(terms: SubagentTerms | None) -> InboxKind:
-    """As what a parent's message arrives: for side B it is said by side A."""
+    """The role with which a parent's message arrives. If it is addressed to side B, it arrives as a message of side
+    A."""
     return InboxKind.ASSISTANT if terms and terms.receives_messages is ReceivingSide.SIDE_B else InboxKind.USER

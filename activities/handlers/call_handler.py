@@ -1,4 +1,4 @@
-"""call_handler: one turn of a side whose turns Python code takes. It is recorded like a model's reply."""
+"""call_handler: one turn of a side whose turns are taken by Python code. It is recorded like a model's reply."""
 
 import asyncio
 from datetime import timedelta
@@ -23,16 +23,16 @@ from domain.model_exchange import ModelResponse
 from domain.sessions.step import ModelCall, ModelReply, StopReason
 from store.messages import StepFacts
 
-ATTEMPTS = 3  # of a handler that raises or takes too long; a worker that dies does not count
-SECONDS = 120.0  # of one turn
+ATTEMPTS = 3  # for a handler that raises or takes too long; the death of a worker does not count
+SECONDS = 120.0  # for one turn
 
 
 class HandlerError(Exception):
-    """A handler failed; the text names it and says how, not what it was given."""
+    """A handler failed. The text has its name and the kind of error, but none of its input."""
 
 
 class CallHandler(CallModel):
-    """Like a model call, but the reply is a handler's."""
+    """The activity. It works like a model call, but the reply comes from a handler."""
 
     handlers: dict[str, Handler]
 
@@ -45,7 +45,7 @@ class CallHandler(CallModel):
         return await self.reply_to(call)
 
     def shown_as(self, call: ModelCall, agent: AgentDefinition) -> ModelCall:
-        """In events and messages the handler has the place of the model."""
+        """The name of the handler, which events and messages show instead of a model."""
         return call.model_copy(update={"model": f"handler:{agent.side(call.agent.side).handler}"})
 
     async def ask(

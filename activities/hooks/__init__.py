@@ -1,1 +1,1 @@
-"""Hooks: functions of the user that run at moments of a session."""
+"""Hooks: functions of the user that run at certain moments of a session."""

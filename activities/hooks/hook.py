@@ -12,7 +12,7 @@ from domain.agents.hook import HookPoint, HookReply
 class SessionHook:
     name: str
     point: HookPoint
-    # given the moment (BeforeModel, AfterModel, … of domain.agents.hook) and the state object. It may run again after a
-    # crash, so what it does outside should be safe to repeat; what it does with the state object is.
+    # It receives the moment (BeforeModel, AfterModel, … of domain.agents.hook) and the state object. It may run again
+    # after a crash, so its effects outside should be safe to repeat; changes through the state object are.
     run: Callable[[Any, ThreadState], Awaitable[HookReply | None]]
     timeout_s: float = 10

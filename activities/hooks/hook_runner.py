@@ -1,4 +1,4 @@
-"""Run one hook in its time, and report one that failed."""
+"""Run one hook within its time limit, and report a failure."""
 
 import asyncio
 
@@ -16,11 +16,11 @@ from store.database import Pool
 
 
 class HookError(Exception):
-    """A hook failed; the text says how, and holds nothing that it was given."""
+    """A hook failed. The text says how, and contains none of the hook's input."""
 
 
 async def reply_of(hook: SessionHook, moment: Moment, state: ThreadState, most_s: float | None = None) -> HookReply:
-    """What a hook answers, without secrets; `most_s`: the time that is left for it, if that is less than its own."""
+    """The reply of a hook, without secrets; `most_s`: the remaining time, if that is less than the hook's own limit."""
     seconds = hook.timeout_s if most_s is None else min(hook.timeout_s, most_s)
     with hidden_in_logs(state.redactor):
         try:
@@ -29,7 +29,7 @@ async def reply_of(hook: SessionHook, moment: Moment, state: ThreadState, most_s
         except TimeoutError:
             raise HookError(f"It did not finish within {seconds:g} seconds.") from None
         except Exception as error:
-            # its text may show what nobody should see: it is in the operator's log
+            # The error's text may contain secrets, so it goes only to the operator's log.
             activity.logger.exception("the hook %s failed", hook.name)
             raise HookError(f"It failed ({type(error).__name__}); the operator's log has the details.") from None
     texts = {name: getattr(reply, name) for name in ("note", "refusal", "text", "result")}

@@ -1,4 +1,5 @@
-"""Hooks that run inside a model call or a tool call: what a model is shown, and what is stored as reply or result."""
+"""Hooks that run inside a model call or a tool call: they change the model's input, and replies or results before they
+are stored."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -31,7 +32,7 @@ from store import sessions, workspaces
 from store.database import Pool
 from store.messages import StepFacts
 
-RESULT_SECONDS = 20.0  # for all hooks of one result: the tool's own activity waits for them
+RESULT_SECONDS = 20.0  # for all hooks of one result, because the tool's activity waits for them
 
 
 class InnerHooks:
@@ -44,8 +45,8 @@ class InnerHooks:
     async def filtered(
         self, call: ModelCall, agent: AgentDefinition, nodes: list[Node], facts: StepFacts
     ) -> list[Node]:
-        """The messages that a model is shown. The newest stays, and calls go with their results. A filter that fails
-        hides nothing."""
+        """The messages for the model. The newest one always stays, and a call and its results are hidden together. A
+        filter that fails hides nothing."""
 
         def given(common: JsonObject) -> Moment:
             return FilterMessages(**common, messages=_messages(nodes, call.agent.side))
@@ -55,7 +56,7 @@ class InnerHooks:
         return nodes
 
     async def system(self, call: ModelCall, agent: AgentDefinition, text: str, facts: StepFacts) -> str:
-        """The system prompt that a model is shown."""
+        """The system prompt for the model."""
 
         def given(common: JsonObject) -> Moment:
             return SystemMessage(**common, text=text)
@@ -65,7 +66,7 @@ class InnerHooks:
         return text
 
     async def replied(self, call: ModelCall, agent: AgentDefinition, turn: ModelResponse, facts: StepFacts) -> str:
-        """The text with which a reply is stored."""
+        """The text that is stored for a reply."""
         text = turn.answer()
 
         def given(common: JsonObject) -> Moment:
@@ -84,7 +85,7 @@ class InnerHooks:
         point: HookPoint,
         given: Callable[[JsonObject], Moment],
     ) -> AsyncIterator[HookReply]:
-        """What the hooks of a model call answer, one after the other: each is given what the last one made of it."""
+        """Run the hooks of a model call one after the other; each receives the result of the one before it."""
         hooks = self._of(agent, point)
         session = await sessions.get(self._pool, call.ref.tenant, call.ref.session_id) if hooks else None
         if session is None or session.dry_run:
@@ -113,7 +114,7 @@ class InnerHooks:
     async def stored(
         self, request: ToolRequest, agent: AgentDefinition, arguments: Any, result: ToolResult, state: ThreadState
     ) -> ToolResult:
-        """The result as it is stored. One whose hook fails is stored as it is."""
+        """The result to store. If a hook fails, the result stays unchanged."""
         hooks = self._of(agent, HookPoint.BEFORE_RESULT)
         session = await sessions.get(self._pool, request.ref.tenant, request.ref.session_id) if hooks else None
         if session is None or session.dry_run:

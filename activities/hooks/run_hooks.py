@@ -1,4 +1,4 @@
-"""run_hooks: the hooks of one moment, one after the other. One that fails is reported, and the session continues."""
+"""run_hooks: runs the hooks of one moment one after the other. A failure is reported, and the session continues."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -52,12 +52,14 @@ class RunHooks:
     @activity.defn(name="list_hooks")
     @beating
     async def list_hooks(self, wanted: HookList) -> HookPoints:
-        """The moments at which an agent has hooks. What only describes or repeats has no effects, and so none."""
+        """The moments at which an agent has hooks. Dry runs and recorded reruns have none, because hooks may have
+        effects."""
         session = await sessions.get(self._pool, wanted.ref.tenant, wanted.ref.session_id)
         if session is None or session.dry_run or (session.rerun is not None and session.rerun.recorded):
             return HookPoints(points=[])
         named = (await self._definitions.load(wanted.agent)).hooks
-        # of a hook that this worker does not have the moment is unknown: its absence is reported with the first one
+        # This worker cannot know the moment of a hook that it does not have, so its absence is reported at the first
+        # one.
         points = [self._hooks[name].point if name in self._hooks else HookPoint.BEFORE_MODEL for name in named]
         return HookPoints(points=[point for point in dict.fromkeys(points) if point not in INNER])
 
@@ -85,7 +87,8 @@ class RunHooks:
                     reply = await reply_of(hook, moment, state)
                 except (HookError, SealingError) as error:
                     await self._report(call, hook.name, moment.key, str(error))
-                    if call.point is HookPoint.BEFORE_TOOL:  # it may be there to guard
+                    # it may be a guard, so a failed hook must not let the call pass
+                    if call.point is HookPoint.BEFORE_TOOL:
                         refusals[call.indexes[place]] = f"This was not run: the hook {hook.name!r} failed."
                     continue
                 if reply.text and isinstance(moment, OnMessage) and call.messages:
@@ -100,7 +103,7 @@ class RunHooks:
         return HookOutcome(note="\n\n".join(notes)[:MOST_TEXT] or None, refusals=refusals)
 
     async def _moments(self, call: HookCall) -> list[Moment]:
-        """What the hooks are given, read from the store."""
+        """Read the input of the hooks from the store."""
         common: dict[str, Any] = {
             "session_id": call.ref.session_id,
             "conversation_id": call.ref.conversation_id,

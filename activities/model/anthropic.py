@@ -1,5 +1,5 @@
-"""The model itself, and the only place that knows how Anthropic spells a request and a reply: one streamed request
-through the SDK, its pieces handed on as they arrive."""
+"""The model client, and the only module that knows Anthropic's form of a request and a reply. It makes one streamed
+request through the SDK and passes the pieces on as they arrive."""
 
 import json
 from collections.abc import Callable
@@ -18,19 +18,19 @@ from domain.model_exchange import ModelRequest, ModelResponse
 from domain.sessions.session import Usage
 from domain.sessions.step import StopReason
 
-CHARACTERS = 3  # of a request, per token: fewer than there really are, so that an estimate is rather too high
+CHARACTERS = 3  # of a request, per token; low on purpose, so that an estimate is too high rather than too low
 STOP_REASONS = {
     "tool_use": StopReason.TOOL_CALLS,
     "max_tokens": StopReason.CUT_OFF,
     "pause_turn": StopReason.PAUSED,
     "model_context_window_exceeded": StopReason.CONTEXT_FULL,
     "refusal": StopReason.DECLINED,
-}  # the rest, also what is unknown today: the model has answered
+}  # any other reason, even an unknown one, counts as an answer
 
 
 class Model:
     def __init__(self, client: anthropic.AsyncAnthropic, prices: PriceTable) -> None:
-        # Temporal owns the retries: the SDK's own would hide attempts, and it obeys any retry-after without a ceiling
+        # Temporal does the retries. The SDK's own would hide attempts, and it obeys any retry-after without a limit.
         self._client = client.with_options(max_retries=0)
         self._prices = prices
 
@@ -41,9 +41,10 @@ class Model:
         on_text: Callable[[str], None],
         on_thinking: Callable[[str], None],
     ) -> None:
-        """Fills `turn` as the stream goes, so that an interrupted call still knows what it had.
+        """Fill `turn` while the stream arrives, so that an interrupted call still has the part that arrived.
 
-        The SDK's raw events are put together here: its own accumulating helper costs as much time as all the rest.
+        We assemble the SDK's raw events ourselves: its accumulating helper costs as much time as everything else
+        together.
         """
         blocks: dict[int, JsonObject] = {}
         tokens: dict[str, int] = {}
@@ -65,7 +66,7 @@ class Model:
         turn.content = [block for index in sorted(blocks) if (block := read_block(blocks[index]))]
 
     def estimate(self, request: ModelRequest) -> CallEstimate:
-        """What a call may use at the most; input is dearest where it is written to the cache."""
+        """The most that a call can cost. Input counts as written to the cache, which is the highest price."""
         sent = self._spelled(request)
         entered = len(json.dumps([sent["messages"], sent.get("tools"), sent["system"]])) // CHARACTERS
         return CallEstimate(
@@ -103,7 +104,7 @@ _COUNTS = {
 
 
 def _tokens(so_far: dict[str, int], usage: Any) -> dict[str, int]:
-    """The counts are cumulative, and a later event may leave some out."""
+    """Read the token counts. They are cumulative, and a later event may omit some."""
     for name in _COUNTS.values():
         if (count := getattr(usage, name, None)) is not None:
             so_far[name] = count
@@ -132,13 +133,13 @@ def _grow(
 
 
 def spelled(request: ModelRequest, *, budgeted: bool = False) -> JsonObject:
-    """The request as the API wants it. `budgeted`: the model wants a budget to think with."""
+    """The request in the form of the API. `budgeted`: the model needs a token budget for its thinking."""
     mark = {"cache_control": {"type": "ephemeral"}} if request.cached else {}
     messages: list[JsonObject] = [
         {"role": message.role, "content": [_spelled_block(block) for block in message.content]}
         for message in request.messages
     ]
-    # the cache points move along: the end of the newest user message, and of the one before it
+    # Cache points: the end of the newest user message, and of the one before it.
     for message in [message for message in messages if message["role"] == "user"][-2:]:
         message["content"][-1].update(mark)
     notes = [{"type": "text", "text": note} for note in request.notes]
@@ -148,7 +149,7 @@ def spelled(request: ModelRequest, *, budgeted: bool = False) -> JsonObject:
         messages.append({"role": "user", "content": notes})
     sent: JsonObject = {
         "model": request.model,
-        "max_tokens": request.output_tokens,  # here thoughts count as output
+        "max_tokens": request.output_tokens,  # the API counts thoughts as output
         "system": [{"type": "text", "text": request.system, **mark}],
         "messages": messages,
     }
@@ -173,7 +174,7 @@ def _spelled_block(block: AnyBlock) -> JsonObject:
         case ToolCallBlock():
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.arguments}
         case ToolResultBlock():
-            text = block.text or "(no output)"  # an empty one is refused
+            text = block.text or "(no output)"  # the API refuses an empty text
             return {"type": "tool_result", "tool_use_id": block.call_id, "content": text, "is_error": block.failed}
         case ThinkingBlock(hidden=True):
             return {"type": "redacted_thinking", "data": block.proof}
@@ -182,8 +183,8 @@ def _spelled_block(block: AnyBlock) -> JsonObject:
 
 
 def read_block(received: JsonObject) -> ReplyBlock | None:
-    """The block that a finished one of the stream is; None: there is nothing to keep. What could be neither stored nor
-    sent back raises ValueError: arguments that are no object in JSON, lone surrogates."""
+    """Convert a finished block of the stream; None if there is nothing to keep. Raises ValueError for a block that
+    could be neither stored nor sent back: a tool call whose arguments are not a JSON object, or lone surrogates."""
     match received["type"]:
         case "text":
             text = clean(received["text"])
@@ -201,5 +202,5 @@ def read_block(received: JsonObject) -> ReplyBlock | None:
 
 
 def _whole(text: str) -> str:
-    text.encode()  # UnicodeEncodeError, which is a ValueError, if there is half a character in it
+    text.encode()  # raises UnicodeEncodeError, a ValueError, for a lone surrogate
     return text

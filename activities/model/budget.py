@@ -1,4 +1,4 @@
-"""Bounds of a model call: what the tree allows, the note of what is left for the agent, and events emitted once."""
+"""Bounds of a model call: the tree's budget, the note about the remaining budget, and events that are emitted once."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from store.database import TRANSIENT_ERRORS, Pool, patiently
 from store.messages import StepFacts
 
 LOOK_AGAIN_SECONDS = 0.3
-PATIENCE = 60.0  # seconds, with a database that is away
+PATIENCE = 60.0  # seconds of retries while the database is unreachable
 
 
 class Bounds:
@@ -32,25 +32,25 @@ class Bounds:
         self._thresholds = thresholds
 
     async def reserve(self, call: ModelCall, facts: StepFacts, request: ModelRequest) -> ModelRequest:
-        """Take what the call may use from the tree's budget, if it has one, and cut the request to what is left. The
-        last summary of a session is not refused, but it is counted."""
+        """Reserve what the call may use from the tree's budget, if there is one, and shorten the request to what is
+        left. The last summary of a session is never refused, but it is counted."""
         if facts.tree is None or call.purpose is Purpose.SUMMARY:
             return request
         estimate = self._model.estimate(request)
         given = await self._reserved(call, estimate)
-        while given.wait:  # others hold what they may not need
+        while given.wait:  # other calls hold reservations that they may not need
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
             given = await self._reserved(call, estimate)
         if given.spent:
             detail = f"The budget of {given.spent} that this session shares with its tree is spent."
             raise ApplicationError(detail, given.spent, type=wire.BUDGET_SPENT, non_retryable=True)
         if given.output_tokens < request.output_tokens:
-            # to think it needs more than is left
+            # thinking would need more than is left
             return replace(request, max_tokens=given.output_tokens, thinking_tokens=0)
         return request
 
     async def release(self, call: ModelCall, facts: StepFacts) -> None:
-        """A call that failed holds nothing while it waits for its next attempt, or for ever."""
+        """Release the reservation of a failed call, which may wait long for its next attempt."""
         if facts.tree is not None:
             with contextlib.suppress(*TRANSIENT_ERRORS):
                 await budgets.release(self._pool, call.ref, call.line)
@@ -59,7 +59,7 @@ class Bounds:
         return await patiently(lambda: budgets.reserve(self._pool, call.ref, call.line, estimate), seconds=PATIENCE)
 
     def budget_note(self, call: ModelCall, facts: StepFacts) -> str:
-        """What is left, for the agent; after all that can be cached, and never kept."""
+        """The note about what is left. It comes after everything that can be cached, and is never stored."""
         limits = _limits(facts)
         own = shares(limits, call.step - 1, call.usage, _time(call, limits, facts))
         return budget_note(own, facts.tree.shares() if facts.tree else [])
@@ -70,7 +70,7 @@ class Bounds:
         return limits if limits.raised else None
 
     def once(self, call: ModelCall, facts: StepFacts, total: Usage) -> list[OnceEvent]:
-        """Events of which a session has one each, at most."""
+        """Events that a session emits at most once each."""
         limits = _limits(facts)
         low = [
             (f"budget_low/{one.kind}", BudgetLow(scope=scope, budget=one.kind, limit=one.limit, left=one.left))

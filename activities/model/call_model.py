@@ -1,4 +1,4 @@
-"""call_model: one model call, from the context's reference to the committed reply."""
+"""call_model: one model call, from the reference to the context to the committed reply."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -40,11 +40,11 @@ from store.database import TRANSIENT_ERRORS, Pool, patiently
 from store.messages import StepFacts
 
 T = TypeVar("T")
-COMMIT_PATIENCE = 300.0  # seconds: a reply that was paid for is not thrown away because the database restarts
+COMMIT_PATIENCE = 300.0  # seconds: a reply that was paid for must survive a restart of the database
 
 
 class CallModel:
-    platform_alone = False  # replies are the platform's own, so that calls which waited can be added to them
+    platform_alone = False  # true if replies are the platform's own, so that queued calls can be added to them
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class CallModel:
 
     async def reply_to(self, call: ModelCall) -> ModelReply:
         info = activity.info()
-        # stable over the retries of this call and new after a reset, which therefore asks the model again
+        # The same in all retries of this call, and new after a reset, which therefore asks the model again.
         idem = f"{info.workflow_id}/{info.workflow_run_id}/{info.activity_id}"
         async with heartbeating():
             try:
@@ -141,8 +141,8 @@ class CallModel:
     async def _before_reply(
         self, call: ModelCall, agent: AgentDefinition, turn: ModelResponse, facts: StepFacts
     ) -> None:
-        """Let hooks change a reply before it is stored. What a stop left of one is no reply. The reply was paid for, so
-        neither a database that is away nor a stop loses it: then it is stored as it came."""
+        """Let hooks change a reply before it is stored. A reply that a stop cut off is not shown to them. The reply was
+        paid for: if the database is unreachable or a stop arrives, it is stored unchanged."""
         if call.purpose is not Purpose.TURN or turn.immediate or turn.stop_reason is StopReason.INTERRUPTED:
             return
         try:
@@ -154,7 +154,7 @@ class CallModel:
             turn.replace_text(said)
 
     def shown_as(self, call: ModelCall, agent: AgentDefinition) -> ModelCall:
-        """The call as its events and messages show it."""
+        """The call as its events and messages describe it."""
         return call
 
     async def offered(
@@ -173,7 +173,7 @@ class CallModel:
     ) -> None:
         compacts, takes_turn = call.purpose is Purpose.COMPACT, call.purpose is Purpose.TURN
         shown = shorten_results(nodes, 2_000) if compacts else nodes
-        given = facts.arguments if call.line == "main" else None  # an inline line was not created with them
+        given = facts.arguments if call.line == "main" else None  # an inline line has no creation arguments
         system = system_prompt(agent, facts.variables, call.agent.side, given)
         request = ModelRequest(
             model=call.model,
@@ -215,7 +215,7 @@ class CallModel:
         turn: ModelResponse,
         rare: RareFacts,
     ) -> ModelReply:
-        """Prelude and reply enter the tree, with their events, in one statement."""
+        """Write prelude, reply and their events to the tree in one statement."""
         takes_turn = call.purpose is Purpose.TURN
         reply = ModelReply(
             head=(nodes or context)[-1].id,
@@ -236,7 +236,7 @@ class CallModel:
         return committed
 
     async def failure(self, call: ModelCall, attempt: int, error: Exception) -> ApplicationError:
-        """What Temporal should do about a failed call; a retry is shown to watchers before it is waited for."""
+        """Decide what Temporal should do about a failed call. Watchers see a retry before its pause begins."""
         failure = await self._check.failure(error, call.model)
         exhausted = (attempt >= self._attempts or failure.type in UNAVAILABLE) and not failure.any_model
         if not call.last_model and exhausted and (failure.retryable or failure.type in UNAVAILABLE):
@@ -265,7 +265,7 @@ class CallModel:
 
 
 async def unless_away(reading: Awaitable[T]) -> T:
-    """What is read before the model is asked; a database that is away makes the call wait and try again."""
+    """Read what the call needs. If the database is unreachable, the call waits and tries again."""
     try:
         return await reading
     except TRANSIENT_ERRORS as error:

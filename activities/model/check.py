@@ -1,4 +1,4 @@
-"""Whether a model can be called at all: asked when a worker starts, and before a subagent gets an id."""
+"""Whether a model can be called at all; checked when a worker starts, and before a subagent gets an id."""
 
 import time
 from dataclasses import replace
@@ -17,7 +17,7 @@ class ModelCheck:
         self._good: dict[str, float] = {}
 
     async def problem(self, model: str) -> str | None:
-        """Why calls to this model are sure to fail; None if they are not, or if that cannot be known now."""
+        """Why calls to this model are certain to fail; None if they are not, or if that cannot be known now."""
         if time.monotonic() - self._good.get(model, -FRESH_SECONDS) < FRESH_SECONDS:
             return None
         try:
@@ -27,12 +27,12 @@ class ModelCheck:
         except (anthropic.AuthenticationError, anthropic.PermissionDeniedError):
             return "The model API does not accept the credentials."
         except anthropic.APIError:
-            return None  # away or overloaded: the session's own retries deal with that
+            return None  # unreachable or overloaded: the session's own retries handle that
         self._good[model] = time.monotonic()
         return None
 
     async def trial(self, model: str) -> str | None:
-        """Why a call to this model would fail now, with what to do; None if it would not."""
+        """Why a call to this model would fail now, and what to do about it; None if it would succeed."""
         try:
             await self._client.models.retrieve(model)
         except (anthropic.APIError, httpx2.TransportError) as error:
@@ -40,7 +40,7 @@ class ModelCheck:
         return None
 
     async def failure(self, error: BaseException, model: str) -> ModelFailure:
-        """What a failed call means. A key that is refused everywhere can be replaced: the call waits for that."""
+        """Classify a failed call. A refused key can be replaced, so the call waits for that."""
         failure = classify(error, model)
         if failure.type != BAD_KEY or failure.retryable or not await self._refuses_key(model):
             return failure

@@ -1,4 +1,4 @@
-"""Contexts: the path of messages to a head, remembered by the worker because the tree never changes."""
+"""Contexts: the path of messages to a head, cached by the worker because the tree never changes."""
 
 from collections import OrderedDict
 
@@ -17,8 +17,8 @@ class Contexts:
         self._known: OrderedDict[tuple[SessionRef, str], list[Node]] = OrderedDict()
 
     async def load(self, ref: SessionRef, line: str, head: str | None) -> list[Node]:
-        """The nodes up to `head`; of a line this worker has seen, only what is new is read. If they are lost, there are
-        none, and the conversation begins anew."""
+        """The nodes up to `head`. For a line that this worker knows, only new nodes are read. If the nodes are lost,
+        the result is empty and the conversation begins anew."""
         if head is None:
             return []
         known = self._known.get((ref, line), [])

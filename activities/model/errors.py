@@ -1,4 +1,4 @@
-"""What a failed model call means: retry later, compact, try another model, or give up with a readable sentence."""
+"""Classifies failed model calls: retry later, compact, try another model, or give up with a readable sentence."""
 
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -8,7 +8,7 @@ import httpx2
 
 from domain import wire
 
-LONGEST_WAIT = 300.0  # seconds; a longer retry-after is a reason to ask again, not to sleep for days
+LONGEST_WAIT = 300.0  # seconds; with a longer retry-after we try earlier instead of sleeping for days
 
 
 @dataclass(frozen=True)
@@ -21,20 +21,20 @@ class ModelFailure:
 
 
 class IncompleteStream(Exception):
-    """The stream ended without a stop reason: what arrived is a part, not an answer."""
+    """The stream ended without a stop reason, so the reply is incomplete."""
 
 
-# by the API's own error type, because an error inside a running stream comes with status 200 and no class of its own
+# By the API's own error type, because an error inside a running stream has status 200 and no class of its own.
 _RETRYABLE = {"rate_limit_error", "overloaded_error", "api_error", "timeout_error", "conflict_error"}
 _BY_STATUS = {400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error",
               404: "not_found_error", 408: "timeout_error", 409: "conflict_error", 413: "request_too_large",
               422: "invalid_request_error", 429: "rate_limit_error", 529: "overloaded_error"}  # fmt: skip
-# another model may still answer when this one is unknown or not permitted
+# if this model is unknown or not permitted, another one may still answer
 UNAVAILABLE = {"not_found_error", "permission_error"}
 BAD_KEY = "authentication_error"
 
 
-# what a person can do about it
+# advice for people
 _ADVICE = {
     "authentication_error": "Set a valid ANTHROPIC_API_KEY and start again.",
     "billing_error": "The account of this key needs credit.",
@@ -45,7 +45,7 @@ _ADVICE = {
 
 
 def classify(error: BaseException, model: str) -> ModelFailure:
-    """What the failure of a call to this model means."""
+    """Classify the failure of a call to this model."""
     if isinstance(error, anthropic.APIStatusError):
         return _classify_status(error, model)
     if isinstance(error, IncompleteStream):
@@ -66,13 +66,13 @@ def _failed(kind: str, said: str, error: anthropic.APIError | httpx2.TransportEr
 
 
 def _message(kind: str, said: str, status: str, error: anthropic.APIError | httpx2.TransportError, model: str) -> str:
-    """What the endpoint said, then status, model and endpoint, then what to do."""
+    """The endpoint's message, then status, model and endpoint, then advice."""
     text = f"{said.rstrip('.')} ({status}model {model} at {endpoint(str(error.request.url))})"
     return f"{text}. {_ADVICE[kind]}" if kind in _ADVICE else text
 
 
 def endpoint(url: str) -> str:
-    """Scheme, host and port: a path says nothing here, and a name or password in it is nobody's business."""
+    """Scheme, host and port only: the rest of the URL is not useful here and may contain a password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
@@ -99,7 +99,7 @@ def _retry_after(value: str | None) -> float | None:
 
 
 def backoff(attempt: int, failure: ModelFailure) -> float:
-    """Seconds until the next attempt: what the server asked for, else 1, 2, 4 … up to 60."""
+    """Seconds until the next attempt: the server's retry-after, else 1, 2, 4 … up to 60."""
     if failure.wait is not None:
         return failure.wait
     return float(min(2 ** min(attempt - 1, 6), 60))

@@ -1,4 +1,4 @@
-"""Recordings: a rerun that has its original's answers and tool results, so that only rules and limits are new."""
+"""Recordings: a rerun with the answers and tool results of its original, so that only rules and limits are new."""
 
 from dataclasses import dataclass, field
 
@@ -21,7 +21,7 @@ from store import tool_calls as calls_made
 from store.database import Pool
 from store.messages import StepFacts
 
-RECORDED = "recorded"  # the activity tool.recorded brings the result of the original's call
+RECORDED = "recorded"  # the activity tool.recorded returns the result of the original's call
 MAIN = "main"
 ENDED = "The original was never asked this."
 WOULD_ASK = "This call would have waited for a person's approval. It was not run."
@@ -29,24 +29,24 @@ WOULD_ASK = "This call would have waited for a person's approval. It was not run
 
 @dataclass(frozen=True)
 class Played:
-    """An answer once more, with what was said before it and what it used when it was given."""
+    """A recorded answer, with the messages before it and its original usage."""
 
     turn: ModelResponse
     messages: list[turn_record.Authored]
     body: ReplyBody
     usage: Usage
     continues: bool = False
-    inside: set[int] = field(default_factory=set)  # calls in which a subagent worked as part of the original
+    inside: set[int] = field(default_factory=set)  # calls inside which a subagent of the original ran
 
 
 def rerun_of(facts: StepFacts) -> Rerun | None:
-    """What is repeated, if this session has no model."""
+    """The recorded answer, if this session repeats recorded answers."""
     rerun = Rerun.model_validate_json(facts.rerun) if facts.rerun else None
     return rerun if rerun and rerun.recorded else None
 
 
 async def play(pool: Pool, call: ModelCall, rerun: Rerun) -> Played:
-    if call.purpose is Purpose.COMPACT:  # nobody reads the context
+    if call.purpose is Purpose.COMPACT:  # no model reads the context, so it need not be compacted
         return Played(ModelResponse(stop_reason=StopReason.ANSWERED), [], ReplyBody(content=[]), Usage())
     tenant, source = call.ref.tenant, rerun.session_id
     found = place = None
@@ -79,8 +79,8 @@ def nodes(call: ModelCall, author: str, before: list[Node], played: Played) -> l
 def tool_calls(
     known: dict[str, Tool], tools: Offered, played: Played, layers: list[list[Rule]], rerun: Rerun, facts: StepFacts
 ) -> list[ToolCall]:
-    """Each call brings its recorded result, unless a rule that the original did not have stops it. A subagent that
-    worked inside a call works there again, with its own recorded answers."""
+    """Each call returns its recorded result, unless a rule that the original did not have stops it. A subagent that ran
+    inside a call runs there again, with its own recorded answers."""
     own = len(tool_rules.RULES.validate_json(facts.rules)) - rerun.layers
     before = layers[: len(layers) - own]
     blocks = played.turn.calls
@@ -107,7 +107,7 @@ def _call(
     was = tool_rules.verdict_on(tool, block.arguments, before).action
     asked = now.action is Action.ASK and was is not Action.ASK
     refusal = tool_rules.FORBIDDEN.format(call.name, now.because) if forbidden else WOULD_ASK if asked else None
-    # a handoff happens again: the calls after it are those of the agent that took over
+    # A handoff happens again, because the calls after it belong to the agent that took over.
     if (inside or call.activity == HAND_OVER) and refusal is None:
         return call.model_copy(update={"ask": False})
     activity = "tool.refuse" if refusal else f"tool.{RECORDED}"
@@ -116,14 +116,14 @@ def _call(
 
 
 async def result_without_tool(pool: Pool, request: ToolRequest, reply: ReplyBody) -> ToolResult:
-    """The result of a call where nothing is run: the refusal, or the result of the original's call."""
+    """The result of a call that is not run: the refusal, or the result of the original's call."""
     if request.refusal is not None:
         return ToolResult(request.refusal, failed=True)
     return await original_result(pool, request.ref.tenant, reply, request.index)
 
 
 async def original_result(pool: Pool, tenant: str, reply: ReplyBody, index: int) -> ToolResult:
-    """`reply`: the one that repeats the original's."""
+    """`reply`: the reply that repeats the original's."""
     made = await calls_made.results(pool, tenant, reply.origin or "")
     known = next((one for one in made if one.index == index and one.state is not CallState.STARTED), None)
     if known is None:

@@ -1,4 +1,4 @@
-"""The records of a model call: the nodes it adds to the tree, and the events for watchers."""
+"""The records of a model call: the nodes that it adds to the tree, and its events."""
 
 import time
 
@@ -38,7 +38,7 @@ INTERRUPTED = "Your last reply was interrupted. Continue from there."
 
 
 def beginning(call: ModelCall, idem: str, attempt: int) -> StepBegin:
-    """The first write of a call: what watchers see when the step begins, and what they see when it is tried again."""
+    """The first write of a call: the events when its step begins, and those when it is tried again."""
     begins: list[ev.Event] = []
     if call.begins:
         if call.step == 1:
@@ -71,7 +71,7 @@ def beginning(call: ModelCall, idem: str, attempt: int) -> StepBegin:
 
 
 def prelude(call: ModelCall, context: list[Node], facts: StepFacts, opening: str = "") -> list[Node]:
-    """What the context gains before the reply: results of the last step, messages taken, a note of the platform."""
+    """The nodes before the reply: results of the last step, messages taken, a note of the platform."""
     bodies: list[Authored] = []
     if call.opening:
         bodies.append(("", UserBody(parts=[TextBlock(text=opening)])))
@@ -87,12 +87,12 @@ def prelude(call: ModelCall, context: list[Node], facts: StepFacts, opening: str
     if not (bodies or waiting) and call.purpose is Purpose.TURN and _ends_with_own_reply(context, call.agent.side):
         bodies.append(("errand", NoteBody(text=INTERRUPTED)))
     nodes = chain(call, context[-1].id if context else None, bodies)
-    # results belong to the side that made the calls, also where the other side's turn has begun
+    # Results belong to the side that made the calls, even if the other side's turn has begun.
     return [node.model_copy(update={"side": context[-1].side}) if node.kind == TOOL_RESULTS else node for node in nodes]
 
 
 def queued_calls(call: ModelCall, facts: StepFacts) -> list[ToolCallBlock]:
-    """The tool calls that waited in the inbox: a reply of the platform makes them, before the model is asked."""
+    """A reply of the platform that makes the tool calls from the inbox, before the model is asked."""
     return [
         ToolCallBlock(id=f"queued_{call.step}_{place}", name=one.name, arguments=one.arguments)
         for place, one in enumerate(_queued(facts) if call.purpose is Purpose.TURN else [])
@@ -104,19 +104,20 @@ def _queued(facts: StepFacts) -> list[QueuedTool]:
 
 
 def _ends_with_own_reply(context: list[Node], side: str) -> bool:
-    """As after a call that another run of the session interrupted; a model cannot continue its own last message."""
+    """Whether the context ends with this side's reply, as after a call that another run of the session interrupted. A
+    model cannot continue its own last message, so a note must follow."""
     return bool(context) and context[-1].kind == ASSISTANT and context[-1].side == side
 
 
 def _taken(message: TakenMessage, facts: StepFacts) -> Body:
-    """What a message of the inbox is in the context."""
+    """The node for a message of the inbox."""
     parts = message.parts
     outcome = facts.outcomes.get(message.source) if message.source else None
     if outcome is not None:
         parts = [TextBlock(text=render([outcome]))]
     if message.kind is InboxKind.ASSISTANT:
         return ReplyBody(content=[*parts])
-    if message.kind is InboxKind.SYSTEM:  # of another agent: nobody may take it for the text of a person
+    if message.kind is InboxKind.SYSTEM:  # from another agent: it must not look like a person's text
         return NoteBody(text=quoted(joined(parts)), origin=message.author)
     silent = message.kind is InboxKind.SILENT or (outcome is not None and outcome.reference is not None)
     return UserBody(parts=parts, silent=silent, visible=message.visible)
@@ -145,7 +146,7 @@ def chain(call: ModelCall, parent: str | None, bodies: list[Authored]) -> list[N
 def reply_nodes(
     call: ModelCall, agent: AgentDefinition, before: list[Node], turn: ModelResponse, facts: StepFacts
 ) -> list[Node]:
-    """The reply itself, or the checkpoint that replaces the context; nothing if the model had said nothing yet."""
+    """The reply, or the checkpoint that replaces the context; nothing if the model had not replied yet."""
     if not turn.content:
         return []
     author = agent.speaker(call.agent.side)
@@ -167,13 +168,13 @@ def reply_nodes(
 
 
 def interrupt(turn: ModelResponse) -> None:
-    """Make a reply of what had arrived; tool calls that were still being spelled out are dropped."""
+    """Make a reply of the part that had arrived; incomplete tool calls are dropped."""
     turn.content = [TextBlock(text=clean(turn.text))] if turn.text.strip() else []
     turn.stop_reason = StopReason.INTERRUPTED
 
 
 def misfit(agent: AgentDefinition, call: ModelCall, turn: ModelResponse) -> str | None:
-    """Why a final answer does not fit the agent's output schema, if it has one."""
+    """Why a final answer does not fit the agent's output schema, if the agent has one."""
     if agent.output_schema is None or agent.dual or call.purpose is not Purpose.TURN or turn.calls:
         return None
     try:
@@ -186,7 +187,7 @@ def misfit(agent: AgentDefinition, call: ModelCall, turn: ModelResponse) -> str 
 def commit(
     call: ModelCall, idem: str, nodes: list[Node], reply: ModelReply, turn: ModelResponse, once: list[OnceEvent]
 ) -> StepCommit:
-    """The last write of a call, without the deltas that go before it."""
+    """The events of a call's last write, without the deltas before it."""
     total = call.usage.plus(turn.usage)
     answer = reply.model_dump_json()
     written = [NewNode(**dict(node), idem=f"{idem}/{place}") for place, node in enumerate(nodes[:-1])]

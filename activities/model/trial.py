@@ -1,4 +1,4 @@
-"""The trial of the default model when a worker starts, so that a bad key is reported before a task meets it."""
+"""The trial call of the default model when a worker starts, so that a bad key is reported before the first task."""
 
 import logging
 import math
@@ -11,7 +11,7 @@ log = logging.getLogger("errand.worker")
 
 
 class ModelTrial:
-    """Tries the default model once, and while that fails every minute again."""
+    """Tries the default model once, and again every minute while that fails."""
 
     def __init__(self, check: ModelCheck, model: str) -> None:
         self._check = check
@@ -20,7 +20,7 @@ class ModelTrial:
         self.problems: list[str] = []
 
     async def run(self) -> bool:
-        """True if something is known that was not known before."""
+        """Try the model; True if the result is new."""
         if time.monotonic() < self._next:
             return False
         problem = await self._check.trial(self._model)

@@ -1,4 +1,4 @@
-"""deliver: one attempt to send one notification to one subscription. Address and secret are read here and stay here."""
+"""deliver: one attempt to send one notification to one subscription. Address and secret never leave this activity."""
 
 from temporalio import activity
 
@@ -42,7 +42,7 @@ class Deliver:
         job = await deliveries.load(self._pool, attempt.tenant, attempt.id, self._keys)
         if job is None:
             return DeliveryOutcome(status=DeliveryStatus.FAILED, note="Its record was removed.")
-        if job.status is not DeliveryStatus.PENDING:  # the response of an earlier attempt was lost
+        if job.status is not DeliveryStatus.PENDING:  # the result of an earlier attempt was lost
             return DeliveryOutcome(status=job.status)
         if job.connector is None and (job.subscription is not SubscriptionStatus.ACTIVE or job.channel is None):
             state = "is switched off" if job.subscription else "was removed"
@@ -64,7 +64,7 @@ class Deliver:
     async def _record(
         self, attempt: DeliveryAttempt, error: SendError | None, *, final: bool = False
     ) -> DeliveryOutcome:
-        """Write down the result of an attempt; `final` if there will be no other."""
+        """Record the result of an attempt; `final` if no other will follow."""
         status = DeliveryStatus.DELIVERED if error is None else DeliveryStatus.PENDING
         wait = max(attempt.pause_s or 0.0, min(error.retry_after_s, MOST_PATIENCE)) if error else 0.0
         info = activity.info()

@@ -1,4 +1,4 @@
-"""The dispatcher: each worker has one, which starts the workflow of every delivery in the outbox."""
+"""The dispatcher: each worker has one. It starts the workflow of every delivery in the outbox."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ class Dispatcher:
         self._waiting = asyncio.Event()
 
     async def run(self, url: str) -> None:
-        """Run for ever. A notification of the database is only a hint: the sweeper finds what was missed."""
+        """Run for ever. A NOTIFY of the database is only a hint: the sweeper finds deliveries that were missed."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listen(url))
             group.create_task(self._work())
@@ -41,7 +41,7 @@ class Dispatcher:
                 await deliveries.listen(url, self._waiting.set)
             except TRANSIENT_ERRORS:
                 pass
-            except Exception:  # no error may end the only way in which this worker learns of deliveries
+            except Exception:  # no error may end this loop: the worker learns of deliveries only here
                 log.exception("cannot listen for deliveries")
             await asyncio.sleep(PAUSE_SECONDS)
 
@@ -61,7 +61,7 @@ class Dispatcher:
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def dispatch(self) -> bool:
-        """Start everything that waits; False if Temporal is unreachable. The same id makes a second start harmless."""
+        """Start all waiting deliveries; False if Temporal is unreachable. Their ids make a second start harmless."""
         while found := await deliveries.undispatched(self._pool):
             for one in found:
                 if not await self._start(one, now=True):
@@ -70,13 +70,14 @@ class Dispatcher:
         return True
 
     async def repair(self) -> None:
-        """Start the deliveries again that are overdue, because their workflow was ended from outside."""
+        """Restart overdue deliveries, whose workflow was ended from outside."""
         if await self.dispatch():
             for one in await deliveries.stranded(self._pool, OVERDUE_SECONDS):
                 await self._start(one)
 
     async def _start(self, one: WaitingDelivery, *, now: bool = False) -> bool:
-        """Start one workflow. One that runs already continues, with `now` at once: somebody asked to send it again."""
+        """Start one workflow. One that is running continues; with `now` it sends at once, because a caller asked for
+        that."""
         try:
             await self._client.start_workflow(
                 wire.NOTIFICATION_DELIVERY,

@@ -1,1 +1,1 @@
-"""Input requests: what a person is asked, and what their answer becomes."""
+"""Input requests: the question for a person, and the result of their answer."""

@@ -1,4 +1,4 @@
-"""What people are shown of an approval: the call, the rule, what it would change or run, and possible changes."""
+"""The content of an approval request: the call, the rule, what it would change or run, and possible changes."""
 
 from pydantic import ValidationError
 
@@ -48,7 +48,7 @@ class ApprovalQuestions:
         )
 
     async def _files(self, session: SessionRow, tool: Tool, arguments: JsonObject) -> JsonObject:
-        """What a command would run: the approval holds for these files as they are now."""
+        """The files that a command would run. The approval covers them with their present content only."""
         if (command := command_of(tool, arguments)) is None:
             return {}
         found = await files_to_approve(self._pool, session.tenant, session.workspace_id, command)
@@ -65,7 +65,7 @@ class ApprovalQuestions:
 
 
 def _changeable(tool: Tool) -> JsonObject:
-    """What a person may answer; whom work is delegated to, and with which prompt, is not theirs to change."""
+    """The schema of an answer. A person may not change to whom work is delegated, nor its prompt."""
     if tool.delegates or tool.activity in (BEGIN_DELEGATIONS, HAND_OVER):
         return approval_schema(always=ALWAYS_SCHEMA)
     return approval_schema(arguments=tool.definition.input_schema, always=ALWAYS_SCHEMA)

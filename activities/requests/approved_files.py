@@ -1,4 +1,4 @@
-"""What an approved command would run: files that are shown with their content when people are asked, and must still
+"""The files that an approved command would run. They are shown with their content when people are asked, and must still
 have that content when the command runs."""
 
 import asyncio
@@ -25,7 +25,7 @@ def runs_commands(tool: Tool) -> bool:
 
 
 def command_of(tool: Tool, arguments: Any) -> str | None:
-    """The command of a call, of a tool that runs one."""
+    """The command of a call, if its tool runs one."""
     if tool.subject is None or not runs_commands(tool) or not isinstance(arguments, dict):
         return None
     value = tool.subject.value(arguments)
@@ -50,9 +50,9 @@ async def files_to_approve(pool: Pool, tenant: str, workspace_id: str, command: 
 async def changed_since(
     pool: Pool, tenant: str, workspace_id: str, folder: Path, tool: Tool, approval: InputRequest
 ) -> list[str]:
-    """The files whose content is not what people saw: changed, removed, or not there when they were asked.
+    """The files whose content differs from what people saw: changed, removed, or added since.
 
-    A person who approved another command than they were asked for knows which files that one runs.
+    A person who approved a changed command is expected to know which files that one runs.
     """
     command = None if "arguments" in approval.answer else command_of(tool, approval.details["arguments"])
     shown = {one.path: one.sha256 for one in _APPROVED.validate_python(approval.details.get("files", []))}

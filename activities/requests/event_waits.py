@@ -1,4 +1,4 @@
-"""Waits for events: input requests that nobody but an event answers. What arrived becomes the result of the call."""
+"""Waits for events: input requests that only an event answers. The event becomes the result of the call."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,7 +21,8 @@ TOOL = wait_for_event.TOOL
 async def open_wait(
     pool: Pool, request: OpenRequest, session: SessionRow, arguments: dict[str, Any]
 ) -> OpenedRequest | None:
-    """None: the session has ended. Unaskable if another session waits for the key, which is named to the model."""
+    """Open the wait; None if the session has ended. Raises Unaskable, with the other session for the model, if another
+    session waits for the key."""
     try:
         given = wait_for_event.Input.model_validate(arguments)
     except ValidationError as error:
@@ -49,7 +50,7 @@ async def open_wait(
 
 
 def outcome(request: InputRequest) -> tuple[CallState, str]:
-    """State and text of the call's result."""
+    """The state and the text of the call's result."""
     if request.status is not RequestStatus.ANSWERED:
         key = request.details["arguments"]["key"]
         return CallState.FAILED, f"No event with the key {key} arrived in time."

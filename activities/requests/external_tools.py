@@ -1,4 +1,4 @@
-"""External tools as the model sees them, what people are shown of a call, and what its answer becomes."""
+"""External tools: their description for the model, the request about a call, and the result from its answer."""
 
 import json
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class Unaskable(Exception):
 
 
 class Described(Unaskable):
-    """A dry run: the call is described instead of made."""
+    """A dry run: the call is described and not made."""
 
     def __init__(self, tool: str, summary: str) -> None:
         Exception.__init__(self, would_have(f"{tool} {summary}"))
@@ -34,7 +34,7 @@ class Described(Unaskable):
 
 
 class Arguments(BaseModel):
-    """Any; they are checked against the schema that the caller gave."""
+    """Accept any arguments; they are checked against the schema that the caller gave."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -54,8 +54,8 @@ def callers_tool(given: ExternalTool) -> Tool:
         description=given.description,
         input=Arguments,
         activity=ASK_PEOPLE,
-        effect=Effect.IDEMPOTENT,  # the platform does nothing; the caller who answers sees the call's id
-        touches=(),  # nothing of the platform's
+        effect=Effect.IDEMPOTENT,  # the platform itself does nothing, and the caller sees the call's id
+        touches=(),  # it cannot reach files or the network
         external=True,
         summary=lambda arguments: json.dumps(arguments.model_dump(), ensure_ascii=False),
         schema=given.input_schema,
@@ -73,7 +73,7 @@ def question(tool: Tool, arguments: JsonObject, spent: SpentSoFar) -> ShownReque
 
 
 def outcome(request: InputRequest) -> tuple[CallState, str]:
-    """State and text of the tool's result."""
+    """The state and the text of the tool's result."""
     if request.status is not RequestStatus.ANSWERED:
         return CallState.FAILED, "Nobody answered this call in time. Continue without its result."
     if "error" in request.answer:

@@ -1,4 +1,4 @@
-"""File diffs: what a call would change in a file of the workspace, for the people who approve it."""
+"""File diffs: the change that a call would make to a file of the workspace, for the people who approve it."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -10,25 +10,25 @@ from store import files, workspaces
 from store.database import Pool
 from store.workspaces import with_holes
 
-LARGEST = 1_000_000  # bytes of a file that is compared
-MOST_CHARACTERS = 20_000  # of a diff that people are shown
-CLOSELY = 1_000  # lines; of longer files all between the first and the last difference is one change
+LARGEST = 1_000_000  # bytes; larger files are not compared
+MOST_CHARACTERS = 20_000  # the longest diff that is shown
+CLOSELY = 1_000  # lines; in longer files everything from the first to the last difference is one change
 CONTEXT = 3
 NO_NEWLINE = "\n\\ No newline at end of file"
 
 
 @dataclass(frozen=True)
 class FileChange:
-    """What a call means to do to one file."""
+    """The change that a call would make to one file."""
 
     path: str
     after: Callable[
         [str | None], str | None
-    ]  # given the text before, None: no file; answers None if the call would fail
+    ]  # takes the present text (None: no file); returns None if the call would fail
 
 
 async def diff_of(pool: Pool, tenant: str, workspace_id: str, change: FileChange) -> dict[str, str]:
-    """{"diff"}, or {"note"} that says why there is none. The file is taken as the last tool left it."""
+    """{"diff"}, or {"note"} with the reason why there is none. The file is read as the last tool left it."""
     path = named(change.path)
     _, manifest = await workspaces.get(pool, tenant, workspace_id)
     entry = manifest.get(path)
@@ -56,7 +56,7 @@ async def diff_of(pool: Pool, tenant: str, workspace_id: str, change: FileChange
 def diff(path: str, before: str | None, after: str) -> str:
     old, new = _lines(before or ""), _lines(after)
     names = ("/dev/null" if before is None else f"a/{path}", f"b/{path}")
-    if max(len(old), len(new)) <= CLOSELY:  # beyond that, comparing may take minutes
+    if max(len(old), len(new)) <= CLOSELY:  # the comparison of longer files may take minutes
         lines = list(unified_diff(old, new, *names, lineterm="", n=CONTEXT))
     else:
         lines = [f"--- {names[0]}", f"+++ {names[1]}", *_one_change(old, new)]

@@ -1,4 +1,4 @@
-"""Missing variables: one request asks for all values that a session cannot begin without."""
+"""Missing variables: one request asks for all values that a session needs before it can begin."""
 
 from domain.sessions.input_request import InputRequest, RequestStatus, SettledRequest
 from domain.sessions.request_writes import ShownRequest, SpentSoFar
@@ -25,7 +25,7 @@ def question(missing: dict[str, str], spent: SpentSoFar) -> ShownRequest:
 
 
 def settled(request: InputRequest, *, cancel: bool) -> SettledRequest:
-    """The values themselves stay in the row; the agent learns only which it will not have."""
+    """The result for the agent. The values stay in the row; the agent only learns which ones it will not get."""
     if request.status is RequestStatus.ANSWERED:
         return SettledRequest(status=request.status, approved=True)
     names = ", ".join(request.details["variables"])

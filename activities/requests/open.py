@@ -176,8 +176,8 @@ class InputRequests:
         return SettledRequest(status=request.status, cancel=_cancels(request), preview=preview(why, 160))
 
     async def _forbidden(self, settle: SettleRequest, tool: Tool, answer: JsonObject) -> str | None:
-        """An approver may change a call, but not to what is denied to everybody. The API says so when it is
-        answered; what decides is here."""
+        """An approver may change a call, but only within the rules. The API refuses other changes when the request is
+        answered; this check is the one that decides."""
         if "arguments" not in answer:
             return None
         found = verdict_on(tool, answer["arguments"], await self._rulebook.layers(settle.ref, settle.agents))
@@ -218,7 +218,7 @@ def _cancels(request: InputRequest) -> bool:
 
 
 def _shown(row: NewRequest) -> str:
-    """The question and the rule because of which it is asked, for Temporal's Web UI."""
+    """The question and the rule that caused it, for Temporal's Web UI."""
     rule = row.details.get("rule")
     because = f' (rule: {rule["action"]} {rule["permission"]} "{rule["pattern"]}")' if rule else ""
     return preview(row.question) + because[:200]

@@ -1,4 +1,4 @@
-"""An input request: what people are shown, and what their answer must look like."""
+"""The content of an input request: the text for people, and the form of their answer."""
 
 from pydantic import ValidationError
 
@@ -33,8 +33,8 @@ class Questions:
         self._approvals = ApprovalQuestions(pool, rulebook)
 
     async def tool(self, session: SessionRow, agents: list[AgentRef], name: str, external: bool) -> Tool:
-        """One of the platform's, of the agent's own, or one that the caller brought; sessions that began before did not
-        note which. Where its definition has gone since the call, people are shown the bare call."""
+        """A tool of the platform, of the agent, or of the caller; older sessions did not record which. If its
+        definition no longer exists, people are shown the bare call."""
         if not external and name in self._toolbox.tools:
             return self._toolbox.tools[name]
         if not external and agents:
@@ -46,7 +46,7 @@ class Questions:
         return callers_tool(next((given for given in session.external_tools if given.name == name), gone))
 
     async def awaited_event(self, request: OpenRequest, session: SessionRow) -> JsonObject | None:
-        """The arguments of a call that waits for an event; None: people are asked."""
+        """The arguments of a call that waits for an event; None if people are asked."""
         if request.kind is not RequestKind.EXTERNAL_RESULT or request.external:
             return None
         [node] = await messages.path(self._pool, request.ref.tenant, request.node, limit=1)
@@ -61,7 +61,7 @@ class Questions:
         return arguments
 
     async def of(self, request: OpenRequest, session: SessionRow) -> ShownRequest:
-        """What people are shown; Unaskable if nobody could answer it."""
+        """The request for people. Raises Unaskable if nobody could answer it."""
         usage = session.usage
         spent = SpentSoFar(cost_usd=usage.cost_usd, tokens=usage.tokens, steps=session.step)
         if request.kind is RequestKind.MISSING_VARIABLES:
@@ -99,7 +99,7 @@ class Questions:
             raise Unaskable(tool, "no more calls are allowed")
 
     async def _approved(self, request: OpenRequest, arguments: JsonObject) -> JsonObject:
-        """The arguments as they were approved, if a rule wanted that."""
+        """The approved arguments, if a rule required an approval."""
         approval_id = derive_id(request.node, RequestKind.TOOL_APPROVAL, request.index)
         approval = await input_requests.get(self._pool, request.ref.tenant, approval_id)
         changed: JsonObject | None = (approval.answer or {}).get("arguments") if approval else None

@@ -1,4 +1,4 @@
-"""remind_request: a request that nobody has answered is shown again, or escalated."""
+"""remind_request: shows an unanswered request again, or escalates it."""
 
 from temporalio import activity
 
@@ -27,6 +27,6 @@ class Reminders:
         event: InputRequired = InputReminder(request_id=request.id, **shown)
         if remind.escalate and (to := escalates_to(session.spec["config"], request.kind)) is not None:
             event = InputEscalated(request_id=request.id, to=to, **shown)
-        # the batch is known by its name, so that a second attempt emits nothing twice
+        # A repeated attempt uses the same batch name, so nothing is emitted twice.
         await events.append(self._pool, f"{request.id}/{event.type}", [EventRow.of(ref, event)], again=True)
         return Nothing()

@@ -1,1 +1,1 @@
-"""What all activities share in a worker process: heartbeats, the event writer, workspaces, definitions."""
+"""Parts that all activities of a worker process share: heartbeats, the event writer, workspaces, definitions."""

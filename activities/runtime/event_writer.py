@@ -1,4 +1,4 @@
-"""The event writer: one per process; it gathers what all running activities publish into few, ordered writes."""
+"""The event writer: one per process. It collects the events of all running activities into few, ordered writes."""
 
 import asyncio
 import contextlib
@@ -14,14 +14,14 @@ from store.database import Pool, patiently
 
 log = logging.getLogger("errand.worker")
 
-INTERVAL = 0.03  # seconds between flushes: a stream of events goes in batches
-# seconds that a lone event waits: a quick call ends meanwhile, and its commit takes the event along in one transaction
+INTERVAL = 0.03  # seconds between flushes, so that a stream of events is written in batches
+# Seconds that a single event waits. A quick call ends within this time, and its commit writes the event as well.
 GATHER = 0.015
 
 
 @dataclass
 class Batch:
-    """What goes into one write; by its name a repeat is known."""
+    """The events of one write. A repetition is recognised by its name."""
 
     name: str
     rows: list[EventRow]
@@ -32,7 +32,7 @@ class EventWriter:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._buffer: list[tuple[SessionRef, Event, datetime]] = []
-        self._batch: Batch | None = None  # under way: a write that is cut off is repeated
+        self._batch: Batch | None = None  # being written; repeated if the write is cut off
         self._wake = asyncio.Event()
         self._writing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -50,7 +50,8 @@ class EventWriter:
             await self._flush(seconds=2)
 
     def put(self, ref: SessionRef, event: Event) -> None:
-        """Publish soon. A delta joins the one before it, so a slow database costs latency and not memory."""
+        """Publish soon. A delta is merged with the one before it, so that a slow database costs latency and not
+        memory."""
         if self._buffer and isinstance(event, MessageDelta | ThinkingDelta):
             last_ref, last, at = self._buffer[-1]
             if last_ref == ref and isinstance(last, type(event)) and last.step == event.step:
@@ -60,7 +61,7 @@ class EventWriter:
         self._wake.set()
 
     async def take(self, ref: SessionRef) -> list[EventRow]:
-        """What is still unwritten of a session, for a transaction that must come after it."""
+        """The unwritten events of a session, for a transaction that must come after them."""
         async with self._writing:
             mine = [item for item in self._buffer if item[0] == ref]
             self._buffer = [item for item in self._buffer if item[0] != ref]
@@ -72,7 +73,7 @@ class EventWriter:
             await asyncio.sleep(GATHER)
             self._wake.clear()
             await self._flush(seconds=3_600)
-            await asyncio.sleep(INTERVAL - GATHER)  # what comes meanwhile goes together
+            await asyncio.sleep(INTERVAL - GATHER)  # collect the events that arrive in this time
 
     async def _flush(self, seconds: float) -> None:
         async with self._writing:
@@ -89,6 +90,6 @@ class EventWriter:
 
             try:
                 await patiently(write, seconds=seconds)
-            except Exception as error:  # these are lost; it must not silence all that come after them
+            except Exception as error:  # these events are lost, but later ones must still be written
                 log.error("%d events could not be written (%s)", len(batch.rows), type(error).__name__)
             self._batch = None

@@ -1,4 +1,4 @@
-"""Heartbeats around an activity's body: how a dead worker is noticed and a cancel gets in."""
+"""Heartbeats around an activity's body. Through them Temporal notices a dead worker and delivers a cancel."""
 
 import asyncio
 import contextlib
@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 @contextlib.asynccontextmanager
 async def heartbeating() -> AsyncIterator[None]:
-    if activity.info().is_local:  # it lives within its workflow task; the SDK would warn that nobody knows it
+    if activity.info().is_local:  # a local activity has no heartbeats of its own; the SDK would log a warning
         yield
         return
 
     async def beat() -> None:
-        while True:  # a short activity is over before it would have to show that it lives
+        while True:  # wait first: a short activity ends before its first heartbeat is due
             await asyncio.sleep(BEAT_SECONDS)
             activity.heartbeat()
 
@@ -32,11 +32,11 @@ async def heartbeating() -> AsyncIterator[None]:
 
 
 def beating(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """An activity that shows as a whole that it lives, however short it should be: a dead worker's is soon retried."""
+    """Wrap a whole activity in heartbeats, however short it is, so that it is retried soon after its worker dies."""
 
     @functools.wraps(function)
     async def beats(*args: P.args, **kwargs: P.kwargs) -> T:
-        if not activity.in_activity():  # called by another part of the worker
+        if not activity.in_activity():  # called directly by another part of the worker
             return await function(*args, **kwargs)
         async with heartbeating():
             return await function(*args, **kwargs)
@@ -45,6 +45,7 @@ def beating(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Corout
 
 
 def cancel_requested() -> bool:
-    """Whether a CancelledError means that the session stops; a worker that shuts down cancels too, and is retried."""
+    """Whether a CancelledError means that the session stops. A worker that shuts down cancels too; the
+    activity is then retried."""
     details = activity.cancellation_details()
     return details is not None and details.cancel_requested

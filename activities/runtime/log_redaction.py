@@ -1,4 +1,4 @@
-"""Logs without secrets: what the running tools and hooks were given is replaced in every line that is written."""
+"""Logs without secrets: the secret values of running tools and hooks are replaced in every line that is logged."""
 
 import contextlib
 import logging
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from domain.redactor import Redactor
 
-_active: Counter[Redactor] = Counter()  # of the tools and hooks that are running in this process
+_active: Counter[Redactor] = Counter()  # redactors of the running tools and hooks of this process
 
 
 @contextlib.contextmanager
@@ -22,7 +22,7 @@ def hidden_in_logs(redactor: Redactor) -> Iterator[None]:
 
 
 class RedactingFormatter(logging.Formatter):
-    """Redacts the whole line, with its traceback."""
+    """Redacts the whole line, including its traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)

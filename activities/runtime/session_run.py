@@ -1,7 +1,7 @@
 """The runs of a session's workflow: only the current one may write.
 
-A reset, or a new start after the workflow was deleted or Temporal lost its data, gives a session another run. The
-database refuses the run that it does not know (`check_run`), and Temporal says which run is the current one.
+A session gets another run after a reset, or if it is started anew because its workflow was deleted or Temporal lost its
+data. The database refuses writes of a run that it does not know (`check_run`); Temporal knows which run is current.
 """
 
 from datetime import timedelta
@@ -22,7 +22,7 @@ ASK_WITHIN = timedelta(seconds=5)
 
 
 def run_of(ref: SessionRef) -> str | None:
-    """The run for which this activity works; None if it does not belong to the workflow of this session."""
+    """The run to which this activity belongs; None if it does not belong to the workflow of this session."""
     if not activity.in_activity():
         return None
     info = activity.info()
@@ -30,7 +30,7 @@ def run_of(ref: SessionRef) -> str | None:
 
 
 class RunFence(Interceptor):
-    """Settles what the database refuses: a run that continued as new gets its session, any other does not."""
+    """Decides about a run that the database refused: it gets the session if it continued the known run as new."""
 
     def __init__(self, pool: Pool, client: Client) -> None:
         self.pool = pool
@@ -55,7 +55,7 @@ class _FencedActivity(ActivityInboundInterceptor):
                 await self._admit(error.holder)
 
     async def _admit(self, before: runs.Holder) -> None:
-        """Return if this run continues the one that has the session; the refused activity then runs."""
+        """Return if this run continues the one that owns the session; the refused activity then runs again."""
         info = activity.info()
         await check_current(self._client)
         handle = self._client.get_workflow_handle(info.workflow_id or "", run_id=info.workflow_run_id)

@@ -1,4 +1,4 @@
-"""What the spans of model and tool calls say beside what their libraries say; without telemetry this does nothing."""
+"""Additional attributes for the spans of model and tool calls. Without telemetry this does nothing."""
 
 from opentelemetry import trace
 
@@ -7,7 +7,7 @@ from domain.sessions.step import ModelCall, ToolOutcome, ToolRequest
 
 
 def model_called(call: ModelCall, usage: Usage) -> None:
-    """On the activity's span; the model's client has a span of its own inside it."""
+    """Set attributes on the activity's span; the model's client has a span of its own inside it."""
     trace.get_current_span().set_attributes(
         {
             "gen_ai.operation.name": "invoke_agent",

@@ -1,4 +1,4 @@
-"""The state object of tools and hooks: the variables and files of their thread, its status, and its parent."""
+"""The state object for tools and hooks: the variables and files of their thread, its status, and its parent."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -61,8 +61,8 @@ class ThreadFiles:
 
 
 class ThreadState:
-    """What a user's tool or hook knows of its thread and may do there. Everything is safe to repeat: the n-th message
-    of a repeated call is the same message."""
+    """The access of a user's tool or hook to its thread. Every operation is safe to repeat: the n-th message of a
+    repeated call is the same message."""
 
     def __init__(
         self,
@@ -79,45 +79,46 @@ class ThreadState:
         self._pool = pool
         self._subagents = subagents
         self._ref = ref
-        self._key = key  # of the call or the hook, the same in every attempt
+        self._key = key  # of the call or the hook; equal in every attempt
         self._acts = 0
-        self._keep = keep  # puts what changed in the workspace into the store
-        self._store = store  # stores values, and answers the names of those that no model may see
+        self._keep = keep  # saves changed files of the workspace to the store
+        self._store = store  # stores values, and returns the names of those that no model may see
         self.variables = Variables(variables)
         self.files = ThreadFiles(folder)
-        self.redactor = redactor  # of what must not reach a model, an event or a log
+        self.redactor = redactor  # removes values that must not reach a model, an event or a log
 
     async def notify_parent(self, content: str, *, needs_answer: bool = False, attachments: Sequence[str] = ()) -> bool:
-        """Send a message to the thread that started this one, which begins a turn there, with copies of these files of
-        the workspace. False: it could not be sent, for there is no parent, or no such file."""
+        """Send a message to the thread that started this one, with copies of these files of the workspace. It begins a
+        turn there. False if it could not be sent, because there is no parent or no such file."""
         text = clean(self.redactor.text(content)).strip()
         if not text:
             raise ValueError("a message needs a text")
         if attachments:
-            await self._keep()  # they may have been written just now
+            await self._keep()  # the files may have just been written
         _, failed = await self._subagents.notify_parent(self._ref, text, needs_answer, self._next(), attachments)
         return not failed
 
     async def queue_tool(self, name: str, **arguments: object) -> bool:
-        """Have a tool of the agent run on this thread: before the next model step, or in a turn of its own if none is
-        running. The rules apply as to a call of the model, which is shown the result. False: it cannot be queued."""
+        """Queue a call of one of the agent's tools on this thread. It runs before the next model step, or in a turn of
+        its own if none is running. The rules apply as to a call of the model, which is shown the result. False if it
+        cannot be queued."""
         return await self._subagents.queue_tool(self._ref, QueuedTool(name=name, arguments=arguments), self._next())
 
     async def set_variables(self, **values: str) -> None:
-        """Set variables of this thread, and of the active threads below it that inherit them. Each is what the agents
-        declare it to be; one that no agent names is a secret, for the tools of this thread alone. A repeat sets the
-        same values again."""
+        """Set variables of this thread and of the active threads below it that inherit them. The agents' declarations
+        decide whether a value is secret; a variable that no agent names is a secret for the tools of this thread alone.
+        A repetition sets the same values again."""
         try:
             given = VARIABLES.validate_python(values, strict=True)
-        except ValidationError as error:  # its text would show the values, and a log has it
+        except ValidationError as error:  # its text contains the values and would be logged
             names = sorted({str(one["loc"][0]) for one in error.errors(include_input=False) if one["loc"]})
-            raise ValueError(f"these variables cannot be set so: {', '.join(names)}") from None
+            raise ValueError(f"these variables have no valid name or value: {', '.join(names)}") from None
         hidden = await self._store(given)
         self.variables = Variables({**self.variables, **given})
         self.redactor.add(given[name] for name in hidden)
 
     async def set_status(self, status: str) -> None:
-        """Publish how things are: in the session's progress, and in the registry of the thread that started it."""
+        """Publish a status, in the session's progress and in the registry of the thread that started it."""
         text = " ".join(clean(self.redactor.text(status)).split())[:MOST_STATUS]
         if not text:
             raise ValueError("a status needs a text")
@@ -148,8 +149,8 @@ class ThreadStates:
         folder: Path,
         key: str,
     ) -> ThreadState:
-        """`agents`: from the session's own to the one whose tool or hook runs, which is given its own variables;
-        `stored`: the session's values, as its row has them."""
+        """`agents`: from the session's own to the one whose tool or hook runs, which receives its own variables.
+        `stored`: the session's values as its row holds them."""
         definitions = [await self._definitions.load(agent) for agent in agents]
         plain = {**stored, **open_secrets(self._keys, ref.tenant, stored)}
         hidden = hidden_from_model(definitions, stored)
@@ -167,7 +168,7 @@ class ThreadStates:
         )
 
     async def _store(self, ref: SessionRef, agent: AgentDefinition, values: Mapping[str, str]) -> list[str]:
-        """Set values for the session's thread; secrets, and what no agent of the graph names, are encrypted."""
+        """Set values for the session's thread. Secrets, and values that no agent of the graph names, are encrypted."""
         session = await sessions.get(self._pool, ref.tenant, ref.session_id)
         thread = await threads.get(self._pool, ref.tenant, session.thread_id) if session else None
         assert thread is not None

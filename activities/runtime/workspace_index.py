@@ -1,6 +1,6 @@
-"""What a worker knows of a local workspace: each entry as last kept or restored, and the stat that recognises it.
+"""A worker's index of a local workspace: each entry as last saved or restored, with the stat that recognises it.
 
-The index lies beside the directory, where commands cannot reach it, and is shared by all workers on this directory.
+The index is stored beside the directory, where commands cannot reach it, and shared by all workers of this directory.
 """
 
 import asyncio
@@ -18,23 +18,23 @@ from typing_extensions import TypedDict
 from store.workspaces import ManifestEntry
 
 Stamp = tuple[int, int, int, int]  # inode, size, mtime and ctime; ctime cannot be set by a command
-UNSETTLED: Stamp = (0, 0, 0, 0)  # equals no file's: read it again
-SETTLED_NS = 50_000_000  # the clock of a file system is coarse: a younger file may yet change under the same stamp
+UNSETTLED: Stamp = (0, 0, 0, 0)  # differs from every file's stamp, so that the file is read again
+SETTLED_NS = 50_000_000  # file system clocks are coarse: a younger file may still change without a new stamp
 LOCK_POLL_SECONDS = 0.02
-ENTRIES_IN_MEMORY = 200_000  # of all workspaces together
+ENTRIES_IN_MEMORY = 200_000  # in all workspaces together
 
 
 class KnownEntry(TypedDict):
     entry: ManifestEntry
-    stamp: Stamp | None  # of a file
+    stamp: Stamp | None  # only for a file
 
 
 class Index(TypedDict):
-    """What the local directory holds, as of which version of the manifest."""
+    """The entries of the local directory, and the version of the manifest they belong to."""
 
     version: int
     entries: dict[str, KnownEntry]
-    skipped: dict[str, str]  # path -> why it is not kept; reported once
+    skipped: dict[str, str]  # path -> why it is not saved; reported once
 
 
 INDEX = TypeAdapter(Index)
@@ -99,7 +99,7 @@ def _written(file: Path) -> tuple[int, int]:
 
 @contextlib.asynccontextmanager
 async def locked(home: Path) -> AsyncIterator[None]:
-    """Hold a workspace against other workers on the same directory; the system drops the lock of one that dies."""
+    """Lock a workspace against other workers of the same directory. The system drops the lock of one that dies."""
     while (fd := _try_lock(home)) is None:  # noqa: ASYNC110 - another process holds it, which no event shows
         await asyncio.sleep(LOCK_POLL_SECONDS)
     try:
@@ -109,7 +109,7 @@ async def locked(home: Path) -> AsyncIterator[None]:
 
 
 def _try_lock(home: Path) -> int | None:
-    """None: another worker holds the lock, or has just removed the whole workspace."""
+    """Try to lock; None if another worker holds the lock, or has just removed the whole workspace."""
     home.mkdir(parents=True, exist_ok=True)
     file = home / "lock"
     fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

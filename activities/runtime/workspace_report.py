@@ -1,4 +1,4 @@
-"""What the model and watchers learn of files that were not kept."""
+"""The report to the model and to watchers about files that could not be saved."""
 
 from dataclasses import dataclass, field, replace
 
@@ -12,7 +12,7 @@ NAMED = 10  # files that are named; the rest is counted
 
 @dataclass(frozen=True)
 class KeepReport:
-    """What could not be kept and was not reported before: path -> reason."""
+    """Files that could not be saved and were not reported before: path -> reason."""
 
     skipped: dict[str, str] = field(default_factory=dict)
 

@@ -1,7 +1,7 @@
-"""Restoring a workspace: bring the directory from what the index knows to what the manifest says.
+"""Restoring a workspace: change the directory from what the index records to what the manifest says.
 
-Runs in a thread. Files that only this worker has are left alone. What a running command prevents from being restored is
-left out of the index, so that it is tried again with the next version.
+This runs in a thread. Files that only this worker has are left alone. An entry that a running command keeps from being
+restored is left out of the index, so that it is tried again with the next version.
 """
 
 import contextlib
@@ -28,11 +28,11 @@ class WorkspaceRestore:
     entries: dict[str, KnownEntry] = field(default_factory=dict)  # the new index
 
     def clear(self) -> None:
-        """Remove what the manifest no longer has, deepest first, and make the folders that it has."""
+        """Remove entries that the manifest no longer has, deepest first, and create its folders."""
         self.entries.update(self.index["entries"])
         for path in sorted(self.entries.keys() - self.manifest.keys(), reverse=True):
             with _logged(path):
-                # a folder may hold files that only this worker has; then it stays, with them
+                # a folder with files that only this worker has is kept
                 self.workspace.remove(path)
             del self.entries[path]
         for path in sorted(self._wanted("folder")):
@@ -40,7 +40,7 @@ class WorkspaceRestore:
                 self.workspace.make_folder(path)
 
     def batches(self) -> Iterator[list[str]]:
-        """The files to be written, a bounded number of bytes at a time."""
+        """The files to write, a limited number of bytes at a time."""
         batch: list[str] = []
         size = 0
         for path, entry in self._wanted(None).items():
@@ -66,7 +66,7 @@ class WorkspaceRestore:
                 self.entries[path] = {"entry": entry, "stamp": stamp_of(info, time.time_ns())}
 
     def finish(self) -> None:
-        """Make the links, then set the modes of folders: one that is read-only could not have been filled."""
+        """Create the links, then set the modes of folders, because a read-only folder could not have been filled."""
         for path, entry in self._wanted("link").items():
             if stays_inside(path, entry["target"]):
                 with _logged(path):
@@ -86,7 +86,7 @@ class WorkspaceRestore:
         }
 
     def _out_of_the_way(self, path: str) -> None:
-        """A rename replaces a file or a link, but not an empty folder."""
+        """Make room for a rename, which replaces a file or a link but not an empty folder."""
         known = self.entries.get(path)
         if known is not None and known["entry"].get("kind") == "folder":
             self.workspace.remove(path)

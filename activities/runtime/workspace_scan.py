@@ -1,6 +1,7 @@
-"""Keeping a workspace: find what changed in the directory, and read it in small batches, within caps.
+"""Saving a workspace: find the changes in the directory, and read them in small batches, within limits.
 
-Runs in a thread. What is over a cap, or not reached in time, keeps its former entry; only what is really gone goes.
+This runs in a thread. An entry that exceeds a limit, or is not reached in time, keeps its former version; only entries
+that no longer exist are removed.
 """
 
 import errno
@@ -17,23 +18,23 @@ from activities.tools.support.paths import Workspace
 from domain.policy.subjects import MAX_DEPTH, PathError
 from store.workspaces import ManifestEntry, stored_bytes
 
-BATCH_BYTES = 4_000_000  # of contents held at a time; a single file may be larger
+BATCH_BYTES = 4_000_000  # contents held in memory at a time; a single file may be larger
 BATCH_FILES = 500
-BATCH_SECONDS = 0.5  # of looking without finding anything to store
-MAX_EXTENTS = 256  # of a file with holes; one with more is read as a whole
-MAX_REPORTED = 1_000  # of the things that are not kept
+BATCH_SECONDS = 0.5  # longest search without anything to store
+MAX_EXTENTS = 256  # in a sparse file; one with more is read as a whole
+MAX_REPORTED = 1_000  # entries that were not saved
 MAX_TARGET = 4_000  # bytes of a link's target
 Extent = tuple[int, int]  # offset and length of data
 
 
 @dataclass(frozen=True)
 class WorkspaceCaps:
-    """How much of one workspace is kept."""
+    """How much of one workspace is saved."""
 
-    file_bytes: int = 20_971_520  # of one file; at most so much is in memory
-    files: int = 20_000  # with folders and links
+    file_bytes: int = 20_971_520  # per file; at most this much is in memory
+    files: int = 20_000  # including folders and links
     workspace_bytes: int = 1_073_741_824  # 0: no limit
-    seconds: float = 20.0  # the rest is kept after the next call
+    seconds: float = 20.0  # the rest is saved after the next call
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class _Found:
 
 @dataclass
 class WorkspaceScan:
-    """One look at a directory. `batches` does the work; afterwards the other fields hold the result."""
+    """One scan of a directory. `batches` does the work; afterwards the other fields hold the result."""
 
     workspace: Workspace
     index: Index
@@ -55,14 +56,15 @@ class WorkspaceScan:
     entries: dict[str, KnownEntry] = field(default_factory=dict)  # the new index
     changed: dict[str, ManifestEntry] = field(default_factory=dict)
     gone: list[str] = field(default_factory=list)
-    skipped: dict[str, str] = field(default_factory=dict)  # path -> why it is not kept as it is now; the first ones
+    # path -> why its present content is not saved; only the first ones
+    skipped: dict[str, str] = field(default_factory=dict)
 
     def batches(self) -> Iterator[dict[str, bytes]]:
-        """Contents to be stored, by digest. Each batch must be stored before the next one is asked for."""
+        """Contents to store, by digest. Each batch must be stored before the next one is requested."""
         self._until = time.monotonic() + self.caps.seconds
         found = {one.path: one for one in self._walk()}
         self._drop_missing(found)
-        if not self.workspace.exists():  # the directory was lost, which is no reason to drop what was kept of it
+        if not self.workspace.exists():  # the directory was lost, so keep what was saved of it
             self.entries, self.gone = dict(self.index["entries"]), []
             return
         self._count = len(self.entries)
@@ -80,7 +82,7 @@ class WorkspaceScan:
         yield batch
 
     def _walk(self) -> Iterator[_Found]:
-        """Everything below the workspace, folders near the top first: what lies deep is left out first."""
+        """All entries of the workspace, folders near the top first, so that deep entries are left out first."""
         left = 2 * self.caps.files
         waiting: deque[tuple[str, ...]] = deque([()])
         while waiting:
@@ -91,7 +93,7 @@ class WorkspaceScan:
             try:
                 found = self._folder(names, left)
             except (OSError, PathError):
-                continue  # removed or swapped for a link meanwhile, or not readable: nothing is known of its content
+                continue  # removed, replaced by a link, or not readable: its content is unknown
             left -= len(found)
             for one in found:
                 if stat.S_ISDIR(one.info.st_mode):
@@ -117,7 +119,7 @@ class WorkspaceScan:
                 except UnicodeEncodeError:
                     self._skip("/".join(names) or ".", "a name in it is not UTF-8")
                 except OSError:
-                    continue  # removed or replaced meanwhile
+                    continue  # removed or replaced by now
         return sorted(found, key=lambda one: one.path)
 
     def _drop_missing(self, found: dict[str, _Found]) -> None:
@@ -128,7 +130,7 @@ class WorkspaceScan:
                 self.entries[path] = known
 
     def _look_at(self, one: _Found) -> bytes | None:
-        """Take one thing into the result; the content if it has to be stored."""
+        """Add one entry to the result; returns its content if that has to be stored."""
         kind = stat.S_IFMT(one.info.st_mode)
         if kind == stat.S_IFDIR:
             self._take(one.path, {"kind": "folder", "mode": mode_of(one.info)}, None)
@@ -148,11 +150,11 @@ class WorkspaceScan:
         known = self.index["entries"].get(one.path)
         stamp = stamp_of(one.info, time.time_ns())
         if known is not None and known["stamp"] == stamp != UNSETTLED:
-            return None  # as it was, and `entries` holds it already
+            return None  # unchanged, and already in `entries`
         if self._late():
             self._skip(one.path, LATE)
             return None
-        # holes cost nothing: what counts is what the file occupies
+        # Holes cost nothing: only the bytes that the file occupies count.
         occupied = min(one.info.st_size, one.info.st_blocks * 512)
         before = stored_bytes(known["entry"]) if known else 0
         if not self._fits(one.path, known, occupied, before):
@@ -187,8 +189,8 @@ class WorkspaceScan:
         return False
 
     def _read(self, path: str) -> tuple[bytes, ManifestEntry, Stamp]:
-        """The data of a file without its holes, never more than the cap and one byte."""
-        now = time.time_ns()  # before the look: a change during the reading must get another stamp
+        """The data of a file without its holes, at most one byte more than the limit."""
+        now = time.time_ns()  # taken before the read, so that a change during the read gets another stamp
         with self.workspace.open(path) as fd:
             info = os.fstat(fd)
             extents = extents_of(fd, info.st_size)
@@ -229,9 +231,9 @@ def _too_many(caps: WorkspaceCaps) -> str:
 
 
 def stays_inside(path: str, target: str) -> bool:
-    """Whether a link can only lead to something in the workspace: `..` at the front only, and not above the top.
+    """Whether a link can only lead to something in the workspace: `..` only at the front, and never above the top.
 
-    Further back it could follow another link first, and then `..` would lead anywhere.
+    Anywhere else `..` could follow after another link, and then lead anywhere.
     """
     names = target.split("/")
     up = next((place for place, name in enumerate(names) if name != ".."), len(names))
@@ -243,7 +245,7 @@ def stays_inside(path: str, target: str) -> bool:
 
 
 def extents_of(fd: int, size: int) -> list[Extent]:
-    """Where a file has data; the whole of it where the file system does not say, or has too much to say."""
+    """The ranges of a file that hold data; all of it if the file system cannot tell, or if there are too many."""
     found: list[Extent] = []
     offset = 0
     if size == 0:
@@ -254,7 +256,7 @@ def extents_of(fd: int, size: int) -> list[Extent]:
             offset = min(os.lseek(fd, start, os.SEEK_HOLE), size)
             found.append((start, offset - start))
     except OSError as error:
-        if error.errno != errno.ENXIO:  # which says that only a hole is left
+        if error.errno != errno.ENXIO:  # ENXIO: only a hole is left
             return [(0, size)]
     return found if len(found) <= MAX_EXTENTS else [(0, size)]
 

@@ -1,4 +1,5 @@
-"""Workspaces: the directory a thread's tools work in, kept in the file store so that any worker can restore it."""
+"""Workspaces: the directory in which a thread's tools work, saved in the file store so that any worker can restore
+it."""
 
 import asyncio
 import shutil
@@ -21,8 +22,8 @@ from store.database import Pool, patiently
 from store.workspaces import Manifest, without_conflicts
 
 AT_ONCE = 4  # batches of contents in memory, and threads that handle them
-PATIENCE = 15.0  # seconds: what a command did is not lost because the database restarts
-USAGE_SECONDS = 10.0  # for so long a tenant's usage is not summed up again
+PATIENCE = 15.0  # seconds: the work of a command must survive a restart of the database
+USAGE_SECONDS = 10.0  # a tenant's usage is summed up again only after this time
 
 T = TypeVar("T")
 
@@ -35,8 +36,9 @@ class Workspaces:
         self._tenant_bytes = tenant_bytes  # 0: no limit
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._indexes = IndexFiles()
-        self._used: dict[str, tuple[float, int]] = {}  # by tenant: when it was summed up, and bytes
-        self._threads = ThreadPoolExecutor(AT_ONCE, "workspaces")  # slow disks must not hold up other work in threads
+        self._used: dict[str, tuple[float, int]] = {}  # by tenant: time of the sum, and bytes
+        # its own threads, so that slow disks do not hold up other work
+        self._threads = ThreadPoolExecutor(AT_ONCE, "workspaces")
         self._batches = asyncio.Semaphore(AT_ONCE)
 
     def folder(self, tenant: str, workspace_id: str) -> Path:
@@ -44,7 +46,7 @@ class Workspaces:
         return self._home(tenant, workspace_id) / "files"
 
     async def ready(self, tenant: str, workspace_id: str, version: int) -> Path:
-        """The directory, brought up to `version` of its manifest; files that only this worker has are left alone."""
+        """The directory, updated to `version` of its manifest. Files that only this worker has are left alone."""
         home = self._home(tenant, workspace_id)
         folder = self.folder(tenant, workspace_id)
         async with self._lock(tenant, workspace_id), locked(home):
@@ -57,7 +59,7 @@ class Workspaces:
         return folder
 
     async def keep(self, tenant: str, workspace_id: str) -> KeepReport:
-        """Put what changed since the last time into the file store and the manifest."""
+        """Save the changes since the last time to the file store and the manifest."""
         home = self._home(tenant, workspace_id)
         async with self._lock(tenant, workspace_id), locked(home):
             index = await self._in_thread(lambda: self._indexes.load(home))
@@ -72,7 +74,7 @@ class Workspaces:
         return KeepReport({path: why for path, why in scan.skipped.items() if index["skipped"].get(path) != why})
 
     async def forget(self) -> None:
-        """Delete the directories of workspaces that were removed from the store."""
+        """Delete the directories of workspaces that no longer exist in the store."""
         here = {(unquote(path.parent.name), path.name): path for path in await asyncio.to_thread(self._homes)}
         for key in await workspaces.removed(self._pool, list(here)):
             async with self._lock(*key), locked(here[key]):
@@ -94,7 +96,8 @@ class Workspaces:
             self._count(tenant, sum(map(len, batch.values())))
 
     async def _write_manifest(self, tenant: str, workspace_id: str, before: int, scan: WorkspaceScan) -> int:
-        """Returns the version that the directory is at. Another worker's in between is fetched before the next call."""
+        """Write the manifest; returns the version of the directory. Another worker's changes are fetched before the
+        next call."""
 
         def merge(manifest: Manifest) -> Manifest:
             gone = set(scan.gone)
@@ -119,7 +122,7 @@ class Workspaces:
         await self._in_thread(lambda: self._indexes.save(home, new))
 
     async def _room(self, tenant: str) -> int | None:
-        """Bytes that the tenant may still store, by a sum that may be some seconds old."""
+        """Bytes that the tenant may still store; the sum may be some seconds old."""
         if not self._tenant_bytes:
             return None
         at, used = self._used.get(tenant, (0.0, 0))
@@ -137,7 +140,7 @@ class Workspaces:
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            await asyncio.wait([future])  # a thread cannot be stopped, and the lock must not be given up before it ends
+            await asyncio.wait([future])  # a thread cannot be stopped, and the lock must be held until it ends
             raise
 
     def _home(self, tenant: str, workspace_id: str) -> Path:

@@ -1,4 +1,4 @@
-"""The sandbox that runs the model's commands: one protocol, several back ends, chosen by a probe."""
+"""The sandbox that runs the model's commands: one protocol and several back ends. A probe chooses the back end."""
 
 from activities.sandbox.choose import choose
 from activities.sandbox.commands import Commands

@@ -1,7 +1,7 @@
-"""The bubblewrap back end: own files, processes, users and network by Linux namespaces, and a system call filter.
+"""The bubblewrap back end: separate files, processes, users and network by Linux namespaces, and a system call filter.
 
-A command always has a network namespace of its own with nothing but a loopback. With the network allowed, a proxy of
-the worker listens on that loopback, see proxy.py.
+A command always has a network namespace of its own with only a loopback interface. If it may use the network, a proxy
+of the worker listens on that loopback, see proxy.py.
 """
 
 import contextlib
@@ -38,8 +38,9 @@ _PASSWD = b"agent:x:1000:1000::/tmp:/bin/sh\nnobody:x:65534:65534::/:/bin/false\
 _GROUP = b"agent:x:1000:\nnogroup:x:65534:\n"
 _NSSWITCH = b"passwd: files\ngroup: files\nhosts: files\n"
 _HOSTS = b"127.0.0.1 localhost\n::1 localhost\n"
-_SPARE_PROCESSES = 64  # ceilings.py stops the command with a reason; the kernel's limit holds what it may miss
-# Inside, where only the sandbox's processes count; outside all those of the user would. (dash calls it -p.)
+_SPARE_PROCESSES = 64  # ceilings.py stops the command with a reason; the kernel's limit catches what it misses
+# The limit is set inside, where only the sandbox's processes count; outside it would count all of the user's. (dash:
+# -p.)
 _LIMIT_PROCESSES = 'ulimit -u "$0" 2>/dev/null || ulimit -p "$0" || exit 125; exec "$2" -c "$1"'
 
 
@@ -101,7 +102,7 @@ class Bubblewrap:
 
 
 def candidates() -> list[Bubblewrap]:
-    """The system's bwrap, then the one that came with our dependencies; whether they work is for the probe to say."""
+    """The system's bwrap, then the one that came with our dependencies. The probe decides whether they work."""
     if sys.platform != "linux" or platform.machine() not in seccomp.MACHINES:
         return []
     found = [Bubblewrap(Path(path), "bwrap (system)")] if (path := shutil.which("bwrap", path=PATH)) else []
@@ -131,12 +132,12 @@ def _arguments(given: dict[str, int], network: bool, limits: SandboxLimits) -> l
     for name, fd in given.items():
         options += ["--ro-bind-data", str(fd), name] if name.startswith("/") else [name, str(fd)]
     options += ["--bind", launcher.WORKSPACE, "/workspace", "--chdir", "/workspace", "--hostname", "sandbox"]
-    # the tmpfs of / and /dev have no size limit, so they must not be writable
+    # The tmpfs of / and /dev have no size limit, so they must not be writable.
     return [*options, "--uid", "1000", "--gid", "1000", "--remount-ro", "/dev", "--remount-ro", "/"]
 
 
 def _top_level() -> list[str]:
-    """/bin, /lib and their like as this host has them: links into /usr, or directories of their own."""
+    """/bin, /lib and the like as on this host: links into /usr, or directories of their own."""
     options: list[str] = []
     for name in ("/bin", "/sbin", "/lib", "/lib32", "/lib64"):
         if Path(name).is_symlink():
@@ -147,7 +148,7 @@ def _top_level() -> list[str]:
 
 
 def _plan(program: Path, argv: list[str], workspace: Path, uid: int | None, limits: SandboxLimits) -> bytes:
-    bundled = program.parent.name == "_bin"  # needs its libraries, which lie beside its package
+    bundled = program.parent.name == "_bin"  # needs the libraries beside its package
     home = program.parent.parent
     plan: launcher.LaunchPlan = {
         "argv": argv,

@@ -1,7 +1,7 @@
-"""What all processes of a command together may use, held by looking at them several times a second.
+"""Limits on what all processes of a command may use together, enforced by looking at them several times a second.
 
-A cgroup would be exact, but few workers have one of their own to give away; this needs no right at all. What a process
-can do between two looks is bounded by its resource limits (address space, size of a file, number of processes).
+A cgroup would be exact, but few workers have one to delegate; this needs no privilege at all. Between two looks a
+process is bounded by its own resource limits (address space, size of a file, number of processes).
 """
 
 import asyncio
@@ -16,31 +16,32 @@ from pathlib import Path
 from activities.sandbox.sandbox import SandboxLimits
 
 _INTERVAL_S = 0.1
-_IDLE_SHARE = 5  # a look that takes long is followed by a pause several times as long
+_IDLE_SHARE = 5  # the pause after a look is several times as long as the look
 _DISK_IDLE_SHARE = 20
 _DU_S = 60.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_SOCKET_BYTES, _TCP_BYTES = 212_992, 2 * 1024**2  # what one can hold in its buffers, which belong to no process
+# memory in the buffers of one socket, which is not counted for any process
+_SOCKET_BYTES, _TCP_BYTES = 212_992, 2 * 1024**2
 _SCRATCH = ("tmp", "dev/shm")
-_REWRITES = 8  # how often the allowed space may be written: deleted files that are still open occupy space unseen
-# not the loop's own threads: those may all be busy with files while a command must be stopped
+_REWRITES = 8  # times the allowed space that may be written: deleted files that are still open use space invisibly
+# Its own threads: those of the event loop may all be busy with files while a command must be stopped.
 _threads = ThreadPoolExecutor(2, thread_name_prefix="ceilings")
 
 
 @dataclass
 class TreeUsage:
-    """Of a process and all its descendants."""
+    """The usage of a process and all its descendants."""
 
     pids: list[int]
     tasks: int = 0  # threads, as the kernel's own limit counts them
     resident: int = 0
-    written: int = 0  # to storage, by ended descendants too
-    passed: int = 0  # to write calls, wherever they led
+    written: int = 0  # bytes written to storage, also by ended descendants
+    passed: int = 0  # bytes passed to write calls, to any target
 
 
 async def exceeded(root: int, limits: SandboxLimits, workspace: Path | None, *, init: bool) -> str:
-    """Waits until the tree below `root` uses more than it may, and says of what. `init`: it is that of namespaces of
-    their own, whose sockets and scratch files are all the command's."""
+    """Wait until the tree below `root` exceeds a limit, and return which one. `init`: `root` is the init of its own
+    namespaces, whose sockets and scratch files all belong to the command."""
     loop = asyncio.get_running_loop()
     disk = _Disk(workspace, limits) if workspace is not None else None
     while True:
@@ -70,7 +71,7 @@ def usage_below(root: int) -> TreeUsage:
     left = [root]
     while left:
         pid = left.pop()
-        with contextlib.suppress(OSError, ValueError):  # it ended meanwhile, or is a zombie without memory
+        with contextlib.suppress(OSError, ValueError):  # it has ended, or is a zombie without memory
             threads = os.listdir(f"/proc/{pid}/task")
             usage.pids.append(pid)
             usage.tasks += len(threads)
@@ -84,7 +85,7 @@ def usage_below(root: int) -> TreeUsage:
 
 
 def _proportional(usage: TreeUsage) -> int:
-    """Memory with shared pages counted once: a process that forks does not use twice as much."""
+    """The memory of a process, with shared pages counted once: a fork does not double it."""
     total = 0
     for pid in usage.pids:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -97,7 +98,7 @@ def _proportional(usage: TreeUsage) -> int:
 
 
 def _unowned(root: int, limits: SandboxLimits) -> str:
-    """Memory of the kernel that no process has: buffers of sockets, and files in memory, empty ones too."""
+    """Kernel memory that is not counted for any process: socket buffers, and files in memory, even empty ones."""
     with contextlib.suppress(OSError, ValueError):  # it has ended
         lines = dict(line.split(": ", 1) for line in _read(f"/proc/{root}/net/sockstat").splitlines())
         held = int(lines["sockets"].split()[1]) * _SOCKET_BYTES + int(lines["TCP"].split()[1]) * _TCP_BYTES
@@ -116,7 +117,7 @@ def _read(path: str) -> str:
 
 
 class _Disk:
-    """Looks at the workspace when the command wrote a good deal since the last look."""
+    """Measure the workspace once the command has written a good deal since the last measurement."""
 
     def __init__(self, workspace: Path, limits: SandboxLimits) -> None:
         self._workspace = str(workspace.absolute())
@@ -144,7 +145,8 @@ class _Disk:
 
 
 async def _du(workspace: str, *options: str) -> int:
-    """By a program of its own: it follows no link, needs no recursion however deep folders nest, and can be ended."""
+    """Measure with a separate program: it follows no link, does not recurse however deep folders nest, and can be
+    killed."""
     process = await asyncio.create_subprocess_exec(
         "du",
         *options,
@@ -159,7 +161,7 @@ async def _du(workspace: str, *options: str) -> int:
         async with asyncio.timeout(_DU_S):
             output, _ = await process.communicate()
     except TimeoutError:
-        return sys.maxsize // 1024  # nobody makes such a tree by accident
+        return sys.maxsize // 1024  # such a tree is never an accident
     finally:
         if process.returncode is None:
             process.kill()

@@ -1,4 +1,4 @@
-"""Chooses the back end once per worker: the first in order that passes the probe, else one that refuses."""
+"""Chooses the back end once per worker: the first one that passes the probe, else one that refuses every command."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ _chosen: dict[tuple[str, Path | None], Sandbox] = {}
 
 
 async def choose(setting: str, workspaces: Path | None = None) -> Sandbox:
-    """`setting` is auto, the name of one back end, or none; `workspaces` is where the probe makes its workspace."""
+    """`setting` is auto, none, or the name of one back end; the probe makes its workspace in `workspaces`."""
     key = (setting, workspaces)
     if key not in _chosen:
         _chosen[key] = await _choose(setting, workspaces)

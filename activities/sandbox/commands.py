@@ -1,4 +1,4 @@
-"""How this worker runs commands: in which sandbox, with which ceilings, and who has a network."""
+"""How this worker runs commands: the sandbox, its limits, and which sessions have a network."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,21 +14,23 @@ from domain.sessions.session import SandboxMode
 
 @dataclass(frozen=True)
 class Commands:
-    """`guard` is None where the operator gives no command a network, whatever agents and tasks say."""
+    """`guard` is None if the operator gives no command a network, whatever agents and tasks say."""
 
     sandbox: Sandbox
     limits: SandboxLimits = SandboxLimits()
     guard: Guard | None = None
-    tools: Mapping[str, ToolTraits] = field(default_factory=dict)  # rules about those used on hosts bind commands too
+    # rules about tools that reach hosts bind commands too
+    tools: Mapping[str, ToolTraits] = field(default_factory=dict)
 
     def networked(self, agent: AgentDefinition, mode: SandboxMode | None) -> bool:
-        """The agent's definition and the operator both have to allow it; a task can only take it away."""
+        """Whether a session has a network: its agent's definition and the operator must both allow it; a task can only
+        deny."""
         return self.guard is not None and agent.network and mode is not SandboxMode.ISOLATED
 
     def network(
         self, agent: AgentDefinition, mode: SandboxMode | None, layers: list[list[Rule]]
     ) -> NetworkPolicy | None:
-        """The hosts that a networked command may reach: those that its agent names, as far as the rules allow them."""
+        """The hosts that a networked command may reach: those that its agent names and the rules allow."""
         if self.guard is None or not self.networked(agent, mode):
             return None
         tools = self.tools.values()

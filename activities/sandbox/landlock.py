@@ -1,7 +1,7 @@
-"""The sandlock back end, for hosts that forbid namespaces: Landlock and seccomp, never in a degraded mode.
+"""The sandlock back end, for hosts that forbid namespaces. It uses Landlock and seccomp, never in a degraded mode.
 
-There is no network namespace, so a command never has a network here. `stat` still shows that files exist, and a worker
-that is root must keep its workspaces where other users can reach them.
+There is no network namespace, so a command never has a network here. `stat` still reveals which files exist, and a
+worker that is root must keep its workspaces where other users can reach them.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Runs one command under sandlock and ends every process it left; a script of its own because sandlock forks.
+"""Runs one command under sandlock and ends every process that it left. A separate script, because sandlock forks.
 
-As the reaper of all orphans below it, nothing the command starts can slip away from it.
+It is the reaper of all orphans below it, so that no process of the command can escape.
 """
 
 import contextlib
@@ -35,11 +35,11 @@ _exit_code: list[int] = []
 
 
 class _Stopped(Exception):
-    """The worker wants the command to end."""
+    """The worker wants the command to stop."""
 
 
 class ChildPlan(TypedDict):
-    """What the worker writes to the file whose descriptor is the one argument."""
+    """The request that the worker writes to the file whose descriptor is the only argument."""
 
     command: str
     shell: str
@@ -61,14 +61,14 @@ def main() -> None:
         os.setgroups([])
         os.setresgid(plan["uid"], plan["uid"], plan["uid"])
         os.setresuid(plan["uid"], plan["uid"], plan["uid"])
-        libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # changing user took it, and sandlock's supervisor needs it
+        libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # lost with the change of user, and sandlock's supervisor needs it
     for which, value in ((resource.RLIMIT_CPU, plan["cpu_s"]), (resource.RLIMIT_FSIZE, plan["file_bytes"])):
         resource.setrlimit(which, (value, value))
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGTERM, _stop)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     with tempfile.TemporaryDirectory(prefix="errand-", ignore_cleanup_errors=True) as scratch:
-        # in a thread: while the main one waits inside sandlock, it would not notice a signal
+        # In a thread: while the main thread waits inside sandlock, it would not notice a signal.
         command = threading.Thread(target=_run, args=(plan, scratch), daemon=True)
         command.start()
         try:
@@ -99,7 +99,7 @@ def _sandbox(plan: ChildPlan, scratch: str) -> Sandbox:
             "TMPDIR": scratch,
             "LANG": "C.UTF-8",
             "TERM": "dumb",
-            "GIT_CONFIG_NOSYSTEM": "1",  # git gives up on a configuration that exists but cannot be read
+            "GIT_CONFIG_NOSYSTEM": "1",  # git fails on a configuration that exists but cannot be read
         },
         max_memory=plan["memory_bytes"],
         max_processes=plan["processes"],
@@ -114,10 +114,10 @@ def _stop(signum: int, frame: FrameType | None) -> None:
 
 
 def _end_descendants() -> None:
-    """Kill and bury until none is left: orphans become our children, so a round may uncover the next."""
+    """Kill and reap until none is left: orphans become our children, so each round may reveal more."""
     while children := _children():
         for pid in children:
-            # sandlock may have buried it already
+            # sandlock may have reaped it already
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for pid in children:

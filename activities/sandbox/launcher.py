@@ -1,7 +1,8 @@
-"""Turns itself into a confined command: limits, an unused user and a reachable workspace first, then exec.
+"""Turns itself into a confined command: it sets limits, changes to an unused user, makes the workspace reachable, and
+execs.
 
-Run as a script with `python -I -S`, so it imports the standard library only. A separate process because limits and a
-mount namespace must be set between fork and exec, where a worker full of threads may not run Python.
+It runs as a script with `python -I -S`, so it imports the standard library only. It is a separate process because
+limits and a mount namespace must be set between fork and exec, where a worker with threads may not run Python.
 """
 
 import contextlib
@@ -12,7 +13,8 @@ import resource
 import sys
 from typing import TypedDict
 
-WORKSPACE, PROGRAM = "{workspace}", "{program}"  # in the arguments: where the launcher made these reachable
+# placeholders in the arguments for the paths that the launcher made reachable
+WORKSPACE, PROGRAM = "{workspace}", "{program}"
 
 _CLONE_NEWNS = 0x00020000
 _MS_REMOUNTED_PRIVATE = 0x4000 | 0x40000  # MS_REC | MS_PRIVATE: nothing below propagates to the host
@@ -21,7 +23,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class LaunchPlan(TypedDict):
-    """What the worker writes to the file whose descriptor is the one argument."""
+    """The request that the worker writes to the file whose descriptor is the only argument."""
 
     argv: list[str]
     program: str
@@ -39,8 +41,8 @@ def main() -> None:
     if plan["uid"] is not None:
         places = _stage(plan) or places
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
-        score.write("1000")  # when the host runs out of memory, commands end before the worker does
-    # only now: mounting tools of the launcher itself need no limit
+        score.write("1000")  # if the host runs out of memory, commands are killed before the worker
+    # set last, so that the launcher's own mount tools run without limits
     for name, value in plan["limits"].items():
         _limit(getattr(resource, name), value)
     if plan["uid"] is not None:
@@ -49,12 +51,12 @@ def main() -> None:
         os.setresuid(plan["uid"], plan["uid"], plan["uid"])
     argv = [places.get(word, word) for word in plan["argv"]]
     os.chdir("/")
-    # the empty environment is the point: inside, /proc/1/environ shows what this exec was given
+    # The environment must be empty: inside, /proc/1/environ shows what this exec was given.
     os.execve(argv[0], argv, {})
 
 
 def _limit(which: int, value: int) -> None:
-    """Soft and hard alike, and never above what the worker itself has."""
+    """Set the soft and the hard limit, never above the worker's own."""
     hard = resource.getrlimit(which)[1]
     if hard != resource.RLIM_INFINITY:
         value = min(value, hard)
@@ -62,12 +64,12 @@ def _limit(which: int, value: int) -> None:
 
 
 def _stage(plan: LaunchPlan) -> dict[str, str] | None:
-    """Root gives its rights away but the unused user must still reach paths that may lie below /root:
-    they are bound into a private /tmp. None where the kernel refuses; then the plain paths must do."""
+    """Bind paths into a private /tmp. Root gives its rights away, but the unused user must still reach paths that may
+    be below /root. None if the kernel refuses; then the plain paths are used."""
     try:
         _call("unshare", _CLONE_NEWNS)
         _call("mount", b"none", b"/", None, _MS_REMOUNTED_PRIVATE, None)
-        # opened before /tmp is covered: they may lie there
+        # Open them before /tmp is covered, because they may be below it.
         shown = {"workspace": plan["workspace"], **plan["show"]}
         opened = {name: os.open(path, os.O_PATH | os.O_DIRECTORY) for name, path in shown.items()}
         _call("mount", b"none", b"/tmp", b"tmpfs", 0, b"mode=755,size=64k")

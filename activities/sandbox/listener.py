@@ -1,8 +1,8 @@
-"""Opens a listening socket inside the network namespace of a sandbox and hands it to the worker.
+"""Opens a listening socket inside the network namespace of a sandbox and passes it to the worker.
 
-Run as a script with `python -I -S`, so it imports the standard library only. A process of its own because a process
-with threads cannot enter a user namespace. The socket belongs to the sandbox's network for good: a command connects to
-its own loopback, the worker accepts, and nothing inside has to forward anything.
+It runs as a script with `python -I -S`, so it imports the standard library only. It is a separate process because a
+process with threads cannot enter a user namespace. The socket stays in the sandbox's network: a command connects to its
+own loopback, the worker accepts, and no process inside has to forward anything.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ def main() -> None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
-        libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # changing user took it, and /proc is closed without it
+        libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # lost with the change of user, and /proc cannot be read without it
     network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     owner = fcntl.ioctl(network, _NS_GET_USERNS)
     for namespace in (owner, network):

@@ -1,4 +1,4 @@
-"""The network of one command: which hosts it may reach, and the socket in its sandbox through which it reaches them."""
+"""The network of one command: the hosts it may reach, and the socket in its sandbox through which it reaches them."""
 
 import asyncio
 import socket
@@ -12,19 +12,19 @@ from activities.tools.support.egress import Guard
 _START_S = 10.0
 
 PROXY_URL = f"http://{listener.ADDRESS[0]}:{listener.ADDRESS[1]}"
-# programs disagree about the case, and Node looks at neither without being asked to
+# Programs disagree about the case, and Node reads neither unless it is told to.
 ENVIRONMENT = {
     name: PROXY_URL for word in ("http_proxy", "https_proxy", "all_proxy") for name in (word, word.upper())
 } | {"no_proxy": "localhost,127.0.0.1,::1", "NO_PROXY": "localhost,127.0.0.1,::1", "NODE_USE_ENV_PROXY": "1"}
 
 
 class NetworkUnavailableError(Exception):
-    """The sandbox has no guarded way out; the message says why."""
+    """The sandbox has no guarded network access; the message says why."""
 
 
 @dataclass(frozen=True)
 class NetworkPolicy:
-    """`guard` opens the connections; `permitted` knows the hosts that the agent and the task allow."""
+    """`guard` opens the connections; `permitted` decides by the hosts that the agent and the task allow."""
 
     guard: Guard
     permitted: Callable[[str], bool] = lambda host: True

@@ -1,4 +1,4 @@
-"""Buries what bubblewrap leaves behind if it is killed while it starts: an init that nobody will ever wake."""
+"""Kills what bubblewrap leaves behind if it is killed while it starts: an init that would wait for ever."""
 
 import contextlib
 import os
@@ -10,13 +10,14 @@ _OURS = [b"--hostname", b"sandbox"]
 
 
 def bury_orphans() -> int:
-    """A living sandbox's init has bubblewrap as its parent; `--die-with-parent` holds only once it is set up."""
+    """Kill stray inits. A live sandbox's init has bubblewrap as its parent; `--die-with-parent` works only once it is
+    set up."""
     return sum(_bury(int(place.name)) for place in _PROC.glob("[0-9]*"))
 
 
 def _bury(pid: int) -> bool:
     with contextlib.suppress(OSError, StopIteration):
-        handle = os.pidfd_open(pid)  # taken before we look: it cannot turn into another process
+        handle = os.pidfd_open(pid)  # taken before the check, so that the pid cannot be reused by another process
         try:
             if not _is_orphan(pid):
                 return False

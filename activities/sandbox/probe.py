@@ -1,4 +1,4 @@
-"""Tries a sandbox on harmless stand-ins of what it must keep away, and says what got through."""
+"""Tests a sandbox with harmless stand-ins for what it must protect, and reports what got through."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ _OUR_VARIABLES = (
     "PATH|HOME|TMPDIR|LANG|TERM|PWD|OLDPWD|SHLVL|SHELL|_|GIT_CONFIG_NOSYSTEM|LC_CTYPE|__CF_USER_TEXT_ENCODING"
 )
 
-# Runs inside. The marker is never spelled out, or the script would find itself among the processes.
+# This runs inside. The marker is never written in full, or the script would find itself among the processes.
 _SCRIPT = """
 cat {canary_file} >/dev/null 2>&1 && echo LEAK reads a file outside the workspace
 (echo x > {canary_dir}/written) 2>/dev/null && echo LEAK writes outside the workspace
@@ -31,7 +31,7 @@ echo PROBED
 
 
 async def probe(sandbox: Sandbox, workspaces: Path | None = None) -> str | None:
-    """None if the sandbox held and works for directories in `workspaces`, else the reason why it may not be used."""
+    """None if the sandbox held and works for directories in `workspaces`, else the reason why it must not be used."""
     with tempfile.TemporaryDirectory() as other, _workspace(workspaces) as workspace:
         canary = _canary(Path(other))
         async with _host() as host:
@@ -75,7 +75,7 @@ def _workspace(workspaces: Path | None) -> Iterator[Path]:
 
 
 def _canary(outside: Path) -> Path:
-    """Open to everyone: only the sandbox itself may stand between the command and it."""
+    """Make it readable for everyone, so that only the sandbox itself can keep the command from it."""
     outside.chmod(0o777)
     canary = outside / "canary"
     canary.write_text("canary")
@@ -92,7 +92,7 @@ class _Host:
 
 @contextlib.asynccontextmanager
 async def _host() -> AsyncIterator[_Host]:
-    """A listener and a process of the host for the sandbox not to find."""
+    """A listener and a process of the host that the sandbox must hide."""
     marker = secrets.token_hex(8)
     server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
     process = await asyncio.create_subprocess_exec(

@@ -1,7 +1,7 @@
-"""The only way out of a networked sandbox: an HTTP proxy in the worker, one for each command.
+"""The only network access of a sandbox: an HTTP proxy in the worker, one for each command.
 
-It serves CONNECT and plain `http://` requests. Every connection is opened by the same guard as those of `fetch_url`, to
-hosts that the agent and the task allow; the command's own namespace has no other interface than its loopback.
+It serves CONNECT and plain `http://` requests. The guard of `fetch_url` also opens these connections, and only to hosts
+that the agent and the task allow. The command's own namespace has no interface but its loopback.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ from domain.policy.subjects import host_of
 
 _HEAD_BYTES = 32 * 1024
 _CHUNK = 64 * 1024
-_NOTED = 5  # refusals that the command's output names
+_NOTED = 5  # refusals that are listed in the command's output
 _NOT_FORWARDED = ("host", "connection", "keep-alive", "te", "upgrade", "http2-settings")
 
 
 @dataclass(frozen=True)
 class ProxyLimits:
-    """What one command may use of the network."""
+    """Limits on one command's use of the network."""
 
     connections: int = 64  # at a time
     total_bytes: int = 4 * 1024**3  # both ways together
@@ -42,13 +42,13 @@ class _Stream(Protocol):
 @dataclass(frozen=True)
 class _Request:
     url: str
-    host: str  # as rules know it
-    opening: bytes  # what the server gets first; nothing for a tunnel
+    host: str  # in the form that rules match
+    opening: bytes  # the bytes that the server gets first; empty for a tunnel
     tunnel: bool
 
 
 class _RefusedError(Exception):
-    """A request gets no connection; the message says why."""
+    """A request is refused a connection; the message says why."""
 
 
 class Proxy:
@@ -103,7 +103,7 @@ class Proxy:
                 await server.write(request.opening)
             await self._relay(reader, writer, server)
         finally:
-            with contextlib.suppress(Exception):  # closing a connection that broke changes nothing
+            with contextlib.suppress(Exception):  # a broken connection may fail to close, which is harmless
                 await server.aclose()
 
     async def _request(self, reader: asyncio.StreamReader) -> _Request:
@@ -115,7 +115,7 @@ class Proxy:
         return _parsed(head)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: _Stream) -> None:
-        """Until the server has said everything. A client that has said everything may still listen."""
+        """Forward until the server has sent everything. A client that has sent everything may still receive."""
         up = asyncio.create_task(self._upwards(reader, server))
         down = asyncio.create_task(self._downwards(server, writer))
         try:
@@ -128,7 +128,7 @@ class Proxy:
             ended = await asyncio.gather(up, down, return_exceptions=True)
             for error in ended:
                 if isinstance(error, _RefusedError):
-                    self._note(str(error))  # in the middle of a stream there is no place for it
+                    self._note(str(error))  # it cannot be reported in the middle of a stream
 
     async def _upwards(self, reader: asyncio.StreamReader, server: _Stream) -> None:
         while chunk := await reader.read(_CHUNK):

@@ -1,4 +1,4 @@
-"""What a sandbox is: a place where a command of the model runs with the workspace and nothing else of the host."""
+"""The protocol of a sandbox: it runs a command of the model with the workspace and nothing else of the host."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SandboxLimits:
-    """What one command may use, with all its processes together unless said otherwise."""
+    """Limits on one command, for all its processes together unless noted otherwise."""
 
-    memory_bytes: int = 4 * 1024**3  # also the address space of each process
-    cpu_s: int = 600  # of each process
+    memory_bytes: int = 4 * 1024**3  # also the limit of each process's address space
+    cpu_s: int = 600  # per process
     processes: int = 256  # and threads
-    open_files: int = 1024  # of each process
-    file_bytes: int = 1024**3  # of one file
-    disk_bytes: int = 4 * 1024**3  # of the workspace
+    open_files: int = 1024  # per process
+    file_bytes: int = 1024**3  # per file
+    disk_bytes: int = 4 * 1024**3  # in the workspace
     files: int = 500_000  # in the workspace
     tmp_bytes: int = 256 * 1024**2
     output_bytes: int = 1_000_000  # kept: half from the start, half from the end
@@ -26,14 +26,14 @@ class SandboxLimits:
 
 @dataclass(frozen=True)
 class SandboxResult:
-    """How the command ended; a `refusal` means that nothing was run."""
+    """The end of a command. A `refusal` means that nothing was run."""
 
     exit_code: int | None  # None: it was stopped from outside
     output: str
     backend: str
     timed_out: bool = False
     truncated: bool = False
-    stopped: str = ""  # the ceiling because of which it was stopped
+    stopped: str = ""  # the limit that stopped it
     refusal: str = ""
 
 
@@ -48,7 +48,7 @@ class Sandbox(Protocol):
 
 @dataclass(frozen=True)
 class Refusing:
-    """Used where no back end works: never a bare subprocess, always the reason and the remedy."""
+    """Used if no back end works. It never falls back to a bare subprocess, but returns the reason and the remedy."""
 
     reason: str
     remedy: str

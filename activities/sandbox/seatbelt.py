@@ -1,7 +1,7 @@
-"""The macOS back end: sandbox-exec with a profile that denies all but the workspace and the system's programs.
+"""The macOS back end: sandbox-exec with a profile that denies everything but the workspace and the system's programs.
 
-Written from its public description and chosen only where the probe passes. There is no process namespace: a command
-that leaves its process group can outlive its turn, still confined.
+It was written from public descriptions and is used only if the probe passes. There is no process namespace: a command
+that leaves its process group can outlive its call, still confined.
 """
 
 import asyncio

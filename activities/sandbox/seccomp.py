@@ -1,7 +1,7 @@
 """The system call filter of the sandbox, assembled as classic BPF for x86_64 and aarch64.
 
-Namespaces already hide the host; the filter takes away what they do not cover (AF_VSOCK sockets, ptrace of the
-sandbox's own pid 1, which can hang it) and the kernel interfaces that most escapes of the past went through.
+Namespaces already hide the host. The filter blocks what they do not cover (AF_VSOCK sockets; ptrace of the sandbox's
+own pid 1, which can hang it) and the kernel interfaces that most past escapes used.
 """
 
 import errno
@@ -63,7 +63,7 @@ _DENIED: dict[str, tuple[int, int | None]] = {
     "modify_ldt": (154, None),
 }
 
-# Memory and disk that no ceiling could see: the callers know how to do without. (numbers, error)
+# Memory and disk that ceilings.py could not see. Programs work without these calls. (numbers, error)
 _UNMEASURABLE: dict[str, tuple[tuple[int, int], int]] = {
     "memfd_create": ((319, 279), errno.ENOSYS),
     "memfd_secret": ((447, 447), errno.ENOSYS),
@@ -71,10 +71,10 @@ _UNMEASURABLE: dict[str, tuple[tuple[int, int], int]] = {
     "msgget": ((68, 186), errno.ENOSYS),
 }
 _SHMGET = (29, 194)
-_SHARED_BYTES = 65_536  # of one System V segment, which lives on unattached; PostgreSQL's takes 56
+_SHARED_BYTES = 65_536  # per System V segment, which stays when unattached; PostgreSQL needs 56
 
 _SEMGET = (64, 190)
-_SEMAPHORES = 32  # of one System V set, which nobody has to hold either; PostgreSQL's have 17
+_SEMAPHORES = 32  # per System V set, which stays as well; PostgreSQL needs 17
 _SETSOCKOPT = (54, 208)
 _SOL_SOCKET = 1
 _BUFFER_SIZES = (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF and their FORCE forms
@@ -88,7 +88,7 @@ _X32_BIT = 0x40000000
 
 _FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK; above all not AF_VSOCK (40)
 _NEW_NAMESPACES = 0x7E020080  # every CLONE_NEW* flag
-_INJECTING_IOCTLS = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: typing into somebody's terminal
+_INJECTING_IOCTLS = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: they inject input into a terminal
 
 _LOAD, _JUMP_EQ, _JUMP_GE, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL = 0x7FFF0000, 0x80000000
@@ -127,13 +127,13 @@ def program(machine: str) -> bytes:
         code += _when_call(numbers[which], [_fail(error)])
     code += _when_call(_SHMGET[which], _at_most(_SHARED_BYTES, _ARG1, errno.ENOMEM))
     code += _when_call(_SEMGET[which], _at_most(_SEMAPHORES, _ARG1, errno.ENOSPC))
-    # the size of a buffer is advice: the call succeeds, and the buffer keeps the size that ceilings.py counts
+    # A buffer size is only advice: the call succeeds, and the buffer keeps the size that ceilings.py counts.
     keeps = _none_of(_BUFFER_SIZES, _ARG2, 0)
     code += _when_call(
         _SETSOCKOPT[which],
         [(_LOAD, 0, 0, _ARG1), (_JUMP_EQ, 1, 0, _SOL_SOCKET), (_RETURN, 0, 0, _ALLOW), *keeps],
     )
-    # its flags lie in memory, out of reach of a filter; the C library falls back to clone
+    # Its flags are in memory, where a filter cannot read them. The C library falls back to clone.
     code += _when_call(_CLONE3[which], [_fail(errno.ENOSYS)])
     code += _when_call(
         _CLONE[which],
@@ -146,7 +146,7 @@ def program(machine: str) -> bytes:
 
 
 def _at_most(value: int, offset: int, code: int) -> list[Instruction]:
-    """The argument has 64 bits, a comparison 32: of the upper half none may be set."""
+    """Compare an argument, which has 64 bits while a comparison has 32: the upper half must be zero."""
     upper = [(_LOAD, 0, 0, offset + 4), (_JUMP_EQ, 0, 2, 0)]
     lower = [(_LOAD, 0, 0, offset), (_JUMP_GE, 0, 1, value + 1)]
     return [*upper, *lower, _fail(code), (_RETURN, 0, 0, _ALLOW)]

@@ -1,4 +1,4 @@
-"""Runs one child process to its end: ceilings for its tree, a wall clock, and nothing left alive afterwards."""
+"""Runs one child process to its end, with limits for its process tree and a time limit, and leaves no process alive."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from pathlib import Path
 from activities.sandbox.ceilings import exceeded
 from activities.sandbox.sandbox import SandboxLimits
 
-_GRACE_S = 5.0  # for the kernel to bury what was killed
+_GRACE_S = 5.0  # for the kernel to end killed processes
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class ProcessExit:
     output: str
     timed_out: bool
     truncated: bool
-    stopped: str  # the ceiling because of which it was stopped
+    stopped: str  # the limit that stopped it
 
 
 @dataclass(frozen=True)
 class Namespace:
-    """How bwrap and the worker meet while a sandbox starts: bwrap writes the pid of the namespace's init to `info_fd`,
-    `prepare` runs with it, then a byte in `release_fd` lets the command start."""
+    """The handshake between bwrap and the worker while a sandbox starts: bwrap writes the pid of the namespace's init
+    to `info_fd`, `prepare` runs with it, then a byte in `release_fd` lets the command start."""
 
     info_fd: int
     release_fd: int
@@ -46,8 +46,8 @@ async def supervise(
     namespace: Namespace | None = None,
     stop_signal: signal.Signals = signal.SIGKILL,
 ) -> ProcessExit:
-    """Whatever happens here, cancellation included, the namespace's init and so every process of the namespace is dead
-    on return. Closes all the descriptors it is given."""
+    """Run the child. In every case, including cancellation, the namespace's init and so all its processes are dead on
+    return. Closes all descriptors that it was given."""
     with _closing(namespace.release_fd if namespace is not None else None):
         try:
             process = await asyncio.create_subprocess_exec(
@@ -56,7 +56,7 @@ async def supervise(
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 pass_fds=pass_fds,
-                env={"HOME": "/"},  # nothing of the worker's; Python wants a home where the user has no entry
+                env={"HOME": "/"},  # none of the worker's; Python needs a home if the user has no passwd entry
                 cwd="/",
                 start_new_session=True,
             )
@@ -93,9 +93,9 @@ async def supervise(
 
 
 async def _watch(tree: "_Tree", limits: SandboxLimits, workspace: Path | None) -> str:
-    """Stops the tree when it uses more than it may; why."""
+    """Stop the tree when it exceeds a limit; returns the reason."""
     if sys.platform != "linux":
-        return ""  # there is no /proc: the limits of each process have to do
+        return ""  # without /proc only the limits of each process apply
     init = await tree.init()
     reason = await exceeded(init.pid if init is not None else tree.pid, limits, workspace, init=init is not None)
     tree.kill()
@@ -103,7 +103,7 @@ async def _watch(tree: "_Tree", limits: SandboxLimits, workspace: Path | None) -
 
 
 def memory_file(content: bytes) -> int:
-    """A descriptor for a child to read `content` from: arguments are bounded, and everybody on the host sees them."""
+    """A descriptor from which a child reads `content`: arguments are short, and everybody on the host sees them."""
     fd = os.memfd_create("errand")
     with os.fdopen(os.dup(fd), "wb") as file:
         file.write(content)
@@ -122,7 +122,7 @@ def _closing(fd: int | None) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Init:
-    """The init of a namespace, with a handle that cannot turn into another process."""
+    """The init of a namespace, with a handle that stays valid even if its pid is reused."""
 
     pid: int
     handle: int
@@ -139,13 +139,13 @@ async def _init_of(namespace: Namespace | None) -> _Init | None:
         pid = json.loads(await reader.read())["child-pid"]
         return _Init(pid, os.pidfd_open(pid))
     except (ValueError, KeyError, ProcessLookupError):
-        return None  # it ended before it began, or is over already
+        return None  # it failed to start, or has already ended
     finally:
         transport.close()
 
 
 class _Tree:
-    """The child and all that descends from it."""
+    """The child and all its descendants."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, init: asyncio.Task[_Init | None], stop_signal: signal.Signals
@@ -156,7 +156,7 @@ class _Tree:
         self.pid = process.pid
 
     async def init(self) -> _Init | None:
-        """None where there is no namespace, or its start failed."""
+        """The init; None if there is no namespace, or if its start failed."""
         return await asyncio.shield(self._init)
 
     def kill(self) -> None:
@@ -186,7 +186,7 @@ class _Tree:
 
 
 async def _readable(pidfd: int) -> None:
-    """A pid handle turns readable when its process has ended; an init's ends after all of its namespace."""
+    """Wait for a pid handle, which becomes readable when its process ends; an init ends last in its namespace."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     loop.add_reader(pidfd, ended.set)

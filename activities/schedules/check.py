@@ -1,4 +1,4 @@
-"""The check of a schedule: a sandboxed command, or a tool, that decides whether a model is called at all."""
+"""The check of a schedule: a sandboxed command or a tool decides whether a model is called at all."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ from domain.sessions.step import Effect
 from store import workspaces
 from store.database import Pool
 
-NOTHING_TO_DO = 3  # the exit code
+NOTHING_TO_DO = 3  # exit code of a check
 OUTPUT_CHARS = 20_000
 NOTHING = "the check found nothing to do"
 
@@ -35,7 +35,7 @@ log = logging.getLogger("errand.worker")
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The output for the agent, or why the run ends here."""
+    """The output for the agent, or the reason to skip the run."""
 
     output: str = ""
     ends: RunStatus | None = None
@@ -62,7 +62,8 @@ class Checks:
         self._commands = commands
 
     async def run(self, schedule: Schedule, check: Check) -> CheckResult:
-        """It is the owner's own command, so the agent's rules do not bind it; the sandbox and the task's rules do."""
+        """Run the command. It is the owner's own, so the agent's rules do not apply; the sandbox and the task's rules
+        do."""
         session = schedule.session
         agent = await self._definitions.load(session.agent_ref)
         sandbox = session.spec.get("config", {}).get("sandbox")
@@ -90,10 +91,10 @@ class Checks:
     async def _tool(
         self, schedule: Schedule, check: Check, agent: AgentDefinition, folder: Path, network: NetworkPolicy | None
     ) -> CheckResult:
-        """A tool is the agent's, so its rules bind it; and it only reads, as nothing fences a check."""
+        """Run the tool. It is the agent's, so its rules apply. It may only read, because nothing fences a check."""
         tool = self._tools.get(check.tool or "")
         if tool is None or tool.name not in agent.tools or tool.effect is not Effect.READ or tool.activity is not None:
-            return _failed(f"{check.tool} is no tool of the agent that only reads")
+            return _failed(f"{check.tool} is not a read-only tool of the agent")
         layers = [agent.permissions, *schedule.session.rules]
         if (found := verdict_on(tool, check.input, layers)).action is not Action.ALLOW:
             return _failed(f"the rules do not allow it: {found.because}")
@@ -104,7 +105,7 @@ class Checks:
         key = f"check:{schedule.id}"
 
         async def kept() -> None:
-            """A check changes nothing."""
+            """Refuse: a check must not change anything."""
 
         async def stored(_: object) -> list[str]:
             raise RuntimeError("a check has no thread whose variables it could set")
@@ -124,7 +125,7 @@ class Checks:
             subagents=self._subagents,
             network=network,
             permits=permits,
-            # without the variables of a session, as there is none yet
+            # no variables, because there is no session yet
             state=ThreadState(self._pool, self._subagents, ref, key, folder, {}, Redactor(), kept, stored),
         )
         try:

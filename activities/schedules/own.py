@@ -1,4 +1,4 @@
-"""Schedules that an agent makes for itself: in its own conversation, as many as its definition allows, no others'."""
+"""Schedules that an agent makes for itself, in its own conversation and as many as its definition allows."""
 
 from activities.runtime.definitions import Definitions
 from domain.errors import Unavailable
@@ -12,7 +12,7 @@ from workflows.schedule_client import ScheduleClient
 
 
 class ScheduleRefused(Exception):
-    """It was not done; the text is for the model."""
+    """The operation was refused; the text is for the model."""
 
 
 class OwnSchedules:
@@ -80,7 +80,7 @@ class OwnSchedules:
         raise ScheduleRefused(f"You have no schedule {name!r}.")
 
     async def _synced(self, schedule: Schedule) -> None:
-        """Bring Temporal into line with the row; if it is unreachable, the sweeper does."""
+        """Update Temporal from the row; if it is unreachable, the sweeper does that."""
         try:
             await self._client.put(schedule)
         except Unavailable:
@@ -93,7 +93,7 @@ def _creator(session: SessionRow) -> str:
 
 
 def _stored_name(session: SessionRow, name: str) -> str:
-    """Names are unique in a tenant, and an agent's own only in its conversation."""
+    """The stored name: names are unique in a tenant, but an agent chooses them only within its conversation."""
     return f"{session.conversation_id}.{name}"
 
 

@@ -1,4 +1,4 @@
-"""Brings Temporal's schedules into line with the rows: after a crash in between, and after Temporal lost its data."""
+"""Updates Temporal's schedules from the rows, after a crash in between or after Temporal lost its data."""
 
 import logging
 import time
@@ -34,7 +34,7 @@ class ScheduleSync:
                 await self._client.put(schedule)
             except Unavailable:
                 return
-            except RPCError as error:  # one that Temporal refuses holds up no other
+            except RPCError as error:  # a schedule that Temporal refuses must not hold up the others
                 log.error("Temporal refuses the schedule %s: %s", schedule.id, error)
                 continue
             await schedules.synced(self._pool, schedule)

@@ -1,4 +1,4 @@
-"""tick: one due time of a schedule becomes one message, or a row that says why not. A retry finds what was decided."""
+"""tick: a due time of a schedule becomes a message, or a row with the reason why not. A retry finds the decision."""
 
 import logging
 from datetime import UTC, datetime
@@ -48,7 +48,7 @@ class Ticks:
     @activity.defn(name="tick")
     @beating
     async def tick(self, call: TickCall) -> TickOutcome:
-        await schedule_runs.settle(self._pool)  # so that a schedule that fails again and again is paused by now
+        await schedule_runs.settle(self._pool)  # first, so that a schedule that fails too often is paused
         schedule = await schedules.get(self._pool, call.tenant, call.schedule_id)
         if schedule is None or schedule.deleted_at is not None:
             return GONE
@@ -74,7 +74,7 @@ class Ticks:
         return _outcome(run)
 
     async def _mission(self, schedule: Schedule) -> tuple[str | None, NewBudget | None]:
-        """Of a schedule that belongs to a mission: why it does not run now, or what the run may use."""
+        """For a schedule of a mission: why it does not run now, or the limits of the run."""
         mission = await missions.of_schedule(self._pool, schedule.tenant, schedule.id)
         if mission is None:
             return None, None
@@ -83,7 +83,7 @@ class Ticks:
         return (admitted.text, None) if isinstance(admitted, Hold) else (None, admitted)
 
     async def _before(self, schedule: Schedule, call: TickCall) -> tuple[RunStatus | None, str, str]:
-        """What ends the tick before its message is sent, why, and the message."""
+        """The reason to end the tick before its message is sent, if there is one, and the message."""
         rules = schedule.rules
         if not call.manual and schedule.paused:
             return RunStatus.SKIPPED, "paused", ""
@@ -97,9 +97,9 @@ class Ticks:
         return result.ends, result.reason, tick_text(schedule.prompt, result.output)
 
     async def _missed(self, schedule: Schedule, at: datetime) -> str | None:
-        """Why a tick that comes late is not made up for. A backfill asks for late ones."""
+        """Why a late tick is skipped. A backfill asks for late ticks, so those run."""
         rule, now = schedule.rules.missed, datetime.now(UTC)
-        # as it was first scheduled: a worker that died over it is no reason to call it late
+        # the first scheduled time: a tick is not late because its worker died
         if rule is MissedTicks.EACH or not schedule.is_late(at, activity.info().scheduled_time):
             return None
         if await schedules.is_backfilled(self._pool, schedule, at):
@@ -109,7 +109,7 @@ class Ticks:
         return "missed, as was a later one" if await self._times.is_due(schedule.id, at, now) else None
 
     async def _start(self, session: SessionRow) -> None:
-        """The row is written, so it will run: what does not succeed now is repeated by the sweeper."""
+        """Start the session. Its row is written, so the sweeper repeats whatever fails here."""
         if session.status.terminal:
             return
         if session.id == session.conversation_id:
@@ -142,7 +142,8 @@ class Ticks:
         await conversations.mark_signalled(self._pool, call.tenant, message_id)
 
     async def _cancel_previous(self, schedule: Schedule) -> None:
-        """Stop what earlier runs left running or waiting. The rows note it first, so the sweeper can repeat it."""
+        """Stop sessions that earlier runs left running or waiting. The rows record it first, so the sweeper can repeat
+        it."""
         by = f"schedule {schedule.rules.name}"
         stop = StopRequest(reason=Reason.CALLER_CANCEL, by=by, note="the next run is due")
         for session in await schedule_runs.unfinished(self._pool, schedule.tenant, schedule.id):

@@ -1,4 +1,4 @@
-"""check_acceptance: commands of a task's criteria run in the sandbox, its texts are judged by the model."""
+"""check_acceptance: runs the commands of a task's criteria in the sandbox, and lets the model judge its texts."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ from store.database import Pool
 
 CRITERIA: TypeAdapter[list[Criterion]] = TypeAdapter(list[Criterion])
 WHY = 500  # characters of a reason
-EVIDENCE = 20_000  # characters of tool results that the judge is shown, the newest
+EVIDENCE = 20_000  # characters of the newest tool results that the judge is shown
 REPLY_TOKENS = 4_096
 
 
@@ -71,7 +71,7 @@ class AcceptanceChecks:
             session = await sessions.get(self._pool, check.ref.tenant, check.ref.session_id)
             assert session is not None
             known = await acceptance.get(self._pool, check.ref.tenant, check.ref.session_id)
-            if known is not None and known.round == check.round:  # written, and the answer was lost
+            if known is not None and known.round == check.round:  # it was written, but the result was lost
                 return self._verdict(check, known.verdicts, session.usage)
             criteria = CRITERIA.validate_python(session.spec["acceptance_criteria"])
             verdicts = {
@@ -87,7 +87,8 @@ class AcceptanceChecks:
     async def _command(
         self, check: CheckAcceptance, place: int, criterion: CommandCriterion, bounds: list[list[Rule]]
     ) -> CriterionVerdict:
-        """It is the caller's own command, so the rules of the agent do not bind it; the sandbox and the task's do."""
+        """Run a command. It is the caller's own, so the agent's rules do not apply; the sandbox and the task's rules
+        do."""
         entry = _entry(check, place, criterion)
         await acceptance.begin_command(self._pool, entry)
         agent = await self._definitions.load(check.agent)
@@ -166,7 +167,7 @@ class AcceptanceChecks:
 
 
 def _entry(check: CheckAcceptance, place: int, criterion: CommandCriterion) -> CheckBegin:
-    """In the ledger of effects; the key is the same should it run again after a crash."""
+    """The command's key in the ledger of effects; it is the same if the command runs again after a crash."""
     return CheckBegin(
         tenant=check.ref.tenant,
         session_id=check.ref.session_id,
@@ -186,7 +187,7 @@ def _ended(entry: CheckBegin, passed: bool, why: str) -> CheckEnd:
 
 
 def _verdict(criterion: str, verdicts: Any, place: int) -> CriterionVerdict:
-    """The judge's verdict on one criterion; what it left out or garbled is not met."""
+    """The judge's verdict on one criterion. A missing or malformed verdict counts as not met."""
     one = verdicts[place] if isinstance(verdicts, list) and place < len(verdicts) else None
     if not isinstance(one, dict):
         one = {"why": "The judge gave no verdict on this."}

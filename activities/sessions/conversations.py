@@ -1,4 +1,4 @@
-"""The small records of a conversation: who consumed what, and what a reopened one must know."""
+"""Small records of a conversation: which session consumed which outcome, and the state for reopening it."""
 
 from temporalio import activity
 

@@ -1,5 +1,5 @@
-"""finish_session: the one ending. Outcome, repaired tail and last event are one transaction; then it posts the end to
-the conversation, which spares the session a workflow task of its own."""
+"""finish_session: the one ending. Outcome, repaired tail and last event are one transaction. Afterwards the activity
+posts the end to the conversation, which saves the session a workflow task of its own."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -33,7 +33,7 @@ from store.workspaces import Manifest
 from workflows.client import WorkflowClient
 
 MOST_ERROR = 2_000  # characters
-MOST_FAILURE = 100_000  # of what a side reports as the session's failure: it is the session's result
+MOST_FAILURE = 100_000  # characters of a side's failure message, which is the session's result
 
 
 class FinishSession:
@@ -61,7 +61,7 @@ class FinishSession:
         replied = any(node.session_id == ref.session_id and node.kind == ASSISTANT for node in nodes)
         ending = _ending(finish, output, tail, late, replied, typed=value is not None)
         written = await endings.finish(self._pool, ending)
-        if isinstance(written, StopRequest):  # accepted while the session was about to end: the cancel wins
+        if isinstance(written, StopRequest):  # a cancel that was accepted while the session was ending wins
             cancelled = finish.model_copy(update={"reason": written.reason, "error": None, "error_type": None})
             written = await endings.finish(self._pool, _ending(cancelled, output, tail, late, replied))
         assert isinstance(written, WrittenEnding)
@@ -78,7 +78,7 @@ class FinishSession:
         )
 
     async def _copy_to_parent(self, finish: Finish) -> None:
-        """The files of a subagent that is a tool are in its parent's workspace before its end is queued."""
+        """Copy the files of a subagent tool to its parent's workspace, before its end is queued."""
         ref = finish.ref
         own = await sessions.get(self._pool, ref.tenant, ref.session_id) if finish.spawned_by else None
         if own is None or own.spawned_by is None or own.subagent is None or own.subagent.explicit:
@@ -93,11 +93,11 @@ class FinishSession:
             for path, file in zip(paths, found, strict=True)
         }
         _, known = await workspaces.get(self._pool, ref.tenant, parent.workspace_id)
-        if gained.keys() - known.keys():  # a retry has copied them
+        if gained.keys() - known.keys():  # else an earlier attempt has copied them
             await workspaces.update(self._pool, ref.tenant, parent.workspace_id, lambda known: {**known, **gained})
 
     async def _post(self, finish: Finish, message_id: str | None, returned: list[str], held: bool) -> None:
-        """Post the end to the conversation, if it has begun. A failure lets the whole activity be retried."""
+        """Post the end to the conversation, if there is one. A failure makes the whole activity retry."""
         ref, ids = finish.ref, [*returned, *([message_id] if message_id else [])]
         waiting = await mailbox.pending_outcomes(self._pool, ref.tenant, ids) if ids else []
         ended = EndedSession(
@@ -115,8 +115,8 @@ class FinishSession:
             )
 
     async def _payload(self, finish: Finish, nodes: list[Node]) -> tuple[Finish, str | None]:
-        """The output, and the ending with its error. Where a side's tool call ended the session, the call's message is
-        the one or the other."""
+        """The output, and the ending with its error. If a side's tool call ended the session, the call's message
+        becomes one or the other."""
         node = next((node for node in reversed(nodes) if finish.binding and node.id == finish.binding.node), None)
         if finish.binding is None or node is None:
             return finish, _output(finish.ref.session_id, nodes)
@@ -133,7 +133,7 @@ class FinishSession:
         return finish, message or _output(finish.ref.session_id, nodes)
 
     async def _value(self, finish: Finish, output: str | None) -> str | None:
-        """The answer as JSON, if it is one and the agent or the task has an output schema."""
+        """The answer as JSON, if the agent or the task has an output schema and the answer is JSON."""
         if output is None or finish.reason is not Reason.GOAL_REACHED:
             return None
         session = await sessions.get(self._pool, finish.ref.tenant, finish.ref.session_id)
@@ -146,14 +146,14 @@ class FinishSession:
             return None
 
     async def _open_calls(self, finish: Finish) -> list[EventRow]:
-        """Watchers see every call end, also one that a stop left waiting."""
+        """Emit the end of every call, including calls that a stop left waiting."""
         left = await tool_calls.open_of_session(self._pool, finish.ref.tenant, finish.ref.session_id)
         ended = "The session ended first."
         closed = [ev.ToolReturned(tool=name, state=state, preview=ended) for name, state in left]
         return [EventRow.of(finish.ref, event) for event in closed]
 
     async def _repair(self, finish: Finish, nodes: list[Node]) -> list[Node]:
-        """Give every dangling tool call an answer, so that a later session can continue from here."""
+        """Give every unanswered tool call a result, so that a later session can continue from here."""
         if not nodes or not calls_of(nodes[-1]):
             return []
         results = await tool_calls.results(self._pool, finish.ref.tenant, nodes[-1].id)
@@ -188,7 +188,7 @@ def _ending(
     events: list[ev.Event] = []
     if finish.previous is not None:
         events.append(ev.StepCompleted(step=finish.previous_step, result=finish.previous))
-    events.append(ev.MailboxUpdated())  # kept only if this ending changes the mailbox
+    events.append(ev.MailboxUpdated())  # written only if this ending changes the mailbox
     ended = ev.ENDED[status]
     events.append(ended(status=status, reason=reason, partial=partial, usage=finish.usage, error=error, output=output))
     now = datetime.now(UTC)
@@ -212,7 +212,7 @@ def _ending(
 
 
 def _for_parent(finish: Finish, error: str | None) -> list[EventRow]:
-    """The spawner's own stream shows that a budget ended its subagent."""
+    """An event in the spawner's own stream: a budget ended its subagent."""
     if finish.spawned_by is None or finish.reason not in BUDGET_REASONS:
         return []
     event = SubagentBudgetExceeded(child_session_id=finish.ref.session_id, reason=finish.reason, error=error)

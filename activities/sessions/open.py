@@ -1,4 +1,4 @@
-"""open_sessions: write sessions for the conversation that decided on them; each id is written once."""
+"""open_sessions: writes sessions for the conversation that decided on them. Each id is written once."""
 
 from temporalio import activity
 
@@ -40,7 +40,7 @@ class OpenSessions:
     @activity.defn(name="open_sessions")
     @beating
     async def open_sessions(self, batch: OpenBatch) -> OpenedBatch:
-        """All in one transaction: the children of one step may be many."""
+        """Open all sessions in one transaction, because the children of one step may be many."""
         known = await sessions.by_ids(self._pool, batch.tenant, [opening.session_id for opening in batch.sessions])
         answers: dict[str, Opened] = {}
         new: list[tuple[OpenSession, Acceptance]] = []
@@ -57,7 +57,7 @@ class OpenSessions:
         return OpenedBatch(sessions=[answers[opening.session_id] for opening in batch.sessions])
 
     async def _again(self, batch: OpenBatch, opening: OpenSession) -> Opened:
-        """A session that waits in a queue begins; one that was opened before is answered with its row."""
+        """Begin a session that waits in a queue. If it was opened before, return its row."""
         busy = None
         if opening.session is None:
             await self._drop_delivered(batch, opening)
@@ -71,13 +71,13 @@ class OpenSessions:
         return _opened(session, await mailbox.delivered_to(self._pool, batch.tenant, session.id))
 
     async def _acceptance(self, batch: OpenBatch, opening: OpenSession) -> Acceptance | None:
-        """What is to be written; None if all that should open the session is gone."""
+        """The acceptance to write; None if nothing is left that should open the session."""
         if opening.mail or opening.session is None:
             await self._drop_delivered(batch, opening)
             if not (opening.mail if opening.session else opening.take):
                 return None
         if opening.parent_thread_id is not None and opening.thread_id != opening.session_id:
-            # nobody can fire a deeper thread: the mail that its last session did not commit opens the next one
+            # A deeper thread cannot be fired, so mail that its last session did not commit opens the next one.
             left = await mailbox.given_back(self._pool, batch.tenant, opening.thread_id)
             left = [one for one in left if one not in opening.take]
             opening.take, opening.mail = [*left, *opening.take], [*left, *(opening.mail or [])]
@@ -85,7 +85,8 @@ class OpenSessions:
         texts = [await conversations.message_text(self._pool, batch.tenant, one) for one in opening.take if fired]
         session = await self._session(batch, opening, texts)
         files = manifest_of(opening.prompt.attachments) if opening.prompt else {}
-        if files and session.workspace_id is not None:  # it exists; copying comes before the message
+        # it exists; the files must be there before the message names them
+        if files and session.workspace_id is not None:
             await workspaces.update(self._pool, batch.tenant, session.workspace_id, lambda known: {**known, **files})
         ref = SessionRef(tenant=batch.tenant, session_id=opening.session_id, conversation_id=batch.conversation_id)
         emitted: list[ev.Event] = [
@@ -120,7 +121,7 @@ class OpenSessions:
         return answers
 
     async def _drop_delivered(self, batch: OpenBatch, opening: OpenSession) -> None:
-        """The rows decide: what was consumed meanwhile is left out."""
+        """The mail to claim. The rows decide: messages that were consumed by now are left out."""
         wanted = opening.mail or []
         opening.mail = await mailbox.undelivered(self._pool, batch.tenant, wanted)
         if opening.session is None:
@@ -129,8 +130,8 @@ class OpenSessions:
             opening.take = [taken for taken in opening.take if taken in there]
 
     async def _session(self, batch: OpenBatch, opening: OpenSession, texts: list[str]) -> NewSession:
-        """What its creator decided, or for a woken thread what its newest session was. The texts of a fire are read
-        here, because they are no part of the history."""
+        """The creator's settings, or for a woken thread those of its newest session. The texts of a fire are read here,
+        because they are not part of the history."""
         if opening.session is None:
             before = await sessions.newest_of_thread(self._pool, batch.tenant, opening.thread_id)
             assert before is not None
@@ -141,14 +142,14 @@ class OpenSessions:
         return opening.session.model_copy(update={"spec": {**opening.session.spec, "input": "\n\n".join(texts)}})
 
     async def _node(self, batch: OpenBatch, node_id: str) -> Node:
-        """The children of one step share it, and a node never changes."""
+        """Cache the node: the children of one step share it, and a node never changes."""
         if self._last is None or (self._last[0], self._last[1].id) != (batch.tenant, node_id):
             [node] = await messages.path(self._pool, batch.tenant, node_id, limit=1)
             self._last = (batch.tenant, node)
         return self._last[1]
 
     async def _inbox(self, batch: OpenBatch, opening: OpenSession, texts: list[str]) -> list[NewMessage]:
-        """The message that opens the session: a prompt from a tool call, or what the mailbox brings."""
+        """The message that opens the session: a prompt from a tool call, or the rendered mailbox."""
         if opening.prompt is not None:
             node = await self._node(batch, opening.prompt.node)
             arguments = calls_of(node)[opening.prompt.index].arguments

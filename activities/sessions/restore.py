@@ -1,4 +1,4 @@
-"""restore_session: gives the session to a run that does not know where it is, and answers where that is."""
+"""restore_session: gives a session to a run that does not know its state, and returns that state."""
 
 from datetime import timedelta
 
@@ -24,7 +24,7 @@ class RestoreSession:
     @beating
     async def restore_session(self, ref: SessionRef) -> SessionState:
         before = await self._row(ref)
-        # between reading the row and taking it over: a run that is newer than this one has changed the row then
+        # Checked between reading the row and taking it over: by then a newer run would have changed the row.
         await check_current(self._client)
         holder = runs.Holder(tenant=ref.tenant, session_id=ref.session_id, run_id=before.run_id)
         if not await runs.take_over(self._pool, holder, activity.info().workflow_run_id or ""):

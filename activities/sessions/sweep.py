@@ -1,5 +1,5 @@
-"""sweep: starts what was accepted while Temporal was away, closes rows whose session ended without a word, and removes
-what was kept long enough."""
+"""sweep: starts sessions that were accepted while Temporal was unreachable, closes rows whose workflow ended without
+writing an ending, and removes content whose retention is over."""
 
 import asyncio
 import logging
@@ -42,14 +42,14 @@ from workflows.client import WorkflowClient
 
 log = logging.getLogger("errand.worker")
 
-AT_ONCE = 10  # sessions looked at together: one whose conversation does not answer holds up nobody
+AT_ONCE = 10  # sessions checked at the same time, so that one that does not answer cannot hold up the others
 FORGOTTEN_AT_ONCE = 100  # sessions whose content is removed in one sweep
 DESCRIBE_WITHIN = timedelta(seconds=5)
 TIDY_SECONDS = 600.0
-SILENT_SECONDS = 20.0  # a session that wrote something lately needs no look
-STARTING_SECONDS = 5.0  # the process that accepted a session has started it by then, or knows that it could not
+SILENT_SECONDS = 20.0  # a session that wrote something more recently is not checked
+STARTING_SECONDS = 5.0  # by then the process that accepted a session has started it or failed to
 MOST_RAISED = 10_000  # sessions that are remembered
-NOTICE_DAYS = 30  # for so long the feed can be resumed, and deliveries can be sent again
+NOTICE_DAYS = 30  # time in which the feed can be resumed and deliveries can be repeated
 
 
 class Swept(BaseModel):
@@ -57,7 +57,7 @@ class Swept(BaseModel):
     started: int = 0
     stopped: int = 0
     lost: int = 0
-    removed: int = 0  # conversations whose content was kept long enough
+    removed: int = 0  # conversations whose retention is over
 
 
 class Sweep:
@@ -77,12 +77,12 @@ class Sweep:
         self._finish = finish
         self._workspaces = workspaces
         self._tidied = 0.0
-        self._raised: dict[str, Limits] = {}  # what this worker has signalled
+        self._raised: dict[str, Limits] = {}  # limits that this worker has signalled
         self._dispatcher = dispatcher
         self._schedules = schedules
 
     async def look(self, swept: Swept) -> None:
-        """Check that every unsettled session runs; a new worker does this at once, before the next sweep."""
+        """Check that every unsettled session runs. A new worker does this at once, before the first regular sweep."""
         gate = asyncio.Semaphore(AT_ONCE)
 
         async def one(session: sessions.SessionRow) -> None:
@@ -92,7 +92,7 @@ class Sweep:
         found = await sessions.unsettled(self._pool, SILENT_SECONDS, STARTING_SECONDS)
         outcomes = await asyncio.gather(*(one(session) for session in found), return_exceptions=True)
         failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-        if failed:  # one that cannot be mended must not keep the others from it
+        if failed:  # a session that cannot be repaired must not block the others
             log.warning("%d of %d sessions could not be looked at: %r", len(failed), len(found), failed[0])
         for tenant, conversation_id, message_id in await conversations.unsignalled(self._pool):
             await self._conversations.reopen(tenant, conversation_id, reload=True)
@@ -100,7 +100,7 @@ class Sweep:
         for request in await variable_requests.unstarted(self._pool, STARTING_SECONDS):
             try:
                 await start_deferred(self._pool, self._conversations, request)
-            except Exception as error:  # the next sweep tries again; the others are not to wait for it
+            except Exception as error:  # the next sweep tries again, and the others must not wait for it
                 log.warning("the subagent of %s could not be started: %r", request.id, error)
         for tenant, conversation_id in await conversation_state.stranded(self._pool, SILENT_SECONDS):
             await self._conversations.reopen(tenant, conversation_id)
@@ -117,7 +117,7 @@ class Sweep:
         failed: Exception | None = None
         try:
             await self.look(swept)
-        except Exception as error:  # whatever cannot be looked at, the rest is not to wait for it
+        except Exception as error:  # a failed check must not hold up the rest
             failed = error
         await self._tidy(swept)
         if failed is not None:
@@ -138,7 +138,7 @@ class Sweep:
         swept.looked_at += 1
         running = await self._running(session.id)
         if running is None:
-            # accepted, but Temporal does not know it: the same id makes a second start harmless
+            # It was accepted, but Temporal does not know it. The same id makes a second start harmless.
             swept.started += await self._start(session)
         elif not running:
             await self._close(session)
@@ -146,15 +146,16 @@ class Sweep:
         elif session.cancel_requested is None:
             await self._raise_limits(session)
             for request_id in await input_requests.unheard(self._pool, session.tenant, session.id):
-                await self._conversations.answered(session.id, request_id)  # it was given while Temporal was away
+                # the answer was given while Temporal was unreachable
+                await self._conversations.answered(session.id, request_id)
         else:
             stop = session.cancel_requested
             request = StopRequest(reason=stop.reason, by=stop.by, note=stop.note, grace_ms=stop.grace_ms)
             swept.stopped += await self._conversations.stop(session.id, request)
 
     async def _raise_limits(self, session: sessions.SessionRow) -> None:
-        """Once for each raise, as a rule: whether the signal of the API was lost with it cannot be seen. A step reads
-        the row, but the time of a session that waits would be over without it."""
+        """Signal raised limits, usually once for each raise: we cannot see whether the API's own signal was lost. A
+        step reads the row, but a session that waits would reach its old deadline without the signal."""
         if session.limits.raised and self._raised.get(session.id) != session.limits:
             if len(self._raised) >= MOST_RAISED:
                 self._raised.clear()
@@ -162,21 +163,22 @@ class Sweep:
                 self._raised[session.id] = session.limits
 
     async def _forget(self) -> int:
-        """Content that was kept long enough; what is left over is found by the next sweep."""
+        """Remove content whose retention is over. The next sweep finds what is left."""
         removed = 0
         for tenant, conversation_id in await retention.due(self._pool, FORGOTTEN_AT_ONCE):
             removed += await retention.remove_content(self._pool, tenant, conversation_id)
         await retention.drop_loose_bytes(self._pool)
         if removed or time.monotonic() - self._tidied > TIDY_SECONDS:
-            # every worker sweeps now and then, and each has directories of its own
+            # every worker sweeps from time to time, and each has its own directories
             await self._workspaces.forget()
             self._tidied = time.monotonic()
         return removed
 
     async def _start(self, session: sessions.SessionRow) -> bool:
-        """Ask its conversation to start it, a root session's too: the conversation may be open already, for a message
-        that came since, and has to know what begins. A session that was running is restored by its first activity."""
-        # an id of its own: an open conversation answers a repeated update from memory, and may have had this one before
+        """Ask its conversation to start the session, even a root session: the conversation may already be open because
+        of a later message, and must know which sessions begin. A session that was running is restored by its first
+        activity."""
+        # A new id, because an open conversation answers a repeated update from memory and may have had this one before.
         request_id = f"{session.id}/{new_id()}"
         return await self._conversations.submit(
             session.workflow_input(), request_id, session.thread_id, queued=not session.live
@@ -194,7 +196,7 @@ class Sweep:
         return description.status is WorkflowExecutionStatus.RUNNING
 
     async def _close(self, session: sessions.SessionRow) -> None:
-        """Its workflow is gone and wrote no ending: terminated from outside, or timed out."""
+        """End a session whose workflow is gone without an ending: it was terminated from outside, or timed out."""
         await self._finish.finish_session(
             Finish(
                 ref=session.ref,

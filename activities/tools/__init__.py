@@ -1,1 +1,1 @@
-"""Tools: what a model may call, and the activity that runs a call."""
+"""Tools that a model may call, and the activity that runs a call."""

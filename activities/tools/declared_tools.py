@@ -1,4 +1,4 @@
-"""Declared tools: they have no code. A call of one does what a binding or a stop rule of its side makes of it."""
+"""Declared tools: they have no code. A call has the effect that a binding or a stop rule of its side gives it."""
 
 import json
 
@@ -37,7 +37,7 @@ def declared_tool(given: DeclaredTool, side: Side) -> Tool:
         kind=None,
         touches=(),
         talks=True,
-        bookkeeping=not files,  # files are read from the workspace, which may have to be fetched first
+        bookkeeping=not files,  # attached files are read from the workspace, which may have to be restored first
         summary=lambda arguments: preview(json.dumps(arguments.model_dump(), ensure_ascii=False), 120),
         schema=given.input_schema,
     )
@@ -51,8 +51,8 @@ def find_declared(agent: AgentDefinition, request: ToolRequest) -> Tool | None:
 async def with_binding(
     side: Side, tool: str, arguments: JsonObject, context: ToolContext, result: ToolResult
 ) -> ToolResult:
-    """Add to a call's result what a binding of its side makes of it: a status, or the files that it hands over. A file
-    that cannot be handed over fails the call, so that the session does not end without it."""
+    """Add the effect of a side's binding to a call's result: a status, or attached files. A file that cannot be
+    attached fails the call, so that the session does not end without it."""
     for field, binding in side.bindings().items():
         if binding.name != tool or result.failed:
             continue

@@ -1,5 +1,5 @@
-"""Run a tool within bounds: under its approval, in its turn, with a time limit, errors as results, and no secret in
-what comes out of it."""
+"""Run a tool within its bounds: with its approval, its turn in the workspace and a time limit; errors become results,
+and secrets are removed from the output."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ _CHANGED = (
 
 
 async def approval_of(pool: Pool, request: ToolRequest) -> InputRequest | None:
-    """The approval with which a gated call runs: of this very call, and a yes. None: the call is not gated."""
+    """The approval of exactly this call, with which a gated call runs. None if the call is not gated."""
     if request.approval is None:
         return None
     approval = await input_requests.get(pool, request.ref.tenant, request.approval)
@@ -43,10 +43,10 @@ async def approval_of(pool: Pool, request: ToolRequest) -> InputRequest | None:
 
 @contextlib.asynccontextmanager
 async def call_turn(pool: Pool, request: ToolRequest, tool: Tool, folder: Path) -> AsyncIterator[ToolResult | None]:
-    """The call's turn in its workspace, or the result that says why it may not run.
+    """The call's turn in its workspace, or the result with the reason why it may not run.
 
-    Calls that change the workspace share it. A command that people approved has it for itself, from the moment in
-    which its files are compared with what they saw: no other call can exchange one in between.
+    Calls that change the workspace share it. A command that people approved has it exclusively, from the moment its
+    files are compared with what people saw, so that no other call can replace one in between.
     """
     if tool.effect is Effect.READ or tool.kind is None or tool.touches == (SubjectKind.HOST,):
         yield None
@@ -66,7 +66,7 @@ async def call_turn(pool: Pool, request: ToolRequest, tool: Tool, folder: Path) 
 async def guarded(
     tool: Tool, arguments: Any, context: ToolContext, turn: AbstractAsyncContextManager[ToolResult | None]
 ) -> ToolResult:
-    """Run a tool in its turn. An error in it is a result for the model, never a failed activity."""
+    """Run a tool in its turn. An error in the tool is a result for the model, never a failed activity."""
     redactor = context.state.redactor
     with hidden_in_logs(redactor):
         try:
@@ -77,7 +77,7 @@ async def guarded(
         except TimeoutError:
             result = ToolResult(f"{tool.name} did not finish within {tool.timeout_s:g} seconds.", failed=True)
         except Exception:
-            # an unexpected error may show what nobody should see: the model learns only that the tool failed
+            # An unexpected error may contain secrets, so the model only learns that the tool failed.
             activity.logger.exception("tool %s failed unexpectedly", tool.name)
             text = f"{tool.name} failed unexpectedly; the operator's log has the details."
             result = ToolResult(text, failed=True)

@@ -1,4 +1,4 @@
-"""The toolbox: which tools a line is offered, and how they are described to the model."""
+"""The toolbox: the tools that a line is offered, and their descriptions for the model."""
 
 import time
 from dataclasses import replace
@@ -36,7 +36,7 @@ class Toolbox:
     async def offered(
         self, call: ModelCall, agents: list[AgentDefinition], layers: list[list[Rule]], facts: StepFacts
     ) -> Offered:
-        """`agents`: from the session's own to the line's. An inline line asks nobody outside."""
+        """`agents`: from the session's own to the line's. An inline line cannot ask anybody outside."""
         agent = agents[-1]
         names = line_tools(self.tools, agents, facts.tools)
         found = [tool for name in names if (tool := self.tools.get(name)) and not tool.asks]
@@ -49,7 +49,7 @@ class Toolbox:
             if facts.approval_required:
                 found += [tool for tool in self.tools.values() if tool.plans and tool not in found]
             found += await self._handoffs(call.ref.tenant, agent)
-            # last, because the agent's own tools keep their names: an agent that took over may have others
+            # Last, so that the agent's own tools keep their names: an agent that took over may have different ones.
             taken = {tool.name for tool in found}
             found += [callers_tool(one) for one in facts.external_tools if one.name not in taken]
         offered: Offered = {}
@@ -63,7 +63,7 @@ class Toolbox:
         return offered
 
     async def immediate(self, call: ModelCall, agent: AgentDefinition, facts: StepFacts) -> Offered:
-        """The tools that begin with the prompt, whether or not a model is offered them."""
+        """The subagent tools that start with the prompt, whether or not a model is offered them."""
         found: dict[str, Tool] = {}
         for one in enabled(agent, facts.variables):
             child = await self._current(call.ref.tenant, one.name) if one.immediate else None
@@ -73,7 +73,7 @@ class Toolbox:
         return {name: (tool, tool.definition) for name, tool in found.items()}
 
     async def named(self, tenant: str, agent: AgentDefinition, side: SideName, name: str) -> Tool | None:
-        """The tool of this name that an agent has beside the platform's; None: it has none, or no longer."""
+        """The agent's own tool of this name, which is not one of the platform's; None if it has none any more."""
         for given in agent.declared_tools:
             if given.name == name:
                 return declared_tool(given, agent.side(side))
@@ -88,7 +88,7 @@ class Toolbox:
         return handoff_tool(child) if name in agent.handoffs else None
 
     async def _subagents(self, call: ModelCall, agent: AgentDefinition, facts: StepFacts) -> list[Tool]:
-        """Those that its prompt configures; and, for a subagent that speaks for itself, the tools to do that with.
+        """The subagent tools of the prompt and, for a subagent that reports for itself, the tools for its reports.
         Instances belong to the thread, so an inline line has none."""
         found: list[Tool] = []
         persistent: list[AgentDefinition] = []
@@ -109,7 +109,7 @@ class Toolbox:
         return found
 
     async def _handoffs(self, tenant: str, agent: AgentDefinition) -> list[Tool]:
-        """The agents that may take over, as their definitions are now."""
+        """The current definitions of the agents that may take over."""
         found = [await self._current(tenant, name) for name in agent.handoffs]
         return [handoff_tool(one) for one in found if one is not None and can_take_over(one)]
 
@@ -141,17 +141,18 @@ class Toolbox:
 
 
 def _denied_for_good(tool: Tool, layers: list[list[Rule]]) -> bool:
-    """Whether the rules deny a tool the one thing that it can be used on."""
+    """Whether the rules deny a tool for the only subject that it can be used on."""
     fixed = tool.subject.fixed if tool.subject else None
     return fixed is not None and verdict(layers, tool, [fixed]).action is Action.DENY
 
 
 def line_tools(tools: dict[str, Tool], agents: list[AgentDefinition], granted: list[str] | None) -> list[str]:
-    """What the last of these may use: each has at most what the one before it has, the first what it was granted."""
+    """The tools that the last of these agents may use: each has at most those of the one before it, the first at most
+    what it was granted."""
     first = agents[0]
     listed = [*first.tools, *(name for name, *_ in pinned_tools(first.mcp_servers))]
     own = tools_of(tools, listed, first.permissions, delegates=bool(first.subagents))
-    # what was granted to a session with two sides is for both; each side has its own part of it
+    # Tools granted to a session with two sides are for both; each side has its own part of them.
     both = first.side_a is not None or first.side_b is not None
     names = own if granted is None else [name for name in granted if name in own] if both else granted
     for above, agent in pairwise(agents):
@@ -162,6 +163,6 @@ def line_tools(tools: dict[str, Tool], agents: list[AgentDefinition], granted: l
 def tools_below(
     tools: dict[str, Tool], view: AgentDefinition, rules: list[Rule], above: AgentDefinition, names: list[str]
 ) -> list[str]:
-    """What an agent below another has, which has these; `view`: as one of its sides sees it."""
+    """The tools of an agent below another one that has `names`; `view`: the definition as one of its sides sees it."""
     listed = [*view.tools, *names_also_of(view.mcp_servers, above.mcp_servers)]
     return tools_of(tools, listed, rules, delegates=bool(view.subagents), parent_tools=names)

@@ -1,4 +1,4 @@
-"""All tools by name. Adding one is its file and a line in TOOLS; users add theirs from a module of their own."""
+"""All tools by name. To add one: its file and a line in TOOLS. Users add theirs from their own module."""
 
 import importlib
 import re
@@ -81,7 +81,7 @@ TOOLS: dict[str, Tool] = {
 }
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-# the platform's own parts in a session; and what a user's tool does must be visible as an activity of its own
+# Fields for the platform's own tools only. A user's tool must be visible as an activity of its own.
 _RESERVED = ("bookkeeping", "asks", "plans", "delegates", "starts", "activity")
 
 
@@ -90,7 +90,7 @@ Part = TypeVar("Part")
 
 @dataclass(frozen=True)
 class Loaded(Generic[Part]):
-    """Built-in parts and those of the user's module that can be used, by name, and what is wrong with the others."""
+    """The usable built-in and user-defined parts by name, and the faults of the others."""
 
     found: dict[str, Part]
     problems: list[str] = field(default_factory=list)
@@ -102,7 +102,7 @@ def load_tools(module: str | None) -> Loaded[Tool]:
     own = users_module(module, loaded.problems)
     if own is None:
         return loaded
-    # a module may have nothing but handlers or hooks
+    # a module may contain only handlers or hooks
     others = hasattr(own, "HANDLERS") or hasattr(own, "HOOKS")
     listed = getattr(own, "TOOLS", () if others else None)
     if not isinstance(listed, list | tuple):
@@ -118,7 +118,7 @@ def load_tools(module: str | None) -> Loaded[Tool]:
 
 
 def users_module(module: str | None, problems: list[str]) -> ModuleType | None:
-    """The named module; None if there is none or if it cannot be imported, which becomes a problem."""
+    """The named module; None if none is named or if it cannot be imported, which is recorded as a problem."""
     try:
         return importlib.import_module(module) if module is not None else None
     except (Exception, SystemExit) as error:

@@ -1,4 +1,4 @@
-"""Risk triggers of missions: calls that a person has to approve pause the mission until somebody does."""
+"""Risk triggers of missions: a call that a person has to approve pauses the mission until somebody does."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +14,7 @@ from store.database import Pool
 async def with_risks(
     pool: Pool, tenant: str, layers: list[list[Rule]], calls: list[ToolCall], arguments: list[Any]
 ) -> list[ToolCall]:
-    """The calls, of which those that a risk trigger concerns need an approval. Only a mission's sessions have any."""
+    """The calls; those that match a risk trigger now need an approval. Only sessions of a mission can have any."""
     mission_id = mission_of(layers)
     if mission_id is None or not calls:
         return calls
@@ -32,7 +32,7 @@ async def with_risks(
             found.append(call)
             continue
         reason = f"{missions.RISK}{risk.text}: {call.name}: {call.preview}"
-        if not mission.paused:  # what a person paused stays so, whatever is approved
+        if not mission.paused:  # a mission that a person paused stays paused, whatever is approved
             await missions.set_paused(pool, tenant, mission.id, True, reason[:500])
         found.append(call.model_copy(update={"ask": True}))
     return found
@@ -46,7 +46,7 @@ def _hits(risk: RiskTrigger, call: ToolCall, arguments: Any, called: list[str], 
 async def risk_of(
     pool: Pool, tenant: str, layers: list[list[Rule]], tool: str, arguments: Any
 ) -> tuple[Mission, RiskTrigger] | None:
-    """The mission that such a call has paused, and its risk trigger; None: the call is asked for by a rule alone."""
+    """The mission that such a call has paused, and its risk trigger; None if only a rule asks for the approval."""
     mission_id = mission_of(layers)
     mission = await missions.get(pool, tenant, mission_id) if mission_id is not None else None
     if mission is None or not (mission.pause_reason or "").startswith(missions.RISK):
@@ -55,7 +55,7 @@ async def risk_of(
 
 
 async def approved(pool: Pool, tenant: str, layers: list[list[Rule]]) -> None:
-    """A person has approved a call of a session with these rules: its mission continues."""
+    """Resume the mission of a session with these rules, after a person approved the call."""
     mission_id = mission_of(layers)
     if mission_id is not None:
         await missions.approved(pool, tenant, mission_id)

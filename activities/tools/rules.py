@@ -29,7 +29,7 @@ class Rulebook:
         self._definitions = definitions
 
     async def layers(self, ref: SessionRef, agents: list[AgentRef]) -> list[list[Rule]]:
-        """Of each agent from the session's own to the line's, then of the task and of the sessions above it."""
+        """The layers: of each agent from the session's own to the line's, of the task, and of the sessions above it."""
         session = await sessions.get(self._pool, ref.tenant, ref.session_id)
         assert session is not None
         return [*[(await self._definitions.load(agent)).permissions for agent in agents], *session.rules]
@@ -38,7 +38,7 @@ class Rulebook:
 def tool_calls(
     known: dict[str, Tool], offered: Offered, blocks: list[ToolCallBlock], layers: list[list[Rule]], may_ask: bool
 ) -> list[ToolCall]:
-    """`known`: all tools, also those that are not offered."""
+    """`known`: all tools, including those that are not offered."""
     calls = []
     for index, block in enumerate(blocks):
         name = block.name
@@ -58,7 +58,7 @@ def without_standing(
     layers: list[list[Rule]],
     standing: list[StandingRule],
 ) -> list[ToolCall]:
-    """The calls, of which those that a person has approved for the whole conversation no longer ask."""
+    """The calls; those that a person has approved for the whole conversation no longer need to ask."""
     return [
         call.model_copy(update={"ask": False})
         if call.ask and not _still_asks(offered, block, layers, standing)
@@ -77,7 +77,7 @@ def _still_asks(offered: Offered, block: ToolCallBlock, layers: list[list[Rule]]
 def _call(index: int, tool: Tool, arguments: JsonObject, layers: list[list[Rule]], may_ask: bool) -> ToolCall:
     summary = tool.call_summary(arguments)
     found = verdict_on(tool, arguments, layers)
-    if found.action is Action.DENY and not tool.starts:  # a denied subagent is refused where children are planned
+    if found.action is Action.DENY and not tool.starts:  # the planning of children refuses a denied subagent
         return _denied(index, tool, found, summary)
     if found.action is Action.ASK and not may_ask:
         return _refused(index, tool, "This needs approval.", f"May {tool.name} run: {summary}?", asks=True)
@@ -99,7 +99,7 @@ def _call(index: int, tool: Tool, arguments: JsonObject, layers: list[list[Rule]
 def _not_offered(
     index: int, tool: ToolTraits, arguments: JsonObject, offered: list[str], layers: list[list[Rule]]
 ) -> ToolCall:
-    """A model may remember a tool that it no longer has, or guess one."""
+    """Refuse a tool that the model remembers but no longer has, or guessed."""
     if not tool.asks and (found := barring(layers, tool)):
         return _denied(index, tool, found, f"denied tool {tool.name}")
     question = str(arguments.get("question", ""))[:QUESTION] if tool.asks else ""
@@ -109,7 +109,7 @@ def _not_offered(
 
 def verdict_on(tool: Tool, arguments: Any, layers: list[list[Rule]]) -> RuleVerdict:
     subjects = tool.call_subjects(arguments)
-    if subjects is None:  # nothing of it will run, so no approval is needed
+    if subjects is None:  # the arguments are invalid and it will not run, so no approval is needed
         found = verdict(layers, tool)
         return found if found.action is Action.DENY else RuleVerdict(Action.ALLOW)
     return verdict(layers, tool, subjects)

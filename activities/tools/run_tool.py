@@ -1,4 +1,5 @@
-"""run_tool: one tool call, claimed before its effect, fenced by attempt, its result kept for the next model call."""
+"""run_tool: one tool call. It is claimed before its effect, fenced by attempt, and its result is stored for the next
+model call."""
 
 import asyncio
 import json
@@ -51,7 +52,7 @@ from store import files, tool_calls
 from store.database import TRANSIENT_ERRORS, Pool, patiently
 from store.tool_calls import ToolClaimResult
 
-COMMIT_PATIENCE = 300.0  # seconds: a call that was made is not forgotten because the database restarts
+COMMIT_PATIENCE = 300.0  # seconds: the result of a call must survive a restart of the database
 INTERRUPTED = "Interrupted: the session was told to stop while this call ran."
 
 
@@ -109,7 +110,7 @@ class RunTool:
         info = activity.info()
         holder = f"{info.workflow_run_id}/{info.activity_id}"
         attempt = ToolAttempt.of(request, run=run_of(request.ref), holder=holder, attempt=info.attempt)
-        named = tool or self._tools.get(request.name)  # a call that is refused has no tool to run
+        named = tool or self._tools.get(request.name)  # a refused call may have no tool
         claim = await tool_calls.claim(
             self._pool,
             ToolClaim.by(
@@ -121,7 +122,8 @@ class RunTool:
             ),
         )
         if not claim.go:
-            # whether an attempt that got no answer changed the plan's steps is not known here: rather ask once more
+            # An attempt whose result was lost may have changed the plan's steps, so assume it: asking once more is
+            # harmless.
             planned = tool is not None and tool.plans
             return _outcome(
                 request,
@@ -131,10 +133,10 @@ class RunTool:
                 planned=planned,
                 replanned=planned,
             )
-        assert claim.body is not None  # the node that asked was committed before its calls began
+        assert claim.body is not None  # the node with the call was committed before the call began
         given = claim.body.calls[request.index].arguments
         called = ev.ToolCalled(tool=request.name, args=request.preview, arguments=shown_arguments(given))
-        # a claim emits it, and a read seldom makes one
+        # A claim emits this event, but reads are usually not claimed.
         not_emitted = request.effect is Effect.READ and not claim.emitted
         if not_emitted and not info.is_local and info.attempt == 1:
             self._events.put(request.ref, called)
@@ -146,7 +148,7 @@ class RunTool:
             if not cancel_requested():
                 raise
             state, result = CallState.CANCELLED, ToolResult(INTERRUPTED, failed=True)
-        if not_emitted and info.is_local:  # emitted with its end, and so once, however often it began
+        if not_emitted and info.is_local:  # a local activity emits it with its end, so once, however often it began
             result = replace(result, events=[called, *result.events])
         outcome = await self._commit(request, attempt, state, result, done)
         return outcome.model_copy(update={"digest": repetition_digest(request, tool, given, state, result.text)})
@@ -154,7 +156,7 @@ class RunTool:
     async def _do(
         self, request: ToolRequest, tool: Tool | None, claim: ToolClaimResult, reply: ReplyBody, attempt: int
     ) -> ToolResult:
-        """Run the tool. An error in it is a result for the model, never a failed activity."""
+        """Run the tool. An error in the tool is a result for the model, never a failed activity."""
         agent = await self._definitions.load(request.agent)
         if tool is None:
             return await result_without_tool(self._pool, request, reply)
@@ -201,14 +203,14 @@ class RunTool:
         return result
 
     async def _arguments(self, request: ToolRequest, given: JsonObject) -> Any:
-        """As the model gave them, or as the person who approved the call changed them."""
+        """The model's arguments, or those to which an approver changed them."""
         approval = await approval_of(self._pool, request)
         if approval is not None and "arguments" in approval.answer:
             return approval.answer["arguments"]
         return given
 
     async def _done(self, request: ToolRequest, tool: Tool | None, given: JsonObject) -> str:
-        """What is really done, in a line, where that may differ from what was asked for; else empty."""
+        """One line about what is really done, if that may differ from the model's call; else empty."""
         if tool is None or request.approval is None:
             return ""
         return tool.call_summary(await self._arguments(request, given))
@@ -218,14 +220,15 @@ class RunTool:
 
     async def _network(self, request: ToolRequest, agent: AgentDefinition) -> NetworkPolicy | None:
         if not self._commands.networked(agent, request.sandbox):
-            return None  # seldom otherwise, so the rules are not loaded for every call
+            return None  # the usual case, so that the rules are not loaded for every call
         return self._commands.network(agent, request.sandbox, await self._layers(request))
 
     async def _layers(self, request: ToolRequest) -> list[list[Rule]]:
         return await self._rulebook.layers(request.ref, [*request.above, request.agent])
 
     async def _spill(self, request: ToolRequest, folder: Path, result: ToolResult) -> ToolResult:
-        """A long text goes to a file of the workspace, where the model can read on; the result keeps its two ends."""
+        """Write a long text to a file of the workspace, where the model can read all of it; the result keeps both
+        ends."""
         text = clean(result.text)
         short, cut = bounded(text)
         if cut:
@@ -265,7 +268,8 @@ class RunTool:
         return outcome.model_copy(update={"doing": _doing(result.plan), "planned": True, "replanned": replanned})
 
     async def _save(self, request: ToolRequest, artifacts: list[ArtifactFile]) -> list[NewFile]:
-        """Bytes first, outside the transaction: kept by content, so a repeat keeps nothing twice."""
+        """Store the bytes first, outside the transaction. They are stored by content, so a repetition stores nothing
+        twice."""
         digests = await files.put_blobs(self._pool, request.ref.tenant, [artifact.content for artifact in artifacts])
         return [
             NewFile(
@@ -287,10 +291,11 @@ def _saved(file: NewFile) -> ev.ArtifactSaved:
 
 
 def repetition_digest(request: ToolRequest, tool: Tool | None, given: JsonObject, state: str, text: str) -> str | None:
-    """The digest by which a repetition is known; a recorded result has none, as it comes sooner than the original's."""
+    """The digest by which loops are detected. A recorded result has none, because it arrives sooner than the
+    original."""
     if (tool is None and request.refusal is None) or (tool is not None and tool.polls):
         return None
-    # the name of the file that holds a long text differs from call to call
+    # leave out the name of the file for a long text, which differs from call to call
     text = text.replace(request.node[-8:], "")
     return call_digest(request.name, given, state, text)
 

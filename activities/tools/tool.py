@@ -1,4 +1,4 @@
-"""A tool: its description for the model, its input type, the function that runs it, and what it declares of itself."""
+"""A tool: its description for the model, its input type, the function that runs it, and its traits."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -33,19 +33,19 @@ ASK_PEOPLE = "open_request"  # the activity that opens an input request
 
 @dataclass(frozen=True)
 class ArtifactFile:
-    """Bytes a session hands to its caller."""
+    """Bytes that a session hands to its caller."""
 
     name: str
     content: bytes
     media_type: str
     type: str = "file"
     description: str = ""
-    url: str | None = None  # the artifact is this address; the content is its text
+    url: str | None = None  # set if the artifact is this address; the content is its text
 
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What a call returns. Everything here is committed with the call's own record, in one transaction."""
+    """The result of a call. Everything in it is committed with the call's own record, in one transaction."""
 
     text: str
     failed: bool = False
@@ -53,14 +53,15 @@ class ToolResult:
     progress: str | None = None
     plan: Plan | None = None
     artifacts: list[ArtifactFile] = field(default_factory=list)
-    sources: list[Source] = field(default_factory=list)  # what it read, and in which state
-    status_text: str | None = None  # what the session publishes as its status
+    sources: list[Source] = field(default_factory=list)  # what it read, and its state then
+    status_text: str | None = None  # the status that the session publishes
 
     def replaced(self, **changes: Any) -> "ToolResult":
         return replace(self, **changes)
 
     def redacted(self, redactor: Redactor) -> "ToolResult":
-        """Without the values that must not be shown; the contents of artifacts are the tool's own affair."""
+        """The result without values that must not be shown; the tool itself is responsible for contents of
+        artifacts."""
         if not redactor:
             return self
         return replace(
@@ -84,19 +85,19 @@ async def _allowed(subject: str) -> bool:
 
 @dataclass(frozen=True)
 class ToolContext:
-    """What a tool may touch."""
+    """What a tool may use."""
 
     ref: SessionRef
     workspace: Path  # the only directory it may read or change
-    key: str  # the call's idempotency key, for receivers that honour one
+    key: str  # the call's idempotency key, so that receivers can drop repeats
     attempt: int
     plan: Plan | None  # the session's plan before this call
     sandbox: Sandbox
     fetcher: "Fetcher"
-    network: NetworkPolicy | None  # which hosts a command may reach; None: no network
+    network: NetworkPolicy | None  # the hosts that a command may reach; None: no network
     subagents: "Subagents"
-    state: "ThreadState"  # the variables, secrets too, and the files of its thread, its status, and its parent
-    limits: SandboxLimits = SandboxLimits()  # of a command
+    state: "ThreadState"  # the thread's variables (with secrets), files, status and parent
+    limits: SandboxLimits = SandboxLimits()  # for a command
     permits: Callable[[str], Awaitable[bool]] = _allowed  # whether the rules allow the tool this subject without asking
 
 
@@ -110,35 +111,35 @@ class Tool(ToolTraits):
     input: type[BaseModel]
     effect: Effect
     run: Callable[[Any, ToolContext], Awaitable[ToolResult]] = _elsewhere
-    kind: EffectKind | None = EffectKind.CALL  # how the ledger of effects lists it; None: it touches nothing
-    activity: str | None = None  # what runs it; None: an activity of its own that calls `run`
+    kind: EffectKind | None = EffectKind.CALL  # its kind in the ledger of effects; None: it changes nothing
+    activity: str | None = None  # the activity that runs it; None: its own, which calls `run`
     timeout_s: float = 60
-    # Only writes to the database: it runs as a local activity, within the workflow task, and may run twice.
-    # For built-in tools alone: what touches the world is an activity that the timeline shows while it runs.
+    # It only writes to the database: it runs as a local activity within the workflow task, and may run twice. For
+    # built-in tools only: what touches the world must be an activity that the timeline shows while it runs.
     bookkeeping: bool = False
     summary: Callable[[Any], str] = lambda arguments: ""  # one line for the timeline, from a validated input
-    change: Callable[[Any], FileChange] | None = None  # of a tool that writes a file: what approvers see as a diff
+    change: Callable[[Any], FileChange] | None = None  # for a tool that writes a file: the diff for approvers
 
     def __post_init__(self) -> None:
         if self.bookkeeping and self.effect is Effect.ONCE:
             raise ValueError(f"{self.name}: bookkeeping may run twice, so its effect cannot be ONCE")
 
     def call_summary(self, arguments: Any) -> str:
-        """The timeline's line for raw arguments, which may be wrong."""
+        """The timeline's line for raw arguments, which may be invalid."""
         try:
             return preview(self.summary(self.input.model_validate(arguments)), 200)
         except ValidationError:
             return "arguments that do not fit"
 
     def call_subjects(self, arguments: Any) -> list[str] | None:
-        """None: the arguments do not fit, so that nothing of the call will run."""
+        """The subjects of a call; None if the arguments are invalid, so that the call will not run."""
         try:
             return subjects_of(self.subject, self.input.model_validate(arguments).model_dump())
         except ValidationError:
             return None
 
     def explain(self, error: ValidationError) -> str:
-        """For the model: what does not fit in its arguments."""
+        """A message for the model about arguments that do not fit."""
         lines = [f"- {'.'.join(map(str, found['loc'])) or 'arguments'}: {found['msg']}" for found in error.errors()]
         return f"The arguments of {self.name} do not fit; nothing was done.\n" + "\n".join(lines[:20])
 

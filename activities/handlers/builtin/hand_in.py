@@ -1,4 +1,4 @@
-"""hand_in: ends the session with what the other side said, so that an agent with one prompt can be a subagent."""
+"""hand_in: ends the session with the other side's message, so that an agent with one prompt can be a subagent."""
 
 from domain.agents.handler import HandlerReply, HandlerTurn, Speaker
 

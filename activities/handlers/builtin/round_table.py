@@ -1,11 +1,11 @@
-"""round_table: leads a conversation of several subagents. It picks who speaks next, and reports what was said."""
+"""round_table: leads a conversation of several subagents. It picks the next speaker, and reports the conversation."""
 
 import re
 
 from domain.agents.handler import AnsweredCall, HandlerCall, HandlerReply, HandlerTurn, Speaker
 from domain.conversations.delegation import DelegationTool
 
-ROUNDS = "ROUNDS"  # the variable that says how often each of them may speak
+ROUNDS = "ROUNDS"  # the variable for how often each of them may speak
 DEFAULT_ROUNDS = 2
 MOST_ROUNDS = 50
 CREATE, MESSAGE = DelegationTool.SUBAGENT_CREATE, DelegationTool.SUBAGENT_MESSAGE
@@ -13,7 +13,7 @@ _RESULT = re.compile(r"^Subagent \(reference: [^)]*\) has returned the following
 
 
 async def round_table(turn: HandlerTurn) -> HandlerReply:
-    """The next speaker is the one whom the last one addressed as @name, else the one who has not spoken for longest."""
+    """The next speaker: the one that the last speaker addressed as @name, else the one that has been silent longest."""
     seats = turn.subagents
     if len(seats) < 2:
         return HandlerReply(text="A round table needs at least two resumable subagents.", ends="fail")

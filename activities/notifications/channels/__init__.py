@@ -22,5 +22,5 @@ def channels(fetcher: Fetcher, mail: MailServer | None) -> dict[ChannelName, Cha
 
 
 def ports(fetcher: Fetcher, mail: MailServer | None) -> SenderPorts:
-    """How connectors send: by the same guarded client, and through the same mail server."""
+    """The senders for connectors: they use the same guarded client and the same mail server."""
     return SenderPorts(post=partial(post, fetcher), mail=Email(mail).mail)

@@ -1,4 +1,4 @@
-"""What a channel is: one way to notify somebody, and the error that says that this failed."""
+"""A channel: one way to notify somebody, and the error of a failed attempt."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -9,7 +9,7 @@ from domain.notification import Notice, SendError
 
 @dataclass(frozen=True)
 class Envelope:
-    """One notification for one address. Id and body are the same at every attempt."""
+    """One notification for one address. Its id and body are equal in every attempt."""
 
     id: str
     target: str = field(repr=False)
@@ -23,11 +23,12 @@ class Envelope:
 
 class Channel(Protocol):
     async def send(self, envelope: Envelope) -> None:
-        """Return when the receiver has accepted it; raise SendError otherwise."""
+        """Send, and return once the receiver has accepted; raise SendError otherwise."""
 
 
 async def post(fetcher: Fetcher, url: str, headers: dict[str, str], content: bytes) -> None:
-    """Send a POST; accepted means 2xx. A redirect is a failure: a receiver that moves needs a changed subscription."""
+    """Send a POST; only 2xx counts as accepted. A redirect is a failure: a receiver that moved needs a new
+    subscription."""
     try:
         answer = await fetcher.send("POST", url, headers, content)
     except FetchError as error:

@@ -38,7 +38,7 @@ class Email:
             message = _message(self._server, message_id, recipient, subject, text)
             await asyncio.to_thread(_send, self._server, message)
         except ValueError:
-            raise SendError("The recipient is no e-mail address.", gone=True) from None
+            raise SendError("The recipient is not an e-mail address.", gone=True) from None
         except smtplib.SMTPRecipientsRefused as error:
             codes = sorted({code for code, _ in error.recipients.values()})
             raise SendError(f"The mail server refused the recipient ({codes[0]}).") from None
@@ -54,7 +54,7 @@ def _message(server: MailServer, message_id: str, recipient: str, subject: str, 
     message["To"] = recipient
     message["Subject"] = " ".join(subject.split())
     message["Date"] = formatdate()
-    message["Message-ID"] = f"<{message_id}@errand>"  # the same at every attempt, so that a mailbox can drop a second
+    message["Message-ID"] = f"<{message_id}@errand>"  # equal in every attempt, so that a mailbox can drop duplicates
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(text + "\n")
     return message

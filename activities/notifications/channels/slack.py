@@ -18,5 +18,5 @@ class Slack:
 
 
 def _plain(text: str) -> str:
-    """Escape the text: what an agent wrote must not become links or mentions."""
+    """Escape the text, so that text of an agent cannot become links or mentions."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,4 +1,4 @@
-"""Webhooks after the Standard Webhooks convention: a stable id, a time per attempt, and a signature for each secret."""
+"""Webhooks by the Standard Webhooks convention: a stable id, a time per attempt, and a signature for each secret."""
 
 import time
 

@@ -13,7 +13,7 @@ from domain.sessions.step import Effect, preview
 class Input(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    # one argument of a program may have 128 KiB: 30,000 characters of four bytes
+    # an argument of a program may have 128 KiB: 30,000 characters of four bytes
     command: str = Field(min_length=1, max_length=30_000, description="What to run, as typed into a shell.")
     timeout_s: int = Field(60, ge=1, le=600, description="Seconds after which the command is stopped.")
 

@@ -55,14 +55,14 @@ def _edit(input: Input, workspace: Workspace, attempt: int) -> ToolResult:
 
 
 def _edited(input: Input, before: str | None) -> str | None:
-    """What the file would hold; None: the call would fail."""
+    """The new content of the file; None if the call would fail."""
     count = (before or "").count(input.old)
     return before.replace(input.old, input.new) if before and (count == 1 or (count and input.all)) else None
 
 
 def _done_before(text: str, input: Input) -> bool:
-    """An earlier attempt may have replaced the file and died before it could say so. Where the new text contains the
-    old one, every `old` left is inside a `new`."""
+    """Whether an earlier attempt made the edit and died before it could report. If the new text contains the old one,
+    every remaining `old` must be inside a `new`."""
     if input.new == "":
         return input.old not in text
     return input.new in text and input.old not in text.replace(input.new, "")

@@ -1,4 +1,4 @@
-"""The tool emit_event: other agents learn that something happened, if they wait for it or subscribed to it."""
+"""The tool emit_event: reports an event to the agents that wait for it or subscribed to it."""
 
 from typing import Any
 

@@ -17,7 +17,7 @@ from domain.policy.subjects import PathError, Subject, SubjectKind, named
 from domain.sessions.effects import Source
 from domain.sessions.step import Effect
 
-_MOST_CHARS = 15_000  # below what run_tool keeps in a result, so that a page is never cut in its middle
+_MOST_CHARS = 15_000  # less than run_tool keeps in a result, so that no page is cut
 _LONGEST_LINE = 2_000
 
 
@@ -47,7 +47,7 @@ def _read(input: Input, workspace: Workspace) -> ToolResult:
 
 
 def _source(path: str, file: BufferedReader) -> Source:
-    """The file as a whole, whatever page of it was read."""
+    """The source record: the file as a whole, whichever page was read."""
     read_at = datetime.now(UTC)
     file.seek(0)
     return Source(kind="file", name=named(path), at=read_at, sha256=hashlib.file_digest(file, "sha256").hexdigest())
@@ -69,7 +69,7 @@ def _page(input: Input, lines: Iterator[bytes]) -> ToolResult:
     if not page:
         return ToolResult(_nothing(input, number), failed=number > 0)
     if more:
-        page.append(f"… there is more: read on with offset={number}.")
+        page.append(f"… there is more: continue with offset={number}.")
     return ToolResult("\n".join(page))
 
 

@@ -45,7 +45,7 @@ async def run(input: Input, context: ToolContext) -> ToolResult:
 
 
 def _address(input: Input, given: str) -> ToolResult:
-    """An address is handed over, never opened; it is stored as a small file so that it is kept and removed like one."""
+    """Save an address. It is never opened, and is stored as a small file so that it is kept and removed like one."""
     try:
         url = URL(given)
     except InvalidURL:
@@ -78,7 +78,7 @@ async def _file(input: Input, path: str, context: ToolContext) -> ToolResult:
 
 
 def bad_name(name: str) -> str | None:
-    """Why this must not become a file name on somebody's machine, or None."""
+    """Why this name is not safe as a file name on the caller's machine, or None."""
     if any(mark in name for mark in "/\\") or name in (".", "..") or ".." in name:
         return "it contains / or \\ or '..'"
     if clean(name) != name or not name.isprintable() or _BIDI & set(name):

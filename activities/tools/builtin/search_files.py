@@ -25,7 +25,7 @@ _MOST_HITS = 200
 
 
 class Hits(BaseModel):
-    """What the matcher prints."""
+    """The output of the matcher."""
 
     error: str | None = None
     hits: list[str] = []
@@ -63,7 +63,8 @@ async def run(input: Input, context: ToolContext) -> ToolResult:
 
 
 async def _search(input: Input, workspace: Workspace) -> Hits:
-    """We read, a child matches: a regular expression can run for ever, and only a process can be stopped."""
+    """Read files here and match in a child process: a regular expression can run for ever, and only a process can be
+    stopped."""
     async with child(_MATCHER, json.dumps(input.pattern), str(_MOST_HITS)) as matcher:
         assert matcher.stdout is not None
         answer = asyncio.create_task(matcher.stdout.read())
@@ -85,7 +86,7 @@ async def _feed(matcher: asyncio.subprocess.Process, input: Input, workspace: Wo
         matcher.stdin.close()
         await matcher.stdin.wait_closed()
     except (BrokenPipeError, ConnectionResetError):
-        pass  # it has found enough, or dislikes the pattern: its answer says which
+        pass  # it has found enough or rejects the pattern; its output says which
 
 
 def _contents(input: Input, workspace: Workspace) -> Iterator[tuple[bytes, bytes]]:
@@ -97,7 +98,7 @@ def _contents(input: Input, workspace: Workspace) -> Iterator[tuple[bytes, bytes
         try:
             content = workspace.read(entry.path, _LARGEST)
         except PathError:
-            continue  # gone, or not ours to read
+            continue  # removed, or not readable
         if b"\0" not in content[:8192]:
             total += len(content)
             yield os.fsencode(entry.path), content

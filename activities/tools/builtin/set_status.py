@@ -1,4 +1,4 @@
-"""The tool set_status: what the registry of a subagent's parent says about it."""
+"""The tool set_status: the status of a subagent in its parent's registry."""
 
 from pydantic import BaseModel, ConfigDict, Field
 

@@ -1,4 +1,4 @@
-"""The tool update_plan: the steps the agent means to take, and why they changed."""
+"""The tool update_plan: the steps that the agent intends to take, and the reason for a change."""
 
 from pydantic import BaseModel, ConfigDict, Field
 

@@ -1,4 +1,4 @@
-"""The tool wait_for_event: the session waits, without holding anything, until an event with a key arrives."""
+"""The tool wait_for_event: the session waits, without using a worker, until an event with a key arrives."""
 
 from pydantic import BaseModel, ConfigDict, Field
 

@@ -1,1 +1,1 @@
-"""What several tools share: guarded HTTP, workspace paths, bounded output, child processes."""
+"""Parts that several tools share: guarded HTTP, workspace paths, bounded output, child processes."""

@@ -1,4 +1,4 @@
-"""Runs a script of ours that may have to be stopped: a regular expression or a parser on hostile text."""
+"""Runs a script of ours in a process that can be stopped: a regular expression, or a parser of hostile text."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextlib.asynccontextmanager
 async def child(script: Path, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The running script, which uses the standard library only; on leaving it is stopped, whatever happened."""
+    """The running script, which uses the standard library only. It is stopped on leaving, in every case."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", str(script), *arguments),
         stdin=asyncio.subprocess.PIPE,
@@ -26,6 +26,6 @@ async def child(script: Path, *arguments: str) -> AsyncIterator[asyncio.subproce
 
 
 async def in_child(script: Path, data: bytes, *, timeout_s: float) -> bytes:
-    """What the script writes when given `data`; TimeoutError once it was stopped."""
+    """The output of the script for `data`. Raises TimeoutError if it had to be stopped."""
     async with child(script) as process, asyncio.timeout(timeout_s):
         return (await process.communicate(data))[0]

@@ -1,6 +1,6 @@
-"""The one guarded way out: every outbound connection that a user or a model asks for is opened by a Guard.
+"""Guarded network access: a Guard opens every outbound connection that a user or a model asks for.
 
-Names are resolved once, every address must be public, and the connection goes to an address that was checked, so a name
+A name is resolved once, every address must be public, and the connection goes to an address that was checked. So a name
 that changes its address between check and connect gains nothing.
 """
 
@@ -24,11 +24,11 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 HttpError = httpx2.HTTPError  # of a client: what its server did wrong, for those who may not import the library
 Resolve = Callable[[str, int], Awaitable[list[str]]]
-Permitted = Callable[[str], Awaitable[bool]]  # may this URL be followed
+Permitted = Callable[[str], Awaitable[bool]]  # whether this URL may be followed
 
 
 class FetchError(Exception):
-    """A URL was refused or did not answer; the message is fit for a model or a caller."""
+    """A URL was refused or did not answer; the message may be shown to a model or a caller."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Fetcher:
         self._tls = httpx2.create_ssl_context(trust_env=False)
 
     async def get(self, url: str, permitted: Permitted | None = None) -> Fetched:
-        """Follows redirects, each checked like the first, and only to what is permitted."""
+        """Fetch a URL and follow redirects. Each is checked like the first, and must be permitted."""
         async with _within(self._timeout_s):
             for _ in range(_MOST_HOPS + 1):
                 answer = await self._once("GET", url, {}, b"")
@@ -78,7 +78,7 @@ class Fetcher:
         raise FetchError(f"More than {_MOST_HOPS} redirects.")
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], content: bytes) -> Fetched:
-        """One request; a redirect is an answer like any other."""
+        """Make one request; a redirect is returned like any other response."""
         async with _within(self._timeout_s):
             return await self._once(method, url, headers, content)
 
@@ -95,7 +95,7 @@ class Fetcher:
 
     async def _once(self, method: str, url: str, headers: Mapping[str, str], content: bytes) -> Fetched:
         target = checked(url)
-        # a client per request: no cookie and no connection outlives the one it was made for
+        # A client per request, so that no cookie or connection is used for another one.
         async with httpx2.AsyncClient(
             transport=_GuardedTransport(self._guard, self._tls),
             trust_env=False,
@@ -111,7 +111,8 @@ class Fetcher:
                 raise FetchError(f"{target.host} did not answer properly ({type(error).__name__}).") from None
 
     async def _body(self, response: httpx2.Response) -> tuple[bytes, bool]:
-        """The raw bytes are unpacked here: the client's own decoder has no bound, and a small answer may hold much."""
+        """Unpack the raw bytes ourselves: the client's decoder has no limit, and a small response may expand
+        enormously."""
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", "", "gzip", "x-gzip", "deflate"):
             raise FetchError(f"The answer is packed as {encoding!r}, which was not asked for.")
@@ -129,7 +130,7 @@ class Fetcher:
 
 @contextlib.asynccontextmanager
 async def _within(seconds: float) -> AsyncIterator[None]:
-    """A bound for all that happens inside, names and redirects included."""
+    """A time limit for everything inside, including name lookups and redirects."""
     try:
         async with asyncio.timeout(seconds):
             yield
@@ -211,10 +212,11 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
 
 class Guard(httpcore2.AsyncNetworkBackend):
-    """Opens every connection, and is the only place that cannot be talked round.
+    """Opens every connection, and is the only place that decides which addresses may be reached.
 
-    `allow_private_hosts` has `host` or `host:port` entries that may have private addresses, and any port that the entry
-    names; `setting` is where an operator writes them. Other hosts are reached on `ports` only; None: on any.
+    `allow_private_hosts` lists `host` or `host:port` entries that may have private addresses, on any port that the
+    entry names; `setting` is the operator's name for that list. Other hosts are reached only on `ports`; None: on any
+    port.
     """
 
     def __init__(

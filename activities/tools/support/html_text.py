@@ -1,4 +1,4 @@
-"""The readable text of an HTML page; also a script, so that a page made to keep a parser busy can be stopped."""
+"""The readable text of an HTML page. It is also a script, so that a page that keeps the parser busy can be stopped."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""Makes text fit for the model and the store: no hidden characters, and no more of it than a bound."""
+"""Makes text safe for the model and the store: no hidden characters, and limited in length."""
 
 import re
 
@@ -12,7 +12,7 @@ def clean(text: str) -> str:
 
 
 def bounded(text: str, limit: int = 16_000) -> tuple[str, bool]:
-    """At most about `limit` characters: the beginning and the end, and between them how much was left out."""
+    """At most about `limit` characters: the beginning and the end, with the number of characters left out between."""
     if len(text) <= limit:
         return text, False
     tail = limit // 4

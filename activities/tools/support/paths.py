@@ -64,16 +64,16 @@ class Workspace:
         return old is None
 
     def put(self, path: str, pieces: Sequence[tuple[int, bytes]], length: int, mode: int) -> os.stat_result:
-        """Replace whatever file or link has this name by a file of `length` bytes: these pieces, and holes between.
+        """Replace any file or link of this name by a file of `length` bytes: these pieces, with holes between.
 
-        The stat is that of the new file, and not of what its name may lead to by now.
+        The returned stat is that of the new file, even if the name leads to another one by now.
         """
         *folders, name = self._file_parts(path)
         with _explained(path), self.folder(folders, create=True) as folder:
             return _replace(folder, name, pieces, length, mode)
 
     def link(self, path: str, target: str) -> None:
-        """Replace whatever file or link has this name by a symbolic link; its target is not looked at."""
+        """Replace any file or link of this name by a symbolic link; its target is not checked."""
         *folders, name = self._file_parts(path)
         with _explained(path), self.folder(folders, create=True) as folder, _temporary(folder) as temporary:
             os.symlink(target, temporary, dir_fd=folder)
@@ -83,7 +83,7 @@ class Workspace:
             os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def make_folder(self, path: str) -> None:
-        """Make the folder and those above it; a file or link that has its name is replaced."""
+        """Make the folder and its parents; a file or link with the same name is replaced."""
         *folders, name = self._file_parts(path)
         with _explained(path), self.folder(folders, create=True) as folder:
             old = _mode(name, folder)
@@ -96,7 +96,7 @@ class Workspace:
             os.fchmod(folder, mode)
 
     def remove(self, path: str) -> None:
-        """Remove a file, a link or an empty folder; one that is missing already is no problem."""
+        """Remove a file, a link or an empty folder; it is not an error if it is missing."""
         *folders, name = self._file_parts(path)
         with _explained(path), contextlib.suppress(FileNotFoundError), self.folder(folders) as folder:
             if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
@@ -112,7 +112,7 @@ class Workspace:
             return False
 
     def is_missing(self, path: str) -> bool:
-        """Whether nothing has this name; a folder that cannot be searched does not count as empty."""
+        """Whether this name is free; a folder that cannot be searched does not count as empty."""
         *folders, name = self._file_parts(path)
         try:
             with self.folder(folders) as folder:
@@ -124,7 +124,7 @@ class Workspace:
         return False
 
     def walk(self, path: str, *, recursive: bool) -> Iterator[DirectoryEntry]:
-        """What lies in a folder, by name, folders before their content; the path of a file gives just that file."""
+        """The entries of a folder, by name, folders before their content; the path of a file gives only that file."""
         names = parts(path)
         with _explained(path):
             if names:
@@ -143,7 +143,7 @@ class Workspace:
             kind = _kind(entries[name].st_mode)
             yield DirectoryEntry("/".join(here), kind, entries[name].st_size)
             if recursive and kind == "folder" and len(here) < MAX_DEPTH:
-                # removed, or swapped for a link, while we walk: then it is not there to list
+                # it was removed, or replaced by a link, during the walk: leave it out
                 with contextlib.suppress(OSError):
                     yield from self._entries(here, recursive)
 
@@ -172,8 +172,8 @@ class Workspace:
 def _replace(
     folder: int, name: str, pieces: Sequence[tuple[int, bytes]], length: int, mode: int | None
 ) -> os.stat_result:
-    """Write a new file beside the old one, then give it the name: nobody sees half of it, and the old file, which may
-    have another name outside, is not touched."""
+    """Write a new file beside the old one, then rename it. So nobody sees half of it, and the old file, which may have
+    another name outside, is not touched."""
     with _temporary(folder) as temporary:
         fd = os.open(temporary, _NEW, 0o644, dir_fd=folder)
         with os.fdopen(fd, "wb") as file:
@@ -190,7 +190,7 @@ def _replace(
 
 @contextlib.contextmanager
 def _temporary(folder: int) -> Iterator[str]:
-    """A name for something that is renamed when it is complete; it is removed if that fails."""
+    """A temporary name for an entry that is renamed when it is complete; it is removed if that fails."""
     name = f".{secrets.token_hex(8)}.tmp"
     try:
         yield name
@@ -211,7 +211,7 @@ def _make_folder(name: str, parent: int) -> None:
 
 
 def _own_like(folder: int, fd: int) -> None:
-    """A worker that is root makes files for the sandbox's user, who owns the folder, to change."""
+    """Give files of a root worker to the sandbox's user, who owns the folder."""
     if os.geteuid() == 0:
         owner = os.fstat(folder)
         os.fchown(fd, owner.st_uid, owner.st_gid)
@@ -221,7 +221,7 @@ def _info(entry: "os.DirEntry[str]") -> os.stat_result | None:
     try:
         return entry.stat(follow_symlinks=False)
     except FileNotFoundError:
-        return None  # a command removed it while we looked
+        return None  # a command removed it in between
 
 
 def _mode(name: str, folder: int) -> int | None:
@@ -246,7 +246,7 @@ def _plain(path: str, mode: int) -> None:
 
 @contextlib.contextmanager
 def _explained(path: str) -> Iterator[None]:
-    """Turn the system's refusals into sentences for the model."""
+    """Turn errors of the system into sentences for the model."""
     try:
         yield
     except FileNotFoundError:

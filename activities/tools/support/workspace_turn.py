@@ -1,7 +1,7 @@
-"""Who may use a workspace beside others: calls that change it share it, an approved command has it for itself.
+"""Turns in a workspace: calls that change it share it, and an approved command has it exclusively.
 
-A command is approved together with the files that it runs. Were another call to run beside it, that one could exchange
-a file after it was compared. The lock is on the directory, so that it holds between workers of one host too.
+A command is approved together with the files that it runs. Another call beside it could replace a file after the
+comparison. The lock is on the directory, so that it also holds between workers of one host.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ async def workspace_turn(folder: Path, *, alone: bool) -> AsyncIterator[None]:
         await _lock(fd, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
     finally:
-        os.close(fd)  # which ends the lock
+        os.close(fd)  # this releases the lock
 
 
 async def _lock(fd: int, kind: int) -> None:

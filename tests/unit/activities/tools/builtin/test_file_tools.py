@@ -36,7 +36,7 @@ async def test_read_file_pages(context: ToolContext, workspace: Path) -> None:
     (workspace / "long").write_text("".join(f"line {number}\n" for number in range(1, 1001)))
     first = (await call("read_file", context, path="long")).text
     assert first.splitlines()[0] == "     1  line 1"
-    assert first.splitlines()[-1] == "… there is more: read on with offset=401."
+    assert first.splitlines()[-1] == "… there is more: continue with offset=401."
     last = (await call("read_file", context, path="long", offset=999)).text
     assert last == "   999  line 999\n  1000  line 1000"
     behind = await call("read_file", context, path="long", offset=2000)
@@ -48,7 +48,7 @@ async def test_read_file_stays_below_the_bound_of_a_result(context: ToolContext,
     page = (await call("read_file", context, path="wide")).text
     assert len(page) < 16_000
     assert "(5,000 characters in this line)" in page
-    assert "read on with offset=" in page
+    assert "continue with offset=" in page
 
 
 async def test_read_file_refuses_binary_and_reads_the_empty_file(context: ToolContext, workspace: Path) -> None:
