@@ -87,7 +87,7 @@ class RunHooks:
                     reply = await reply_of(hook, moment, state)
                 except (HookError, SealingError) as error:
                     await self._report(call, hook.name, moment.key, str(error))
-                    # it may be a guard, so a failed hook must not let the call pass
+                    # it may be a guard: fail closed
                     if call.point is HookPoint.BEFORE_TOOL:
                         refusals[call.indexes[place]] = f"This was not run: the hook {hook.name!r} failed."
                     continue

@@ -245,7 +245,7 @@ def stays_inside(path: str, target: str) -> bool:
 
 
 def extents_of(fd: int, size: int) -> list[Extent]:
-    """The ranges of a file that hold data; all of it if the file system cannot tell, or if there are too many."""
+    """The ranges of a file that hold data; all of it if the file system does not know, or if there are too many."""
     found: list[Extent] = []
     offset = 0
     if size == 0:

@@ -12,7 +12,7 @@ from activities.tools.support.egress import Guard
 _START_S = 10.0
 
 PROXY_URL = f"http://{listener.ADDRESS[0]}:{listener.ADDRESS[1]}"
-# Programs disagree about the case, and Node reads neither unless it is told to.
+# Programs disagree about the case, and Node reads neither unless it is configured to.
 ENVIRONMENT = {
     name: PROXY_URL for word in ("http_proxy", "https_proxy", "all_proxy") for name in (word, word.upper())
 } | {"no_proxy": "localhost,127.0.0.1,::1", "NO_PROXY": "localhost,127.0.0.1,::1", "NODE_USE_ENV_PROXY": "1"}

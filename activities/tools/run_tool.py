@@ -1,5 +1,4 @@
-"""run_tool: one tool call. It is claimed before its effect, fenced by attempt, and its result is stored for the next
-model call."""
+"""run_tool: one tool call. It is claimed before its effect and fenced by attempt; the next model call reads its result."""
 
 import asyncio
 import json
@@ -122,8 +121,7 @@ class RunTool:
             ),
         )
         if not claim.go:
-            # An attempt whose result was lost may have changed the plan's steps, so assume it: asking once more is
-            # harmless.
+            # an attempt whose result was lost may have changed the plan's steps: to ask once more is harmless
             planned = tool is not None and tool.plans
             return _outcome(
                 request,
@@ -227,8 +225,7 @@ class RunTool:
         return await self._rulebook.layers(request.ref, [*request.above, request.agent])
 
     async def _spill(self, request: ToolRequest, folder: Path, result: ToolResult) -> ToolResult:
-        """Write a long text to a file of the workspace, where the model can read all of it; the result keeps both
-        ends."""
+        """Write a long text to a file of the workspace, for the model to read; the result keeps both its ends."""
         text = clean(result.text)
         short, cut = bounded(text)
         if cut:
@@ -268,8 +265,7 @@ class RunTool:
         return outcome.model_copy(update={"doing": _doing(result.plan), "planned": True, "replanned": replanned})
 
     async def _save(self, request: ToolRequest, artifacts: list[ArtifactFile]) -> list[NewFile]:
-        """Store the bytes first, outside the transaction. They are stored by content, so a repetition stores nothing
-        twice."""
+        """Store the bytes before the transaction, by content, so that a repetition stores nothing twice."""
         digests = await files.put_blobs(self._pool, request.ref.tenant, [artifact.content for artifact in artifacts])
         return [
             NewFile(
@@ -291,8 +287,7 @@ def _saved(file: NewFile) -> ev.ArtifactSaved:
 
 
 def repetition_digest(request: ToolRequest, tool: Tool | None, given: JsonObject, state: str, text: str) -> str | None:
-    """The digest by which loops are detected. A recorded result has none, because it arrives sooner than the
-    original."""
+    """The digest for loop detection. A recorded result has none, because it arrives sooner than the original."""
     if (tool is None and request.refusal is None) or (tool is not None and tool.polls):
         return None
     # leave out the name of the file for a long text, which differs from call to call

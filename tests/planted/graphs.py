@@ -85,8 +85,8 @@ BUGS = [
     Bug(
         "a failing guard lets a call pass",
         "activities/hooks/run_hooks.py",
-        "                    if call.point is HookPoint.BEFORE_TOOL:  # it may be there to guard",
-        "                    if call.point is HookPoint.AFTER_TOOL:  # it may be there to guard",
+        "                    if call.point is HookPoint.BEFORE_TOOL:  # it may be a guard: fail closed",
+        "                    if call.point is HookPoint.AFTER_TOOL:  # it may be a guard: fail closed",
         _HOOKS,
     ),
     Bug(

@@ -111,7 +111,7 @@ BUGS = [
     Bug(
         "files that a child hands over stay with it",
         "activities/sessions/finish.py",
-        "        if gained.keys() - known.keys():  # a retry has copied them",
+        "        if gained.keys() - known.keys():  # else an earlier attempt has copied them",
         "        if gained.keys() & known.keys():",
         _ATTACHMENTS,
     ),
