@@ -87,8 +87,7 @@ class RunHooks:
                     reply = await reply_of(hook, moment, state)
                 except (HookError, SealingError) as error:
                     await self._report(call, hook.name, moment.key, str(error))
-                    # it may be a guard: fail closed
-                    if call.point is HookPoint.BEFORE_TOOL:
+                    if call.point is HookPoint.BEFORE_TOOL:  # it may be a guard: fail closed
                         refusals[call.indexes[place]] = f"This was not run: the hook {hook.name!r} failed."
                     continue
                 if reply.text and isinstance(moment, OnMessage) and call.messages:

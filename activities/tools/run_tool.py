@@ -1,4 +1,4 @@
-"""run_tool: one tool call. It is claimed before its effect and fenced by attempt; the next model call reads its result."""
+"""run_tool: one tool call, claimed before its effect and fenced by attempt. The next model call reads its result."""
 
 import asyncio
 import json

@@ -175,8 +175,8 @@ BUGS = [
     Bug(
         "input requests of all tenants are listed",
         "store/input_requests.py",
-        "WHERE tenant = $1 AND (event_key IS NULL OR $3::text IS NOT NULL",
-        "WHERE $1 <> '' AND (event_key IS NULL OR $3::text IS NOT NULL",
+        "WHERE tenant = $1 AND (event_key IS NULL OR $2::text IS NOT NULL",
+        "WHERE $1 <> '' AND (event_key IS NULL OR $2::text IS NOT NULL",
         _READS,
     ),
     Bug(
