@@ -115,6 +115,7 @@ class Checks:
 
         context = ToolContext(
             ref=ref,
+            agent=agent.name,
             workspace=folder,
             key=key,
             attempt=1,

@@ -175,6 +175,7 @@ class RunTool:
             return ToolResult(f"The secrets of this session cannot be read: {error}.", failed=True)
         context = ToolContext(
             ref=request.ref,
+            agent=agent.name,
             workspace=folder,
             key=key,
             attempt=attempt,

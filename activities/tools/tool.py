@@ -88,6 +88,7 @@ class ToolContext:
     """What a tool may use."""
 
     ref: SessionRef
+    agent: str  # the name of the agent that calls it
     workspace: Path  # the only directory it may read or change
     key: str  # the call's idempotency key, so that receivers can drop repeats
     attempt: int

@@ -51,7 +51,18 @@ async def defer(input: Defer, context: ToolContext) -> ToolResult:
     return ToolResult(f"Queued: {await context.state.queue_tool(input.tool, path=input.path)}")
 
 
+class Nothing(BaseModel):
+    pass
+
+
+async def whoami(input: Nothing, context: ToolContext) -> ToolResult:
+    """Say for whom it acts, and leave a file in its directory."""
+    (context.workspace / "whoami").touch()
+    return ToolResult(f"I act for {context.agent} in {context.ref.session_id} of {context.ref.conversation_id}.")
+
+
 TOOLS = [
+    Tool(name="whoami", description="Says for whom it acts.", input=Nothing, run=whoami, effect=Effect.IDEMPOTENT),
     Tool(name="defer", description="Queues a tool.", input=Defer, run=defer, effect=Effect.IDEMPOTENT),
     Tool(name="assign", description="Sets variables.", input=Assign, run=assign, effect=Effect.IDEMPOTENT),
     Tool(name="reveal", description="Uses variables.", input=Reveal, run=reveal, effect=Effect.IDEMPOTENT),

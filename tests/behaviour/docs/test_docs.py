@@ -176,6 +176,7 @@ async def test_sample_tool_loads_and_works(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.delitem(sys.modules, "my_tools")
     context = ToolContext(
         ref=SessionRef(tenant="default", session_id=new_id(), conversation_id=new_id()),
+        agent="tester",
         workspace=tmp_path,
         key="node:0",
         attempt=1,

@@ -155,6 +155,7 @@ async def _call(
         return {"content": [{"type": "text", "text": text}], "is_error": failed}
     context = ToolContext(
         ref=REF,
+        agent="demo",
         workspace=workspace,
         key="k",
         attempt=1,

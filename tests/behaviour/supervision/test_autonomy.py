@@ -1,10 +1,13 @@
 """The levels of autonomy, each shown by one task as a caller meets it."""
 
+import asyncio
+import json
 from typing import Any
 
 import pytest
 
 from tests.behaviour.supervision.people import agent, answer, ask, plan, waiting
+from tests.support.launch import TESTER
 from tests.support.stack import Stack, eventually, of_type, steps
 
 WRITE: tuple[str, dict[str, Any]] = ("write_file", {"path": "note.md", "content": "noted"})
@@ -39,16 +42,22 @@ async def test_a_supervised_task_has_its_plan_edited_asks_and_shows_its_progress
     task_id = await people.submit(script, "supervised", config={"approval_required": True})
     [wanted] = await waiting(people, task_id)
     assert wanted["kind"] == "plan_approval" and (await people.record(task_id))["status"] == "input_required"
-    assert not of_type(await people.events(task_id), "tool_called", "artifact_saved")[1:]  # nothing before the approval
+    before = of_type(await people.events(task_id), "tool_called", "artifact_saved")
+    assert [event["tool"] for event in before] == ["update_plan"]  # what made the plan, and nothing else
     edited = {"approved": True, "plan": ["look twice", "write"]}
     assert (await answer(people, task_id, wanted["id"], edited)).status_code == 202
     [question] = await waiting(people, task_id)
     assert question["question"] == "Which name?"
     working = await people.record(task_id)
     assert working["progress"]["total_steps"] == 2 and working["plan"]["steps"][0]["title"] == "look twice"
+    intervention = await people.http.post(f"/tasks/{task_id}/steer", json={"message": "Mind the margins."})
+    assert intervention.status_code == 202, intervention.text
     assert (await answer(people, task_id, question["id"], "note.md")).status_code == 202
     record = await people.wait(task_id)
     assert record["status"] == "completed"
+    requests = [json.dumps(one["body"]["messages"]) for one in await people.asked(task_id)]
+    steered = ["Mind the margins." in one for one in requests]
+    assert steered == [False, False, False, True, True]  # read at the next step
     seen = await people.events(task_id)
     assert len(of_type(seen, "step_started")) >= 4
     thought = await people.run('[[script:think thought="I weigh it."]]', "supervised")  # nobody intervenes, nobody must
@@ -57,28 +66,51 @@ async def test_a_supervised_task_has_its_plan_edited_asks_and_shows_its_progress
     assert thinking["text"] == "I weigh it."
 
 
-@pytest.mark.proves("S1-85")
-async def test_a_run_chooses_tools_changes_its_plan_keeps_state_and_blocks_nobody(people: Stack) -> None:
-    replanned = steps([plan("look", "report")], [LOOK], [plan("look", "write", "report")], [WRITE], [LOOK])
-    task_id = await people.submit(replanned, "tester")  # accepted at once: a handle, no answer
-    record = await people.wait(task_id)
-    assert record["status"] == "completed"
-    happened = await people.events(task_id)
-    assert [len(one["steps"]) for one in of_type(happened, "plan_updated")] == [2, 3]
-    assert len(of_type(happened, "step_started")) >= 5  # one message of a person, many steps
-    assert "note.md" in (await people.result(task_id))["output"]  # what an earlier step left is there in a later one
-    every = {"name": "s1-85", "every": 3_600_000, "task": {"agent": "tester", "input": replanned}}
-    made = await people.http.post("/schedules", json=every)
+async def by_person(stack: Stack, agent: str, goal: str) -> str:
+    return await stack.submit(goal, agent)  # accepted at once: a handle, no answer
+
+
+async def by_clock(stack: Stack, agent: str, goal: str) -> str:
+    every = {"name": f"goal-{agent}", "every": 3_600_000, "task": {"agent": agent, "input": goal}}
+    made = await stack.http.post("/schedules", json=every)
     assert made.status_code == 201, made.text
-    ticked = await people.http.post(f"/schedules/{made.json()['id']}/trigger")
+    schedule = f"/schedules/{made.json()['id']}"
+    ticked = await stack.http.post(f"{schedule}/trigger")
     assert ticked.status_code == 202, ticked.text
 
-    async def goal() -> str | None:
-        runs = (await people.http.get(f"/schedules/{made.json()['id']}/runs")).json()["items"]
+    async def begun() -> str | None:
+        runs = (await stack.http.get(f"{schedule}/runs")).json()["items"]
         return runs[0].get("session_id") if runs else None
 
-    # the clock began it, the goal led
-    by_clock = await people.wait(await eventually(goal, what="the tick's session"))
-    assert by_clock["status"] == "completed"
-    assert len(of_type(await people.events(by_clock["task_id"]), "plan_updated")) == 2
-    await people.http.delete(f"/schedules/{made.json()['id']}")
+    task_id = await eventually(begun, what="the tick's session")
+    await stack.http.delete(schedule)
+    return task_id
+
+
+@pytest.mark.proves("S1-85")
+async def test_a_goal_takes_the_course_that_its_world_allows_for_a_person_and_for_the_clock(people: Stack) -> None:
+    """The same goal in two worlds: one lets Python run, the other denies it. Nobody says anything after the goal."""
+    denied = {"permission": "bash", "pattern": "python3*", "action": "deny"}
+    worlds = {"s1-85-free": [], "s1-85-hindered": [denied]}
+    for name, rules in worlds.items():
+        said = await people.http.put(f"/agents/{name}", json=TESTER | {"name": name, "permissions": rules})
+        assert said.is_success, said.text
+    goal = "Compute the first 6 primes [[script:assistant]]"
+    tasks = [begin(people, name, goal) for name in worlds for begin in (by_person, by_clock)]
+    courses, plans = [], []
+    for task_id in await asyncio.gather(*tasks):
+        record = await people.wait(task_id)
+        assert record["status"] == "completed"
+        prompts = [node for node in await people.nodes(task_id) if node["kind"] == "user"]
+        assert len(prompts) == 1
+        assert "2, 3, 5, 7, 11, 13" in (await people.result(task_id))["output"]
+        events = await people.events(task_id)
+        courses.append([(event["tool"], event["state"]) for event in of_type(events, "tool_returned")])
+        plans.append([[step["title"] for step in event["steps"]] for event in of_type(events, "plan_updated")])
+    free, free_by_clock, hindered, hindered_by_clock = map(sorted, courses)  # calls of one step return in any order
+    assert free == free_by_clock and hindered == hindered_by_clock and free != hindered
+    assert [course.count(("bash", "failed")) for course in (free, hindered)] == [1, 2]
+    # what failed changed the plan; what an earlier step had written, a later one ran
+    awk = "Run it with awk instead of Python"
+    assert [(awk in plan[0], awk in plan[-1]) for plan in plans] == [(False, False)] * 2 + [(False, True)] * 2
+    assert all(course.index(("write_file", "ok")) < course.index(("bash", "ok")) for course in courses)

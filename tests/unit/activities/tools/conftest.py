@@ -26,6 +26,7 @@ def make_context(workspace: Path) -> MakeContext:
     def make(**changes: Any) -> ToolContext:
         given: dict[str, Any] = {
             "ref": SessionRef(tenant="default", session_id="s1", conversation_id="s1"),
+            "agent": "tester",
             "workspace": workspace,
             "key": "k",
             "attempt": 1,
