@@ -62,7 +62,7 @@ async def test_continuing_after_a_wait_is_an_event(
 @pytest.mark.proves("D15")
 async def test_continuing_after_an_event_from_outside_is_an_event(people: Stack) -> None:
     order = new_id()
-    keyed = {"task": None, "correlation": "order:{{payload.order}}", "template": "paid"}
+    keyed: dict[str, Any] = {"task": None, "correlation": "order:{{payload.order}}", "template": "paid"}
     sender = await Sender.new(people, **keyed)
     text = calls(("wait_for_event", {"key": f"order:{order}", "trigger": sender.name}))
     task_id = await people.submit(text, await defined(people, "listener"))
