@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import asyncpg
 
-from domain.events import EventRow, Recorded
+from domain.events import EventRow, Recorded, ToolCalled
+from domain.redaction import redacted_json
 from store.database import Pool, to_json
 
 CHANNEL = "events"  # NOTIFY payload: tenant/conversation/session
@@ -71,7 +72,10 @@ async def without_deltas(pool: Pool, tenant: str, session_id: str, limit: int, a
 
 
 def _read(row: asyncpg.Record) -> Recorded:
-    return Recorded(**{**row, "data": json.loads(row["data"])})
+    data = json.loads(row["data"])
+    if row["type"] == ToolCalled.type and "arguments" in data:  # as the model gave them, see with_arguments.sql
+        data["arguments"] = redacted_json(data["arguments"])
+    return Recorded(**{**row, "data": data})
 
 
 async def head_of_session(pool: Pool, tenant: str, session_id: str) -> tuple[int, bool] | None:

@@ -56,6 +56,7 @@ async def reset(pool: Pool, tenant: str, conversation_id: str, by: str) -> Reset
             tenant,
             conversation_id,
         )
+        await _announce(connection, tenant, conversation_id, by)
     dropped = [DroppedMessage(**row) for row in waiting if not row["live"]]
     for row in sorted(unread, key=lambda one: int(one["number"])):
         text = text_of_parts(row["parts"])
@@ -68,8 +69,17 @@ async def begin_anew(pool: Pool, ref: SessionRef, head: str) -> None:
     next generation, together with what is queued behind it. People are notified once."""
     lost = ContextLost(head=head)
     async with pool.acquire() as connection, connection.transaction():
+        # all that may change, and before the conversation: a session that ends locks the two in this order
         thread_id = await connection.fetchval(
-            "SELECT thread_id FROM sessions WHERE tenant = $1 AND id = $2 FOR UPDATE", ref.tenant, ref.session_id
+            "SELECT thread_id FROM sessions WHERE tenant = $1 AND id = $2", ref.tenant, ref.session_id
+        )
+        await connection.execute(
+            """SELECT 1 FROM sessions
+                WHERE tenant = $1 AND thread_id = $2
+                  AND (id = $3 OR status IN ('submitted', 'working', 'input_required')) ORDER BY id FOR UPDATE""",
+            ref.tenant,
+            thread_id,
+            ref.session_id,
         )
         known = await connection.fetchval(
             """SELECT 1 FROM events WHERE tenant = $1 AND session_id = $2 AND type = $3
@@ -81,16 +91,20 @@ async def begin_anew(pool: Pool, ref: SessionRef, head: str) -> None:
         )
         if known is not None:
             return
+        marked = None
         if thread_id == ref.conversation_id:
-            generation, _ = await _mark(connection, ref.tenant, ref.conversation_id, "errand") or (None, None)
+            marked = await _mark(connection, ref.tenant, ref.conversation_id, "errand")
+        if marked is not None:
             await connection.execute(
-                """UPDATE sessions SET generation = coalesce($3, generation)
+                """UPDATE sessions SET generation = $3
                     WHERE tenant = $1 AND thread_id = $2 AND status IN ('submitted', 'working', 'input_required')""",
                 ref.tenant,
                 thread_id,
-                generation,
+                marked[0],
             )
         await connection.execute("SELECT append_events('', false, $1::jsonb)", to_json([EventRow.of(ref, lost)]))
+        if marked is not None:
+            await _announce(connection, ref.tenant, ref.conversation_id, "errand")
 
 
 async def markers(pool: Pool, tenant: str, conversation_id: str) -> list[ResetMarker]:
@@ -120,6 +134,10 @@ async def _mark(connection: Connection, tenant: str, conversation_id: str, by: s
         generation,
         by,
     )
+    return generation, at
+
+
+async def _announce(connection: Connection, tenant: str, conversation_id: str, by: str) -> None:
+    """Last in its transaction: the counters of the events are locked first, then the tenant's, then the audit chain."""
     await notices.give(connection, NewNotice.of(tenant, conversation_id, ConversationUpdated(changed=["reset"])))
     await audit.append(connection, tenant, conversation_id, by, "reset")
-    return generation, at

@@ -52,7 +52,7 @@ class ApprovalQuestions:
         if (command := command_of(tool, arguments)) is None:
             return {}
         found = await files_to_approve(self._pool, session.tenant, session.workspace_id, command)
-        return {"files": [one.model_dump() for one in found]} if found else {}
+        return found.model_dump(mode="json")
 
     async def _change(self, session: SessionRow, tool: Tool, arguments: JsonObject) -> dict[str, str]:
         if tool.change is None:

@@ -22,7 +22,10 @@ from activities.sandbox.sandbox import SandboxLimits, SandboxResult
 from activities.sandbox.supervise import Namespace, memory_file, supervise
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+# Python takes a compiled module for current if its source has the same length and second, and an agent edits and runs
+# a file within one
 _ENVIRONMENT = {"PATH": PATH, "HOME": "/tmp", "TMPDIR": "/tmp", "LANG": "C.UTF-8", "TERM": "dumb"}
+_ENVIRONMENT["PYTHONDONTWRITEBYTECODE"] = "1"
 _ETC: tuple[str, ...] = (
     "/etc/alternatives",
     "/etc/ld.so.cache",

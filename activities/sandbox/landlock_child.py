@@ -99,6 +99,7 @@ def _sandbox(plan: ChildPlan, scratch: str) -> Sandbox:
             "TMPDIR": scratch,
             "LANG": "C.UTF-8",
             "TERM": "dumb",
+            "PYTHONDONTWRITEBYTECODE": "1",  # see bubblewrap.py
             "GIT_CONFIG_NOSYSTEM": "1",  # git fails on a configuration that exists but cannot be read
         },
         max_memory=plan["memory_bytes"],

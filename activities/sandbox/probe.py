@@ -12,7 +12,8 @@ from activities.sandbox.sandbox import Sandbox, SandboxLimits, SandboxResult
 
 _TIMEOUT_S = 10.0
 _OUR_VARIABLES = (
-    "PATH|HOME|TMPDIR|LANG|TERM|PWD|OLDPWD|SHLVL|SHELL|_|GIT_CONFIG_NOSYSTEM|LC_CTYPE|__CF_USER_TEXT_ENCODING"
+    "PATH|HOME|TMPDIR|LANG|TERM|PWD|OLDPWD|SHLVL|SHELL|_|PYTHONDONTWRITEBYTECODE|GIT_CONFIG_NOSYSTEM|LC_CTYPE|"
+    "__CF_USER_TEXT_ENCODING"
 )
 
 # This runs inside. The marker is never written in full, or the script would find itself among the processes.

@@ -54,6 +54,7 @@ class Seatbelt:
         ended = await supervise(
             [self.program, "-D", f"WORKSPACE={place}", "-p", _PROFILE]
             + ["/usr/bin/env", "-i", f"PATH={PATH}", f"HOME={place}", f"TMPDIR={place}", "LANG=en_US.UTF-8"]
+            + ["PYTHONDONTWRITEBYTECODE=1"]  # see bubblewrap.py
             + [shell(), "-c", limited, "sandbox", place, shell(), command],
             timeout_s=timeout_s,
             limits=limits,

@@ -17,6 +17,7 @@ export function details(request) {
   add("call", known.tool && h("pre", {}, bounded(`${known.tool} ${json(known.arguments ?? {})}`, MOST)));
   add("changes", known.diff && diffView(known.diff));
   for (const file of known.files ?? []) add(`runs ${file.path}`, h("pre", {}, bounded(file.text ?? `${file.size} bytes, not text`, MOST)));
+  add("and", known.more_files && h("span", {}, `${count(known.more_files.count, "more file")} that it names`));
   add("plan", Array.isArray(known.plan) && h("ol", {}, ...known.plan.map((step) => h("li", {}, step))));
   add("why there is no diff", known.note && h("span", {}, known.note));
   add("options", known.options?.length && h("ul", {}, ...known.options.map((one) => h("li", {}, one))));
@@ -24,7 +25,7 @@ export function details(request) {
   add("Edit can allow these for the whole conversation", known.always?.length && h("ul", {}, ...known.always.map((one) => h("li", {}, h("code", {}, one)))));
   const spent = known.so_far;
   add("so far", spent && h("span", {}, `${cost(spent.cost_usd)}, ${count(spent.tokens, "token")}, ${count(spent.steps, "step")}`));
-  const used = new Set(["tool", "arguments", "diff", "files", "plan", "note", "options", "rule", "so_far", "always"]);
+  const used = new Set(["tool", "arguments", "diff", "files", "more_files", "plan", "note", "options", "rule", "so_far", "always"]);
   const rest = Object.fromEntries(Object.entries(known).filter(([name]) => !used.has(name)));
   if (Object.keys(rest).length) add("more", h("pre", {}, bounded(json(rest), MOST)));
   return h("div", { class: "details" }, ...shown);

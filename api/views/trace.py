@@ -8,6 +8,7 @@ from typing import Any
 from domain.content import ToolCallBlock
 from domain.events import Recorded
 from domain.ids import derive_id
+from domain.redaction import shortened
 from domain.sessions.session import Usage
 from domain.sessions.trace import Mark, ModelSpan, StepTrace, ToolSpan, Trace
 from store import events, sessions, traces
@@ -168,8 +169,7 @@ class Tracer:
         return Mark(at=event.at, type=event.type, text=text, until=until)
 
     def _short(self, text: str) -> str:
-        left = len(text) - self._chars
-        return text if left <= 0 else f"{text[: self._chars]}… [{left} more characters]"
+        return shortened(text, self._chars)
 
 
 def _begin_after_tools(step: StepTrace) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from cli.client.response import ResponseModel
-from domain.sessions.input_request import ApprovedFile
+from domain.sessions.input_request import ApprovedFile, MoreFiles
 
 
 class SpentInfo(ResponseModel):
@@ -29,6 +29,7 @@ class RequestDetails(ResponseModel):
     arguments: dict[str, Any] = {}
     diff: str | None = None
     files: list[ApprovedFile] = []  # that a command names, as they are now
+    more_files: MoreFiles | None = None
     note: str | None = None
     rule: MatchedRule | None = None
     variables: dict[str, str] = {}

@@ -61,6 +61,8 @@ def _show_call(details: RequestDetails) -> None:
         click.echo(dim(f"  {one_line(file.path)}, {file.size:,} bytes, sha256 {file.sha256}:"))
         for line in clean(file.text).split("\n") if file.text is not None else ["(too long, or not text)"]:
             click.echo(f"  | {line}")
+    if details.more_files:
+        click.echo(f"  and {details.more_files.count:,} more files that it names")
     if details.note:
         click.echo(f"  {one_line(details.note)}")
     if rule := details.rule:

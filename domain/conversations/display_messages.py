@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from domain.content import ReplyBlock, TextBlock, ToolCallBlock
 from domain.messages import Node, NoteBody, ReplyBody, ResultsBody, SummaryBody, UserBody, text_of
+from domain.redaction import shortened
 
 PREVIEW = 2_000  # characters of a tool's arguments or result
 
@@ -48,7 +49,10 @@ def _messages(node: Node, names: dict[str, str]) -> list[DisplayMessage]:
         case ResultsBody(results=results):
             return [
                 DisplayMessage(
-                    type="tool_result", tool=names.get(one.call_id, ""), failed=one.failed, text=_preview(one.text)
+                    type="tool_result",
+                    tool=names.get(one.call_id, ""),
+                    failed=one.failed,
+                    text=shortened(one.text, PREVIEW),
                 )
                 for one in results
             ]
@@ -63,7 +67,7 @@ def _messages(node: Node, names: dict[str, str]) -> list[DisplayMessage]:
 def _said(author: str, block: ReplyBlock) -> DisplayMessage | None:
     if isinstance(block, ToolCallBlock):
         arguments = json.dumps(block.arguments, ensure_ascii=False)
-        return DisplayMessage(type="tool_call", tool=block.name, input=_preview(arguments))
+        return DisplayMessage(type="tool_call", tool=block.name, input=shortened(arguments, PREVIEW))
     if isinstance(block, TextBlock) and block.text.strip():
         return DisplayMessage(type="assistant", author=author, text=block.text)
     return None
@@ -74,7 +78,3 @@ def said_before_the_end(nodes: list[Node]) -> list[str]:
     spoken = [node for node in nodes if isinstance(node.body, ReplyBody) and text_of(node)]
     said = display_messages(spoken[:-1])
     return [message.text.strip() for message in said if message.type == "assistant" and message.text]
-
-
-def _preview(text: str) -> str:
-    return text if len(text) <= PREVIEW else f"{text[:PREVIEW]}… [{len(text) - PREVIEW} more characters]"

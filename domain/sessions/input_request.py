@@ -56,6 +56,20 @@ class ApprovedFile(BaseModel):
     text: str | None = None  # None: it is not text, or too long to be shown
 
 
+class MoreFiles(BaseModel):
+    """Files beyond those that are shown. They are bound all the same."""
+
+    count: int
+    sha256: str  # over their paths and digests
+
+
+class ApprovedFiles(BaseModel):
+    """In the details of a request."""
+
+    files: list[ApprovedFile] = Field(default_factory=list, exclude_if=lambda value: not value)
+    more_files: MoreFiles | None = Field(default=None, exclude_if=lambda value: value is None)
+
+
 class InputRequest(BaseModel):
     model_config = ConfigDict(frozen=True)
 

@@ -10,6 +10,13 @@ _CONVERSATION = ("tests/behaviour/conversations/test_renewal.py",)
 
 BUGS = [
     Bug(
+        "a lost context locks its conversation before the sessions in it",
+        "store/resets.py",
+        "AND (id = $3 OR status IN ('submitted', 'working', 'input_required')) ORDER BY id FOR UPDATE",
+        "AND id = $3 FOR UPDATE",
+        ("tests/behaviour/store/test_lock_order.py",),
+    ),
+    Bug(
         "a run that lost its session writes on",
         "store/functions/check_run.sql",
         "IF mine <> run THEN",

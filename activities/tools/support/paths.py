@@ -111,6 +111,17 @@ class Workspace:
         except OSError:
             return False
 
+    def link_target(self, path: str) -> str | None:
+        """Where a link leads; None for anything else."""
+        *folders, name = self._file_parts(path)
+        with _explained(path), self.folder(folders) as folder:
+            try:
+                return os.readlink(name, dir_fd=folder)
+            except OSError as error:
+                if error.errno == errno.EINVAL:
+                    return None
+                raise
+
     def is_missing(self, path: str) -> bool:
         """Whether this name is free; a folder that cannot be searched does not count as empty."""
         *folders, name = self._file_parts(path)

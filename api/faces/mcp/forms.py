@@ -52,6 +52,8 @@ def message_of(request: InputRequest) -> str:
     for file in details.get("files", []):  # what the call would run
         text = file.get("text")
         parts.append(f"{file['path']}:\n{_bounded(text) if text is not None else '(too long, or not text)'}")
+    if more := details.get("more_files"):
+        parts.append(f"It names {more['count']:,} more files, which are not shown here; look at them first.")
     if rule := details.get("rule"):
         parts.append(f'Asked because of the rule: {rule["action"]} {rule["permission"]} "{rule["pattern"]}"')
     return "\n\n".join(part for part in parts if part)

@@ -22,6 +22,8 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 EXAMPLE = (DEPLOY / "env.example").read_text()
 ONLY_COMPOSE = {"POSTGRES_PASSWORD", "API_DATABASE_PASSWORD", "WORKER_DATABASE_PASSWORD"}
 GENERATED = "temporal/"  # in deploy/, by deploy/certificates.py
+# a digest, or a version down to its last number: PostgreSQL's have two, the others three
+EXACT = re.compile(r"@sha256:[0-9a-f]{64}$|^postgres:\d+\.\d+$|:\d+\.\d+\.\d+(-[\w-]+)?$")
 OURS = ("api", "worker", "setup")
 
 
@@ -83,7 +85,7 @@ def test_env_example_contains_no_secret_and_sets_nothing() -> None:
 
 def test_dockerfile_installs_from_hashes_and_runs_existing_modules() -> None:
     steps = instructions()
-    assert steps[0][0] == "FROM" and not steps[0][1].endswith(":latest")
+    assert steps[0][0] == "FROM" and EXACT.search(steps[0][1])
     runs = [argument for name, argument in steps if name == "RUN"]
     installs = [run for run in runs if "pip install" in run]
     assert installs and all("--require-hashes -r requirements.txt" in run for run in installs)
@@ -113,7 +115,7 @@ def test_compose_has_the_whole_system() -> None:
     assert {"api", "worker", "temporal", "temporal-ui", "postgresql", "setup"} <= SERVICES.keys()
     for name, service in SERVICES.items():
         image = service["image"]
-        assert image == "errand" or re.search(r":\d", image), f"{name}: {image} has no version"
+        assert image == "errand" or EXACT.search(image), f"{name}: {image} has no exact version"
         for needed, how in service.get("depends_on", {}).items():
             if how["condition"] == "service_healthy":
                 assert "healthcheck" in SERVICES[needed], needed
@@ -141,8 +143,9 @@ def test_compose_confines_every_process() -> None:
     for name, service in SERVICES.items():
         assert service["cap_drop"] == ["ALL"] and "no-new-privileges:true" in service["security_opt"], name
         assert ("cap_add" in service) is (name == "postgresql"), name
-    for name in OURS:
-        assert SERVICES[name]["read_only"] is True and SERVICES[name]["tmpfs"] == ["/tmp"], name
+        # PostgreSQL makes its socket in a folder of its image
+        scratch = ["/tmp", "/run/postgresql"] if name == "postgresql" else ["/tmp"]
+        assert service["read_only"] is True and service["tmpfs"] == scratch, name
 
 
 def test_compose_gives_each_process_its_own_secrets_only() -> None:

@@ -58,6 +58,15 @@ async def test_the_workspace_and_the_tools_of_the_host_are_usable(sandbox: Sandb
     assert result.backend == sandbox.name
 
 
+async def test_a_module_that_was_just_edited_is_the_one_that_runs(sandbox: Sandbox, workspace: Path) -> None:
+    """With the same length and time of change, Python would take a compiled one for current."""
+    module = workspace / "sums.py"
+    for operator, shown in (("-", "1\n"), ("+", "5\n")):
+        module.write_text(f"print(3 {operator} 2)\n")
+        os.utime(module, (1_700_000_000, 1_700_000_000))
+        assert (await run(sandbox, workspace, "python3 -c 'import sums'")).output == shown
+
+
 async def test_exit_codes_and_order_of_output_are_kept(sandbox: Sandbox, workspace: Path) -> None:
     result = await run(sandbox, workspace, "echo one; echo two >&2; echo three; exit 7")
     assert (result.exit_code, result.output) == (7, "one\ntwo\nthree\n")

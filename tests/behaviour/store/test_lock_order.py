@@ -17,7 +17,7 @@ from domain.sessions.request_writes import NewRequest, RequestAnswer, RequestOpe
 from domain.sessions.session import Reason, SessionRef, Status
 from domain.sessions.session_writes import Acceptance, NewBudget
 from domain.sessions.step_writes import RetryNote
-from store import deliveries, endings, input_requests, mailbox, messages, new_sessions, subscriptions
+from store import deliveries, endings, events, input_requests, mailbox, messages, new_sessions, resets, subscriptions
 from store.database import Pool
 from store.new_sessions import Accepted
 from tests.behaviour.store.conftest import Accept, new_session
@@ -151,3 +151,26 @@ async def test_subscription_removed_during_its_delivery_does_not_deadlock(pool: 
         await others.begin(deliveries.record(pool, tried))
     removed, status = [task.result() for task in others.begun]
     assert removed and status == "failed"
+
+
+async def test_lost_context_beside_an_event_of_interest_does_not_deadlock(pool: Pool, accept: Accept) -> None:
+    ref = await accept()
+    received = answer(ref, "x").events
+    await events.append(pool, new_id(), received)  # so that the tenant has a counter
+    async with held(pool, "event_counters", f"tenant = '{ref.tenant}' AND scope = 't/'") as others:
+        await others.begin(resets.begin_anew(pool, ref, "lost"))
+        await others.begin(events.append(pool, new_id(), received))
+    for task in others.begun:
+        task.result()
+
+
+async def test_lost_context_beside_the_end_of_a_session_behind_it_does_not_deadlock(pool: Pool, accept: Accept) -> None:
+    first = new_session()
+    queued = new_session(first.id)
+    for one in (first, queued):
+        await new_sessions.accept(pool, Acceptance(session=one, queue=one is queued))
+    async with held(pool, "conversations", f"id = '{first.id}'") as others:
+        await others.begin(resets.begin_anew(pool, first.ref, "lost"))
+        await others.begin(endings.finish(pool, ending(queued.ref, Reason.CALLER_CANCEL)))
+    for task in others.begun:
+        task.result()

@@ -66,6 +66,30 @@ async def test_approval_is_void_when_a_file_was_changed_since(people: Stack, bef
     )
 
 
+@pytest.mark.parametrize("exchanged", ["deploy.sh", "many/59/deploy.sh", "run", None])
+async def test_approval_holds_for_links_and_for_more_files_than_are_shown(people: Stack, exchanged: str | None) -> None:
+    """A folder of the same name is no file of the command; what lies at the top is shown whatever else has its name."""
+    make = "for i in $(seq 60); do mkdir -p many/$i run.d; cp deploy.sh many/$i/; done; ln -s deploy.sh run"
+    change = f"rm -f {exchanged}; echo touch bad > {exchanged}" if exchanged else "true"
+    script = steps([write(GOOD)], [bash(make)], [bash("sh ./run run.d"), bash(change)], [bash("sh run")])
+    task_id = await people.submit(script, "asker", permissions=GATE)
+    [request] = await waiting(people, task_id)
+    shown = request["details"]["files"]
+    assert [one["path"] for one in shown[:3]] == ["deploy.sh", "run", "many/1/deploy.sh"]
+    assert (shown[1]["text"], len(shown), request["details"]["more_files"]["count"]) == ("a link to deploy.sh", 50, 12)
+
+    async def changed() -> bool:
+        version = await people.pool.fetchval("SELECT version FROM workspaces WHERE id = $1", task_id)
+        return bool(version >= 3) or exchanged is None
+
+    await eventually(changed, what="the file is exchanged")
+    await answer(people, task_id, request["id"], {"approved": True})
+    [again] = await waiting(people, task_id)
+    await answer(people, task_id, again["id"], {"approved": False})
+    await people.wait(task_id)
+    assert await made(people, task_id) == ([] if exchanged else ["good"])
+
+
 async def test_approved_command_waits_for_calls_that_could_exchange_its_files(people: Stack) -> None:
     """A second command writes the bad script again and again, and the good one at its end."""
     swap = "for i in $(seq 60); do echo touch bad > deploy.sh; sleep 0.05; done; echo touch good > deploy.sh"

@@ -5,12 +5,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from domain.redaction import REDACTED
 from domain.sessions.session import Status
 from tests.behaviour.conversations.talk import chain
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.behaviour.supervision.people import agent, answer, waiting
 from tests.support.stack import Stack, eventually, of_type
 
+AS_JSON = {"Accept": "application/json"}
 APPROVE = declared_tool("approve", "summary")
 RULES = [
     {"permission": "*", "action": "ask"},
@@ -86,6 +88,25 @@ async def test_event_of_a_call_has_its_arguments_unless_they_are_long(people: St
     calls = of_type(await people.events(task_id), "tool_called")
     assert [one["args"].split()[1] for one in calls] == ["b.txt", "a.txt", "c.txt"]
     assert [one.get("arguments") for one in calls] == [None, short[1], None]
+
+
+async def test_keys_in_arguments_and_results_are_used_and_not_shown(people: Stack) -> None:
+    """A call that is claimed, and one that only reads: their events are written in different places."""
+    key = "sk-ant-api03-AbCdEfGhIjKlMnOpQrStUv"
+    reads = [("read_file", {"path": path}) for path in ("d.txt", key)]
+    script = chain([write("d.txt", key)], *([one] for one in reads), last="Done.")
+    task_id = await people.submit(
+        script.replace(key, key.replace("-", "\\u002d"))
+    )  # what people wrote is shown as it is
+    await people.wait(task_id)
+    calls = of_type(await people.events(task_id), "tool_called")
+    assert [list(one["arguments"].values()) for one in calls] == [["d.txt", REDACTED], ["d.txt"], [REDACTED]]
+    pages = ("events", "trace", "trace.html")
+    shown = [(await people.http.get(f"/tasks/{task_id}/{page}", headers=AS_JSON)).text for page in pages]
+    shown.append((await people.http.get(f"/sessions/{task_id}")).text)
+    assert [(key[7:] in text, REDACTED in text) for text in shown] == [(False, True)] * 4
+    kept = await people.http.get(f"/tasks/{task_id}/workspace/file", params={"path": "d.txt"})
+    assert kept.text == key
 
 
 def write(path: str, content: str) -> tuple[str, dict[str, Any]]:

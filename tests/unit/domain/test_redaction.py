@@ -1,6 +1,8 @@
+import time
+
 import pytest
 
-from domain.redaction import REDACTED, redacted
+from domain.redaction import REDACTED, redacted, redacted_json, shortened
 from domain.sessions.step import preview
 
 KEYS = [
@@ -33,7 +35,39 @@ def test_keys_are_not_in_previews(key: str) -> None:
         ("read worker.py; the task is done, see https://example.org:8080/a", None),
         ("01m7h5pjrzy5zk03zj8xz0xsa9 9dab55f57c74c3cad24c323bacbbd04be4705ba6", None),
         ("token count: 12", None),
+        (r'{"command": "export PASSWORD=\"swordfish1\""}', rf'{{"command": "export PASSWORD=\"{REDACTED}""}}'),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIEvQIBADANBg\nkqhkiG9w0BAQ==\n-----END", f"{REDACTED}-----END"),
+        ("task-0123456789abcdef0123 shelf_0123456789abcdef0123", None),
     ],
 )
 def test_named_secrets_are_redacted_and_the_rest_stays(text: str, shown: str | None) -> None:
     assert redacted(text) == (text if shown is None else shown)
+
+
+@pytest.mark.parametrize(
+    "beginning", ["sk-", "sk_a-", "eyJ-", "eyJaaaaaaaaa.", "token ", "Bearer ", "://a:", "-----BEGIN A"]
+)
+def test_text_of_beginnings_takes_no_time(beginning: str) -> None:
+    began = time.process_time()
+    redacted(beginning * (200_000 // len(beginning)))
+    assert time.process_time() - began < 2  # a pattern that begins anew everywhere would take minutes
+
+
+def test_arguments_lose_their_keys_and_keep_their_form() -> None:
+    given = {
+        "command": f"curl -H 'Authorization: Bearer swordfish1' -u ann:{KEYS[0]}",
+        "env": [{"API_KEY": "fish", "token": 12345678, "password": "", "max_tokens": "12"}, None, True],
+        KEYS[1]: 1,
+    }
+    assert redacted_json(given) == {
+        "command": f"curl -H 'Authorization: Bearer {REDACTED}' -u ann:{REDACTED}",
+        "env": [{"API_KEY": REDACTED, "token": 12345678, "password": "", "max_tokens": "12"}, None, True],
+        REDACTED: 1,
+    }
+
+
+def test_a_key_that_a_cut_would_divide_is_not_shown() -> None:
+    assert (
+        shortened("x" * 90 + " " + KEYS[0], 100) == "x" * 90 + f" {REDACTED[:9]}… [{len(KEYS[0]) - 9} more characters]"
+    )
+    assert shortened("as it is", 100) == "as it is"

@@ -8,7 +8,7 @@ def node(step: int, body: Body, side: str = "a") -> Node:
 
 
 def test_display_messages_are_what_people_read() -> None:
-    call = ToolCallBlock(id="c1", name="bash", arguments={"command": "ls"})
+    call = ToolCallBlock(id="c1", name="bash", arguments={"command": "ls", "token": "swordfish1"})
     answer = ToolResultBlock(call_id="c1", text="x" * (PREVIEW + 5), failed=True)
     shown = display_messages(
         [
@@ -28,7 +28,7 @@ def test_display_messages_are_what_people_read() -> None:
         {"type": "user", "text": "List.", "step": 1},
         {"type": "user", "text": "By the way.", "silent": True, "step": 1},
         {"type": "assistant", "author": "helper", "text": "Looking.", "step": 1},
-        {"type": "tool_call", "tool": "bash", "input": '{"command": "ls"}', "step": 1},
+        {"type": "tool_call", "tool": "bash", "input": '{"command": "ls", "token": "[redacted]"}', "step": 1},
         {
             "type": "tool_result",
             "tool": "bash",

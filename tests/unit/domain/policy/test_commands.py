@@ -1,5 +1,7 @@
 """Commands under rules: a rule that forbids knows every spelling, a rule that allows only what is written."""
 
+import time
+
 import pytest
 
 from domain.policy import rules as policy
@@ -118,7 +120,11 @@ PATHS = ["deploy.sh", "sub/deploy.sh", "x.py", "pkg/mod.py", "pkg/__main__.py", 
         ("bash <x.py", ["x.py"]),
         ("cat x.py | sh", ["x.py"]),
         ("sh -c './x.py'", ["x.py"]),
-        ("sh *.py", ["pkg/__main__.py", "pkg/mod.py", "x.py"]),
+        ("sh *.py", ["x.py", "pkg/__main__.py", "pkg/mod.py"]),
+        ("cd sub && python ../x.py", ["x.py"]),
+        ("sh sub/../deploy.sh", ["deploy.sh", "sub/deploy.sh"]),
+        ("sh $PWD/deploy.sh; ~/x.py; /proc/self/cwd/other.txt", ["deploy.sh", "other.txt", "x.py", "sub/deploy.sh"]),
+        ("python pkg", ["pkg/__main__.py"]),
         ("python -m pkg.mod", ["pkg/mod.py"]),
         ("python -m pkg", ["pkg/__main__.py"]),
         ("make -j4 all", ["Makefile"]),
@@ -130,3 +136,29 @@ PATHS = ["deploy.sh", "sub/deploy.sh", "x.py", "pkg/mod.py", "pkg/__main__.py", 
 )
 def test_files_that_a_command_names(command: str, files: list[str]) -> None:
     assert files_named(command, PATHS) == files
+
+
+@pytest.mark.parametrize(
+    ("command", "files"),
+    [
+        ("sh run", ["deploy.sh", "run", "sub/deploy.sh"]),
+        ("sh lib/deploy.sh", ["lib", "sub/deploy.sh"]),
+        ("cd sub && sh up/run", ["deploy.sh", "run", "sub/deploy.sh", "sub/up"]),
+        ("sh ru*", ["deploy.sh", "run", "sub/deploy.sh"]),
+        ("sh round", ["again", "round"]),
+        ("sh nowhere", ["nowhere"]),
+    ],
+)
+def test_links_that_a_command_names_are_followed(command: str, files: list[str]) -> None:
+    links = {"run": "./deploy.sh", "lib": "sub", "sub/up": "..", "round": "again", "again": "round", "nowhere": "gone"}
+    assert files_named(command, PATHS, links) == files
+
+
+def test_command_that_names_too_much_names_everything_and_takes_no_time() -> None:
+    many = [f"d{place}/deploy.sh" for place in range(5_000)]
+    links = {f"d{place}/a": "a/a" for place in range(1_000)}
+    began = time.process_time()
+    for command in ("sh a/x", "sh " + " ".join(f"x{place}*" for place in range(200)), "sh " + "y " * 20_000 + "z"):
+        found = files_named(command, many, links)
+    assert time.process_time() - began < 5 and found == []
+    assert len(files_named("sh " + " ".join(f"x{place}" for place in range(10_000)), many, links)) == 6_000
