@@ -61,7 +61,7 @@ def session(history: Path) -> None:
     assert "2" in terminal.type("p line.step")
     assert "1" in terminal.type("p state.usage.llm_calls")
     assert "decision = decide(reply)" in terminal.type("n")
-    assert "StopReason.ANSWERED" in terminal.type("p reply.stop_reason")
+    assert "StopReason.TOOL_CALLS" in terminal.type("p reply.stop_reason")
     assert terminal.end("c") == 0
 
 
