@@ -1,1 +1,1 @@
-"""The two workflows and their helpers; outsiders use `workflows.client` only."""
+"""The workflows and their helpers. Other packages use them only through `workflows.client`."""

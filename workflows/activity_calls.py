@@ -80,10 +80,10 @@ ALL: list[TypedActivity[Any, Any]] = [
 ]
 
 SUMMARY_SECONDS = 45
-# A retry of what may be done only once cannot repeat it, only call its result unknown. So a worker that lost Temporal
-# for a moment gets longer to come back with the result than the others, whose retry does the work.
+# A retry cannot repeat a call that may happen only once; it can only report its outcome as unknown. So a worker that
+# lost Temporal for a moment gets longer to report the result than for other calls, whose retry does the work.
 ONCE_HEARTBEAT_TIMEOUT = timedelta(seconds=10)
-# a failed call of a model says itself when it is tried again; the first pause is that after a worker that died
+# A failed model call sets its own retry delay; this first pause is for a worker that died.
 UNTIL_DEADLINE = RetryPolicy(
     initial_interval=timedelta(milliseconds=100),
     maximum_interval=timedelta(seconds=60),
@@ -94,7 +94,7 @@ UNTIL_DEADLINE = RetryPolicy(
 def call_model(
     call: ModelCall, by: TypedActivity[ModelCall, ModelReply] = CALL_MODEL, name: str | None = None
 ) -> "workflow.ActivityHandle[ModelReply]":
-    """One reply of the model, or of what `by` asks instead, retried until the session's deadline; only errors that
+    """One reply of the model, or of the activity `by`. It is retried until the session's deadline; only errors that
     cannot heal end it sooner."""
     left = call.deadline - workflow.now() + timedelta(seconds=60)
     options: dict[str, Any] = {
@@ -102,7 +102,7 @@ def call_model(
         "schedule_to_close_timeout": max(left, timedelta(seconds=60)),
     }
     speaker = f" · {call.speaker}" if call.speaker else ""
-    if call.purpose is Purpose.SUMMARY:  # the session is over already: one short attempt
+    if call.purpose is Purpose.SUMMARY:  # the session is already over, so there is one short attempt
         options = {"schedule_to_close_timeout": timedelta(seconds=SUMMARY_SECONDS)}
     return by.start(
         call,
@@ -125,12 +125,12 @@ def run_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[T
 
 
 def run_bookkeeping_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[ToolOutcome]":
-    """One attempt as a local activity, for tools that touch our own records only; if it fails, `run_tool` follows."""
+    """Make one attempt as a local activity, for tools that touch only our own records; if it fails, use `run_tool`."""
     return RUN_TOOL.start_local(request, name=call.activity, summary=preview(call.preview, 200))
 
 
 def finish_session(finish: Finish) -> "workflow.ActivityHandle[Finished]":
-    """The one ending; it must succeed, so it is retried for as long as it takes."""
+    """Write the one ending. It must succeed, so it is retried without end."""
     return FINISH_SESSION.start(
         finish,
         start_to_close_timeout=timedelta(seconds=30),
@@ -222,7 +222,7 @@ def remind_request(remind: RemindRequest) -> "workflow.ActivityHandle[Nothing]":
 
 
 def deliver(attempt: DeliveryAttempt) -> "workflow.ActivityHandle[DeliveryOutcome]":
-    """One attempt. A receiver's refusal is a result, and the workflow decides when to try again."""
+    """Make one attempt. A receiver's refusal is a result, and the workflow decides when to try again."""
     return DELIVER.start(
         attempt,
         start_to_close_timeout=timedelta(seconds=90),
@@ -243,7 +243,7 @@ def check_acceptance(check: CheckAcceptance, deadline: datetime) -> "workflow.Ac
 
 
 def tick(call: TickCall) -> "workflow.ActivityHandle[TickOutcome]":
-    """Run the schedule's check and send its message; the time it is for makes every retry the same tick."""
+    """Run the schedule's check and send its message. The scheduled time makes every retry the same tick."""
     return TICK.start(
         call,
         start_to_close_timeout=timedelta(minutes=12),  # a check may take ten
@@ -263,7 +263,7 @@ def list_hooks(wanted: HookList) -> "workflow.ActivityHandle[HookPoints]":
 
 
 def run_hooks(call: HookCall) -> "workflow.ActivityHandle[HookOutcome]":
-    """The hooks of one moment. Each has a limit of its own; the session does not wait for ever for all of them."""
+    """Run the hooks of one moment. Each has its own time limit, and so have all of them together."""
     return RUN_HOOKS.start(
         call,
         start_to_close_timeout=timedelta(minutes=5),
@@ -274,7 +274,7 @@ def run_hooks(call: HookCall) -> "workflow.ActivityHandle[HookOutcome]":
 
 
 def discover_tools(wanted: DiscoverTools) -> "workflow.ActivityHandle[DiscoveredTools]":
-    """The caller waits for it, so a dead worker's attempt is repeated once and no more."""
+    """A caller waits for this, so the attempt of a dead worker is repeated only once."""
     return DISCOVER_TOOLS.start(
         wanted,
         start_to_close_timeout=timedelta(seconds=30),

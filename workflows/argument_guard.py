@@ -1,8 +1,8 @@
-"""Keeps signals and updates with unfit arguments away from their handlers.
+"""Keeps signals and updates with invalid arguments away from their handlers.
 
 The SDK drops a signal and rejects an update whose payload does not decode. Three kinds of arguments pass its decoding
-(temporalio 1.35) and would raise inside the handler, which fails the workflow task, again and again, until somebody
-resets the workflow:
+(temporalio 1.35) and would raise inside the handler. That fails the workflow task again and again until somebody resets
+the workflow:
 
 - a wrong number of arguments: the SDK then ignores the handler's types and passes on whatever was sent;
 - `binary/null`, which decodes to None, and `binary/plain`, which decodes to bytes, whatever type the handler has.
@@ -46,12 +46,12 @@ class _GuardedHandlers(WorkflowInboundInterceptor):
 
 
 def _definition() -> workflow._Definition:
-    """What the SDK knows of the running workflow's handlers; it has no public name for that."""
+    """The SDK's definitions of the running workflow's handlers, for which it has no public name."""
     return workflow._Definition.must_from_class(type(workflow.instance()))
 
 
 def _fit(handler: workflow._SignalDefinition | workflow._UpdateDefinition | None, arguments: Sequence[Any]) -> bool:
-    if handler is None:  # a name without a handler of ours is the SDK's concern
+    if handler is None:  # the SDK handles names for which we have no handler
         return True
     expected = handler.arg_types or []
     return len(arguments) == len(expected) and all(map(isinstance, arguments, expected))

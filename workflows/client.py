@@ -1,4 +1,4 @@
-"""The client of our workflows: the API, the CLI and the activities reach them through it only."""
+"""The client of our workflows. The API, the CLI and the activities reach workflows only through it."""
 
 import asyncio
 import contextlib
@@ -57,7 +57,7 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 
 def permanent_refusal(error: BaseException) -> str | None:
-    """Temporal's reason, if it refused what repeating cannot cure."""
+    """Temporal's reason for a refusal that a repetition cannot cure."""
     permanent = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
     return error.message if isinstance(error, RPCError) and error.status in permanent else None
 
@@ -72,8 +72,8 @@ async def connect(
     encrypts: bool = False,
 ) -> Client:
     """Connect to Temporal. Address, namespace, TLS and API key come from the SDK's own environment configuration,
-    unless an address is given. `telemetry` is the endpoint for traces; `keys` decrypt payloads, and encrypt them if
-    asked to."""
+    unless an address is given. `telemetry` is the endpoint for traces. `keys` decrypt payloads and, with
+    `encrypts`, encrypt them."""
     config = ClientConfig.load_client_connect_config()
     if address is not None:
         config["target_host"] = address
@@ -84,7 +84,7 @@ async def connect(
 
 
 class WorkflowClient:
-    """Starts our workflows, updates, signals and queries them."""
+    """Starts, updates, signals and queries our workflows."""
 
     def __init__(self, client: Client, task_queue: str) -> None:
         self._client = client
@@ -94,7 +94,7 @@ class WorkflowClient:
     # Sessions whose row exists. False: Temporal or its workers are unreachable, and the sweeper repeats it later.
 
     async def start(self, session: SessionInput) -> bool:
-        """Start the first session of a conversation, whose own workflow begins with the first decision."""
+        """Start the first session of a conversation. The Conversation workflow begins with its first decision."""
         try:
             await self._client.start_workflow(
                 wire.SESSION,
@@ -124,7 +124,7 @@ class WorkflowClient:
         return True
 
     async def reopen(self, tenant: str, conversation_id: str, *, reload: bool = False) -> None:
-        """Start a conversation with what the store knows. A running one is left alone, unless it has to reload."""
+        """Start a conversation with the state in the store. A running one is left alone, unless it has to reload."""
         start = ConversationInput(tenant=tenant, conversation_id=conversation_id)
         await self._client.start_workflow(
             wire.CONVERSATION,
@@ -137,10 +137,10 @@ class WorkflowClient:
         )
 
     async def stop(self, session_id: str, request: StopRequest) -> bool:
-        """Ask a session to stop. False: Temporal did not take it, or has no such workflow (yet).
+        """Ask a session to stop. False if Temporal did not accept it, or has no such workflow (yet).
 
-        A signal: Temporal keeps it from here on. An update is kept only once a worker has taken it, so that of many
-        stops at once most would time out and be repeated, which keeps the workers from the first ones."""
+        It is a signal, because Temporal stores a signal at once. An update is stored only once a worker has accepted
+        it: with many stops at once most would time out and be repeated, which keeps the workers from the first ones."""
         handle = self._client.get_workflow_handle(session_workflow_id(session_id))
         try:
             await handle.signal(wire.STOP, request, rpc_timeout=ANSWER_WITHIN)
@@ -168,7 +168,7 @@ class WorkflowClient:
         await self._ask(tenant, conversation_id, wire.PROMOTE, promote, None)
 
     async def mailbox(self, conversation_id: str) -> list[PendingOutcome] | None:
-        """The pending outcomes that the running conversation knows; None if it has closed, which it does when empty."""
+        """The pending outcomes in the running conversation; None if it has closed, as it does when it has none."""
         handle = self._client.get_workflow_handle(conversation_workflow_id(conversation_id))
         try:
             pending: list[PendingOutcome] = await handle.query(
@@ -182,22 +182,22 @@ class WorkflowClient:
             raise Unavailable("The live mailbox could not be read.") from error
         return pending
 
-    # Signals. A workflow that has closed needs none. False: Temporal did not take it.
+    # Signals. A closed workflow does not need them. False: Temporal did not accept the signal.
 
     async def answered(self, session_id: str, request_id: str) -> bool:
-        """Signal to a session that one of its input requests has an answer."""
+        """Signal to a session that one of its input requests was answered."""
         return await self._signal(session_workflow_id(session_id), wire.ANSWERED, RequestAnswered(id=request_id))
 
     async def limits_raised(self, session_id: str, limits: Limits) -> bool:
-        """Let a session know that it may use more. False: Temporal did not take it, or has no such workflow (yet)."""
+        """Signal raised limits to a session. False if Temporal did not accept it, or has no such workflow (yet)."""
         return await self._signal(session_workflow_id(session_id), wire.LIMITS_RAISED, limits)
 
     async def terminated(self, conversation_id: str) -> bool:
-        """Let a conversation close although outcomes wait in it."""
+        """Let a conversation close even if outcomes wait in it."""
         return await self._signal(conversation_workflow_id(conversation_id), wire.TERMINATED)
 
     async def post(self, conversation_id: str, ended: EndedSession) -> bool:
-        """Post the end of a session to its conversation, if that has begun."""
+        """Post the end of a session to its conversation, if the conversation has begun."""
         return await self._signal(conversation_workflow_id(conversation_id), wire.POST, ended)
 
     async def _signal(self, workflow_id: str, signal: str, *arguments: BaseModel) -> bool:
@@ -209,7 +209,7 @@ class WorkflowClient:
         return True
 
     async def sweep(self) -> None:
-        """Sweep now, beside the regular sweeps."""
+        """Sweep now, in addition to the regular sweeps."""
         await self._client.execute_workflow(wire.SWEEPER, 1, id=f"sweeper/{new_id()}", task_queue=self._queue)
 
     async def healthy(self) -> bool:
@@ -219,7 +219,7 @@ class WorkflowClient:
         return False
 
     async def missing(self) -> list[str]:
-        """What Temporal lacks for tasks to start: its database may have been deleted, or replaced by another."""
+        """What Temporal lacks to start tasks: its database may have been deleted, or replaced by another one."""
         rpc, namespace = self._client, self._client.namespace
         found: list[str] = []
         try:
@@ -250,12 +250,12 @@ class WorkflowClient:
         result: type[Answer] | None,
         within: timedelta = DECIDE_WITHIN,
     ) -> Answer:
-        """Send an update to a conversation, which is started again if it has closed."""
+        """Send an update to a conversation, and restart the conversation if it has closed."""
         give_up = time.monotonic() + within.total_seconds()
         while True:
-            left = timedelta(seconds=max(give_up - time.monotonic(), 0.001))  # the SDK takes no negative one
+            left = timedelta(seconds=max(give_up - time.monotonic(), 0.001))  # the SDK accepts no negative timeout
             try:
-                async with asyncio.timeout(left.total_seconds()):  # the SDK's own is for each of several calls
+                async with asyncio.timeout(left.total_seconds()):  # the SDK's own timeout is for a single call
                     answer = await self._update(tenant, conversation_id, update, argument, result, left)
                 return answer if result is not None else Nothing()  # type: ignore[return-value]
             except WorkflowUpdateFailedError as error:
@@ -293,6 +293,6 @@ class WorkflowClient:
             )
         except (WorkflowUpdateRPCTimeoutOrCancelledError, RPCError):
             with contextlib.suppress(Exception):
-                # it failed too, and the SDK complains about an error that is never retrieved
+                # it failed too; without this asyncio logs an error that was never retrieved
                 await operation.workflow_handle()
             raise

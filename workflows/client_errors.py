@@ -1,4 +1,4 @@
-"""Why a workflow did not do what was requested: it refused, is unreachable, or is not ready yet."""
+"""Why a workflow did not do what was requested: it refused, was unreachable, or was not ready yet."""
 
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
@@ -12,7 +12,7 @@ _UNREACHABLE = frozenset(
         RPCStatusCode.UNAVAILABLE,
         RPCStatusCode.DEADLINE_EXCEEDED,
         RPCStatusCode.CANCELLED,
-        RPCStatusCode.UNKNOWN,  # a connection that broke under a call
+        RPCStatusCode.UNKNOWN,  # the connection broke during a call
         RPCStatusCode.INTERNAL,
     }
 )
@@ -27,23 +27,23 @@ _NOT_YET = frozenset(
 
 
 def is_away(error: RPCError | RuntimeError) -> bool:
-    """Temporal is unreachable. A lazy client that cannot make its first connection raises a RuntimeError."""
+    """Whether Temporal is unreachable. A lazy client whose first connection fails raises a RuntimeError."""
     return not isinstance(error, RPCError) or error.status in _UNREACHABLE
 
 
 def is_not_yet(error: RPCError | RuntimeError) -> bool:
-    """The workflow never saw the update: its workflow task was discarded, as at continue-as-new, the workflow is
-    closing, or too many updates are in progress. Send it again."""
+    """Whether the workflow never saw the update, so that it can be sent again: its workflow task was discarded, as at
+    continue-as-new, the workflow is closing, or too many updates are in progress."""
     return isinstance(error, RPCError) and error.status in _NOT_YET
 
 
 def is_over(error: RPCError | RuntimeError) -> bool:
-    """The workflow has closed, or never began."""
+    """Whether the workflow has closed or never began."""
     return isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND
 
 
 def refusal(cause: BaseException | None) -> ErrandError:
-    """A conversation's refusal as an error of the API."""
+    """Convert a conversation's refusal to an error of the API."""
     if not isinstance(cause, ApplicationError):
         return Unavailable("The conversation could not decide; try again.")
     if cause.type == wire.CONVERSATION_BUSY:

@@ -1,7 +1,7 @@
 """The payload codec: AES-GCM for everything that Temporal stores of our workflows, so that its server sees no content.
 
-Arguments, results, heartbeats, memos, summaries and, with their messages, failures. Search attributes, names and ids
-stay readable, because the server works with them.
+It covers arguments, results, heartbeats, memos, summaries and failures with their messages. Search attributes, names
+and ids stay readable, because the server needs them.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _CONTEXT = b"temporal payload"
 
 
 class EncryptingCodec(PayloadCodec):
-    """Encrypts with the current key, if it is to encrypt at all; decrypts with every key."""
+    """Encrypts with the current key, if encryption is on; decrypts with every key."""
 
     def __init__(self, keys: KeyRing, *, encrypts: bool) -> None:
         self._keys = keys
@@ -36,11 +36,11 @@ class EncryptingCodec(PayloadCodec):
         return Payload(metadata=metadata, data=self._keys.encrypt(payload.SerializeToString(), _CONTEXT))
 
     def _decrypted(self, payload: Payload) -> Payload:
-        """A payload of before encryption, or one that somebody made up, is passed on as it is.
+        """Decrypt. A payload from before encryption, or a forged one, is passed on unchanged.
 
         Raising here fails the workflow task. That is right for a missing key, since the task is repeated until the
-        worker has it, and wrong for a forged signal, which would block its workflow for ever: no converter reads such a
-        payload, and the signal is dropped.
+        worker has the key. It would be wrong for a forged signal, which would block its workflow for ever: no converter
+        reads such a payload, and the signal is dropped.
         """
         if payload.metadata.get(ENCODING) != ENCRYPTED or KEY_ID not in payload.metadata:
             return payload
@@ -54,7 +54,7 @@ class EncryptingCodec(PayloadCodec):
 
 
 def data_converter(keys: KeyRing | None = None, *, encrypts: bool = False) -> DataConverter:
-    """The converter of every client, worker and replayer. With keys it decrypts, also while encryption is off."""
+    """The converter of every client, worker and replayer. With keys it always decrypts, even if encryption is off."""
     if encrypts and not keys:
         raise KeyRingError("ERRAND_PAYLOAD_ENCRYPTION=on needs ERRAND_SECRET_KEYS")
     if not keys:

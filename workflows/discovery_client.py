@@ -1,4 +1,4 @@
-"""The client of ToolDiscovery: one workflow per question, waited for."""
+"""The client of ToolDiscovery: it starts one workflow per question and waits for the result."""
 
 import asyncio
 from datetime import timedelta

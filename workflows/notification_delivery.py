@@ -1,4 +1,5 @@
-"""NotificationDelivery: brings one notice to one subscription, for days if it must; no delivery waits for another."""
+"""NotificationDelivery: sends one notice to one subscription, retrying for days if necessary. Each has its own
+workflow, so that no delivery waits for another."""
 
 from datetime import timedelta
 
@@ -19,7 +20,7 @@ class NotificationDelivery:
     async def run(self, start: DeliveryInput) -> DeliveryOutcome:
         workflow.upsert_search_attributes([TENANT.value_set(start.tenant)])
         for pause in [*pauses(start.span_s), None]:
-            self._now = False  # the first attempt satisfies the signal that comes with the start
+            self._now = False  # the first attempt also answers the signal sent with the start
             attempt = DeliveryAttempt(tenant=start.tenant, id=start.id, pause_s=pause)
             outcome = await activity_calls.deliver(attempt)
             if outcome.status is not DeliveryStatus.PENDING or pause is None:

@@ -1,4 +1,4 @@
-"""The task queue in Temporal: how many tasks wait in it, for how long, and who takes them."""
+"""The task queue in Temporal: the number of waiting tasks, their age, and the workers that poll it."""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The workflows of this platform; the same for workers and for a replay."""
+"""The workflows of this platform: one list for workers and for replays."""
 
 from workflows.conversation.workflow import Conversation
 from workflows.notification_delivery import NotificationDelivery

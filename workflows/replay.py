@@ -1,4 +1,4 @@
-"""Replay: run a recorded history on the present code, to debug it or to see whether an upgrade would break it."""
+"""Replay: run a recorded history on the present code, to debug it or to check whether an upgrade would break it."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from workflows.runner import workflow_runner
 from workflows.session.loop import run_line
 from workflows.ui import CONVERSATION
 
-# the SDK's sentence about where code and history differ, without the structure around it
+# extracts the SDK's sentence about the difference from the structure around it
 _REASON = re.compile(r'\[TMPRL\d+\]\s*(?P<sentence>[^"\n]*)')
 _SCHEDULED = re.compile(r"scheduled event '(?P<name>[^']+)'")
 _EVENT = re.compile(r"HistoryEvent\(id: (?P<id>\d+)")
@@ -30,7 +30,7 @@ _EVENT = re.compile(r"HistoryEvent\(id: (?P<id>\d+)")
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """The result of a replay; without a difference the last three are empty."""
+    """The result of a replay. If nothing differs, the last three fields are empty."""
 
     workflow_id: str
     run_id: str
@@ -62,7 +62,7 @@ async def replay(history: WorkflowHistory, converter: DataConverter = pydantic_d
 async def debug(
     history: WorkflowHistory, watch: Interceptor, converter: DataConverter = pydantic_data_converter
 ) -> None:
-    """Replay in this very thread, without sandbox and without deadlines; `watch` sees every activity started."""
+    """Replay in this thread, without sandbox and without deadlines; `watch` is called for every activity started."""
     replayer = Replayer(
         workflows=list(WORKFLOWS),
         workflow_runner=UnsandboxedWorkflowRunner(),
@@ -74,7 +74,7 @@ async def debug(
 
 
 def loop_above(frame: FrameType | None) -> FrameType:
-    """The frame of the session's loop, among those that called this one."""
+    """The frame of the session's loop, among the callers of this frame."""
     while frame is not None and frame.f_code is not run_line.__code__:
         frame = frame.f_back
     assert frame is not None
@@ -82,7 +82,7 @@ def loop_above(frame: FrameType | None) -> FrameType:
 
 
 def new_replayer(workflows: list[type], converter: DataConverter = pydantic_data_converter) -> Replayer:
-    """A replayer that runs workflows as a worker does."""
+    """A replayer that runs workflows like a worker."""
     return Replayer(
         workflows=workflows,
         workflow_runner=workflow_runner(),
@@ -92,7 +92,7 @@ def new_replayer(workflows: list[type], converter: DataConverter = pydantic_data
 
 
 async def _failure(history: WorkflowHistory, length: int, converter: DataConverter) -> str | None:
-    """Replay the first events of a history; the SDK's message if the code would have decided otherwise."""
+    """Replay the first events of a history; returns the SDK's message if the code would have decided differently."""
     replayer = new_replayer(list(WORKFLOWS), converter)
     part = WorkflowHistory(history.workflow_id, history.events[:length])
     result = await replayer.replay_workflow(part, raise_on_replay_failure=False)
@@ -100,10 +100,10 @@ async def _failure(history: WorkflowHistory, length: int, converter: DataConvert
 
 
 async def _first_difference(history: WorkflowHistory, failure: str, converter: DataConverter) -> HistoryEvent:
-    """The first event that differs: named by the SDK, or in the first batch of decisions that does not replay."""
+    """The first event that differs: the one that the SDK names, or one in the first batch of decisions that fails."""
     if named := _EVENT.search(failure):
         return history.events[int(named["id"]) - 1]
-    # a batch has the decisions of one workflow task: from its completion to the next one's scheduling
+    # A batch holds the decisions of one workflow task: from its completion to the scheduling of the next.
     scheduled, completed = EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED, EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
     ends = [place for place, event in enumerate(history.events) if place > 2 and event.event_type == scheduled]
     ends.append(len(history.events))
@@ -126,12 +126,12 @@ def _activity(event: HistoryEvent) -> str:
 
 
 async def histories(client: Client, session_id: str) -> list[WorkflowHistory]:
-    """Every run of a session, oldest first: it continues as new when it grows long. None if it is unknown."""
+    """Every run of a session, oldest first: a session continues as new when its history grows long. None if unknown."""
     return await _runs(client, session_workflow_id(session_id))
 
 
 async def with_conversation(client: Client, session_id: str) -> list[WorkflowHistory]:
-    """The runs of a session, then those of its conversation, as far as there are any and the server still has them."""
+    """The runs of a session, then those of its conversation, if there are any and the server still has them."""
     found = await histories(client, session_id)
     if found:
         attributes = found[0].events[0].workflow_execution_started_event_attributes.search_attributes
@@ -154,7 +154,7 @@ async def _runs(client: Client, workflow_id: str) -> list[WorkflowHistory]:
 
 
 async def recent(client: Client, since: timedelta) -> AsyncIterator[WorkflowHistory]:
-    """Everything that ran lately, of every type, and everything that is still running: the check before a release."""
+    """Every workflow that ran lately or is still running, of every type: the check before a release."""
     start = (datetime.now(UTC) - since).strftime("%Y-%m-%dT%H:%M:%SZ")
     kinds = ", ".join(f'"{workflow.__name__}"' for workflow in WORKFLOWS)
     lately = f'StartTime > "{start}" OR CloseTime > "{start}" OR ExecutionStatus = "Running"'
@@ -172,7 +172,7 @@ def to_document(history: WorkflowHistory) -> dict[str, object]:
 
 
 def from_document(document: dict[str, object]) -> WorkflowHistory:
-    """Also reads the file that the Temporal Web UI downloads, which has the events alone."""
+    """Read a history; also the file that the Temporal Web UI downloads, which contains only the events."""
     if "history" in document:
         return WorkflowHistory.from_json(
             str(document.get("workflow_id", "from a file")), json.dumps(document["history"])

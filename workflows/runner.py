@@ -1,10 +1,10 @@
-"""Runs workflows in the SDK's sandbox, which our pure modules pass through, with one override of the SDK."""
+"""Runs workflows in the SDK's sandbox. Our pure modules pass through it, and one SDK method is overridden."""
 
 from temporalio.converter import StorageDriverStoreContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-# These modules know neither clock nor chance (a test reads them), so all workflows can share one copy: a waiting
+# These modules use neither a clock nor randomness (a test checks that), so all workflows can share one copy. A waiting
 # session then needs half as much memory.
 PURE = (
     "activity_calls",

@@ -1,4 +1,4 @@
-"""Our schedules in Temporal: created, changed and removed to match their rows; Temporal computes the times."""
+"""Our schedules in Temporal: created, changed and removed to match their rows. Temporal computes the times."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -39,7 +39,7 @@ class ScheduleClient:
         self._queue = task_queue
 
     async def put(self, schedule: Schedule) -> None:
-        """Make Temporal's schedule what the row says; a newer version that arrived before is left alone."""
+        """Update Temporal's schedule from the row; a newer version that arrived before is left alone."""
         wanted = self._wanted(schedule)
         try:
             if schedule.deleted_at is not None:
@@ -61,7 +61,7 @@ class ScheduleClient:
             raise _unavailable(error) from error
 
     async def next_times(self, schedule_id: str, count: int = 5) -> list[datetime] | None:
-        """None: Temporal does not answer, or does not know the schedule yet."""
+        """None if Temporal does not answer, or does not know the schedule yet."""
         try:
             description = await self._handle(schedule_id).describe(rpc_timeout=WITHIN)
         except (RPCError, RuntimeError):
@@ -69,7 +69,7 @@ class ScheduleClient:
         return list(description.info.next_action_times[:count])
 
     async def trigger(self, schedule: Schedule, at: datetime) -> None:
-        """Start one tick at once, beside the regular ones; `at` is its key."""
+        """Start one tick at once, in addition to the regular ones; `at` is its key."""
         start = TickInput(tenant=schedule.tenant, schedule_id=schedule.id, at=at)
         try:
             await self._client.start_workflow(
@@ -86,7 +86,7 @@ class ScheduleClient:
             raise _unavailable(error) from error
 
     async def backfill(self, schedule_id: str, start: datetime, end: datetime) -> None:
-        """Let the ticks of a past range happen now; those that have a run already do nothing."""
+        """Run the ticks of a past range now; ticks that already have a run do nothing."""
         span = ScheduleBackfill(start_at=start, end_at=end, overlap=ScheduleOverlapPolicy.ALLOW_ALL)
         try:
             await self._handle(schedule_id).backfill(span, rpc_timeout=WITHIN)
@@ -94,7 +94,7 @@ class ScheduleClient:
             raise _unavailable(error) from error
 
     async def is_due(self, schedule_id: str, after: datetime, until: datetime) -> bool:
-        """Whether the schedule has a time after the one and not after the other."""
+        """Whether the schedule is due after the first time and not later than the second."""
         request = ListScheduleMatchingTimesRequest(
             namespace=self._client.namespace, schedule_id=schedule_workflow_id(schedule_id)
         )
@@ -109,7 +109,7 @@ class ScheduleClient:
         return any(after < time.ToDatetime(UTC) <= until for time in found.start_time)
 
     async def ids(self) -> list[str]:
-        """The schedules of ours that Temporal has."""
+        """Our schedules that Temporal has."""
         listed = await self._client.list_schedules(rpc_timeout=WITHIN)
         return [one.id.removeprefix(_PREFIX) async for one in listed if one.id.startswith(_PREFIX)]
 
@@ -127,7 +127,7 @@ class ScheduleClient:
                 static_summary=schedule.rules.name,
             ),
             spec=spec_of(schedule.rules),
-            # each tick is started: what it does while an earlier run is not over is decided in its transaction
+            # Start every tick. Its transaction decides what it does while an earlier run is not over.
             policy=SchedulePolicy(
                 overlap=ScheduleOverlapPolicy.ALLOW_ALL,
                 catchup_window=timedelta(milliseconds=schedule.rules.catch_up),

@@ -1,4 +1,4 @@
-"""Schedules of the platform itself; every worker creates them at its start if they do not exist."""
+"""Schedules of the platform itself. Every worker creates them at its start if they do not exist."""
 
 from datetime import timedelta
 

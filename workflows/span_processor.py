@@ -1,4 +1,4 @@
-"""Sends each span once, although a repeated workflow task makes spans again, with the same ids."""
+"""Exports each span once, although a repeated workflow task makes the same spans again, with the same ids."""
 
 from collections import OrderedDict
 from threading import Lock
@@ -6,12 +6,13 @@ from threading import Lock
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 
-REMEMBERED = 20_000  # a task is repeated within seconds, if at all
+REMEMBERED = 20_000  # enough, because a task is repeated within seconds, if at all
 
 
 class SendOnce(BatchSpanProcessor):
-    """The SDK's plugin makes no spans for what is in the history. A workflow task that failed or timed out is not in
-    it, and its next attempt makes the same spans with the same ids. Spans of other processes are not known here."""
+    """The SDK's plugin makes no spans for events in the history. A workflow task that failed or timed out is not in the
+    history, and its next attempt makes the same spans with the same ids. Spans of other processes are not known
+    here."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         super().__init__(exporter)

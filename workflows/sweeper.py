@@ -25,7 +25,7 @@ class Sweeper:
                 await workflow.execute_activity(
                     "sweep",
                     start_to_close_timeout=timedelta(minutes=5),
-                    heartbeat_timeout=HEARTBEAT_TIMEOUT,  # for so long a dead worker delays the next sweep
+                    heartbeat_timeout=HEARTBEAT_TIMEOUT,  # a dead worker delays the next sweep by this time
                     retry_policy=RetryPolicy(maximum_attempts=3),
                     summary="start waiting sessions, close lost ones",
                 )

@@ -1,6 +1,6 @@
-"""Telemetry: one trace from the request to the tools, sent by OTLP, where an endpoint is set.
+"""Telemetry: one trace from the request to the tools, sent by OTLP if an endpoint is set.
 
-The SDK's plugin carries the trace through workflows and activities, without repeating spans on replay; FastAPI and the
+The SDK's plugin carries the trace through workflows and activities without repeating spans on replay. FastAPI and the
 model's client make their own spans, with the GenAI conventions, as soon as there is a tracer provider.
 """
 
@@ -31,7 +31,7 @@ def plugins(endpoint: str | None) -> list[SimplePlugin]:
 
 
 def flush() -> None:
-    """Send the spans that wait: for a process that may end without notice."""
+    """Send the waiting spans, for a process that may end without notice."""
     provider = trace.get_tracer_provider()
     if hasattr(provider, "force_flush"):
         provider.force_flush(FLUSH_MS)

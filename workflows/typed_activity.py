@@ -1,4 +1,4 @@
-"""An activity as the workflows call it, and how such calls are retried."""
+"""The definition of an activity for workflows, and its retries."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,14 +15,15 @@ Out = TypeVar("Out", bound=BaseModel)
 
 NEVER_RETRIED = [wire.PAYLOADS_TOO_LARGE]  # an oversized result would otherwise be retried for ever
 
-# How soon a retry takes over from a worker that died while it ran an activity. Activities beat every second; five
-# missed beats are rather a dead worker than a busy one. A Temporal server that is away for longer has them retried too.
+# The time after which a retry takes over from a worker that died during an activity. Activities send a heartbeat every
+# second; five missed ones mean a dead worker rather than a busy one. If the server is unreachable for longer they are
+# retried as well.
 HEARTBEAT_TIMEOUT = timedelta(seconds=5)
 
-# a workflow task that waits longer for a local activity is kept alive by additional events in the history
+# If a workflow task waits longer for a local activity, additional events in the history keep it alive.
 LOCAL_TIMEOUT = timedelta(seconds=2)
 
-# for what must succeed: short pauses, no last attempt
+# for calls that must succeed: short pauses, no last attempt
 PERSISTENT = RetryPolicy(
     initial_interval=timedelta(seconds=1),
     maximum_interval=timedelta(seconds=10),
@@ -32,7 +33,7 @@ PERSISTENT = RetryPolicy(
 
 @dataclass(frozen=True)
 class TypedActivity(Generic[In, Out]):
-    """An activity as the workflows call it."""
+    """An activity with its types, as workflows call it."""
 
     name: str
     takes: type[In]
@@ -42,16 +43,16 @@ class TypedActivity(Generic[In, Out]):
         options.setdefault("heartbeat_timeout", HEARTBEAT_TIMEOUT)
         return workflow.start_activity(
             name or self.name,
-            # defaults are left out, so that history stays small; the activity fills them in again
+            # Defaults are left out to keep the history small; the activity fills them in again.
             argument.model_dump(mode="json", exclude_defaults=True),
             result_type=self.gives,
-            # the activity commits its partial work before the workflow continues; the caller checks the stop flag after
+            # The activity commits its partial work before the workflow continues; then the caller checks the stop flag.
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             **options,
         )
 
     def start_local(self, argument: In, *, name: str | None = None, summary: str) -> "workflow.ActivityHandle[Out]":
-        """Run within the workflow task, without a round trip through the server: one short attempt."""
+        """Run the activity within the workflow task, without a round trip through the server, in one short attempt."""
         return workflow.start_local_activity(
             name or self.name,
             argument.model_dump(mode="json", exclude_defaults=True),

@@ -1,4 +1,4 @@
-"""What Temporal and its Web UI show of our workflows: search attributes, summaries, and details in Markdown."""
+"""The view of our workflows in Temporal and its Web UI: search attributes, summaries, and details in Markdown."""
 
 import re
 from collections.abc import Iterable
@@ -31,18 +31,18 @@ SEARCH_ATTRIBUTES = (TENANT, AGENT, CONVERSATION, PARENT_SESSION, STATUS, TRIGGE
 
 _ESCAPED = re.compile(r"[\\`*_\[\]<>]")
 
-LISTED = 20  # sessions and threads that details list; the rest is counted
+LISTED = 20  # sessions and threads listed in the details; the rest is counted
 
 
 def link(label: str, namespace: str, workflow_id: str) -> str:
     """A Markdown link to the page of a workflow's latest run. The Web UI renders details in a frame of its own origin,
-    so a path without a host leads to the same installation, and opens it in a new tab."""
+    so a path without a host leads to the same installation and opens in a new tab."""
     text = _ESCAPED.sub(r"\\\g<0>", " ".join(label.split()))
     return f"[{text}](/namespaces/{quote(namespace, safe='')}/workflows/{quote(workflow_id, safe='')})"
 
 
 class StartOptions(TypedDict):
-    """Arguments of the SDK's calls that start a workflow."""
+    """Arguments for the SDK's calls that start a workflow."""
 
     id_reuse_policy: WorkflowIDReusePolicy
     static_summary: str
@@ -52,7 +52,7 @@ class StartOptions(TypedDict):
 
 
 def start_options(session: SessionInput, namespace: str) -> StartOptions:
-    """How a session's workflow appears, whether the API or its conversation starts it."""
+    """The appearance of a session's workflow, whether the API or its conversation starts it."""
     ref = session.ref
     attributes = [
         SearchAttributePair(TENANT, ref.tenant),
@@ -73,7 +73,7 @@ def start_options(session: SessionInput, namespace: str) -> StartOptions:
 
 
 class ConversationOptions(TypedDict):
-    """Arguments of the SDK's calls that start a conversation's workflow."""
+    """Arguments for the SDK's calls that start a conversation's workflow."""
 
     id_conflict_policy: WorkflowIDConflictPolicy
     static_summary: str
@@ -146,7 +146,7 @@ def _subagents(state: SessionState, namespace: str) -> list[str]:
 
 
 def conversation_details(state: ConversationState, namespace: str) -> str:
-    """The threads with their running or latest session, and how many outcomes wait."""
+    """The threads with their running or latest session, and the number of waiting outcomes."""
     threads = [_thread(name, thread, namespace) for name, thread in islice(state.threads.items(), LISTED)]
     return "\n\n".join(
         [

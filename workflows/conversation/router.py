@@ -1,7 +1,7 @@
-"""Decides where outcomes and messages go, so that each reaches one session exactly once.
+"""Decides where outcomes and messages go, so that each reaches exactly one session.
 
-The router changes the conversation's state and returns what is to be done as small values; the workflow does it. It
-awaits nothing, so no signal can change the state in the middle of a decision.
+The router changes the conversation's state and returns the actions to take as small values; the workflow carries them
+out. It never awaits, so no signal can change the state in the middle of a decision.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from domain.conversations.requests import EndedSession, Opened, OpenSession
 from domain.conversations.state import MOST_PENDING, ConversationState, Live, PendingOutcome, WaitingMessage
 from domain.ids import derive_id
 
-REMEMBERED = 1_000  # delivered ids; beyond that the rows know
+REMEMBERED = 1_000  # delivered ids; older ones are in the rows
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,14 @@ class StopChild:
 
 @dataclass(frozen=True)
 class SignalEnded:
-    """Signal to a session which of its children have ended: all that are known by the time the signal is sent."""
+    """Signal to a session which of its children have ended: all that are known when the signal is sent."""
 
     session_id: str
 
 
 @dataclass(frozen=True)
 class DeliverOutcome:
-    """Put an outcome into a thread's inbox: for its running session, else for a new one."""
+    """Put an outcome into a thread's inbox, for its running session or a new one."""
 
     thread_id: str
     message_id: str
@@ -47,7 +47,7 @@ class WithdrawMessage:
 
 @dataclass(frozen=True)
 class Resume:
-    """Let a thread continue with what waits on it."""
+    """Let a thread continue with its waiting messages."""
 
     thread_id: str
 
@@ -62,7 +62,7 @@ Action = StopChild | SignalEnded | DeliverOutcome | WithdrawMessage | Resume | R
 
 @dataclass(frozen=True)
 class Missed:
-    """What the running session of a thread may not have received."""
+    """Everything that the running session of a thread may not have received."""
 
     session_id: str
     messages: list[str]
@@ -77,7 +77,7 @@ class OutcomeRouter:
         ] = {}  # for each running session: its children that ended since the last signal
 
     def adopt(self, loaded: ConversationState) -> list[Action]:
-        """Take over which sessions are live and what waits from the store."""
+        """Load from the store which sessions are live and which messages wait."""
         state = self._state
         state.threads, state.live, state.pending, state.title = (
             loaded.threads,
@@ -91,13 +91,13 @@ class OutcomeRouter:
     # the mailbox
 
     def batch(self, known: list[str]) -> list[str]:
-        """Everything a fire may drain, in order. The caller read `known` from the store, which may be ahead of the
+        """Everything that a fire may drain, in order. The caller read `known` from the store, which may be ahead of the
         state or behind it."""
         return [*known, *(waiting.id for waiting in self._state.pending if waiting.id not in known)]
 
     def take(self, mail: list[str], by: str, batch: list[str] | None = None) -> None:
-        """Session `by` has these outcomes. `batch`: what was asked for; the rest of it was consumed earlier, so it is
-        not pending either."""
+        """Record that session `by` has these outcomes. `batch`: the requested ones; the others among them were consumed
+        earlier, so they are not pending either."""
         gone = set(batch if batch is not None else mail)
         self._state.pending = [waiting for waiting in self._state.pending if waiting.id not in gone]
         for message_id in mail:
@@ -107,8 +107,8 @@ class OutcomeRouter:
             self._state.delivered.pop(next(iter(self._state.delivered)))
 
     def withdraw(self, mail: list[str], by: str) -> list[Action]:
-        """Session `by` read these outcomes: no other session receives them. A queued fire keeps its own, and returns
-        them if it is called off."""
+        """Record that session `by` read these outcomes, so that no other session receives them. A queued fire keeps its
+        own, and returns them if it is cancelled."""
         queued = {message_id for waiting in self._state.queued_mail.values() for message_id in waiting}
         self.take([message_id for message_id in mail if message_id not in queued], by)
         actions: list[Action] = []
@@ -120,7 +120,7 @@ class OutcomeRouter:
         return actions
 
     def put_back(self, returned: list[PendingOutcome], by: str) -> None:
-        """Return outcomes to the front, where they were; unless another session had them since."""
+        """Return outcomes to the front, where they were, unless another session has received them since."""
         back = [outcome for outcome in returned if self._state.delivered.get(outcome.id, by) == by]
         self._forget_delivery(outcome.id for outcome in back)
         ids = {outcome.id for outcome in back}
@@ -129,7 +129,7 @@ class OutcomeRouter:
     # the end of a session
 
     def session_ended(self, ended: EndedSession) -> list[Action]:
-        """Decide everything that follows from the end of a session. A repeated post changes nothing."""
+        """Decide on everything that follows from the end of a session. A repeated post changes nothing."""
         live = self._state.live.pop(ended.session_id, None)
         if live is None:
             return []
@@ -137,7 +137,7 @@ class OutcomeRouter:
         thread.live = None if thread.live == ended.session_id else thread.live
         thread.last = ended.session_id
         thread.inbox = [waiting for waiting in thread.inbox if waiting.id not in ended.taken]
-        if thread.parent is None:  # a deeper thread receives its own again with its next task
+        if thread.parent is None:  # a deeper thread receives its outcomes again with its next task
             self.put_back(ended.returned, ended.session_id)
         actions: list[Action] = [
             StopChild(child_id)
@@ -146,7 +146,7 @@ class OutcomeRouter:
         ]
         if live.spawned_by is not None:
             actions += self._route(ended, live)
-        if thread.queue or thread.inbox:  # its successor may be running already without having received them
+        if thread.queue or thread.inbox:  # its successor may already be running without them
             actions.append(Resume(live.thread))
         return actions
 
@@ -160,7 +160,7 @@ class OutcomeRouter:
                 self._state.pending = [*self._state.pending, ended.outcome][-MOST_PENDING:]
         recipient = self._state.threads[live.spawner].live
         if recipient is not None:
-            if recipient not in self._ended:  # else the signal is on the list already, and will name this one too
+            if recipient not in self._ended:  # else the signal is already planned and will include this child
                 actions.append(SignalEnded(recipient))
             self._ended.setdefault(recipient, []).append(ended.session_id)
         return actions
@@ -180,9 +180,9 @@ class OutcomeRouter:
         return [Resume(thread_id)] if self._state.threads[thread_id].live is None else []
 
     def receive(self, thread_id: str, message: WaitingMessage) -> bool:
-        """Put a message into a thread's inbox. False: there is nothing to do with it."""
+        """Put a message into a thread's inbox. False if there is nothing to do."""
         thread = self._state.threads.get(thread_id)
-        if thread is None:  # the state was loaded again meanwhile, and nothing waits on that thread
+        if thread is None:  # the state was reloaded in between, and nothing waits on that thread
             return False
         if any(waiting.id == message.id for waiting in thread.inbox) or message.id in self._state.delivered:
             return False
@@ -194,7 +194,7 @@ class OutcomeRouter:
         return thread.live if thread is not None else None
 
     def missed(self, thread_id: str) -> Missed | None:
-        """What to signal again to the running session of a thread, which ignores what it has seen; None if no session
+        """The signals to repeat to the running session of a thread, which ignores those it has seen; None if no session
         is running there."""
         thread = self._state.threads.get(thread_id)
         if thread is None or thread.live is None:
@@ -217,16 +217,16 @@ class OutcomeRouter:
         )
 
     def opened(self, opening: OpenSession, opened: Opened) -> list[Action]:
-        """Note what the store made of `next_opening`."""
+        """Record the result of `next_opening`."""
         thread, session_id = self._state.threads[opening.thread_id], opening.session_id
-        if opened.busy:  # the store let another session begin; that one takes the messages
+        if opened.busy:  # the store let another session begin, which takes the messages
             thread.live = opened.busy
             self._state.live.setdefault(opened.busy, Live(thread=opening.thread_id))
             return [Resume(opening.thread_id)]
         fired = self._state.queued_mail.pop(session_id, [])
         was_queued = session_id in thread.queue
         thread.queue = [queued for queued in thread.queue if queued != session_id]
-        if opened.start is None and was_queued:  # it was cancelled while it waited: its outcomes are pending again
+        if opened.start is None and was_queued:  # it was cancelled in the queue, so its outcomes are pending again
             self._forget_delivery(fired)
             return [Reload()]
         self.take(opened.mail, session_id)

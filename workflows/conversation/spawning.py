@@ -18,18 +18,19 @@ REFUSED: dict[str, str] = {
 
 @dataclass(frozen=True)
 class SpawnPlan:
-    """The sessions to open, and the answer for each child if opening it succeeds."""
+    """The sessions to open, and the result for each child if its session opens."""
 
     openings: list[OpenSession]
     answers: dict[str, SpawnAnswer]
 
 
 def plan_spawn(state: ConversationState, spawn: Spawn) -> SpawnPlan:
-    """Decide which children may start and reserve their threads; a refused one leaves nothing behind."""
+    """Decide which children may start and reserve their threads; a refused child leaves nothing behind."""
     if spawn.deferred is not None and spawn.thread not in state.threads:
         state.threads[spawn.thread] = Thread(**spawn.deferred.model_dump())
-    parent = state.threads.get(spawn.thread, Thread())  # an unknown one is refused below: its session cannot be live
-    own = {child.session_id for child in spawn.children}  # live already if this is a repeat that we do not remember
+    # an unknown one is refused below, because its session cannot be live
+    parent = state.threads.get(spawn.thread, Thread())
+    own = {child.session_id for child in spawn.children}  # already live if this is a repetition that was forgotten
     active = sum(1 for child, live in state.live.items() if live.spawned_by is not None and child not in own)
     plan = SpawnPlan([], {})
     for child in spawn.children:
@@ -66,9 +67,9 @@ def plan_spawn(state: ConversationState, spawn: Spawn) -> SpawnPlan:
 def answer_spawn(
     state: ConversationState, spawn: Spawn, plan: SpawnPlan, opened: list[Opened]
 ) -> tuple[SpawnAnswers, list[StopChild]]:
-    """Answer for each child, in the order of the request, and stop those whose parent has ended meanwhile.
+    """The result for each child, in the order of the request; stop children whose parent has ended in between.
 
-    The store knows better than the state who is running: a session's end may reach it before the post reaches us.
+    The store is ahead of the state: a session's end may reach it before the post reaches us.
     """
     names = {child.session_id: child.name for child in spawn.children}
     answers, stops = dict(plan.answers), []
@@ -80,7 +81,7 @@ def answer_spawn(
             error = REFUSED.get(session.refused, f"refused ({session.refused})")
             answers[session.session_id] = SpawnAnswer(session_id=session.session_id, error=error)
         elif session.blocking and spawn.spawned_by not in state.live:
-            # the parent's post came while the child was being written: it could not stop a child it did not know
+            # The parent's post came while the child was being written, so it could not stop a child it did not know.
             stops.append(StopChild(session.session_id))
     return SpawnAnswers(answers=[answers[child.session_id] for child in spawn.children]), stops
 

@@ -1,4 +1,4 @@
-"""Starts sessions: an activity writes their rows, then each starts as a child workflow that outlives this one."""
+"""Starts sessions: an activity writes their rows, then each is started as a child workflow that outlives this one."""
 
 import asyncio
 from typing import Any
@@ -27,10 +27,10 @@ class SessionStarter:
     def __init__(self, start: ConversationInput, state: ConversationState) -> None:
         self._start = start
         self._state = state
-        self.reload_needed = False  # the store knows more than the state: a session to start had been started before
+        self.reload_needed = False  # the store is ahead of the state: a session to start had already been started
 
     async def start_accepted(self, submission: StartSession) -> None:
-        """Start a session whose row exists already; a repeat finds it started."""
+        """Start a session whose row exists; a repetition finds it started."""
         session_id = submission.session.ref.session_id
         thread = self._state.threads.setdefault(submission.thread_id, Thread(name=submission.session.agent.name))
         if session_id in thread.queue:
@@ -38,7 +38,7 @@ class SessionStarter:
         if submission.queued:
             thread.queue.append(session_id)
             return
-        # a conversation that was reopened for this session has read its row, where it is live already
+        # A conversation that was reopened for this session has loaded its row, where it is already live.
         known = self._state.live.get(session_id)
         await self._start_child(submission.session, known or Live(thread=submission.thread_id))
 
@@ -48,7 +48,7 @@ class SessionStarter:
         if queue and thread.live is not None:
             opening = opening.model_copy(update={"queued": True})
         [opened] = await self.open_all([opening])
-        if queue and opened.busy:  # the store knows of a running session that the state does not know yet
+        if queue and opened.busy:  # the store has a running session that is not in the state yet
             opening = opening.model_copy(update={"queued": True})
             [opened] = await self.open_all([opening])
         if opening.queued and opened.refused is None:
@@ -78,7 +78,7 @@ class SessionStarter:
         return written.sessions
 
     async def signal(self, session_id: str, name: str, argument: Any) -> None:
-        """Signal a session. One that has just ended cannot receive it; its own post settles what it missed."""
+        """Signal a session. A session that has just ended cannot receive it; its own post settles what it missed."""
         handle = workflow.get_external_workflow_handle(session_workflow_id(session_id))
         try:
             await handle.signal(name, argument)
@@ -90,7 +90,7 @@ class SessionStarter:
 
     async def _start_child(self, session: SessionInput, live: Live) -> None:
         session_id = session.ref.session_id
-        # before the await, so that the session's own post, however early, finds it
+        # Before the await, so that even a very early post of the session finds it.
         self._state.live[session_id] = live
         self._state.threads[live.thread].live = session_id
         try:
@@ -111,7 +111,7 @@ class SessionStarter:
             await self._forget_if_ended(session_id, live.thread)
 
     async def _forget_if_ended(self, session_id: str, thread_id: str) -> None:
-        """A session that an earlier run started posts its end here; one that has ended posted it before this run."""
+        """A session that an earlier run started will post its end here; if it has ended, it posted before this run."""
         rows = await activity_calls.load_conversation(
             ConversationRef(tenant=self._start.tenant, conversation_id=self._start.conversation_id)
         )

@@ -1,9 +1,9 @@
-"""Conversation: the entity that starts every session of its tree but the first, and decides where each outcome goes.
+"""Conversation: the entity that starts every session of its tree but the first, and routes every outcome.
 
-The API starts the first session without it, so a task that needs no decision has no Conversation. This workflow begins
+The API starts the first session directly, so a task that needs no decision has no Conversation. This workflow begins
 with the first decision: a subagent, a further message, a steer, a fire.
 
-Everything that awaits runs under one lock, so that two requests never see each other's half-made decisions. A decision
+Everything that awaits runs under one lock, so that two requests never see each other's unfinished decisions. A decision
 changes the state before its first await, so that no signal can change it in between.
 """
 
@@ -67,14 +67,14 @@ class Conversation:
         self.state = start.carried or ConversationState()
         self.starter = SessionStarter(start, self.state)
         self.router = OutcomeRouter(self.state)
-        self.actions: deque[Action] = deque()  # decided, and still to be done
+        self.actions: deque[Action] = deque()  # decided but not yet carried out
         self.ready = start.carried is not None
         self.lock = asyncio.Lock()
         self.early: list[EndedSession] = []  # posts that came before the state was loaded
 
     @workflow.run
     async def run(self, start: ConversationInput) -> None:
-        """Lives while anything is live or waits, then closes; the next message starts it again."""
+        """Run while anything is live or waits, then close; the next message starts the workflow again."""
         if start.carried is None:
             await self._load()
         while True:
@@ -86,7 +86,7 @@ class Conversation:
                 async with self._exclusive():
                     await self.work_off()
             else:
-                # actions that come up while handlers run do not wait for those handlers
+                # Actions that are added while handlers run do not wait for those handlers.
                 await workflow.wait_condition(lambda: workflow.all_handlers_finished() or self._has_work())
                 if self._has_work() or not workflow.all_handlers_finished():
                     continue
@@ -133,7 +133,7 @@ class Conversation:
     @workflow.update(name=wire.CLAIM, description="Consume outcomes by reading them.")
     async def claim(self, claim: ClaimOutcomes) -> None:
         async with self._exclusive():
-            # before the caller continues: its next model call must not bring what it has just read
+            # Wait for this before the caller continues: its next model call must not repeat what it has just read.
             await self.carry_out(self.router.withdraw(claim.mail, claim.by))
             await self._record(by=claim.by, mail=claim.mail)
 
@@ -164,10 +164,10 @@ class Conversation:
         return answers
 
     async def steer_thread(self, steer: Steer) -> Steered:
-        live = self.router.live_on(steer.thread)  # read now: it may end while it is signalled
+        live = self.router.live_on(steer.thread)  # read first, because it may end while it is signalled
         if live is None and not steer.wake:
             raise _refused(wire.NOT_RUNNING, "Nothing is running there.")
-        self.starter.reload_needed |= steer.thread not in self.state.threads  # the store knows an idle one
+        self.starter.reload_needed |= steer.thread not in self.state.threads  # an idle thread is only in the store
         await self._deliver(steer.thread, WaitingMessage(id=steer.message))
         return Steered(session_id=live or self.router.live_on(steer.thread) or "")
 
@@ -205,7 +205,7 @@ class Conversation:
     # actions
 
     async def work_off(self) -> None:
-        """Do everything on the list, also what is added to it meanwhile."""
+        """Carry out all planned actions, including those that are added in between."""
         while self.actions:
             await self._act(self.actions.popleft())
 
@@ -229,7 +229,7 @@ class Conversation:
                 self.starter.reload_needed = True
 
     async def _deliver(self, thread_id: str, message: WaitingMessage) -> None:
-        """To the running session, for its next step; else a new session begins with it."""
+        """Deliver a message to the running session for its next step; if there is none, begin a new session with it."""
         if not self.router.receive(thread_id, message):
             return
         if (live := self.router.live_on(thread_id)) is not None:
@@ -259,14 +259,14 @@ class Conversation:
 
     @asynccontextmanager
     async def _exclusive(self) -> AsyncIterator[None]:
-        """One request at a time, and none before the state is loaded."""
+        """Handle one request at a time, and none before the state is loaded."""
         await workflow.wait_condition(lambda: self.ready)
         async with self.lock:
             yield
         self._show()
 
     async def _load(self) -> None:
-        """Read the state from the store, where this run cannot know it: when it begins, and after a reset."""
+        """Read the state from the store if this run cannot know it: when it begins, and after a reset."""
         self.ready, self.starter.reload_needed = False, False
         ref = ConversationRef(tenant=self.start.tenant, conversation_id=self.start.conversation_id)
         self.actions.extend(self.router.adopt(await activity_calls.load_conversation(ref)))

@@ -1,4 +1,4 @@
-"""Acceptance: a session that says it is done is checked against its criteria, and sent back if it is not."""
+"""Acceptance: a session that reports that it is done is checked against its criteria, and sent back if they fail."""
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -11,7 +11,7 @@ from workflows.session.context import Ending, SessionContext, cause
 
 
 async def met(session: SessionContext, line: Line) -> bool:
-    """Whether the session may complete; if not, what is missing waits in its inbox. It has a few chances."""
+    """Whether the session may complete. If not, its inbox lists what is missing. The number of rounds is limited."""
     state = session.state
     state.acceptance_round += 1
     check = CheckAcceptance(

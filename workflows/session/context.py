@@ -1,4 +1,5 @@
-"""SessionContext: what the lines of a running session share: its state, its stop, and its running activities."""
+"""SessionContext: the data that all lines of a running session share: its state, its stop and its running
+activities."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -25,11 +26,11 @@ NAMED_CHILDREN = 20  # in the details; all are counted
 
 
 class Stopped(Exception):
-    """Raised inside a line when a stop was accepted; the request itself is in `SessionContext.stopping`."""
+    """Raised inside a line after a stop was accepted; the request itself is in `SessionContext.stopping`."""
 
 
 class Ending(Exception):
-    """How a line ends; raised where it cannot be returned."""
+    """The end of a line; raised where it cannot be returned."""
 
     def __init__(
         self,
@@ -50,20 +51,20 @@ class SessionContext:
         if start.approval_required and self.state.step == 0:
             self.state.line.note = PLAN_FIRST
         self.stopping: StopRequest | None = None
-        self.outdated = False  # what was committed is not what this run knows: it was reset, or is a new beginning
-        self.promoted: set[str] = set()  # children that are no longer waited for
+        self.outdated = False  # this run does not know what was committed: it was reset, or started anew
+        self.promoted: set[str] = set()  # children that no longer block a call
         self.waiting = 0  # open input requests
-        self.waiting_for: dict[str, str] = {}  # what they are about, by id, for the Web UI
-        self.handed_over = False  # the last step gave the line another agent: its loop begins anew
+        self.waiting_for: dict[str, str] = {}  # their subjects by id, for the Web UI
+        self.handed_over = False  # the last step gave the line another agent, so its loop starts again
         self.calling = 0  # tool calls that are running
         self.spent: Ending | None = None  # the limit that the last step has exhausted
-        self._cancelling: asyncio.Task[None] | None = None  # kept, since the event loop does not keep it
+        self._cancelling: asyncio.Task[None] | None = None  # a reference, because the event loop keeps only a weak one
         self._activities: set[workflow.ActivityHandle[Any]] = set()
         self._tools: set[workflow.ActivityHandle[Any]] = set()  # those that a graceful stop lets finish
 
     @property
     def sides(self) -> Sides | None:
-        """Of the agent that has the session; None: a plain one."""
+        """The sides of the session's current agent; None for a plain agent."""
         return self.state.sides if self.state.handed_over else self.start.sides
 
     def hooked(self, line: Line) -> bool:
@@ -73,7 +74,7 @@ class SessionContext:
         return self.sides is not None and line.agent.side in self.sides.hooked
 
     def handler_of(self, line: Line) -> str | None:
-        """The handler that takes the turns of a line; None: a model does."""
+        """The handler that takes the turns of a line; None if a model does."""
         sides = self.sides if line.is_main else None
         return sides.of(line.agent.side).handler if sides is not None else None
 
@@ -86,10 +87,11 @@ class SessionContext:
         return self.start.deadline + timedelta(milliseconds=self.limits.ttl_ms - self.start.limits.ttl_ms)
 
     def raise_limits(self, limits: Limits) -> None:
-        """From the next check on; a limit is never lowered, so that a repeat or a late one changes nothing."""
+        """Raise limits, effective from the next check on. A limit is never lowered, so a repeated or late raise is
+        harmless."""
         self.state.limits = self.limits.raised_to(limits)
         if self.spent is not None and self.spent.reason is Reason.TOOL_LIMIT:
-            self.spent = None  # if there are still too many calls, the next step finds that out
+            self.spent = None  # if there are still too many calls, the next step notices
 
     @property
     def plan_awaits_approval(self) -> bool:
@@ -97,30 +99,31 @@ class SessionContext:
 
     @property
     def cancelled(self) -> bool:
-        """A stop that is not a limit: it leaves no time for a farewell."""
+        """Record a stop that is not a limit: it leaves no time for a last summary."""
         return self.stopping is not None and self.stopping.reason not in LIMIT_REASONS
 
     def halt(self, request: StopRequest) -> None:
-        if not self.cancelled:  # a cancel outranks a limit, and the first cancel counts
+        if not self.cancelled:  # a cancel has priority over a limit, and the first cancel counts
             self.stopping = request
         self._cancelling = asyncio.create_task(self._cancel(request))
 
     async def _cancel(self, request: StopRequest) -> None:
         """Cancel the running activities, except tools that a graceful stop lets finish."""
-        # A result that arrives in the same workflow task as the stop needs some turns of the event loop until it has
-        # passed through the activity's handle to the line that waits for it (future, handle, `wait`, the line). A
-        # handle that is cancelled within these turns raises instead, and the result, which history has and the
-        # activity has committed, would be lost to the session. Five is more than that path takes, and replays.
+        # A result that arrives in the same workflow task as the stop needs several turns of the event loop to pass
+        # through the activity's handle to the line that waits for it (future, handle, `wait`, the line). If the handle
+        # is cancelled within these turns it raises instead, and a result that is in the history and was committed would
+        # be lost to the session. Five turns are more than that path takes, and the number is the same in a replay.
         for _ in range(TURNS):
             await asyncio.sleep(0)
         for handle in list(self._activities if not request.grace_ms else self._activities - self._tools):
             handle.cancel()
 
     async def wait(self, handle: "workflow.ActivityHandle[T]", *, tool: bool = False) -> T:
-        """Wait for an activity so that a stop can reach it; one that came before it started cancels it at once."""
+        """Wait for an activity in such a way that a stop can reach it. A stop that came before its start cancels it at
+        once."""
         known = self.stopping
-        # A handle starts its activity in the next turn of the event loop. Cancelled before that it would end without
-        # Temporal ever knowing of the activity.
+        # A handle starts its activity in the next turn of the event loop. If it were cancelled before, it would end and
+        # Temporal would never learn of the activity.
         await asyncio.sleep(0)
         self._activities.add(handle)
         if tool:
@@ -134,7 +137,7 @@ class SessionContext:
                 self.halt(StopRequest(reason=Reason.LOST, by="errand"))
                 raise Stopped from error
             raise
-        except asyncio.CancelledError:  # it ended at the very moment at which it was cancelled
+        except asyncio.CancelledError:  # it ended at the same moment as it was cancelled
             self.check()
             raise
         finally:
@@ -142,13 +145,13 @@ class SessionContext:
             self._tools.discard(handle)
 
     def is_outdated(self, error: BaseException) -> bool:
-        """Whether an activity was refused because the session is not where this run believes it to be."""
+        """Whether an activity was refused because the committed state differs from what this run assumes."""
         inner = error.cause if isinstance(error, ActivityError) else error
         self.outdated = self.outdated or (isinstance(inner, ApplicationError) and inner.type == wire.OUTDATED)
         return self.outdated
 
     def take(self, line: Line) -> list[str]:
-        """The messages that enter the context with the next call; only the main line receives any."""
+        """The messages that enter the context with the next call; only the main line receives messages."""
         if not line.is_main:
             return []
         messages, self.state.inbox = self.state.inbox, []
@@ -158,7 +161,7 @@ class SessionContext:
         self.state.inbox = [*(messages or []), *self.state.inbox]
 
     async def has_unread(self) -> bool:
-        """An answer is not the end while messages are unread, or while children are still to report."""
+        """Whether an answer is not the end: messages are unread, or children have yet to report."""
         if self.start.await_children:
             await workflow.wait_condition(
                 lambda: bool(self.state.inbox) or not self.state.waking or self.stopping is not None
@@ -167,7 +170,7 @@ class SessionContext:
         return bool(self.state.inbox)
 
     def receive(self, message_id: str) -> None:
-        """Put a message into the inbox; one that is signalled again counts once."""
+        """Put a message into the inbox; a repeated signal is ignored."""
         if message_id not in self.state.seen_messages:
             self.state.seen_messages = [*self.state.seen_messages, message_id][-REMEMBERED:]
             self.state.inbox.append(message_id)
@@ -183,14 +186,14 @@ class SessionContext:
         child = StartedChild(id=session_id, title=preview(title, 80))
         self.state.children = [*self.state.children, child][-NAMED_CHILDREN:]
         self.state.children_started += 1
-        if wakes and session_id not in self.state.ended:  # it may have been quick
+        if wakes and session_id not in self.state.ended:  # it may have ended already
             self.state.waking.append(session_id)
 
     def answered(self, request_id: str) -> None:
         self.state.answered = [*self.state.answered, request_id][-REMEMBERED:]
 
     def check(self) -> None:
-        """To call after every await: an activity that ends while it is being cancelled swallows the cancel."""
+        """Call this after every await: an activity that ends while it is being cancelled swallows the cancel."""
         if self.stopping:
             raise Stopped
 
@@ -208,14 +211,14 @@ def cause(error: ActivityError) -> tuple[str, str]:
 
 
 def requested_reason(error: ActivityError) -> Reason:
-    """The reason of the cancel in the row."""
+    """The reason of the cancel that the row holds."""
     inner = error.cause
     details = inner.details if isinstance(inner, ApplicationError) else ()
     return Reason(details[0]) if details else Reason.CALLER_CANCEL
 
 
 async def all_of(coroutines: list[Coroutine[Any, Any, T]]) -> list[T]:
-    """Their results. If one raises, the others have ended too before the exception is passed on."""
+    """The results of all. If one raises, wait for the others to end before the exception is passed on."""
     done: list[T] = []
     for outcome in await asyncio.gather(*coroutines, return_exceptions=True):
         if isinstance(outcome, BaseException):

@@ -18,15 +18,15 @@ def is_delegation(call: ToolCall) -> bool:
     return call.activity == activity_calls.BEGIN_DELEGATIONS.name
 
 
-# The loop is passed in. Modules that import each other get a second copy in the workflow sandbox, and an exception of
-# the one copy is not caught as an exception of the other.
+# The loop is passed in. Modules that import each other get a second copy in the workflow sandbox, and then an exception
+# of one copy is not caught as an exception of the other.
 RunLine = Callable[[SessionContext, Line], Awaitable[Ending | None]]
 
 
 async def delegate(
     session: SessionContext, line: Line, reply: ModelReply, calls: list[ToolCall], run_line: RunLine
 ) -> list[ToolOutcome]:
-    """Begin all delegations of a step in one activity, then wait for each as its tool demands."""
+    """Begin all delegations of a step in one activity, then wait for each as its tool requires."""
     call = DelegationCall(
         ref=session.start.ref,
         agent=line.agent,
@@ -91,7 +91,7 @@ async def _follow(
 
 
 async def _run_inline(session: SessionContext, line: Line, begun: Begun, settle: Settle, run_line: RunLine) -> Settle:
-    """Run the same loop over a line of its own: its calls are activities of this session and count on its limits."""
+    """Run the loop over a line of its own: its calls are activities of this session and count against its limits."""
     assert begun.agent is not None
     inner = Line(
         path=inline_path(line.path, line.step, begun.index),
@@ -117,7 +117,8 @@ async def _run_inline(session: SessionContext, line: Line, begun: Begun, settle:
 
 
 async def _gather(session: SessionContext, begun: Begun) -> None:
-    """Wait for several children, for a bounded time. Then nothing is cancelled; the result lists what still runs."""
+    """Wait for several children for a limited time. On a timeout nothing is cancelled; the result lists what still
+    runs."""
 
     def enough() -> bool:
         ended = [child for child in begun.ids if child in session.state.ended]

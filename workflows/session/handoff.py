@@ -46,6 +46,6 @@ async def hand_over(session: SessionContext, line: Line, reply: ModelReply, call
         line.activated = False
         session.state.sides, session.state.handed_over = to.sides, True
         session.handed_over = True
-        line.trail, line.misfits = [], 0  # what the former agent repeated is not held against this one
+        line.trail, line.misfits = [], 0  # repetitions of the former agent must not count for this one
         workflow.upsert_search_attributes([AGENT.value_set(to.agent.name)])
     return outcomes

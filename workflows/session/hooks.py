@@ -1,4 +1,4 @@
-"""Hooks of a session: only an agent that has some adds anything to the history."""
+"""Hooks of a session. Only an agent with hooks adds anything to the history."""
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -16,7 +16,7 @@ NO_SUBJECT = HookSubject()
 
 
 async def at(session: SessionContext, line: Line, point: HookPoint, subject: HookSubject = NO_SUBJECT) -> HookOutcome:
-    """Run the hooks that the line's agent has for this moment. The session continues without those that fail."""
+    """Run the hooks of the line's agent for this moment. The session continues without those that fail."""
     if not session.hooked(line) or point not in await _points(session, line):
         return NOTHING
     call = _call(session, line, point, subject)
@@ -29,7 +29,7 @@ async def at(session: SessionContext, line: Line, point: HookPoint, subject: Hoo
 
 
 async def before_reply(session: SessionContext, line: Line, messages: list[str], note: str | None) -> str | None:
-    """The note for the model, after the hooks of the messages that enter the context and of the call itself."""
+    """The note for the model, from the hooks of the messages that enter the context and of the call itself."""
     if line.is_main and not session.state.announced:
         session.state.announced = True
         if session.start.head is None:
@@ -43,7 +43,7 @@ async def before_reply(session: SessionContext, line: Line, messages: list[str],
 
 
 async def after_tools(session: SessionContext, line: Line, node: str, outcomes: list[ToolOutcome]) -> None:
-    """What these hooks note is shown with the next call."""
+    """Run these hooks; their notes are shown with the next call."""
     indexes = sorted(outcome.index for outcome in outcomes)
     if indexes:
         said = await at(session, line, HookPoint.AFTER_TOOL, HookSubject(node=node, indexes=indexes))
@@ -51,7 +51,7 @@ async def after_tools(session: SessionContext, line: Line, node: str, outcomes: 
 
 
 async def before_tools(session: SessionContext, line: Line, node: str, calls: list[ToolCall]) -> list[ToolCall]:
-    """The calls of a reply; those that a hook refuses are answered with its refusal."""
+    """The calls of a reply; a call that a hook refuses gets the refusal as its result."""
     indexes = [call.index for call in calls if call.refusal is None]
     subject = HookSubject(node=node, indexes=indexes)
     said = await at(session, line, HookPoint.BEFORE_TOOL, subject) if indexes else NOTHING
@@ -65,7 +65,7 @@ async def after_subagents(session: SessionContext, line: Line, node: str, childr
 
 
 async def at_end(session: SessionContext, ending: Ending, line: Line) -> None:
-    """Before the ending is written, also after a stop: then nothing else can reach these hooks any more."""
+    """Run the hooks of the end before the ending is written, even after a stop, because nothing runs them later."""
     if not session.hooked(line):
         return
     try:
@@ -78,7 +78,7 @@ async def at_end(session: SessionContext, ending: Ending, line: Line) -> None:
 
 
 def noted(*notes: str | None) -> str | None:
-    """Several notes for the model as one."""
+    """Join several notes for the model into one."""
     return "\n\n".join(note for note in notes if note) or None
 
 
@@ -96,7 +96,7 @@ def _call(session: SessionContext, line: Line, point: HookPoint, subject: HookSu
 
 
 async def _points(session: SessionContext, line: Line, *, ending: bool = False) -> list[HookPoint]:
-    """Looked up once for each agent and side that takes turns."""
+    """Look hooks up once for each agent and side that takes turns."""
     known, name = session.state.hook_points, f"{line.agent.owner}/{line.agent.name}/{line.agent.side}"
     if name not in known:
         wanted = activity_calls.list_hooks(HookList(ref=session.start.ref, agent=line.agent))

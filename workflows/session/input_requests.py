@@ -1,4 +1,4 @@
-"""Input requests: a session waits for people. It holds no resources while it waits, and every wait has a deadline."""
+"""Input requests: a session waits for people. It uses no resources while it waits, and every wait has a deadline."""
 
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -35,12 +35,12 @@ async def ask(
     summary: str,
     external: bool = False,
 ) -> SettledRequest | None:
-    """Open a request, wait for its answer or its deadline, and settle it. None: the request was refused, and the model
-    learns why.
+    """Open a request, wait for its answer or its deadline, and settle it. None if the request was refused; then the
+    model learns why.
 
-    If the session is stopped meanwhile, its end withdraws the request.
+    If the session is stopped while it waits, its end withdraws the request.
     """
-    # the id derives from the very call or plan it is about: an old approval can never serve a new attempt
+    # The id derives from the call or plan, so that an old approval can never be used for a new attempt.
     request_id = derive_id(node, kind, index)
     agents = [*line.above, line.agent]
     request = OpenRequest(
@@ -70,14 +70,14 @@ async def ask(
         session.waiting -= 1
     _show_waiting(session, request_id, None)
     if settled.cancel:
-        # not an ending of this line alone: everything else the session does or waits for stops too
+        # It ends not only this line: everything else that the session does or waits for stops too.
         session.halt(StopRequest(reason=Reason.INPUT_TIMEOUT, by="errand"))
         raise Stopped
     return settled
 
 
 def _show_waiting(session: SessionContext, request_id: str, about: str | None) -> None:
-    """Let the Web UI say that the session waits and for what; None: no longer for this request."""
+    """Show in the Web UI that the session waits, and for what; None: it no longer waits for this request."""
     before = bool(session.waiting_for)
     if about is None:
         session.waiting_for.pop(request_id, None)
@@ -111,11 +111,11 @@ async def _answered(session: SessionContext, request: OpenRequest, opened: Opene
     while not await _is_answered(session, request.id, until, f"input deadline · {kind}"):
         if own or session.deadline <= until:
             return
-        until = session.deadline  # the session got more time, and with it a question that may wait as long as it
+        until = session.deadline  # the session got more time, and so did a question that may wait as long
 
 
 async def _is_answered(session: SessionContext, request_id: str, until: datetime, summary: str) -> bool:
-    """Wait for an answer. False: there was none in time. At the deadline, settling finds it open and lets it expire."""
+    """Wait for an answer; False if there was none in time. After the deadline the request is settled as expired."""
     try:
         await workflow.wait_condition(
             lambda: request_id in session.state.answered or session.stopping is not None,
@@ -128,7 +128,7 @@ async def _is_answered(session: SessionContext, request_id: str, until: datetime
 
 
 async def answer_call(session: SessionContext, line: Line, node: str, call: ToolCall, kind: RequestKind) -> ToolOutcome:
-    """Answer a call whose result comes from outside: the answer to a question, or the result of an external tool."""
+    """Get the result of a call from outside: the answer to a question, or the result of an external tool."""
     settled = await ask(session, line, kind, node, call.index, call.preview, call.external)
     if settled is None:
         return ToolOutcome(index=call.index, name=call.name, state=CallState.FAILED, preview="nobody was asked")
@@ -137,15 +137,15 @@ async def answer_call(session: SessionContext, line: Line, node: str, call: Tool
 
 
 async def approve_tool(session: SessionContext, line: Line, node: str, call: ToolCall) -> str | None:
-    """The id of the approval with which the call may run; None: it was denied, and the model learns why."""
+    """The id of the approval with which the call may run; None if it was denied, and the model learns why."""
     about = f"approve {call.name}: {call.preview}"
     settled = await ask(session, line, RequestKind.TOOL_APPROVAL, node, call.index, about, call.external)
     return derive_id(node, RequestKind.TOOL_APPROVAL, call.index) if settled and settled.approved else None
 
 
 async def ask_variables(session: SessionContext, line: Line) -> None:
-    """Ask once, before the first step, for all values that the agent cannot begin without."""
-    node = session.start.ref.session_id  # there is no message yet that it could be about
+    """Ask once, before the first step, for all values that the agent needs to begin."""
+    node = session.start.ref.session_id  # there is no message yet to which it could refer
     settled = await ask(session, line, RequestKind.MISSING_VARIABLES, node, 0, "missing variables")
     if settled is None:
         return
@@ -153,8 +153,8 @@ async def ask_variables(session: SessionContext, line: Line) -> None:
 
 
 async def approve_plan(session: SessionContext, line: Line, node: str) -> None:
-    """Nothing with an effect runs before this; a rejection leads to another plan."""
+    """Get the plan approved. Nothing with an effect runs before that; a rejection leads to another plan."""
     settled = await ask(session, line, RequestKind.PLAN_APPROVAL, node, 0, "approve the plan")
-    assert settled is not None  # only questions are refused
+    assert settled is not None  # only questions can be refused
     session.state.plan_approved = settled.approved
     line.note = settled.note

@@ -1,4 +1,4 @@
-"""Limits of a step: how many tool calls there may be, what is counted, and whether the line repeats itself."""
+"""Limits of a step: the number of tool calls, the counters, and whether the line repeats itself."""
 
 from datetime import timedelta
 
@@ -9,7 +9,7 @@ from domain.sessions.session_state import Line
 from domain.sessions.step import CallState, Effect, ToolCall, ToolOutcome
 from workflows.session.context import Ending, SessionContext
 
-OVER_LIMIT = "This session may not make so many tool calls. This one was not run."
+OVER_LIMIT = "This session has reached its limit of tool calls. This one was not run."
 DENIED = "The rules of this task denied {} calls; further attempts will not succeed."
 TREE_SPENT = "The budget of tool calls that this session shares with its tree is spent."
 
@@ -24,7 +24,7 @@ def limit_reached(session: SessionContext) -> Ending | None:
 
 
 def refused(call: ToolCall, why: str) -> ToolCall:
-    """The same call, answered with a refusal instead of run."""
+    """The same call, answered with a refusal instead of being run."""
     return call.model_copy(
         update={
             "activity": "tool.refuse",
@@ -38,7 +38,7 @@ def refused(call: ToolCall, why: str) -> ToolCall:
 
 
 def within_limit(session: SessionContext, calls: list[ToolCall]) -> list[ToolCall]:
-    """What the limit of tool calls does not allow is refused, and the session ends after this step."""
+    """Refuse the calls beyond the limit of tool calls; the session ends after this step."""
     most = session.limits.tool_calls
     if most is None:
         return calls

@@ -1,4 +1,5 @@
-"""The loop: ask the model, run its tool calls, repeat. One function per line, so an inline delegate can nest it."""
+"""The loop: ask the model, run its tool calls, repeat. One function per line, so that an inline delegate can nest
+it."""
 
 from collections.abc import Collection, Coroutine
 from typing import Any
@@ -32,7 +33,7 @@ NOT_APPROVED = (
 
 
 async def run_line(session: SessionContext, line: Line) -> Ending | None:
-    """Run until the line must end; None means that the workflow should continue as new here, between two steps, or that
+    """Run until the line must end. None means that the workflow should continue as new here, between two steps, or that
     another agent has taken over."""
     state = session.state
     while not session.handed_over:
@@ -68,7 +69,7 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
 
 
 async def answered(session: SessionContext, line: Line, reply: ModelReply) -> Ending | None:
-    """The ending that an answer without calls leads to; None: the line continues."""
+    """The ending after an answer without calls; None if the line continues."""
     if reply.misfit is not None:
         line.misfits += 1
         if line.misfits >= MAX_MISFITS:
@@ -79,7 +80,7 @@ async def answered(session: SessionContext, line: Line, reply: ModelReply) -> En
 
 
 async def done(session: SessionContext, line: Line, reply: ModelReply) -> bool:
-    """Whether an answer ends the line: always an inline one, else if no message is unread and the criteria hold."""
+    """Whether an answer ends the line: always for an inline one, else if no message is unread and the criteria hold."""
     if reply.continues:
         return False
     if not line.is_main:
@@ -92,8 +93,8 @@ async def done(session: SessionContext, line: Line, reply: ModelReply) -> bool:
 async def act(
     session: SessionContext, line: Line, reply: ModelReply, last: Collection[str] | None = None
 ) -> list[ToolOutcome]:
-    """Run the calls of one reply; their results wait in the store for the next model call. They run concurrently, or,
-    if `last` is given, one after another: in their order, but the tools of these names after all others."""
+    """Run the calls of one reply; their results wait in the store for the next model call. They run concurrently. If
+    `last` is given they run one after another in their order, but the tools with these names after all others."""
     if blocked := next((call for call in reply.calls if call.asks and call.refusal), None):
         raise Ending(Reason.NEEDS_INPUT, "needs_input", blocked.preview)
     reply = reply.model_copy(update={"calls": limits.within_limit(session, reply.calls)})
@@ -109,7 +110,7 @@ async def act(
         line.doing = outcome.doing or line.doing
     session.check()
     if any(one.replanned for one in outcomes):
-        session.state.plan_approved = False  # the approved plan is not the present one
+        session.state.plan_approved = False  # the approved plan is no longer the present one
     if session.plan_awaits_approval and any(one.planned and one.state is CallState.OK for one in outcomes):
         await input_requests.approve_plan(session, line, reply.head)
     if session.hooked(line):
@@ -131,7 +132,7 @@ async def _outcomes(session: SessionContext, line: Line, reply: ModelReply) -> l
 async def _hand_over(
     session: SessionContext, line: Line, reply: ModelReply, calls: list[ToolCall]
 ) -> list[ToolOutcome]:
-    """The other calls of the reply have run: they were the former agent's."""
+    """Hand over after the other calls of the reply have run, because those belong to the former agent."""
     session.check()
     allowed, outcomes = await _permitted(session, line, reply, calls)
     return outcomes + await handoff.hand_over(session, line, reply, allowed)
@@ -158,7 +159,7 @@ def _withheld(session: SessionContext, call: ToolCall) -> bool:
 
 
 async def _delegate(session: SessionContext, line: Line, reply: ModelReply) -> list[ToolOutcome]:
-    """Begin the delegations of a reply together, as far as they may begin at all."""
+    """Begin the permitted delegations of a reply together."""
     calls = [call for call in reply.calls if delegation.is_delegation(call)]
     begun, outcomes = await _permitted(session, line, reply, calls)
     return outcomes + (await delegation.delegate(session, line, reply, begun, run_line) if begun else [])
@@ -167,7 +168,7 @@ async def _delegate(session: SessionContext, line: Line, reply: ModelReply) -> l
 async def _permitted(
     session: SessionContext, line: Line, reply: ModelReply, calls: list[ToolCall]
 ) -> tuple[list[ToolCall], list[ToolOutcome]]:
-    """The calls that may begin, after people were asked where a rule says so; and the outcomes of the others."""
+    """The calls that may begin, after people were asked if a rule requires it, and the results of the others."""
     refused = [call for call in calls if _withheld(session, call)]
     outcomes = await all_of([run_tool(session, line, reply.head, call) for call in refused])
     asked = [call for call in calls if call.ask and call not in refused]
@@ -216,7 +217,7 @@ async def run_tool(session: SessionContext, line: Line, node: str, call: ToolCal
         return outcome.model_copy(update={"denied": True, "forbidden": True}) if call.denied else outcome
     except ActivityError as error:
         session.check()
-        # the store has no result for this call, and the next model call reports that to the model
+        # the store has no result for this call, and the next model call shows that to the model
         return ToolOutcome(index=call.index, name=call.name, state=CallState.UNKNOWN, preview=cause(error)[1][:160])
 
 
@@ -224,7 +225,8 @@ async def _called(session: SessionContext, request: ToolRequest, call: ToolCall)
     if call.bookkeeping:
         try:
             return await session.wait(activity_calls.run_bookkeeping_tool(request, call), tool=True)
-        except FailureError as error:  # too slow, or the database is away; the SDK does not wrap a local activity's
+        # too slow, or the database is unreachable; the SDK does not wrap a local activity's error
+        except FailureError as error:
             session.check()
             workflow.logger.info("%s runs as a queued activity: %s", call.name, error.message)
     return await session.wait(activity_calls.run_tool(request, call), tool=True)

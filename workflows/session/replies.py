@@ -37,7 +37,7 @@ async def think(
         try:
             reply = await session.wait(_asked(session, line, call, activates))
         except ActivityError as error:
-            session.untake(take)  # nothing was committed: the next call takes these messages again
+            session.untake(take)  # nothing was committed, so the next call takes these messages again
             session.check()
             kind, message = cause(error)
             if kind == wire.CONTEXT_TOO_LONG and not compacted:
@@ -48,14 +48,14 @@ async def think(
                 line.model_index += 1
             elif kind == wire.BUDGET_SPENT:
                 raise Ending(Reason.TREE_BUDGET, "tree_budget", message) from error
-            elif kind == wire.CANCEL_REQUESTED:  # the row has a cancel that never reached this workflow
+            elif kind == wire.CANCEL_REQUESTED:  # the row has a cancel whose signal was lost
                 session.halt(StopRequest(reason=requested_reason(error), by=message))
                 raise Stopped from error
             else:
                 raise Ending(Reason.ERROR, kind, message) from error
             take = session.take(line)
             continue
-        line.head = reply.head  # of an interrupted call too: it has committed what it had
+        line.head = reply.head  # an interrupted call has committed what it had, too
         session.state.usage = session.state.usage.plus(reply.usage)
         session.state.recorded = session.state.recorded.plus(reply.recorded or Usage())
         if reply.raised is not None:
@@ -67,7 +67,7 @@ async def think(
 
 
 async def activate(session: SessionContext, line: Line) -> None:
-    """Start the subagents that begin with a side's prompt. They are calls of a reply, which the line continues with."""
+    """Start the subagents that begin with a side's prompt. They are calls of a reply, with which the line continues."""
     if session.sides is None or line.activated or line.agent.side not in session.sides.immediate:
         return
     line.activated = True

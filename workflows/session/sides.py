@@ -20,7 +20,7 @@ NOT_OVER = "Your reply did not end your turn. Continue{}."
 
 
 async def run_sides(session: SessionContext, sides: Sides) -> Ending | None:
-    """Run until the session must end; None means that the workflow should continue as new here, between two steps, or
+    """Run until the session must end. None means that the workflow should continue as new here, between two steps, or
     that another agent has taken over."""
     state = session.state
     while not session.handed_over:
@@ -63,12 +63,12 @@ async def _judge(
     decision: Decision,
     outcomes: list[ToolOutcome],
 ) -> Ending | None:
-    """What a response means under the rules of its side: an ending, the other side's turn, or another step."""
+    """Apply the rules of its side to a response: an ending, the other side's turn, or another step."""
     state, line = session.state, session.state.line
-    if decision.next in (Next.ASK_AGAIN, Next.COMPACT):  # cut off: not yet a response that could end a turn
+    if decision.next in (Next.ASK_AGAIN, Next.COMPACT):  # cut off, so not yet a response that could end a turn
         side = side.model_copy(update={"stop_on_response": False})
     succeeded = {outcome.index for outcome in outcomes if outcome.state == "ok"}
-    # a call that failed or was refused controls nothing: its side sees why, and may call again
+    # A call that failed or was refused ends nothing: its side sees why, and may call again.
     names = [call.name if call.index in succeeded else "" for call in reply.calls]
     turns = sides.max_session_turns if sides.dual else None
     found = after_response(side, names, ends=reply.ends, steps=line.steps, turns=state.turns, max_session_turns=turns)
@@ -96,7 +96,7 @@ async def _judge(
 
 
 async def _compact(session: SessionContext, line: Line) -> None:
-    """A side writes the checkpoint of its own view, also when the other side's turn has begun."""
+    """Let a side write the checkpoint of its own view, even if the other side's turn has begun."""
     state = session.state
     line.head = state.line.head
     await think(session, line, Purpose.COMPACT)

@@ -33,8 +33,9 @@ class Session:
     @workflow.run
     async def run(self, start: SessionInput) -> SessionResult:
         """Treat Temporal's own cancel as a stop like any other."""
-        # The cancel raises in this coroutine, at any moment. Shielded, the session's own task does not see it: an
-        # ending that is being written would otherwise be interrupted halfway. It stops by the usual path instead.
+        # The cancel raises in this coroutine at any moment. Because of the shield the session's own task does not see
+        # it: an ending that is being written would otherwise be interrupted halfway. It stops by the usual path
+        # instead.
         life = asyncio.create_task(self._live(start))
         try:
             return await asyncio.shield(life)
@@ -66,7 +67,7 @@ class Session:
             if ending.reason in LIMIT_REASONS and not self.context.cancelled:
                 await self._summarise(ending.reason)
             await hooks.at_end(self.context, ending, self.context.state.line)
-            # the activity also posts the end to the conversation, which spares the session a workflow task of its own
+            # The activity also posts the end to the conversation, which saves the session a workflow task of its own.
             return self._result(await activity_calls.finish_session(self._ending(ending)))
         except (Stopped, ActivityError) as error:
             if not self.context.is_outdated(error):
@@ -74,8 +75,8 @@ class Session:
         await self._restore(start)
 
     async def _restore(self, start: SessionInput) -> NoReturn:
-        """Continue from what was committed, in a new run: this one was reset, or began anew after Temporal had lost
-        the one before it. What it believes to have happened is not what happened."""
+        """Continue from what was committed, in a new run: this run was reset, or started anew after Temporal lost the
+        previous one, so that its own state is not what was committed."""
         received = self.context.state = start.first_state()
         received.inbox = []
         carried = await activity_calls.restore_session(start.ref)
@@ -132,10 +133,10 @@ class Session:
         self.context.raise_limits(limits)
 
     async def _watch(self, reasoning: "asyncio.Task[Ending | None]") -> None:
-        """Wait for the loop, the deadline or a stop, whichever is first."""
+        """Wait for the loop, the deadline or a stop, whichever comes first."""
         deadline = None
         try:
-            while deadline != self.context.deadline:  # more time begins the wait anew
+            while deadline != self.context.deadline:  # if the deadline was extended, wait again
                 deadline = self.context.deadline
                 await workflow.wait_condition(
                     lambda until=deadline: (  # type: ignore[misc]
@@ -145,12 +146,12 @@ class Session:
                     timeout_summary=f"TTL {timedelta(milliseconds=self.context.limits.ttl_ms)}",
                 )
         except TimeoutError:
-            # it was waiting for people: their deadline has passed, the agent has not failed
+            # it was waiting for people: their deadline has passed, and the agent has not failed
             reason = Reason.INPUT_TIMEOUT if self.context.waiting else Reason.TTL
             self.context.halt(StopRequest(reason=reason, by="errand"))
 
     async def _let_finish(self, reasoning: "asyncio.Task[Ending | None]") -> None:
-        """A graceful stop: the running tools may finish, within a limit."""
+        """A graceful stop: let the running tools finish, within a time limit."""
         stop = self.context.stopping
         assert stop is not None
         try:
@@ -163,10 +164,11 @@ class Session:
             self.context.halt(stop.model_copy(update={"grace_ms": 0}))
 
     async def _summarise(self, reason: Reason) -> None:
-        """Ask for one last reply without tools, so that nothing ends silently; the session ends even if that fails."""
+        """Ask for one last reply without tools, so that no session ends without a summary. If that fails, it ends
+        anyway."""
         state = self.context.state
         if self.context.handler_of(state.line) is not None:
-            return  # code has nothing to sum up: what was said last is the result
+            return  # a handler cannot summarise: its last message is the result
         take = self.context.take(state.line)
         call = model_call(self.context, state.line, Purpose.SUMMARY, take, summary_request(reason))
         try:
