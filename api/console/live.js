@@ -70,6 +70,6 @@ export function soon(run, ms = 150) {
 
 const count = soon(badge, 300);
 listen((notice) => {
-  if (/^(input_|task_|lost)/.test(notice.type)) count();
+  if (/^(input_|session_|lost)/.test(notice.type)) count();
 });
 setInterval(() => stop && count(), 30_000); // a request that expires gives no notice

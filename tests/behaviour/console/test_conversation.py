@@ -28,6 +28,7 @@ async def test_timeline_has_every_turn_in_lanes_as_it_happens(stack: Stack, open
     box = page.get_by_role("region", name="Timeline")
     turn = box.locator(f'[data-turn="{task_id}"]')
     await expect(turn.locator(".bar.wait title")).to_contain_text("asked: Which one?")  # still waiting
+    await expect(turn.locator(".bar.failed")).to_have_count(0)  # a call that runs has not failed
     await expect(turn.locator(".status").first).to_have_text("input required")
     assert (await answer(stack, task_id, request["id"], "this")).is_success
     await expect(turn.locator(".status").first).to_have_text("completed")  # without a reload

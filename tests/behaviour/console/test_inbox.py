@@ -82,17 +82,20 @@ async def test_the_slower_of_two_browsers_learns_who_was_first(stack: Stack, bro
     await define(stack)
     task_id = await stack.submit(calls(bash("touch two-browsers")), "careful")
     [request] = await waiting(stack, task_id)
-    pages: dict[str, Page] = {}
-    for name in ("Anna", "Ben"):
+
+    async def browse(name: str) -> Page:
         _, secret = await keys.create(stack.pool, "default", name, list(Right))
         context = await browser.new_context(extra_http_headers={"X-Forwarded-For": "203.0.113.7"})
-        page = pages[name] = await context.new_page()
+        page = await context.new_page()
         await page.goto(f"{stack.url}/#/inbox")
         await page.get_by_label("Key").fill(secret)
         await page.get_by_role("button", name="Sign in").click()
         await expect(page.locator(f'[data-id="{request["id"]}"]')).to_be_visible()
         await page.route(re.compile(r"/input-requests\?"), lambda route: route.abort())
+        return page
 
+    names = ("Anna", "Ben")
+    pages = dict(zip(names, await asyncio.gather(*map(browse, names)), strict=True))
     buttons = [page.locator(f'[data-id="{request["id"]}"] [data-do="a"]') for page in pages.values()]
     await asyncio.gather(*(button.click() for button in buttons))
     await stack.wait(task_id)
@@ -135,6 +138,11 @@ async def test_inbox_shows_all_requests_nearest_deadline_first(stack: Stack, ope
         await expect(page.locator(f'[data-id="{copies[100]}"]')).to_have_count(0)
         assert await cards.count() >= waits - 1  # the others are where they were
         await expect(page.locator("h2:has-text('Decided lately') + ul li").first).to_contain_text("copy 101 of")
+        await stack.cancel(task_id)  # which withdraws its requests
+        await stack.wait(task_id)
+        await expect(page.locator(f'[data-id="{request["id"]}"]')).to_have_count(0)
+        left = (await stack.http.get("/summary")).json()["open_requests"]
+        assert left < waits
+        await expect(page.locator("[data-waiting]")).to_have_text(str(left) if left else "")
     finally:
         await stack.pool.execute("DELETE FROM input_requests WHERE id = ANY($1::text[])", copies)
-        await stack.cancel(task_id)

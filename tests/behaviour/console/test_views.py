@@ -1,6 +1,5 @@
 """The console in a real browser, on the real stack."""
 
-import statistics
 from datetime import datetime
 
 from playwright.async_api import expect
@@ -37,19 +36,19 @@ FIRST_SEEN = """(key) => Math.min(...Object.keys(window.seen).filter((one) => on
 
 
 async def test_row_appears_within_a_second_of_its_event(stack: Stack, opened: Opener) -> None:
-    """Measured from the time of the event to the change of the page; half of the times, as others use the machine."""
+    """Measured from the time of the event to the change of the page: a fifth of a second, 0.3 on a busy machine."""
     page = await opened(stack.url)
     await expect(page.locator(".connection")).to_have_text("live")
     await page.evaluate(NOTE_ROWS)
     delays = []
-    for _ in range(3):
-        task_id = await stack.submit("appear by yourself [[script:say words=8 delay=0.1]]")
+    for _ in range(2):
+        task_id = await stack.submit("appear by yourself [[script:say words=4 delay=0.1]]")
         row = page.locator(".task-row", has=page.locator(f'a[href="#/tasks/{task_id}"]'))
         await expect(row.locator(".status")).to_have_text("completed")
         for kind, status in (("task_started", ""), ("task_completed", " completed")):
             at = datetime.fromisoformat((await stack.seen(task_id, kind))["at"]).timestamp()
             delays.append(await page.evaluate(FIRST_SEEN, f"#/tasks/{task_id}{status}") / 1_000 - at)
-    assert statistics.median(delays) <= 1, delays
+    assert max(delays) <= 1, delays
 
 
 async def test_page_continues_after_the_api_was_killed(stack: Stack, opened: Opener) -> None:
@@ -108,6 +107,9 @@ async def test_home_filters_shows_why_a_task_failed_and_what_today_costs(stack: 
     await page.get_by_label("Status").select_option("failed")
     await expect(why).to_be_visible()
     await expect(page.locator(".figures")).to_contain_text("spent today")
+    talks = page.locator("h2:has-text('Conversations') + ul li")
+    await page.get_by_label("Text").fill(f"Publish it {failed['task_id']}")
+    await expect(talks).to_have_text(["No conversation fits."])
 
     url = f"/tasks/{ended.json()['task_id']}/result"
     usage = (await stack.http.get(url, params={"wait": 20}, headers=theirs)).json()["usage"]
