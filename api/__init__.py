@@ -1,1 +1,1 @@
-"""The HTTP API: stateless, any number of processes. `api.app:app` is what a server runs; `cli` is its client."""
+"""The HTTP API: stateless, in any number of processes. A server runs `api.app:app`; `cli` is its client."""

@@ -1,4 +1,4 @@
-"""The API as a program (`python -m api`), at the address of the settings."""
+"""The API as a program (`python -m api`), at the address in the settings."""
 
 import gc
 import logging
@@ -9,7 +9,8 @@ import uvicorn
 from api.http.head_timeout import HeadTimeoutProtocol
 from settings import MISCONFIGURED, Settings, SettingsError
 
-KEEP_ALIVE_SECONDS = 75  # longer than clients keep idle connections: the server must not close one as a request arrives
+# longer than clients keep idle connections, so that the server never closes one just as a request arrives
+KEEP_ALIVE_SECONDS = 75
 DRAIN_SECONDS = 30
 
 
@@ -19,7 +20,7 @@ def main() -> None:
     except SettingsError as error:
         logging.getLogger("errand.api").error("%s", error)
         sys.exit(MISCONFIGURED)
-    gc.disable()  # imports make no garbage, and what they make stays: nobody has to look through it, now or later
+    gc.disable()  # imports make no garbage, and their objects stay for ever, so that no collection has to visit them
     from api.app import app
 
     gc.freeze()

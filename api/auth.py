@@ -1,4 +1,5 @@
-"""Who is calling: the account that runs the server, on its own machine, or the holder of a key, who has a tenant."""
+"""Identifies the caller: the account that runs the server, on its own machine, or the holder of a key, who has a
+tenant."""
 
 import math
 from collections.abc import Mapping
@@ -62,7 +63,7 @@ class Call:
         return self.services.settings
 
     def check_rights(self, *rights: Right) -> None:
-        """Refuse a caller who has none of these rights; without any, everybody may."""
+        """Refuse a caller who has none of these rights; without any rights given, everybody passes."""
         if rights and not self.caller.may(*rights):
             raise NotAllowed(f"This needs a key with the right {' or '.join(rights)}.", needed=list(rights))
 
@@ -70,14 +71,14 @@ class Call:
 async def identify(
     scope: Mapping[str, Any], headers: Mapping[str, list[str]], services: Services, failed: FailedKeys
 ) -> Caller:
-    """The caller of a request; a header that was sent must be valid, also where none is needed."""
+    """The caller of a request. A header that was sent must be valid, even if none is needed."""
     settings, sent = services.settings, headers.get("authorization", [])
     local = is_local(scope, settings)
     if not sent:
         if "cookie" in headers and (cookie := console_cookie.read(services.keys, headers)) is not None:
             caller = await _by_cookie(cookie, services, local)
             if caller is not None:
-                # a WebSocket has no method, and a browser lets a page read what it gets by one from another address
+                # A WebSocket has no method, and a browser lets a page read what it receives from another origin.
                 console_cookie.check_same_site(scope.get("method", ""), headers)
                 return caller
         if not local:
@@ -102,7 +103,7 @@ async def identify(
 
 
 async def _by_cookie(cookie: ConsoleCookie, services: Services, local: bool) -> Caller | None:
-    """The caller that signed in at the console; None if the cookie no longer refers to a valid key."""
+    """The caller who signed in at the console; None if the cookie does not refer to a valid key any more."""
     settings = services.settings
     if cookie.key_id == console_cookie.LOCAL:
         token = settings.local_token

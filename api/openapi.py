@@ -1,4 +1,4 @@
-"""Additions to the generated OpenAPI document: bodies that the API parses itself, and problems."""
+"""Additions to the generated OpenAPI document: problems, and bodies that the API parses itself."""
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -64,7 +64,7 @@ TAGS = [
 ]
 
 
-Responses = dict[int | str, JsonObject]  # as FastAPI takes them
+Responses = dict[int | str, JsonObject]  # in FastAPI's form
 
 
 def ref(model: type) -> dict[str, str]:
@@ -103,8 +103,8 @@ def install(app: FastAPI) -> None:
 
 
 def _correct(document: JsonObject) -> None:
-    """Remove the 422 that FastAPI adds to each route with parameters (ours are problems, listed where they happen), and
-    make the key optional, as it is on loopback."""
+    """Remove the 422 that FastAPI adds to each route with parameters (ours are problems, and listed where they occur),
+    and make the key optional, as it is on loopback."""
     for name in ("HTTPValidationError", "ValidationError"):
         document["components"]["schemas"].pop(name, None)
     for methods in document["paths"].values():

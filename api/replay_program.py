@@ -1,6 +1,6 @@
-"""`python -m api.replay_program ID`: replays a task's histories on this code and prints the verdicts as JSON.
+"""`python -m api.replay_program ID`: replays a task's histories on this code and prints the results as JSON.
 
-A process of its own: a replay takes a processor for seconds, and the SDK's threads outlive it.
+It is a process of its own, because a replay uses a processor for seconds and the SDK's threads outlive it.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ async def verdicts(session_id: str) -> list[replay.ReplayResult]:
 
 
 if __name__ == "__main__":
-    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=None)))  # it would log to our standard output
+    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=None)))  # the SDK would log to our standard output
     sys.stdout.write(json.dumps([asdict(one) for one in asyncio.run(verdicts(sys.argv[1]))]))
     sys.stdout.flush()
-    os._exit(0)  # the SDK's own threads can crash an interpreter that shuts down while they run
+    os._exit(0)  # the SDK's threads can crash an interpreter that shuts down while they run

@@ -1,4 +1,4 @@
-"""What an API process consists of, and the dependency that passes it to a route."""
+"""The services of an API process, and the dependency that passes them to a route."""
 
 from dataclasses import dataclass
 from typing import Annotated

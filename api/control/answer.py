@@ -1,4 +1,4 @@
-"""Answers to input requests: check them, build their rows, signal the session that waits."""
+"""Answers to input requests: check them, build their rows, signal the waiting session."""
 
 import json
 from typing import Any
@@ -35,7 +35,7 @@ def check(caller: Caller, request: InputRequest, value: Any) -> None:
 
 
 def _check_change(approval_rules: ApprovalRules, arguments: JsonObject) -> None:
-    """An approver may change a call, but not to what a rule denies to everybody; the request stays open."""
+    """Refuse changes of an approver that a rule denies to everybody; the request stays open."""
     found = approval_rules.verdict(arguments)
     if found.action is not Action.DENY or found.rule is None:
         return
@@ -81,7 +81,7 @@ def settled(status: RequestStatus) -> Conflict:
 
 
 async def signal(services: Services, session_id: str, request_id: str) -> None:
-    """Signal the session that the row of its request has an answer; retry in the background if Temporal is away."""
+    """Signal to the session that its request was answered; retry in the background if Temporal is unreachable."""
     if not await services.workflows.answered(session_id, request_id):
         services.retry_queue.add(
             f"the answer to {request_id}", lambda: services.workflows.answered(session_id, request_id)

@@ -1,4 +1,4 @@
-"""Raising the budget of a running task: the row is raised first, so that it holds; the signal only makes it faster."""
+"""Raising the budget of a running task: the row is raised first and counts; the signal only speeds it up."""
 
 import logging
 from datetime import timedelta
@@ -22,7 +22,7 @@ ENDED = "The task has ended; run it again, or send another message."
 
 
 async def raise_budget(call: Call, session: SessionRow, body: RaiseBudget) -> None:
-    """Refuse what is no raise or beyond a ceiling; else write it and let the running session know."""
+    """Refuse a value that is not a raise or exceeds a ceiling; else write it and signal the running session."""
     _check_running(session)
     wanted = body.wanted()
     tree = await budgets.get(call.pool, call.tenant, session.conversation_id)
@@ -81,7 +81,7 @@ def _problems(pointer: str, value: float | None, now: float | None, most: float 
 
 
 def _beyond_tree(session: SessionRow, tree: TreeBudget | None, wanted: Raise) -> list[Finding]:
-    """A part cannot have more than the whole."""
+    """Refuse a part that would get more than the whole."""
     if tree is None:
         return []
     whole = {share.kind: share.limit for share in tree.shares()} | wanted.tree
@@ -97,7 +97,7 @@ def _beyond_tree(session: SessionRow, tree: TreeBudget | None, wanted: Raise) ->
 
 
 async def _signal(services: Services, session: SessionRow, limits: Limits) -> None:
-    """Also for a repeat that changed nothing: the signal of the first one may be lost."""
+    """Signal the limits, even for a repetition that changed nothing: the first signal may have been lost."""
     try:
         if await services.workflows.limits_raised(session.id, limits):
             return

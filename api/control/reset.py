@@ -1,4 +1,4 @@
-"""Resetting a conversation: the id and the history stay, the next message begins with an empty context."""
+"""Resetting a conversation: the id and the history stay, and the next message begins with an empty context."""
 
 from api.auth import Call
 from api.control import stop as stopping
@@ -10,7 +10,8 @@ from store import resets
 
 
 async def reset(call: Call, conversation_id: str) -> ResetDone:
-    """Drop what waits, interrupt what runs on the main thread. Subagents keep running: their outcomes are messages."""
+    """Drop waiting messages and interrupt the main thread. Subagents keep running, because their outcomes are
+    messages."""
     await lookup.own_conversation(call, conversation_id)
     done = await resets.reset(call.pool, call.tenant, conversation_id, call.caller.created_by)
     if done is None:

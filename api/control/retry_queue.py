@@ -1,4 +1,4 @@
-"""Calls to Temporal that failed because it was unreachable: they are retried in the background until they succeed.
+"""Calls to Temporal that failed because it was unreachable. They are retried in the background until they succeed.
 
 The rows in the database hold the same facts, so this only saves time: after a crash the sweeper finds them.
 """
@@ -17,8 +17,8 @@ log = logging.getLogger("errand.api")
 Operation = Callable[[], Awaitable[bool]]  # True: it succeeded, or is no longer needed
 
 PAUSE_SECONDS = 1.0
-AT_ONCE = 8  # several, so that a few without an answer do not hold up the rest; few, to spare a server that returns
-MOST = 10_000  # kept in memory; the sweeper handles what is beyond
+AT_ONCE = 8  # several, so that slow ones do not hold up the rest; few, to spare a server that has just returned
+MOST = 10_000  # kept in memory; the sweeper handles further ones
 
 
 class RetryQueue:
@@ -33,7 +33,7 @@ class RetryQueue:
     def add(self, name: str, operation: Operation) -> None:
         """Retry an operation; it replaces a waiting one with the same name."""
         if name in self._waiting or len(self._waiting) < MOST:
-            context = contextvars.copy_context()  # of the request: its tenant
+            context = contextvars.copy_context()  # the request's context, which holds its tenant
             self._waiting[name] = lambda: asyncio.create_task(_run(operation), context=context)
             self._added.set()
 
@@ -54,7 +54,7 @@ class RetryQueue:
         results = await asyncio.gather(*(self._try(name, operation) for name, operation in batch))
         for (name, operation), succeeded in zip(batch, results, strict=True):
             latest = self._waiting.pop(name)
-            if not succeeded or latest is not operation:  # it was replaced while it ran: the new one has not run yet
+            if not succeeded or latest is not operation:  # if it was replaced while it ran, the new one has not run yet
                 self._waiting[name] = latest
         return any(results)
 
@@ -62,7 +62,7 @@ class RetryQueue:
         try:
             return await operation()
         except Exception as error:  # an error of one operation must not end the loop for the others
-            if reason := permanent_refusal(error):  # the sweeper still looks at the row now and then
+            if reason := permanent_refusal(error):  # the sweeper still checks the row from time to time
                 log.error("%s was refused and will not be retried: %s", name, reason)
                 return True
             log.warning("%s failed and will be retried (%s)", name, type_name(error))

@@ -1,4 +1,4 @@
-"""Stopping a session: its row records the request first, so that it holds; the signal only makes it faster."""
+"""Stopping a session: its row records the request first and counts; the signal only speeds it up."""
 
 import asyncio
 import logging
@@ -15,17 +15,17 @@ from store.sessions import SessionRow
 
 log = logging.getLogger("errand.api")
 
-AT_ONCE = 20  # stops under way together
+AT_ONCE = 20  # stops sent at the same time
 
 
 @dataclass(frozen=True)
 class Stop:
-    """How a session is to end, and how long its tools may still run."""
+    """How a session must end, and how long its tools may still run."""
 
     reason: Reason
     note: str = ""
     grace_ms: int = 0
-    tree: bool = False  # its subagents start nothing new either
+    tree: bool = False  # its subagents must not start anything new either
 
 
 async def stop(call: Call, session: SessionRow, how: Stop, key: str = "") -> None:
@@ -38,7 +38,7 @@ async def stop(call: Call, session: SessionRow, how: Stop, key: str = "") -> Non
         at=datetime.now(UTC),
         request_id=key or None,
         scope=Scope.TREE if how.tree else None,
-        actor=call.caller.created_by,  # names of keys may repeat
+        actor=call.caller.created_by,  # the id, because names of keys may repeat
     )
     await sessions.request_cancel(call.pool, session.ref, recorded)
     ending = endings.of_unbegun(session, how.reason)

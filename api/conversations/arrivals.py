@@ -25,18 +25,18 @@ from store.sessions import SessionRow
 log = logging.getLogger("errand.api")
 
 _EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
-_starts: set["asyncio.Task[None]"] = set()  # debounced ones; the event loop itself keeps only weak references
+_starts: set["asyncio.Task[None]"] = set()  # debounced starts; the event loop itself keeps only weak references
 
 
 async def accept(
     call: Call, connector: ConnectorConfig, channel: ChannelRef, body: ChannelMessage, key: IdempotencyKey | None = None
 ) -> ChannelAccepted:
-    """Accept a message once. `key` names it if the service did not."""
+    """Accept a message once. `key` identifies it if the service gave it no id."""
     record = key.record("") if key else None
     if connector.kind is ConnectorKind.EMAIL and not _EMAIL.fullmatch(channel.user_id):
         problem = finding("/user_id", "invalid_address", "must be one e-mail address", ["name@example.org"])
         raise Invalid(
-            "Answers of this connector are sent to the user id, which is no e-mail address.", errors=[problem]
+            "Answers of this connector are sent to the user id, which is not an e-mail address.", errors=[problem]
         )
     text, session, files = await _session(call, connector, body)
     message = ArrivingMessage(
@@ -97,7 +97,7 @@ async def _silent(call: Call, channel: ChannelRef, message: ArrivingMessage) -> 
 async def _session(
     call: Call, connector: ConnectorConfig, body: ChannelMessage
 ) -> tuple[str, NewSession, dict[str, object]]:
-    """The text as the agent reads it, the session that it becomes, and the files for the workspace."""
+    """The text that the agent reads, the session for the message, and the files for the workspace."""
     context = TaskContext.model_construct(files=body.files)
     spec = TaskSpec.model_construct(agent=connector.agent, input=body.text, context=context)
     task = await submit.check(call, spec, schema=False)
@@ -116,7 +116,7 @@ async def _start(call: Call, session: SessionRow, delay: float) -> None:
         return
 
     async def later() -> None:
-        """Should this process end first, the sweeper starts the session."""
+        """Start the session after the debounce time. If this process ends first, the sweeper starts it."""
         await asyncio.sleep(delay)
         await submit.start(call.services, session)
 

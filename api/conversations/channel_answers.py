@@ -1,4 +1,4 @@
-"""Answers that people give to input requests in their channel, by a button for instance."""
+"""Answers that people give to input requests in their channel, for instance with a button."""
 
 from api.auth import Call
 from api.control import answer as answering
@@ -10,7 +10,7 @@ from store import channels, input_requests, sessions
 
 
 async def answer(call: Call, connector: str, given: IncomingAnswer) -> bool:
-    """Answer a request of the conversation of this very address; False if it was answered before."""
+    """Answer a request of the conversation of exactly this address; False if it was already answered."""
     pool, tenant = call.pool, call.tenant
     address = ChannelRef(connector=connector, channel_id=given.channel_id, user_id=given.user_id)
     request = await input_requests.get(pool, tenant, given.request_id) if is_id(given.request_id) else None

@@ -1,4 +1,4 @@
-"""Deferred tools: the calls and approvals that a session waits for, and messages that answer them."""
+"""Deferred tools: the calls and approvals for which a session waits, and messages that answer them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +26,7 @@ from domain.sessions.session import Status
 from store import conversations, input_requests, sessions
 from store.sessions import SessionRow
 
-# the answers to requests that the message leaves out
+# the answers for requests that the message omits
 LEFT_OUT: dict[RequestKind, JsonObject] = {
     RequestKind.TOOL_APPROVAL: {"approved": False, "notes": "not answered when the conversation continued"},
     RequestKind.EXTERNAL_RESULT: {"error": "No result was given when the conversation continued."},
@@ -34,7 +34,7 @@ LEFT_OUT: dict[RequestKind, JsonObject] = {
 
 
 async def shown(call: Call, listed: Sequence[SessionRow]) -> dict[str, DeferredTools]:
-    """The tool results and approvals that sessions wait for, by session."""
+    """The tool results and approvals for which sessions wait, by session."""
     waiting = [session.id for session in listed if session.status is Status.INPUT_REQUIRED]
     found: dict[str, DeferredTools] = {}
     for request in await input_requests.of_sessions(call.pool, call.tenant, waiting) if waiting else []:
@@ -54,14 +54,14 @@ async def shown(call: Call, listed: Sequence[SessionRow]) -> dict[str, DeferredT
 async def answer(
     call: Call, conversation_id: str, body: MessageBody, key: IdempotencyKey, face: FaceRequest | None = None
 ) -> NewTurn:
-    """Give the running session these answers; omitted approvals are denied, omitted calls count as failed. `face` is
-    written with them."""
+    """Pass these answers to the running session; omitted approvals are denied, omitted calls count as failed. `face` is
+    written in the same transaction."""
     if (before := await _before(call, key)) is not None:
         return before
     try:
         return await _answer(call, conversation_id, body, key, face)
     except Refusal:
-        # a repeat that runs beside the first request finds the input requests already answered
+        # A repetition that runs at the same time finds the input requests already answered.
         if (before := await _before(call, key)) is not None:
             return before
         raise
@@ -94,7 +94,8 @@ async def _answer(
         face,
     )
     if late is not None:
-        if message_id is not None and await _before(call, key) is None:  # else the first request needs the message
+        # else the first request still needs the message
+        if message_id is not None and await _before(call, key) is None:
             await conversations.drop_message(call.pool, call.tenant, message_id)
         raise answering.settled(late)
     if message_id is not None:  # before the answers, so that one step reads both

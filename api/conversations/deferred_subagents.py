@@ -1,4 +1,4 @@
-"""Subagents that wait for values of their variables: find what one waits for, take the values, let it begin."""
+"""Subagents that wait for values of their variables: find a request, store the values, start the subagent."""
 
 import logging
 
@@ -17,7 +17,7 @@ log = logging.getLogger("errand.api")
 
 
 async def find(call: Call, thread_id: str, request_id: str) -> VariableRequest:
-    """Unknown, malformed and foreign ids look the same."""
+    """The request; unknown, malformed and foreign ids get the same refusal."""
     known = is_id(thread_id) and is_id(request_id)
     request = await variable_requests.get(call.pool, call.tenant, thread_id, request_id) if known else None
     if request is None:
@@ -26,7 +26,7 @@ async def find(call: Call, thread_id: str, request_id: str) -> VariableRequest:
 
 
 async def give(call: Call, request: VariableRequest, given: dict[str, str]) -> VariableRequest:
-    """Take the values and start the subagent. A repeat with the same values has the same answer."""
+    """Store the values and start the subagent. A repetition with the same values gets the same response."""
     check_open(await conversation_of(call, request.conversation_id))
     _check(request, given)
     if request.status is VariableRequestStatus.OPEN:
@@ -38,7 +38,7 @@ async def give(call: Call, request: VariableRequest, given: dict[str, str]) -> V
 
 
 async def _start(call: Call, request: VariableRequest) -> VariableRequest:
-    """Ask the conversation for the subagent. If Temporal is away, the sweeper does it."""
+    """Ask the conversation to start the subagent. If Temporal is unreachable, the sweeper does it."""
     try:
         answer = await call.services.workflows.spawn(call.tenant, request.conversation_id, request.spawn)
     except Unavailable as error:
@@ -64,8 +64,8 @@ def _check(request: VariableRequest, given: dict[str, str]) -> None:
 
 
 async def _with_values(call: Call, request: VariableRequest, given: dict[str, str]) -> Spawn:
-    """The original call with the values; secrets are encrypted before any of it is stored."""
-    # where agents differ about a name, it is a secret: that is the last of the two
+    """The original call with the values; secrets are encrypted before anything is stored."""
+    # If agents disagree about a name it is a secret: that kind sorts last.
     kinds = {one.name: one for one in sorted(request.missing, key=lambda one: one.kind, reverse=True)}
     sealed = seal_secrets(call.services.keys, call.tenant, given, kinds)
     [child] = request.spawn.children
@@ -81,7 +81,7 @@ async def _with_values(call: Call, request: VariableRequest, given: dict[str, st
 
 
 def _check_same(call: Call, request: VariableRequest, given: dict[str, str]) -> None:
-    """Refuse other values than those that it begins with."""
+    """Refuse values that differ from those with which it begins."""
     stored = request.spawn.children[0].session.variables
     known = {**stored, **open_secrets(call.services.keys, call.tenant, stored)}
     wanted = given_for(request.agent, request.missing, given)

@@ -22,7 +22,7 @@ from store.idempotency import StoredResponse
 AGAIN = ("mailbox-changed", "mailbox-empty")  # the rows and the conversation may disagree for a moment
 PAUSE_SECONDS = 0.3
 TITLE = "Outcomes of subagents"
-# of what the task before was configured with
+# settings that are taken over from the previous task
 KEPT = ("sandbox", "approval_required", "dry_run", "retention", "external_tools")
 
 
@@ -34,7 +34,7 @@ async def fire(call: Call, conversation_id: str, body: FireBody, key: Idempotenc
 
 
 async def _fired_before(call: Call, key: IdempotencyKey) -> NewTurn | None:
-    """The response to an earlier request with this key, if that created its session."""
+    """The response to an earlier request with this key, if that request created its session."""
     known = await key.answered(call.pool, call.tenant)
     if known is None:
         return None
@@ -49,7 +49,7 @@ async def _fire(call: Call, conversation_id: str, body: FireBody, key: Idempoten
     session = await _continuation(call, conversation_id, body)
     answer = handle(new_id(), conversation_id)
     if key.value is not None:
-        # the id is written down first, so that a repeat means this very session, whatever became of the answer
+        # The id is stored first, so that a repetition means this very session even if the response was lost.
         record = StoredResponse(digest=key.digest, status=202, response=answer.model_dump_json())
         reserved = await idempotency.reserve(call.pool, call.tenant, key.value, record)
         if reserved.digest != key.digest:
@@ -62,7 +62,7 @@ async def _fire(call: Call, conversation_id: str, body: FireBody, key: Idempoten
             await idempotency.forget(call.pool, call.tenant, key.value)
         raise
     except Unavailable:
-        # the conversation may have written the session down before nobody answered; then it will run
+        # The conversation may have written the session although its answer was lost; then it will run.
         if await sessions.get(call.pool, call.tenant, answer.session_id) is None:
             raise
     made = await sessions.get(call.pool, call.tenant, answer.session_id)
@@ -137,8 +137,8 @@ def _message(body: FireBody) -> str:
 
 
 async def _continuation(call: Call, conversation_id: str, body: FireBody) -> NewSession:
-    """The continuation as far as the conversation does not decide it. The caller's text is in the inbox, and no part
-    of what the workflow is sent."""
+    """The part of the continuation that the conversation does not decide. The caller's text is in the inbox, and is not
+    sent to the workflow."""
     latest = await run.latest_of(call, conversation_id)
     config = latest.spec.get("config", {})
     spec = TaskSpec.model_validate(
@@ -146,7 +146,7 @@ async def _continuation(call: Call, conversation_id: str, body: FireBody) -> New
             "agent": body.agent or latest.agent,
             "input": body.input if body.input is not None else TITLE,
             "config": {name: config[name] for name in KEPT if config.get(name) is not None},
-            # what bound the task binds its continuation
+            # the rules of the task bind its continuation
             **{name: latest.spec[name] for name in ("permissions", "boundary") if latest.spec.get(name)},
         }
     )

@@ -37,7 +37,7 @@ async def run(call: Call, body: RunBody, key: IdempotencyKey, face: NewFaceReque
         return NewTurn(Handle.model_validate_json(known), replayed=True)
     if body.context.history_session and (body.conversation_id or body.fork_from):
         problem = finding("/context/history_session", "excluded", "the conversation already has its history")
-        raise Invalid("A turn has one history.", errors=[problem])
+        raise Invalid("A further turn cannot bring its own history.", errors=[problem])
     if body.fork_from is not None:
         source = await fork_source(call, body.fork_from, body.conversation_id)
         return await fork(call, body, source, key, face)
@@ -55,7 +55,7 @@ async def run(call: Call, body: RunBody, key: IdempotencyKey, face: NewFaceReque
 async def further(
     call: Call, conversation_id: str, body: MessageBody, key: IdempotencyKey, face: NewFaceRequest | None = None
 ) -> NewTurn:
-    """A turn of a conversation that exists."""
+    """Run a turn of an existing conversation."""
     if (known := await key.answered(call.pool, call.tenant)) is not None:
         return NewTurn(Handle.model_validate_json(known), replayed=True)
     await lookup.open_conversation(call, conversation_id)
@@ -120,14 +120,14 @@ async def busy(call: Call, session_id: str) -> Conflict:
 
 
 def _own_place(body: MessageBody) -> SessionPlace:
-    """A conversation of its own."""
+    """Open a new conversation."""
     return SessionPlace(
         transport=body.transport, await_children=False, delivery=body.delivery, metadata=body.metadata or {}
     )
 
 
 async def _own(call: Call, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
-    """A session in a conversation of its own."""
+    """Accept a session in a new conversation."""
     answer = handle(prepared.ref.session_id, prepared.ref.conversation_id)
     accepted = await submit.accept(call, prepared, key, answer.model_dump_json())
     if accepted.replay:
@@ -138,11 +138,12 @@ async def _own(call: Call, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
 
 
 async def _continue(call: Call, body: MessageBody, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
-    """At once if no session of the thread is live; else as `if_busy` says."""
+    """Run at once if no session of the thread is live; otherwise `if_busy` decides."""
     if key.value is None or body.if_busy != "steer":
         return await _try_to_continue(call, body, prepared, key)
     async with one_at_a_time(call, steer.message_id_of(prepared.ref, key)):
-        if (known := await key.answered(call.pool, call.tenant)) is not None:  # by the request that we waited for
+        # the request that we waited for has answered it
+        if (known := await key.answered(call.pool, call.tenant)) is not None:
             return NewTurn(Handle.model_validate_json(known), replayed=True)
         return await _try_to_continue(call, body, prepared, key)
 
@@ -181,7 +182,7 @@ def _refuse(accepted: Accepted) -> None:
 
 
 async def _steer(call: Call, prepared: Prepared, key: IdempotencyKey, attempt: int, live: str) -> Handle | None:
-    """Pass the message to the running session; None if it has ended meanwhile."""
+    """Pass the message to the running session; None if it has ended by now."""
     ref = prepared.ref
     thread, message_id = ref.conversation_id, steer.message_id_of(ref, key)
     await steer.write(call, ref.conversation_id, thread, message_id, prepared)
@@ -194,7 +195,7 @@ async def _steer(call: Call, prepared: Prepared, key: IdempotencyKey, attempt: i
 
 
 async def _steered_before(call: Call, prepared: Prepared, key: IdempotencyKey) -> Handle | None:
-    """A repeat whose first response was lost: its message is stored, and may have been delivered."""
+    """A repetition whose first response was lost: its message is stored, and may have been delivered."""
     ref = prepared.ref
     written = (
         await conversations.message_taken(call.pool, call.tenant, steer.message_id_of(ref, key)) if key.value else None

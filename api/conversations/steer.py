@@ -12,11 +12,11 @@ from domain.sessions.session import SessionRef
 from domain.sessions.session_writes import ThreadMessage
 from store import conversations
 
-ANSWER_WITHIN = timedelta(seconds=5)  # the message is stored: without an answer it is read a little later
+ANSWER_WITHIN = timedelta(seconds=5)  # the message is stored, so without an answer it is only read later
 
 
 def message_id_of(ref: SessionRef, key: IdempotencyKey) -> str:
-    """The same id for every repeat with one key, so that the message is delivered once."""
+    """The id of a message: equal for every repetition with one key, so that the message is delivered once."""
     return derive_id(ref.conversation_id, "message", key.value) if key.value else derive_id(ref.session_id, "message")
 
 

@@ -1,4 +1,5 @@
-"""A signed event: verified, read, filtered, and decided once. What it starts or answers is signalled afterwards."""
+"""Signed events: verified, parsed, filtered, and decided once. Sessions that an event starts or answers are signalled
+afterwards."""
 
 import hashlib
 import re
@@ -26,7 +27,7 @@ _ID = re.compile(r"[!-~]{1,200}")
 
 
 def signed_by(candidates: list[SignedTrigger], headers: Mapping[str, str], body: bytes) -> SignedTrigger:
-    """The trigger whose secret signed the event: several tenants may have one of its name."""
+    """The trigger whose secret signed the event; several tenants may have a trigger of this name."""
     problem: NotAllowed | None = None
     found: list[SignedTrigger] = []
     for one in candidates:
@@ -52,11 +53,12 @@ def _verify(one: SignedTrigger, headers: Mapping[str, str], body: bytes) -> None
 
 
 def read(kind: SignatureKind, headers: Mapping[str, str], body: bytes) -> tuple[ExternalEvent, str]:
-    """The event, and what a repeat of it is known by: only signed parts count, as others could be changed."""
+    """The event, and the key by which a repetition is recognised: only signed parts count, as others could be
+    changed."""
     form = headers.get("content-type", "").startswith("application/x-www-form-urlencoded")
     payload = strict_json.parse(_form_payload(body) if form else body)
     if kind is SignatureKind.GITHUB:
-        # GitHub signs neither the id nor the type of a delivery
+        # GitHub signs neither the id nor the type of a delivery, so its key comes from the body
         event = ExternalEvent(
             id=_fitting(_ID, headers.get("x-github-delivery")),
             type=_fitting(_TYPE, headers.get("x-github-event")),
@@ -105,7 +107,7 @@ async def accept(services: Services, signed: SignedTrigger, event: ExternalEvent
 
 
 def challenge(kind: SignatureKind, event: ExternalEvent) -> str | None:
-    """What Slack wants to be sent back when it checks the address."""
+    """The challenge that Slack expects back when it checks the address."""
     payload = event.payload
     if kind is SignatureKind.SLACK and payload.get("type") == "url_verification":
         return str(payload.get("challenge", ""))[:1_000]

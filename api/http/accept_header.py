@@ -10,7 +10,7 @@ _WEIGHT = re.compile(r"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?")
 
 
 def chosen(request: Request, *offers: str) -> str:
-    """The offer that the caller prefers, or the first without a preference. 406 if it accepts none of them."""
+    """The offer that the caller prefers, or the first if it has no preference. 406 if it accepts none of them."""
     header = request.headers.get("accept", "").strip() or "*/*"
     ranges = [_range(part) for part in header.split(",") if part.strip()]
     weighed = [(_weight(ranges, offer), offer) for offer in offers]

@@ -45,14 +45,14 @@ def json_body(
 
 
 def check_input_length(value: Any, settings: Settings) -> None:
-    """A string in the field `input` has a limit of its own, with a problem type of its own."""
+    """Check a string in the field `input` against its own limit, which has its own problem type."""
     given, limit = value.get("input") if isinstance(value, dict) else None, settings.max_input_chars
     if isinstance(given, str) and len(given) > limit:
         raise Unreadable(413, "input-too-long", f"The input may have {limit} characters.", limit=limit)
 
 
 async def read(request: Request, limit: int, seconds: float | None = None) -> bytes:
-    """The whole body; refused as soon as it is too large, too slow or has a Content-Encoding."""
+    """The whole body. It is refused as soon as it is too large, too slow or has a Content-Encoding."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
         raise Unreadable(415, "unsupported-encoding", "Send the body without a Content-Encoding.")
@@ -108,7 +108,7 @@ def validated(model: type[M], value: Any, raw: bytes) -> M:
 
 
 def _nearest(found: list[Finding]) -> list[Finding]:
-    """Where a text or an object is allowed and one of them was given with an error, drop that it is not the other."""
+    """If a text or an object is allowed and one of them has an error, drop the error that it is not the other."""
     own = [entry.pointer for entry in found if not entry.code.endswith("_type")]
     deeper = [entry.pointer for entry in found]
     return [
@@ -130,7 +130,7 @@ def _of_entry(model: type[BaseModel], value: Any, entry: Mapping[str, Any]) -> F
         pointer = strict_json.join(pointer, str(part))
     if entry["type"] == "extra_forbidden":
         return finding(pointer, "unknown_field", "there is no such field", _fields_at(model, path[:-1]))
-    if entry["type"] == "union_tag_invalid":  # pydantic's own message would repeat what was sent
+    if entry["type"] == "union_tag_invalid":  # pydantic's own message would repeat the caller's value
         tags = str(entry["ctx"]["expected_tags"]).replace("'", "").split(", ")
         kind = str(entry["ctx"]["discriminator"]).strip("'")
         return finding(strict_json.join(pointer, kind), "enum", "there is no such kind", tags)
@@ -158,7 +158,7 @@ def _path(value: Any, entry: Mapping[str, Any]) -> list[str | int]:
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str] | None:
-    """The allowed field names at a path; None where several models are possible."""
+    """The allowed field names at a path; None if several models are possible."""
     for part in path:
         if isinstance(part, str) and part in model.model_fields:
             annotation = model.model_fields[part].annotation

@@ -1,7 +1,7 @@
-"""The cookie with which the console signs in: an encrypted reference to a key, which ends after a while.
+"""The console's sign-in cookie: an encrypted reference to a key, which expires after a while.
 
-It holds the digest by which the database finds the key, and not its secret; no process keeps state, and a key that is
-revoked takes its cookies with it.
+It holds the digest by which the database finds the key, not the key's secret. No process keeps state, and when a key is
+revoked its cookies stop working.
 """
 
 import base64
@@ -18,7 +18,7 @@ from domain.sealed_text import is_sealed
 from domain.sealing import KeyRing, SealingError
 
 NAME = "errand_console"
-LOCAL = "local"  # in place of a key's id: the token of the account that runs the server
+LOCAL = "local"  # instead of a key's id: the token of the account that runs the server
 SECONDS = 12 * 3_600
 _CONTEXT = "console cookie"
 _LONGEST = 1_000
@@ -27,18 +27,18 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 class ConsoleCookie(BaseModel):
     key_id: str
-    digest: str  # of the key's secret, or of the token
+    digest: str  # digest of the key's secret, or of the token
     expires: int
 
 
 def issue(ring: KeyRing, key_id: str, digest: str) -> str:
-    """The value of a new cookie; Conflict if the server has no key to encrypt it with."""
+    """The value of a new cookie. Raises Conflict if the server has no key to encrypt it with."""
     cookie = ConsoleCookie(key_id=key_id, digest=digest, expires=int(time.time()) + SECONDS)
     return base64.urlsafe_b64encode(ring.seal(cookie.model_dump_json(), _CONTEXT).encode()).decode()
 
 
 def read(ring: KeyRing, headers: Mapping[str, list[str]]) -> ConsoleCookie | None:
-    """The cookie of a request; None if there is none, or one that this server did not make, or an expired one."""
+    """The cookie of a request; None if it is missing, expired, or was not made by this server."""
     try:
         found = SimpleCookie("; ".join(headers.get("cookie", []))).get(NAME)
         if found is None or len(found.value) > _LONGEST:
@@ -53,7 +53,7 @@ def read(ring: KeyRing, headers: Mapping[str, list[str]]) -> ConsoleCookie | Non
 
 
 def check_same_site(method: str, headers: Mapping[str, list[str]]) -> None:
-    """Refuse a change that a page of another site asks for: a browser adds the cookie to every request."""
+    """Refuse a change that a page of another site requests, because a browser adds the cookie to every request."""
     if method in _SAFE or headers.get("sec-fetch-site") == ["same-origin"]:
         return
     origins = headers.get("origin", [])

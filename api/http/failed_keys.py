@@ -1,4 +1,4 @@
-"""How often an address may present invalid keys. Memory is bounded, whatever is sent."""
+"""Limits how often an address may present invalid keys. The memory for that is bounded."""
 
 import hashlib
 import math
@@ -19,7 +19,8 @@ class FailedKeys:
         self._valid: OrderedDict[bytes, None] = OrderedDict()
 
     def check(self, address: str, key: str) -> None:
-        """Refuse an address that failed too often. Keys that were valid before pass: others may share an address."""
+        """Refuse an address that failed too often. Keys that were valid before still pass, because others may share the
+        address."""
         began, count = self._failures.get(address, (0.0, 0))
         left = began + WINDOW_SECONDS - time.monotonic()
         if count >= MOST and left > 0 and _digest(key) not in self._valid:

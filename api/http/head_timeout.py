@@ -1,6 +1,7 @@
-"""The HTTP protocol of the server, with a time limit for the head of a request.
+"""The server's HTTP protocol, with a time limit for the head of a request.
 
-uvicorn waits for ever for a head that was begun or never sent; a few thousand such connections would use up its files.
+uvicorn waits for ever for a head that is incomplete or never sent; a few thousand such connections would exhaust its
+file descriptors.
 """
 
 import asyncio

@@ -20,11 +20,11 @@ from domain.sessions.session_writes import IdempotencyRecord
 from store import idempotency, request_locks
 from store.database import TRANSIENT_ERRORS, Pool
 
-LOCK_SECONDS = 22.0  # if its process dies, a repeat waits for so long
-HANDLED_WITHIN = 20.0  # less than that: a conversation that does not answer takes 15 of them
-WAITS_FOR = 3.0  # a repeat, for the request before it
+LOCK_SECONDS = 22.0  # if its process dies, a repetition waits this long
+HANDLED_WITHIN = 20.0  # less than the lock; a conversation that does not answer takes 15 of them
+WAITS_FOR = 3.0  # a repetition waits this long for the first request
 PAUSE_SECONDS = 0.1
-RELEASE_SECONDS = 0.3  # a database that is away has already taken its time from the request
+RELEASE_SECONDS = 0.3  # short, because an unreachable database has already delayed the request
 
 Key = Annotated[str | None, Header(description="1 to 255 printable ASCII characters; kept for at least a day")]
 
@@ -63,10 +63,10 @@ class IdempotencyKey:
 
 @contextlib.asynccontextmanager
 async def one_at_a_time(call: Call, name: str) -> AsyncIterator[None]:
-    """Handle a request while no API process handles its repeat: a caller that gave up has asked again, the first
-    request is still handled, and each of the two would take back what the other has done.
+    """Handle a request while no other API process handles its repetition. A caller that gave up may repeat a request
+    that is still being handled, and each of the two would undo what the other has done.
 
-    The time for it is limited, so that a process that was paused does not continue when its lock has passed on."""
+    The time is limited, so that a process that was paused does not continue after its lock has passed on."""
     holder, give_up, pause = new_id(), time.monotonic() + WAITS_FOR, PAUSE_SECONDS
     while not await request_locks.acquire(call.pool, call.tenant, name, holder, LOCK_SECONDS):
         if time.monotonic() + pause > give_up:
@@ -84,7 +84,7 @@ async def one_at_a_time(call: Call, name: str) -> AsyncIterator[None]:
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
                 await request_locks.release(call.pool, call.tenant, name, holder)
-        except TRANSIENT_ERRORS:  # its time ends it at the latest
+        except TRANSIENT_ERRORS:  # at the latest it ends by its timeout
             call.services.retry_queue.add(f"the lock of {name}", lambda: _release(call, name, holder))
 
 

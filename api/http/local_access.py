@@ -1,7 +1,7 @@
-"""Requests without a key: only the account that runs the API may send them, on this machine, and no web page.
+"""Requests without a key: only the account that runs the API may send them, from this machine and not from a web page.
 
-Decided by the accepted connection and not by a setting: a server that listens on every address, or a proxy on the same
-machine, must not make everybody an administrator.
+The accepted connection decides, not a setting: a server that listens on every address, or a proxy on the same machine,
+must not make everybody an administrator.
 """
 
 import os
@@ -20,7 +20,7 @@ from settings import Settings
 
 _FORWARDED = frozenset({"forwarded", "via", "x-real-ip", "true-client-ip", "cf-connecting-ip"})
 
-# of Linux's sock_diag interface
+# constants of Linux's sock_diag interface
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1
 _ESTABLISHED = 1
 
@@ -28,7 +28,7 @@ Address = tuple[str, int]
 
 
 def is_local(scope: Mapping[str, Any], settings: Settings) -> bool:
-    """Whether this connection may do without a key: both of its ends are loopback addresses."""
+    """Whether this connection may come without a key: both of its ends are loopback addresses."""
     ends = (scope.get("server"), scope.get("client"))
     return (
         not settings.require_keys
@@ -42,11 +42,12 @@ def is_local_token(presented: str, settings: Settings) -> bool:
 
 
 def check_local(scope: Mapping[str, Any], headers: Mapping[str, list[str]], *, token: bool) -> None:
-    """Refuse what a proxy or a web page sent, and other accounts of this machine unless they have the token."""
+    """Refuse requests of a proxy or a web page, and of other accounts of this machine unless they have the token."""
     if any(name in _FORWARDED or name.startswith("x-forwarded-") for name in headers):
         raise Unauthenticated("A request that a proxy forwards needs a key.")
     host = headers["host"][0]
-    if not is_loopback(urlsplit(f"//{host}").hostname or ""):  # a name of somebody else's that resolves to this machine
+    # DNS rebinding: a foreign name that resolves to this machine
+    if not is_loopback(urlsplit(f"//{host}").hostname or ""):
         raise Unreadable(400, "bad-request", "Without a key, the Host must be a loopback address.")
     if any(urlsplit(origin).netloc != host for origin in headers.get("origin", [])):
         raise NotAllowed("Without a key, pages of other sites may not call this address.")
@@ -55,7 +56,7 @@ def check_local(scope: Mapping[str, Any], headers: Mapping[str, list[str]], *, t
 
 
 def _owner_of_peer(server: Address, client: Address) -> int | None:
-    """The account of the process at the other end of a connection within this machine; None if unknown."""
+    """The account of the process at the other end of a connection on this machine; None if unknown."""
     if sys.platform != "linux":
         return None
     family = socket.AF_INET6 if ":" in client[0] else socket.AF_INET
@@ -74,5 +75,5 @@ def _owner_of_peer(server: Address, client: Address) -> int | None:
         return None
     state: int = reply[17]
     uid, inode = struct.unpack_from("=II", reply, 16 + 4 + 48 + 12)
-    # the kernel says account 0 of a socket that its owner has closed: somebody could send a request and hang up
+    # The kernel reports account 0 for a closed socket: anybody could send a request and hang up.
     return uid if state == _ESTABLISHED and inode else None

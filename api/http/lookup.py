@@ -1,4 +1,4 @@
-"""Find the session or conversation that a request names. Unknown, malformed and foreign ids look the same."""
+"""Finds the session or conversation that a request names. Unknown, malformed and foreign ids get the same refusal."""
 
 from api.auth import ANONYMOUS, Call, Caller
 from domain.conversations.mailbox import ConversationStatus
@@ -45,32 +45,32 @@ async def check_acting(call: Call, session: SessionRow) -> None:
 
 
 def owns(caller: Caller, owned: SessionRow | File | Schedule | Mission) -> bool:
-    """Whether the caller's key started or uploaded it. What was made without a key belongs to everybody."""
+    """Whether the caller's key started or uploaded it. Things that were made without a key belong to everybody."""
     return owned.created_by in (caller.created_by, ANONYMOUS.created_by)
 
 
 def check_owner(caller: Caller, owned: SessionRow | File | Schedule | Mission) -> None:
-    """Acting on what another key started or uploaded needs the right supervise."""
+    """Require the right supervise to act on something that another key started or uploaded."""
     if not owns(caller, owned) and not caller.may(Right.SUPERVISE):
         detail = "This belongs to another key: acting on it needs a key with the right supervise."
         raise NotAllowed(detail, needed=[Right.SUPERVISE])
 
 
 def check_reading(caller: Caller, owned: SessionRow | File | Schedule | Mission) -> None:
-    """A task that uses what another key started or uploaded reads it: that needs the right read or supervise."""
+    """Require the right read or supervise for a task that uses what another key started or uploaded."""
     if not owns(caller, owned) and not caller.may(Right.READ, Right.SUPERVISE):
         detail = "This belongs to another key: using it in a task needs a key with the right read."
         raise NotAllowed(detail, needed=[Right.READ, Right.SUPERVISE])
 
 
 async def check_file(call: Call, file: File) -> None:
-    """As `check_reading`; an artifact belongs to the key that started its session."""
+    """Like `check_reading`; an artifact belongs to the key that started its session."""
     if not call.caller.may(Right.READ, Right.SUPERVISE):
         check_reading(call.caller, file if file.session_id is None else await session_of(call, file.session_id))
 
 
 async def own_conversation(call: Call, conversation_id: str) -> ConversationRow:
-    """A conversation that the caller may act on: the owner of its first session may."""
+    """A conversation that the caller may act on, as the owner of its first session may."""
     found = await conversation_of(call, conversation_id)
     if not call.caller.may(Right.SUPERVISE):
         check_owner(call.caller, await session_of(call, conversation_id))
@@ -85,7 +85,7 @@ async def conversation_of(call: Call, conversation_id: str) -> ConversationRow:
 
 
 async def open_conversation(call: Call, conversation_id: str) -> ConversationRow:
-    """A conversation that the caller may continue: it may act on it, and it was not terminated."""
+    """A conversation that the caller may continue: the caller may act on it, and it was not terminated."""
     found = await own_conversation(call, conversation_id)
     check_open(found)
     return found

@@ -1,4 +1,4 @@
-"""The middleware of every request: checks its head, identifies the caller, turns errors into problems, logs it."""
+"""The middleware of every request: it checks the head, identifies the caller, turns errors into problems, and logs."""
 
 import logging
 import re
@@ -21,8 +21,8 @@ log = logging.getLogger("errand.access")
 
 MAX_URL = 4_096
 MAX_HEADERS = 16_384
-OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # probes send no key, and see only what is running
-SIGNED_PATHS = ("/hooks/",)  # services sign what they send with the secret of their connector
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # probes send no key, and learn only what is running
+SIGNED_PATHS = ("/hooks/",)  # services sign their requests with the secret of their connector
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _CREDENTIAL = re.compile(r"(?:^|&)(?:key|api_?key|token|access_token|authorization)=|ek_[0-9a-z]{12}_", re.IGNORECASE)
@@ -50,7 +50,7 @@ class RequestMiddleware:
         except ClientDisconnect:
             visit.status = 499
         except Exception as error:
-            if visit.begun:  # too late for a problem: the connection is closed, and a reader resumes
+            if visit.begun:  # too late for a problem: the connection is closed, and the reader resumes
                 log.warning("%s: %s after the response began", visit.request_id, type_name(error))
                 raise
             shaped = error_response if scope["path"].startswith(PREFIX) else respond
@@ -81,22 +81,24 @@ class RequestMiddleware:
         if path in OPEN_PATHS or path.startswith(SIGNED_PATHS) or _is_console_file(path):
             return
         if path.startswith("/triggers/") and path.count("/") == 2 and scope.get("method") == "POST":
-            return  # an event, which the secret of its trigger signs
+            return  # an event, signed with the secret of its trigger
         if path.startswith("/codec/") and scope.get("method") == "OPTIONS":
-            return  # a browser asks, without its credentials, whether a page of another site may send a request
+            return  # a CORS preflight, which a browser sends without credentials
         services: Services = scope["app"].state.services
         caller = await auth.identify(scope, headers, services, self._failed_keys)
-        current_tenant.set(caller.tenant)  # of the rows that this request can see; every request has its own context
+        # limits the rows that this request can see; every request has its own context
+        current_tenant.set(caller.tenant)
         scope.setdefault("state", {})["caller"] = caller
 
 
 def _is_console_file(path: str) -> bool:
-    """The console's page and modules contain no data; it signs in afterwards."""
+    """Whether the path is the console's page or a module of it. They contain no data, and the console signs in
+    later."""
     return path == "/" or (path.startswith("/console/") and path != "/console/session")
 
 
 def check_head(scope: Scope, headers: Headers) -> None:
-    """Refuse what can be refused without a lookup."""
+    """Refuse everything that can be refused without a lookup."""
     query: bytes = scope["query_string"]
     if len(scope.get("raw_path") or scope["path"].encode()) + len(query) > MAX_URL:
         raise Unreadable(414, "uri-too-long", f"A URL may have {MAX_URL} bytes.")
@@ -121,7 +123,7 @@ def _headers(scope: Scope) -> Headers:
 
 
 class _Visit:
-    """One request as the log and the metrics see it: never its query, its body or a secret."""
+    """One request for the log and the metrics, without its query, its body or a secret."""
 
     def __init__(self, scope: Scope, send: Send, headers: Headers) -> None:
         sent = "".join(headers.get("x-request-id", []))
@@ -141,7 +143,8 @@ class _Visit:
             self._seconds = time.perf_counter() - self._started
             added = {b"x-request-id": self.request_id.encode(), b"x-content-type-options": b"nosniff"}
             given = {name for name, _ in message["headers"]}
-            defaults = {**PROTECTION, b"cache-control": b"no-store"}  # states change, and belong to one tenant
+            # states change, and belong to one tenant, so no cache may keep them
+            defaults = {**PROTECTION, b"cache-control": b"no-store"}
             added |= {name: value for name, value in defaults.items() if name not in given}
             if self._scope["path"] in PAGES and self.status == 200:
                 self._page = {**message, "headers": [*message["headers"], *added.items()]}
@@ -153,7 +156,7 @@ class _Visit:
         await self._send(message)
 
     def record(self) -> None:
-        # the route's pattern, not the path: a path may hold anything
+        # the route's pattern and not the path, which may contain anything
         route: str = getattr(self._scope.get("route"), "path", "(none)")
         method: str = self._scope["method"]
         method = method if method in _METHODS else "OTHER"

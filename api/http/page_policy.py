@@ -1,4 +1,4 @@
-"""What browsers may do with our responses: nothing with data, and with the pages of /docs only what these need."""
+"""Restrictions for browsers: no scripts with our data, and for the pages of /docs only what these need."""
 
 import base64
 import hashlib
@@ -16,7 +16,7 @@ _INLINE = re.compile(rb"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL)
 
 
 def with_page_policy(head: Message, body: bytes) -> Message:
-    """The head of a page with the policy for it: its own scripts, of which the inline ones are named by their hash."""
+    """The head of a page with its policy: only its own scripts, inline ones by their hash."""
     hashes = [base64.b64encode(hashlib.sha256(script).digest()).decode() for script in _INLINE.findall(body)]
     scripts = " ".join(["'self'", *(f"'sha256-{digest}'" for digest in hashes)])
     policy = (

@@ -1,4 +1,4 @@
-"""Cursors of lists: opaque, and valid only for the query that they came from."""
+"""Cursors of lists: opaque, and valid only for the same query."""
 
 import base64
 import hashlib
@@ -13,19 +13,19 @@ _UTC = timedelta()
 
 
 def cursor(query: Mapping[str, object], last_id: str, at: datetime | None = None) -> str:
-    """Of a list that is ordered by a moment and then by id, `at` is the moment of the last item."""
+    """A cursor. In a list ordered by time and then by id, `at` is the time of the last item."""
     moment = at.isoformat() if at else ""
     text = f"{last_id}{_digest(query, last_id + moment)}{moment}"
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def position(query: Mapping[str, object], given: str | None) -> str | None:
-    """The id that a cursor contains."""
+    """The id in a cursor."""
     return None if given is None else moment_and_id(query, given)[1]
 
 
 def moment_and_id(query: Mapping[str, object], given: str | None) -> tuple[datetime | None, str]:
-    """The moment and the id that a cursor contains; no id: from the beginning."""
+    """The time and the id in a cursor; without an id, the list starts from the beginning."""
     if given is None:
         return None, ""
     try:

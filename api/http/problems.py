@@ -146,7 +146,7 @@ def problem(
     }
     all_headers = {"Cache-Control": "no-store", **(headers or {})}
     if type in _CLOSING:
-        all_headers["Connection"] = "close"  # the next bytes on this connection may belong to this request
+        all_headers["Connection"] = "close"  # the next bytes on this connection may still belong to this request
     return JSONResponse(body, status, all_headers, media_type="application/problem+json")
 
 
@@ -172,7 +172,7 @@ def respond(error: Exception, request_id: str) -> Response:
     ):  # a value asyncpg cannot send is a bug
         log.warning("%s: the database is unreachable (%s)", request_id, type_name(error))
         return _of_ours(Unavailable("The database is unreachable or overloaded; try again shortly."), request_id)
-    # the message may contain what the caller sent, so only the place is logged
+    # The message may contain the caller's data, so only the place is logged.
     place = "".join(traceback.format_tb(error.__traceback__)[-4:])
     log.error("%s: %s\n%s", request_id, type_name(error), place)
     return problem(500, "internal", "Something went wrong; the log has an entry with the id in `instance`.", request_id)

@@ -18,7 +18,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
 
 
 def parse(raw: bytes) -> Any:
-    """The parsed value, or a refusal that says what is wrong."""
+    """The parsed value; invalid JSON is refused with the reason."""
     try:
         value = json.loads(
             decode(raw), object_pairs_hook=_object, parse_constant=_constant, parse_float=_float, parse_int=_integer
@@ -43,7 +43,7 @@ def decode(raw: bytes) -> str:
 
 
 def clean(text: str, pointer: str) -> str:
-    """The text, or a refusal: PostgreSQL stores neither NUL nor lone surrogates."""
+    """The text; refused if PostgreSQL could not store it, which allows neither NUL nor lone surrogates."""
     if _UNCLEAN.search(text):
         found = finding(pointer, "control_character", "no control characters but tab and line ends, no lone surrogates")
         raise Invalid("The text contains characters that are not allowed.", type="invalid-text", errors=[found])

@@ -1,4 +1,4 @@
-"""Rerun a task from one of its steps: everything that forbids it is refused before anything is written."""
+"""Rerun a task from one of its steps. Everything that can be refused is refused before anything is written."""
 
 import json
 
@@ -25,11 +25,11 @@ from store.workspaces import Manifest
 
 PRIVATE = "rerun"  # owner of definitions that belong to one rerun
 CHANGES = ("input", "prompt", "model", "tool_results", "agent_version", "permissions", "config")
-ANSWERED_ALREADY = ("input", "prompt", "model", "tool_results")  # what could only change the model's answers
+ANSWERED_ALREADY = ("input", "prompt", "model", "tool_results")  # fields that could only change the model's answers
 
 
 async def rerun(call: Call, source: SessionRow, body: RerunBody, key: IdempotencyKey) -> AcceptedResponse:
-    """A new task in a conversation of its own; of the original nothing is touched."""
+    """Accept a new task in a conversation of its own. The original stays untouched."""
     if (known := await key.answered(call.pool, call.tenant)) is not None:
         return AcceptedResponse(known, replayed=True)
     _check(source, body)
@@ -53,7 +53,7 @@ async def rerun(call: Call, source: SessionRow, body: RerunBody, key: Idempotenc
     )
     acceptance = Acceptance(
         session=session.placed(record.ref, created_at=record.created_at),
-        manifest=manifest,  # the task's files are in it, as they were by then
+        manifest=manifest,  # includes the task's files at that time
         budget=prepared.budget,
     )
     return await submit.run_task(
@@ -78,7 +78,7 @@ def _check(source: SessionRow, body: RerunBody) -> None:
 
 
 def _given(body: RerunBody) -> list[str]:
-    """What differs from the original."""
+    """The changes to the original."""
     unchanged = RerunBody()
     return [name for name in CHANGES if getattr(body, name) != getattr(unchanged, name)]
 
@@ -90,7 +90,7 @@ async def _task(call: Call, source: SessionRow, body: RerunBody) -> Checked:
     spec = _spec(source, body)
     if body.input is not None and body.from_step == 1:
         rules.check_input(definition, body.input)
-    # what the task itself named was checked when it was submitted
+    # the task's own fields were checked when it was submitted
     added = spec.model_copy(update={"permissions": body.permissions, "boundary": None})
     await rules.check_tool_names(call.pool, added, definition)
     limits = _limits(call, source, body, definition)
@@ -108,7 +108,7 @@ async def _task(call: Call, source: SessionRow, body: RerunBody) -> Checked:
         await rules.check_sandbox(call.pool, spec, definition, call.settings)
     retention = spec.config.retention or call.settings.retention_ms
     files = await rules.manifest(call, spec, checked=True)
-    agent = TaskAgent(ref, definition, tenant_has_variables=True)  # as far as this request knows
+    agent = TaskAgent(ref, definition, tenant_has_variables=True)  # assumed, because this request has not read it
     supervision = await tools_and_variables.supervision(call, spec, agent, source.variables)
     return Checked(spec, ref, definition, models, limits, files, retention, supervision, sides)
 
@@ -126,7 +126,7 @@ async def _agent(call: Call, source: SessionRow, body: RerunBody) -> tuple[Agent
 
 
 def _spec(source: SessionRow, body: RerunBody) -> TaskSpec:
-    """The task as it was submitted, with the new input; of a subagent, what its parent decided."""
+    """The submitted task with the new input; for a subagent, the settings of its parent."""
     known = {name: value for name, value in source.spec.items() if name in TaskSpec.model_fields}
     spec = TaskSpec.model_validate_json(
         json.dumps({"input": source.title or "Rerun", **known, "title": _title(source)})
@@ -146,7 +146,7 @@ def _title(source: SessionRow) -> str:
 def _limits(call: Call, source: SessionRow, body: RerunBody, definition: AgentDefinition) -> Limits:
     wanted = body.config
     asked = TaskSpec(agent=source.agent, input="-", config=TaskConfig(**wanted.model_dump()))
-    rules.limits(asked, definition, call.settings)  # refuses what is beyond the platform's ceilings
+    rules.limits(asked, definition, call.settings)  # refuses limits beyond the platform's ceilings
     given = {
         "ttl_ms": wanted.ttl,
         "steps": wanted.max_steps,
@@ -166,7 +166,7 @@ def _models(call: Call, source: SessionRow, body: RerunBody, definition: AgentDe
 
 
 async def _manifest(call: Call, source: SessionRow, step: int) -> Manifest:
-    """The workspace as it was before any tool of the step ran."""
+    """The workspace before any tool of the step ran."""
     moment = await reruns.replied_at(call.pool, source.tenant, source.id, step)
     if moment is not None:
         return await workspaces.as_of(call.pool, source.tenant, source.workspace_id, moment)

@@ -1,4 +1,4 @@
-"""Where a rerun starts: the node before the chosen step, and the messages between that node and the step."""
+"""The start of a rerun: the node before the chosen step, and the messages between that node and the step."""
 
 import json
 from dataclasses import dataclass, field
@@ -68,7 +68,7 @@ async def find(pool: Pool, source: SessionRow, body: RerunBody, task: Checked) -
 def _check_step(source: SessionRow, own: list[Node], step: int) -> None:
     steps = sorted({node.step for node in own if _is_reply(node)})
     if not steps or source.step > steps[-1]:
-        steps.append(max(1, source.step))  # the step in which it ended, without a response
+        steps.append(max(1, source.step))  # the step in which it ended without a response
     if step not in steps:
         problem = finding("/from_step", "unknown_step", "the task itself took no such step", steps[:200])
         raise Invalid("The task has no such step.", type="unknown-step", errors=[problem])

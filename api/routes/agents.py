@@ -65,7 +65,8 @@ class VersionQuery(BaseModel):
 async def show_agent(
     request: Request, call: Viewer, name: str, query: Annotated[VersionQuery, Query()]
 ) -> AgentRecord | Response:
-    """The current version, or an earlier one. With `Accept: text/markdown`, the response is the file that PUT takes."""
+    """The current version, or an earlier one. With `Accept: text/markdown`, the response is the file that PUT
+    accepts."""
     form = chosen(request, "application/json", _MARKDOWN)
     if not _nameable(name):
         raise NotFound()
@@ -135,7 +136,7 @@ async def put_agent(
 
 
 async def _put(call: Call, definition: AgentDefinition) -> AgentRecord:
-    """Store a definition, with the tool lists of its MCP servers that were not read yet."""
+    """Store a definition, and read the tool lists of MCP servers that were not read yet."""
     if wanted := unread(definition):
         question = DiscoverTools(tenant=call.tenant, agent=definition, servers=wanted)
         found = await call.services.discovery.discover(question)
@@ -153,8 +154,8 @@ async def _put(call: Call, definition: AgentDefinition) -> AgentRecord:
     summary="Read the tool lists of an agent's MCP servers again",
 )
 async def refresh_agent(call: Admin, name: str) -> AgentRecord:
-    """A list that has changed makes a new version. Of a shipped agent the version is your own, until its file changes.
-    Running tasks keep the version they have: a tool that has changed is refused there."""
+    """If a list has changed, a new version is made. For a shipped agent it is your own version, until its file changes.
+    Running tasks keep their version; a tool that has changed is refused there."""
     found = await agents.current(call.pool, call.tenant, name) if _nameable(name) else None
     if found is None:
         raise NotFound()
@@ -167,7 +168,7 @@ async def refresh_agent(call: Admin, name: str) -> AgentRecord:
     "/agents/{name}", status_code=204, responses=problems(403, 404, 409), summary="Remove an agent of your own"
 )
 async def remove_agent(call: Admin, name: str) -> Response:
-    """Running tasks and schedules keep the version they have. A shipped agent of the same name can be used again."""
+    """Running tasks and schedules keep their version. A shipped agent of the same name can be used again."""
     found = {ref.name: (ref, one) for ref, one in await agents.all_current(call.pool, call.tenant)}
     if name not in found:
         raise NotFound()

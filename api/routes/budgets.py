@@ -1,4 +1,4 @@
-"""/tasks/{id}/budget: the limits of a task, of its subagents and of the whole conversation, what is left, and more."""
+"""/tasks/{id}/budget: shows and raises the limits of a task, its subagents and the whole conversation."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -24,7 +24,7 @@ Kind = Annotated[str, Field(description="steps, tokens, cost_usd, tool_calls, tt
 
 
 class BudgetLine(BaseModel):
-    """One limit and its use; what is unlimited has no line."""
+    """One limit and its use. An unlimited amount has no line."""
 
     budget: Kind
     limit: float
@@ -40,7 +40,7 @@ class SessionBudget(BaseModel):
 
 
 class ReservedRecord(BaseModel):
-    """What running model calls may still use; what they do not use is released."""
+    """Amounts that running model calls may still use. The unused part is released."""
 
     calls: int
     tokens: int
@@ -75,7 +75,7 @@ async def show_budget(call: Reader, task_id: str) -> TaskBudget:
 async def raise_task_budget(
     call: Stopper, task_id: str, body: Annotated[RaiseBudget, json_body(RaiseBudget)]
 ) -> TaskBudget:
-    """The task counts with it before its next step; one that is already writing its last summary still ends."""
+    """The new limits apply before the task's next step. A task that is already writing its last summary still ends."""
     await raise_budget(call, await own_session(call, task_id), body)
     return await _budget(call, await session_of(call, task_id))
 

@@ -1,4 +1,4 @@
-"""/channels: messages of people elsewhere, by their address; /hooks: the signed requests of services."""
+"""/channels: messages of people on other services, by their address; /hooks: signed requests of services."""
 
 import time
 from typing import Annotated
@@ -75,14 +75,14 @@ async def post_message(
     body: Annotated[ChannelMessage, json_body(ChannelMessage, check_value=_check_length)],
     idempotency_key: Key = None,
 ) -> ChannelAccepted:
-    """Connector, channel and user together have one conversation, made at the first message. Messages are answered in
-    their order, one at a time; with the same `message_id` or Idempotency-Key a message is accepted once. The answer is
-    sent through the connector."""
+    """Connector, channel and user together have one conversation, opened by the first message. Messages are answered in
+    order, one at a time. A message with the same `message_id` or Idempotency-Key is accepted once. The answer is sent
+    through the connector."""
     channel = channel_ref(connector, channel_id, user_id)
     found = await connector_of(call, connector)
     address = Address.channel(connector, channel_id, user_id)
     if (known := await addresses.find(call.pool, call.tenant, address)) is not None:
-        await own_conversation(call, known)  # a key does not speak for people whose conversation another one began
+        await own_conversation(call, known)  # a key must not write for people whose conversation another key began
     route = f"POST /channels/{connector}/{channel_id}/{user_id}/messages"
     key = IdempotencyKey.of(call, route, body, idempotency_key)
     return await arrivals.accept(call, found.connector, channel, body, key)
@@ -106,7 +106,7 @@ async def show_address(call: Reader, connector: str, channel_id: str, user_id: s
     summary="Let the conversation of an address begin anew",
 )
 async def reset_address(call: Stopper, connector: str, channel_id: str, user_id: str) -> ResetDone:
-    """For a connector's own reset command: the text of a message is never a command here."""
+    """For a connector's own reset command. The text of a message is never treated as a command here."""
     channel = channel_ref(connector, channel_id, user_id)
     return await resetting.reset(call, await conversation_at(call, channel))
 
@@ -135,7 +135,7 @@ async def conversation_at(call: Call, channel: ChannelRef) -> str:
     summary="Receive a signed request of a service",
 )
 async def receive_hook(request: Request, services: ServicesDep, connector_id: str) -> Response:
-    """It carries no key: the secret of the connector signs it. A request sent again changes nothing."""
+    """The request carries no key: the secret of the connector signs it. A repeated request changes nothing."""
     hook = None
     if is_id(connector_id):
         hook = await connectors.of_id(services.pool, connector_id, services.keys)
@@ -160,6 +160,6 @@ async def receive_hook(request: Request, services: ServicesDep, connector_id: st
 
 
 def _caller(hook: Hook) -> Caller:
-    """A connector acts in its own name, and may only pass on messages and answers."""
+    """The caller for a connector, which may only pass on messages and answers."""
     rights = frozenset([Right.SUBMIT, Right.ANSWER, Right.APPROVE])
     return Caller(hook.tenant, rights, name=f"connector {hook.connector.name}")

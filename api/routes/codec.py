@@ -1,4 +1,4 @@
-"""/codec: a codec server for Temporal's Web UI and command line, which shows them what our payloads contain."""
+"""/codec: a codec server that decrypts our payloads for Temporal's Web UI and command line."""
 
 import json
 
@@ -69,7 +69,7 @@ def _answer(request: Request, payloads: Payloads) -> Response:
 
 
 def _shared(request: Request) -> dict[str, str]:
-    """CORS for the pages of a configured Web UI; all others are refused by the browser."""
+    """CORS headers for the pages of a configured Web UI; the browser refuses all others."""
     origin = request.headers.get("origin")
     if origin is None or origin not in services_of(request).settings.temporal_ui_origins:
         return {"Vary": "Origin"}

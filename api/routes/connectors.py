@@ -1,4 +1,4 @@
-"""/connectors: how services reach agents. Changing them needs the right supervise."""
+"""/connectors: the services that reach agents. Changes need the right supervise."""
 
 import re
 from typing import Annotated
@@ -38,7 +38,7 @@ _NAME = re.compile(CONNECTOR_NAME)
 async def put_connector(
     call: Supervisor, connector: str, body: Annotated[ConnectorBody, json_body(ConnectorBody)]
 ) -> CreatedConnector:
-    """Secrets that are left out stay as they are."""
+    """Omitted secrets stay as they are."""
     if not _NAME.fullmatch(connector):
         raise _invalid("/connector", "string_pattern_mismatch", f"a name is {CONNECTOR_NAME}")
     await rules.agent(call.pool, call.tenant, body.agent)
@@ -73,7 +73,7 @@ async def show_connector(call: Reader, connector: str) -> ConnectorRecord:
 
 @router.delete("/connectors/{connector}", status_code=204, responses=problems(403, 404), summary="Remove a connector")
 async def remove_connector(call: Supervisor, connector: str) -> Response:
-    """Its conversations stay; answers that were not delivered are given up."""
+    """Its conversations stay; undelivered answers are given up."""
     await connector_of(call, connector)
     await connectors.remove(call.pool, call.tenant, connector, call.caller.created_by)
     return Response(status_code=204)
@@ -102,7 +102,7 @@ def _check(call: Call, body: ConnectorBody) -> None:
 
 
 def _secrets(body: ConnectorBody, known: Hook | None) -> tuple[ConnectorSecrets, str | None]:
-    """The secrets to keep, and the one to show."""
+    """The secrets to store, and the one to show."""
     before = known.secrets if known else ConnectorSecrets()
     if body.kind is ConnectorKind.WEBHOOK:
         made = ConnectorSecrets(target=body.target, signing=before.signing or new_secret())

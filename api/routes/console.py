@@ -1,4 +1,4 @@
-"""The console: its page and modules, and the cookie with which a browser refers to a key."""
+"""The console: its page and modules, and the cookie by which a browser refers to a key."""
 
 import hashlib
 from functools import cache
@@ -53,7 +53,7 @@ def _respond(request: Request, name: str) -> Response:
     if found is None:
         raise NotFound()
     content, kind, etag = found
-    # asked for again each time, which costs a 304: a new version of the server must not meet old modules
+    # Revalidated each time, which costs a 304: a new server version must not run with old modules.
     headers = {"Content-Security-Policy": POLICY, "ETag": etag, "Cache-Control": "no-cache"}
     if etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
@@ -76,8 +76,8 @@ async def show_console_session(call: Anyone) -> ConsoleSession:
 async def sign_in(
     call: Anyone, response: Response, request: Request, authorization: Annotated[str | None, Header()] = None
 ) -> ConsoleSession:
-    """Send the key in the Authorization header. The cookie has the rights of the key, ends after 12 hours, is not
-    readable by scripts and is not sent with requests of other sites."""
+    """Send the key in the Authorization header. The cookie has the rights of the key, expires after 12 hours, cannot be
+    read by scripts, and is not sent with requests of other sites."""
     if authorization is None:
         raise Invalid("Send the key in the Authorization header.")
     presented = authorization.partition(" ")[2].strip()

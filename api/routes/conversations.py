@@ -85,8 +85,8 @@ async def run_turn(
     body: Annotated[RunBody, json_body(RunBody, check_value=check_value, check_model=check_message)],
     idempotency_key: Key = None,
 ) -> Response:
-    """`transport=sse` answers with the session's events, `transport=stream` with a handle; nothing else differs, and a
-    reader may disconnect without consequences. A conversation runs at most one session at a time: see `if_busy`."""
+    """`transport=sse` responds with the session's events, `transport=stream` with a handle; nothing else differs, and a
+    reader may disconnect at any time. A conversation runs at most one session at a time: see `if_busy`."""
     check_accept(request, body.transport)
     key = IdempotencyKey.of(call, "POST /conversations/run", body, idempotency_key)
     if body.answers is not None and body.conversation_id is not None:
@@ -121,7 +121,7 @@ async def send_message(
 class ConversationQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    q: str | None = Field(default=None, max_length=200, description="words that must all occur")
+    q: str | None = Field(default=None, max_length=200, description="search words; all of them must occur")
     metadata: str | None = Field(
         default=None, max_length=2_000, description='JSON that the metadata must contain: {"ticket": "4711"}'
     )
@@ -255,7 +255,7 @@ async def change_conversation(
     summary="Stop all running sessions of a conversation",
 )
 async def interrupt_conversation(call: Stopper, conversation_id: str) -> Interrupted:
-    """Subagents too. Each keeps what it has; the conversation continues with the next message."""
+    """This includes subagents. Each keeps its results so far; the conversation continues with the next message."""
     await own_conversation(call, conversation_id)
     live = await conversation_reads.unfinished(call.pool, call.tenant, conversation_id)
     await stopping.stop_all(call, live, Stop(Reason.INTERRUPTED))
@@ -269,7 +269,7 @@ async def interrupt_conversation(call: Stopper, conversation_id: str) -> Interru
     summary="Let a conversation begin anew",
 )
 async def reset_conversation(call: Stopper, conversation_id: str) -> ResetDone:
-    """Its id and its history stay; the next message is answered without what was said before. Messages that wait are
+    """The id and the history stay, but the next message is answered without the earlier messages. Waiting messages are
     dropped, and the running session is interrupted."""
     return await resetting.reset(call, conversation_id)
 

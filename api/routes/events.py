@@ -1,4 +1,4 @@
-"""…/events: the events of a task or conversation, as a resumable stream or page by page."""
+"""…/events: the events of a task or conversation, as a resumable stream or in pages."""
 
 from typing import Annotated
 

@@ -73,7 +73,7 @@ async def download_file(call: Reader, file_id: str) -> Response:
     name, media_type, content = found
     headers = {
         "Content-Type": media_type,  # exactly as uploaded: the framework would add a charset
-        # a browser must not render or run, in our origin, what an agent wrote
+        # a browser must not render or run an agent's file in our origin
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
         "Content-Security-Policy": "default-src 'none'; sandbox",
         "Cache-Control": "private, no-store",
@@ -98,7 +98,7 @@ async def describe_file(call: Reader, file_id: str) -> FileRecord:
     "/files/{file_id}", status_code=204, responses=problems(403, 404, 409), summary="Delete an uploaded file"
 )
 async def delete_file(call: Stopper, file_id: str) -> Response:
-    """Workspaces that hold its content keep it. An artifact is part of a result and stays for as long as the result."""
+    """Workspaces with its content keep it. An artifact is part of a result and stays as long as the result."""
     found = await files.get(call.pool, call.tenant, file_id) if is_id(file_id) else None
     if found is None:
         raise NotFound()

@@ -1,4 +1,4 @@
-"""/conversations/{id}/fork: a new conversation from where a session ended, executed at key or only prepared."""
+"""/conversations/{id}/fork: a new conversation from the end of a session, executed at once or only prepared."""
 
 from typing import Annotated
 
@@ -43,7 +43,7 @@ async def fork_conversation(
     body: Annotated[ForkBody, json_body(ForkBody, optional=True, check_value=check_value)],
     idempotency_key: Key = None,
 ) -> Response:
-    """The new conversation has a copy of the history and of the workspace. Without `execute` nothing runs: the next
+    """The new conversation gets a copy of the history and of the workspace. Without `execute` nothing runs; the next
     message to the new conversation continues from there."""
     check_accept(request, body.transport)
     key = IdempotencyKey.of(call, f"POST /conversations/{conversation_id}/fork", body, idempotency_key)
@@ -77,7 +77,7 @@ def _message(body: ForkBody) -> MessageBody:
 
 
 async def _prepare(call: Call, body: ForkBody, source: SessionRow, key: IdempotencyKey) -> NewTurn:
-    """A session that represents the copied state: it ended where its source did, and nothing was executed."""
+    """Write a session for the copied state: it ended where its source did, and nothing is executed."""
     spec = MessageBody(input=body.input if body.input is not None else "Fork").task(body.agent or source.agent)
     task = await submit.check(call, spec, schema=False, variables=source.variables)
     _, manifest = await workspaces.get(call.pool, call.tenant, source.workspace_id)

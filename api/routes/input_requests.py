@@ -95,7 +95,7 @@ async def list_task_requests(call: Reader, task_id: str) -> InputRequestPage:
 async def answer_request(
     call: Answerer, task_id: str, answer: Annotated[AnswerBody, json_body(AnswerBody)]
 ) -> AnswerAccepted:
-    """Answers one request, once; other requests of the task stay open."""
+    """Answers one request once; other requests of the task stay open."""
     session = await own_session(call, task_id)
     if session.status.terminal:
         raise Conflict("The task has ended.", type="already-terminal", task_status=session.status)

@@ -104,7 +104,7 @@ async def list_mission_runs(
     "/missions/{mission_id}/run", status_code=202, responses=problems(403, 404, 409, 503), summary="Run a mission now"
 )
 async def run_mission(call: Submitter, mission_id: str) -> Triggered:
-    """Within its budgets, and not while it is paused."""
+    """The run stays within the budgets. A paused mission is refused."""
     mission = await _own(call, mission_id)
     _check_working(mission)
     schedule = await schedules.get(call.pool, call.tenant, mission.schedule_id)
@@ -123,7 +123,7 @@ async def run_mission(call: Submitter, mission_id: str) -> Triggered:
 async def put_mission_files(
     call: Submitter, mission_id: str, body: Annotated[MissionFiles, json_body(MissionFiles)]
 ) -> MissionRecord:
-    """Its workspace then holds these files and no others: the next check looks at them."""
+    """The workspace then holds exactly these files, and the next check sees them."""
     mission = await _own(call, mission_id)
     _check_working(mission)
     context = TaskContext.model_construct(files=body.files, archives=body.archives)
@@ -142,7 +142,7 @@ async def put_mission_files(
 async def pause_mission(
     call: Stopper, mission_id: str, body: Annotated[PauseBody, json_body(PauseBody, optional=True)]
 ) -> MissionRecord:
-    """The run that has begun continues."""
+    """A run that has begun continues."""
     return await _set_paused(call, mission_id, True, body.reason or f"paused by {call.caller.name}")
 
 
@@ -153,7 +153,7 @@ async def resume_mission(call: Stopper, mission_id: str) -> MissionRecord:
 
 @router.post("/missions/{mission_id}/cancel", responses=problems(403, 404), summary="Cancel a mission")
 async def cancel_mission(call: Stopper, mission_id: str) -> MissionRecord:
-    """Its runs are stopped. The answer has its summary; cancelled again, it stays as it is."""
+    """Its runs are stopped, and the response has its summary. Cancelling again changes nothing."""
     mission = await _own(call, mission_id)
     ended = await missions.end(
         call.pool,

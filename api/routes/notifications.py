@@ -58,9 +58,9 @@ async def follow_notifications(
     query: Annotated[FeedQuery, Query()],
     last_event_id: LastEventId = None,
 ) -> Response:
-    """Sessions that start and end, input requests, low budgets, mailbox counts, changed conversations. `id:` is the
-    number of a notice in the tenant's feed; `Last-Event-ID` or `after` continues after it. Notices are kept for 30
-    days."""
+    """The feed has sessions that start and end, input requests, low budgets, mailbox counts and changed conversations.
+    `id:` is the number of a notice in the tenant's feed; `Last-Event-ID` or `after` continues after it. Notices are
+    kept for 30 days."""
     after = await tenant_position(call.pool, call.tenant, last_event_id if last_event_id is not None else query.after)
     feed = _feed(call, query.mine)
     if chosen(request, "text/event-stream", "application/json") == "application/json":

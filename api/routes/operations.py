@@ -61,7 +61,7 @@ async def _workers(services: Services) -> dict[str, str] | None:
 
 
 async def _missing(services: Services) -> list[str] | None:
-    """What Temporal lacks; None if it cannot be reached."""
+    """What Temporal lacks; None if it is unreachable."""
     try:
         return await services.workflows.missing()
     except Exception:  # any error means: not ready
@@ -70,7 +70,7 @@ async def _missing(services: Services) -> list[str] | None:
 
 @router.get("/summary", responses=problems(), summary="Count what runs, what waits for people and today's spending")
 async def show_summary(call: Reader) -> TenantFigures:
-    """Of this tenant; a day begins at midnight UTC."""
+    """The figures of this tenant. A day begins at midnight UTC."""
     return await figures.of_tenant(call.pool, call.tenant)
 
 
@@ -80,7 +80,7 @@ class Queues(BaseModel):
 
 @router.get("/queues", responses=problems(503), summary="Show what waits in Temporal's task queue")
 async def show_queues(call: Reader) -> Queues:
-    """Of all tenants; in figures only."""
+    """Figures only, over all tenants."""
     return Queues(items=await call.services.queues.states())
 
 

@@ -19,7 +19,7 @@ router = APIRouter(tags=["record"], dependencies=[Depends(accepts_json)])
 
 
 class AuditPosition(BaseModel):
-    """Unknown parameters are refused: a misspelt one must not seem to have been applied."""
+    """Unknown parameters are refused, so that a misspelt one does not seem to have been applied."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -54,7 +54,7 @@ class Verification(BaseModel):
 
 @router.get("/tasks/{task_id}/effects", responses=problems(404), summary="List the effects of a task so far")
 async def list_effects(call: Reader, task_id: str) -> Ledger:
-    """Effects of its subagents too. In a dry run, what would have been done."""
+    """This includes the effects of its subagents. For a dry run: what would have been done."""
     session = await session_of(call, task_id)
     return await effects.ledger(call.pool, call.tenant, session.id)
 
@@ -78,7 +78,7 @@ class ChainState(BaseModel):
     "/tasks/{task_id}/audit/verify", responses=problems(404), summary="Verify the audit log of a task's conversation"
 )
 async def verify_task_audit(call: Reader, task_id: str) -> ChainState:
-    """By the links of its own chain; `/audit/verify` also finds a chain that was written anew as a whole."""
+    """Checks the links of its own chain; `/audit/verify` also detects a chain that was replaced as a whole."""
     session = await session_of(call, task_id)
     verdict = await audit.verify_chain(call.pool, call.tenant, session.conversation_id)
     return ChainState(intact=verdict.found is None, entries=verdict.entries, broken=verdict.found)
@@ -86,7 +86,7 @@ async def verify_task_audit(call: Reader, task_id: str) -> ChainState:
 
 @router.get("/audit", responses=problems(422), summary="List the audit log, newest first")
 async def list_audit(call: Auditor, query: Annotated[AuditQuery, Query()]) -> AuditPage:
-    """Entries of all tasks, keys and agents; or of one conversation, which is one chain."""
+    """Entries of all tasks, keys and agents, or of one conversation, which is one chain."""
     found = await audit.find(
         call.pool, call.tenant, chain=query.conversation_id, before=query.before, limit=query.limit + 1
     )

@@ -1,4 +1,4 @@
-"""/tasks/{id}/replay: whether today's code makes the same decisions as a task's history."""
+"""/tasks/{id}/replay: whether the current code makes the same decisions as a task's history."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ class ReplayReport(BaseModel):
 
 @router.post("/tasks/{task_id}/replay", responses=problems(404), summary="Replay a task on the current code")
 async def replay_task(call: Reader, task_id: str) -> ReplayReport:
-    """Calls no model and no tool, and changes nothing. One at a time for each API process."""
+    """Calls no model and no tool, and changes nothing. An API process runs one replay at a time."""
     session = await session_of(call, task_id)
     if _one_at_a_time.locked():
         raise TooMany("Another replay is running at this server.", retry_after=5)

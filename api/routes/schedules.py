@@ -53,7 +53,7 @@ _EXAMPLE = {
     summary="Create a schedule",
 )
 async def create_schedule(call: Submitter, body: Annotated[NewSchedule, json_body(NewSchedule)]) -> ScheduleRecord:
-    """Each run is a session of the task, in the schedule's own conversation unless it names one. What is invalid is
+    """Each run is a session of the task, in the schedule's own conversation unless it names one. Invalid input is
     refused now, not when a run is due."""
     task = await checked(call, body)
     await check_room(call)
@@ -78,7 +78,7 @@ async def list_schedules(
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
     after: Annotated[str | None, Query(alias="cursor")] = None,
 ) -> SchedulePage:
-    """Newest first; the next times of each are shown with the schedule itself."""
+    """Newest first. The next times of a schedule are shown with the schedule itself."""
     query = {"schedules": name}
     found = await schedules.listing(
         call.pool, call.tenant, name=name, before_id=position(query, after), limit=limit + 1
@@ -150,7 +150,7 @@ async def pause_schedule(
 
 @router.post("/schedules/{schedule_id}/resume", responses=problems(403, 404), summary="Resume a schedule")
 async def resume_schedule(call: Stopper, schedule_id: str) -> ScheduleRecord:
-    """What was due while it was paused is not made up for; backfill does that."""
+    """Ticks that were due while it was paused are not made up for; use backfill for that."""
     return await _set_paused(call, schedule_id, False)
 
 
@@ -161,7 +161,7 @@ async def resume_schedule(call: Stopper, schedule_id: str) -> ScheduleRecord:
     summary="Run a schedule now",
 )
 async def trigger_schedule(call: Submitter, schedule_id: str) -> Triggered:
-    """Also if it is paused or in its quiet hours; the check and the overlap rule hold."""
+    """This works even if it is paused or in its quiet hours; the check and the overlap rule still apply."""
     schedule = await _own(call, schedule_id)
     at = datetime.now(UTC)
     await call.services.schedules.trigger(schedule, at)
@@ -178,7 +178,7 @@ async def trigger_schedule(call: Submitter, schedule_id: str) -> Triggered:
 async def backfill_schedule(
     call: Submitter, schedule_id: str, body: Annotated[BackfillBody, json_body(BackfillBody)]
 ) -> ScheduleRecord:
-    """A time that has a run already is left alone."""
+    """A time that already has a run is left alone."""
     schedule = await _own(call, schedule_id)
     _check_range(schedule, body)
     await schedules.note_backfill(call.pool, schedule, body.start, body.end)
@@ -231,7 +231,7 @@ def run_session(call: Call, body: NewSchedule, task: Checked) -> NewSession:
 def _check_range(schedule: Schedule, body: BackfillBody) -> None:
     if body.start >= body.end or body.end > datetime.now(UTC):
         problem = finding("/end", "out_of_range", "after the start, and not in the future")
-        raise Invalid("This is no past range of time.", type="invalid-time", errors=[problem])
+        raise Invalid("The range is not in the past.", type="invalid-time", errors=[problem])
     days = (body.end - body.start) / timedelta(days=1)
     rules = schedule.rules
     ticks = days * (per_day(rules.cron) if rules.cron else DAY_MS / rules.every if rules.every else 1)
@@ -262,7 +262,7 @@ async def _own(call: Call, schedule_id: str) -> Schedule:
 
 
 async def synced(call: Call, schedule: Schedule) -> Schedule:
-    """Bring Temporal into line with the row; if it is unreachable, later, at last by the sweeper."""
+    """Update Temporal from the row; if it is unreachable, retry later, at last by the sweeper."""
 
     async def put() -> bool:
         await call.services.schedules.put(schedule)

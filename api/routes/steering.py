@@ -52,7 +52,7 @@ class StopBody(Strict):
 
 
 class CancelBody(StopBody):
-    scope: Literal[Scope.SESSION, Scope.TREE] = Field(  # by name, so that its schema refers to no other
+    scope: Literal[Scope.SESSION, Scope.TREE] = Field(  # inline, so that its schema does not refer to another
         default=Scope.SESSION, description="tree: its subagents too, at any depth"
     )
     mode: Literal["hard", "graceful"] = Field(
@@ -94,7 +94,8 @@ async def steer_task(
     body: Annotated[SteerBody, json_body(SteerBody, check_model=_check_steer)],
     idempotency_key: Key = None,
 ) -> Steering:
-    """The task reads it before its next step, and does not end with it unread. A task that has ended is 404."""
+    """The task reads the message before its next step, and does not end while it is unread. 404 if the task has
+    ended."""
     session = await own_session(call, task_id)
     key = body.message_id or check_key(idempotency_key)
     if key is None:
@@ -167,7 +168,8 @@ async def cancel_task(
     response: Response,
     idempotency_key: Key = None,
 ) -> TaskRecord:
-    """Accepted immediately; then the task ends as `cancelled` and keeps what it has. A repeat changes nothing."""
+    """The request is accepted immediately; the task then ends as `cancelled` and keeps its results so far. A repetition
+    changes nothing."""
     session = await own_session(call, task_id)
     stop = Stop(Reason.CALLER_CANCEL, body.reason, body.grace_ms, tree=body.scope is Scope.TREE)
     record = await _stop(call, session, stop, idempotency_key, response)
@@ -194,8 +196,8 @@ async def interrupt_task(
     response: Response,
     idempotency_key: Key = None,
 ) -> TaskRecord:
-    """The task stops now and keeps what it has; its conversation continues. Subagents in the background keep running. A
-    task that has ended is 404, except for a repeat of the request that ended it."""
+    """The task stops now and keeps its results so far; its conversation continues. Background subagents keep running.
+    404 if the task has ended, except for a repetition of the request that ended it."""
     session = await own_session(call, task_id)
     ours = session.cancel_requested.request_id if session.cancel_requested else None
     if ours is None or ours != idempotency_key:
@@ -204,7 +206,7 @@ async def interrupt_task(
 
 
 async def _stop(call: Call, session: SessionRow, stop: Stop, key: str | None, response: Response) -> TaskRecord:
-    """Answer 202 if the request was recorded, 200 if the task had already ended."""
+    """Return 202 if the request was recorded, 200 if the task had already ended."""
     response.status_code = 200
     check_key(key)
     if not session.status.terminal:

@@ -1,4 +1,4 @@
-"""/subscriptions: which events are sent where, by which channel. Changing them needs the right supervise."""
+"""/subscriptions: which events are sent where, over which channel. Changes need the right supervise."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -110,7 +110,7 @@ async def delete_subscription(call: Supervisor, subscription_id: str) -> Respons
     summary="Give a webhook a new secret",
 )
 async def rotate_secret(call: Supervisor, subscription_id: str) -> CreatedSubscription:
-    """For a day both secrets sign, so that the receiver can switch without missing anything."""
+    """Both secrets sign for a day, so that the receiver can switch without missing anything."""
     await _found(call, subscription_id)
     secret = new_secret()
     made = await subscriptions.rotate(
@@ -127,7 +127,7 @@ async def rotate_secret(call: Supervisor, subscription_id: str) -> CreatedSubscr
     summary="Enable a subscription again",
 )
 async def enable_subscription(call: Supervisor, subscription_id: str) -> SubscriptionRecord:
-    """A subscription is disabled when its deliveries have failed for long. Those given up can be sent again."""
+    """A subscription is disabled after its deliveries have failed for a long time. Those given up can be sent again."""
     await _found(call, subscription_id)
     made = await subscriptions.enable(call.pool, call.tenant, subscription_id, call.caller.created_by)
     if made is None:

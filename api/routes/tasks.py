@@ -68,7 +68,7 @@ async def submit_task(
     spec: Annotated[TaskSpec, json_body(TaskSpec, check_value=check_input_length)],
     idempotency_key: Key = None,
 ) -> Response:
-    """Answers when the task is durable: a GET on it works from then on, even while Temporal is unreachable."""
+    """The response comes once the task is durable: a GET on it works from then on, even if Temporal is unreachable."""
     answer = await submit.submit(call, spec, IdempotencyKey.of(call, "POST /tasks", spec, idempotency_key))
     headers = {"Idempotent-Replayed": "true"} if answer.replayed else {}
     return Response(answer.body, 202, headers, media_type="application/json")
@@ -136,7 +136,7 @@ def _moment(value: datetime | None, name: str) -> datetime | None:
 
 @router.get("/tasks/{task_id}", responses=problems(404), summary="Show a task")
 async def show_task(call: Reader, task_id: str) -> TaskRecord:
-    """Reads the database only; no worker is needed."""
+    """This only reads the database; no worker is needed."""
     session = await tool_calls.up_to_date(call.pool, await session_of(call, task_id))
     waiting = await deferred.shown(call, [session])
     return task_record(session, call.settings.poll_interval_ms, waiting.get(session.id))
@@ -147,13 +147,13 @@ class ResultQuery(BaseModel):
 
     wait: int = Field(default=0, ge=0, le=60, description="seconds to wait for the end of a task that is running")
     audit_log: Literal["short", "full"] = Field(
-        default="short", description="short: what was decided and done; full: the events, with all that was thought"
+        default="short", description="short: decisions and actions; full: all events, with the model's thinking"
     )
 
 
 @router.get("/tasks/{task_id}/result", responses=problems(404, 409, 410, 422), summary="Fetch the result of a task")
 async def show_result(call: Reader, task_id: str, query: Annotated[ResultQuery, Query()]) -> TaskResult:
-    """With `wait` the answer comes as soon as the task ends; no worker is needed for it."""
+    """With `wait` the response comes as soon as the task ends; no worker is needed for it."""
     session = await session_of(call, task_id)
     if query.wait:
         session = await await_ending(call, session, query.wait)
@@ -178,7 +178,7 @@ async def show_result(call: Reader, task_id: str, query: Annotated[ResultQuery, 
 
 
 async def _short_log(call: Call, task_id: str) -> tuple[list[ShownEvent], bool]:
-    """The newest lines, and whether they are all. The output is part of the result itself."""
+    """The newest entries, and whether they are all. The output is part of the result itself."""
     found = await events.newest_of_types(call.pool, call.tenant, task_id, _DECISIVE, SHORT_LOG + 1)
     for event in found:
         event.data.pop("output", None)
@@ -186,6 +186,6 @@ async def _short_log(call: Call, task_id: str) -> tuple[list[ShownEvent], bool]:
 
 
 async def _full_log(call: Call, task_id: str) -> tuple[list[ShownEvent], bool]:
-    """The first lines, and whether they are all."""
+    """The first entries, and whether they are all."""
     found = await events.without_deltas(call.pool, call.tenant, task_id, FULL_LOG + 1)
     return [shown(event) for event in found[:FULL_LOG]], len(found) <= FULL_LOG

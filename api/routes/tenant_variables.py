@@ -1,4 +1,4 @@
-"""/variables: values that a tenant has for all its threads. Changing them needs the right supervise."""
+"""/variables: values that a tenant sets for all its threads. Changes need the right supervise."""
 
 import re
 from datetime import datetime
@@ -30,7 +30,7 @@ _EXAMPLE = {"variables": {"REGION": "north"}, "kind": "text"}
 class TenantVariablesBody(Strict):
     variables: GivenVariables = Field(description="values by name; others stay as they are")
     kind: Literal["text", "secret"] = Field(
-        default="secret", description="a secret is for tools, and never shown again"
+        default="secret", description="a secret is given to tools only and never shown again"
     )
 
 
@@ -74,7 +74,7 @@ async def list_tenant_variables(call: Reader) -> TenantVariablePage:
 async def set_tenant_variables(
     call: Supervisor, body: Annotated[TenantVariablesBody, json_body(TenantVariablesBody)]
 ) -> TenantVariablePage:
-    """Tasks and turns that callers begin from now on have them, unless their thread has a value of its own."""
+    """They apply to tasks and turns that begin from now on, unless their thread has a value of its own."""
     kinds = dict.fromkeys(body.variables, UNKNOWN) if body.kind == "secret" else {}
     sealed = seal_secrets(call.services.keys, call.tenant, body.variables, kinds)
     await tenant_variables.put(call.pool, call.tenant, sealed, call.caller.created_by)
@@ -83,7 +83,7 @@ async def set_tenant_variables(
 
 @router.delete("/variables/{name}", status_code=204, responses=problems(403, 404), summary="Remove a variable")
 async def remove_tenant_variable(call: Supervisor, name: str) -> Response:
-    """Sessions that have begun keep its value."""
+    """Sessions that have begun keep the value."""
     known = re.fullmatch(VARIABLE_NAME_PATTERN, name)
     if not known or not await tenant_variables.remove(call.pool, call.tenant, name, call.caller.created_by):
         raise NotFound("There is no such variable.")

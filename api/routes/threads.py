@@ -1,4 +1,4 @@
-"""/threads/{id}/terminate: end the thread of one subagent for good."""
+"""/threads/{id}/terminate: end the thread of one subagent permanently."""
 
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel
@@ -32,8 +32,8 @@ class TerminatedThread(BaseModel):
     summary="End the thread of a subagent for good",
 )
 async def terminate_thread(call: Stopper, thread_id: str) -> TerminatedThread:
-    """It accepts neither sessions nor messages any more, nor do the threads below it. What runs there is stopped; its
-    parent continues, and its registry shows the child as terminated."""
+    """The thread and those below it accept neither sessions nor messages any more. Their running sessions are stopped.
+    The parent continues, and its registry shows the child as terminated."""
     found = await threads.get(call.pool, call.tenant, thread_id) if is_id(thread_id) else None
     if found is None:
         raise NotFound("There is no such thread.", type="unknown-thread")

@@ -1,5 +1,5 @@
-"""/tasks/{id}/trace: the steps of a task and of its subagents, as JSON or as one page; /tasks/{id}/agent: the
-definition it uses."""
+"""/tasks/{id}/trace: the steps of a task and its subagents, as JSON or as one page; /tasks/{id}/agent: its
+definition."""
 
 from typing import Annotated
 

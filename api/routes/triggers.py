@@ -1,4 +1,4 @@
-"""/triggers: events from outside that make agents do something, or that agents wait for."""
+"""/triggers: events from outside that start an agent, or that agents wait for."""
 
 import re
 from typing import Annotated, Any
@@ -40,7 +40,7 @@ _json = [Depends(accepts_json)]
 
 MOST = 1_000  # per tenant
 MAX_EVENT_BYTES = 1_000_000
-SAME_NAME = 20  # tenants whose triggers of one name an event may mean
+SAME_NAME = 20  # most tenants whose triggers share one name
 _NAME = re.compile(TRIGGER_NAME)
 _EXAMPLE = {
     "signature": "github",
@@ -64,7 +64,7 @@ _CHALLENGE: dict[str, Any] = {
 async def put_trigger(
     call: Supervisor, trigger: str, body: Annotated[NewTrigger, json_body(NewTrigger)]
 ) -> CreatedTrigger:
-    """A secret that is left out stays as it is. What is wrong with the task is refused now, not when an event comes."""
+    """An omitted secret stays as it is. An invalid task is refused now, not when an event arrives."""
     if not _NAME.fullmatch(trigger):
         raise _invalid("/trigger", "string_pattern_mismatch", f"a name is {TRIGGER_NAME}", path=True)
     known = await triggers.find(call.pool, call.tenant, trigger, call.services.keys)
@@ -106,7 +106,7 @@ async def list_trigger_events(
     "/triggers/{trigger}", status_code=204, dependencies=_json, responses=problems(403, 404), summary="Remove a trigger"
 )
 async def remove_trigger(call: Supervisor, trigger: str) -> Response:
-    """Its conversations and what its events led to stay; its id is never used again."""
+    """Its conversations and the results of its events stay; its id is never used again."""
     await _found(call, trigger)
     await triggers.remove(call.pool, call.tenant, trigger, call.caller.created_by)
     return Response(status_code=204)
@@ -125,8 +125,9 @@ async def remove_trigger(call: Supervisor, trigger: str) -> Response:
     summary="Receive a signed event",
 )
 async def receive_event(request: Request, services: ServicesDep, trigger: str) -> Response:
-    """By the trigger's name or id. It carries no key: the secret of the trigger signs it. The event reaches the session
-    that waits for its key, else it becomes a message to the trigger's agent, in which its text is marked as data."""
+    """The trigger is given by its name or id. The event carries no key: the secret of the trigger signs it. It answers
+    the session that waits for its key; otherwise it becomes a message to the trigger's agent, in which its text is
+    marked as data."""
     candidates = await triggers.of_any_tenant(services.pool, trigger[:100], services.keys, SAME_NAME)
     if not candidates:
         raise NotFound("There is no such trigger.")
@@ -150,7 +151,7 @@ async def _found(call: Call, name: str) -> SignedTrigger:
 
 
 def _secret(body: NewTrigger, known: SignedTrigger | None) -> tuple[str, str | None]:
-    """The secret to keep, and the one to show."""
+    """The secret to store, and the one to show."""
     standard = body.signature is SignatureKind.STANDARD
     if body.secret is not None:
         if standard and not is_secret(body.secret):
@@ -182,7 +183,7 @@ async def _session(call: Call, name: str, body: NewTrigger) -> tuple[NewSession 
 
 
 async def _check_conversation(call: Call, conversation_id: str) -> None:
-    """One that the caller may continue; that of a mission need not have begun."""
+    """A conversation that the caller may continue; the one of a mission need not have begun."""
     mission = await missions.of_conversation(call.pool, call.tenant, conversation_id)
     if mission is None:
         await lookup.open_conversation(call, conversation_id)

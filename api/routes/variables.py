@@ -101,7 +101,7 @@ class VariableRequestQuery(BaseModel):
 
 @router.get("/variable-requests", responses=problems(422), summary="List subagents that wait for variables")
 async def list_variable_requests(call: Reader, query: Annotated[VariableRequestQuery, Query()]) -> VariableRequestPage:
-    """The oldest first."""
+    """Oldest first."""
     found = await variable_requests.find(call.pool, call.tenant, query.status, query.conversation_id, query.limit)
     return VariableRequestPage(items=[VariableRequestRecord.of(one) for one in found])
 
@@ -120,8 +120,8 @@ async def show_thread_variables(call: Reader, thread_id: str) -> ThreadVariables
 async def set_thread_variables(
     call: Giver, thread_id: str, body: Annotated[VariablesBody, json_body(VariablesBody)]
 ) -> ThreadVariables:
-    """What runs has the values from its next step on, and so have the active threads below that inherit them. A name
-    that no agent of the graph declares is kept as a secret of this thread, for its tools."""
+    """Running sessions have the values from their next step on, and so have the active threads below that inherit them.
+    A name that no agent of the graph declares is stored as a secret of this thread, for its tools."""
     place, session = await _thread(call, thread_id)
     check_open(await own_conversation(call, place.conversation_id))
     if place.terminated:
@@ -151,14 +151,14 @@ async def show_variables(call: Reader, thread_id: str, request_id: str) -> Varia
 async def give_variables(
     call: Giver, thread_id: str, request_id: str, body: Annotated[VariablesBody, json_body(VariablesBody)]
 ) -> VariableRequestRecord:
-    """The subagent begins with the task that it was first given, once, however often this is sent."""
+    """The subagent begins once with its original task, however often this is sent."""
     request = await deferred_subagents.find(call, thread_id, request_id)
     await own_session(call, request.session_id)
     return VariableRequestRecord.of(await deferred_subagents.give(call, request, body.variables))
 
 
 async def _thread(call: Call, thread_id: str) -> tuple[ThreadPlace, SessionRow]:
-    """Unknown, malformed and foreign ids look the same."""
+    """The thread; unknown, malformed and foreign ids get the same refusal."""
     place = await threads.get(call.pool, call.tenant, thread_id) if is_id(thread_id) else None
     session = await threads.newest_session(call.pool, call.tenant, thread_id) if place else None
     if place is None or session is None:

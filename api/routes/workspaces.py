@@ -1,4 +1,4 @@
-"""/tasks/{id}/workspace: the files of a task's workspace, what the task has changed of them, and their content."""
+"""/tasks/{id}/workspace: the files of a task's workspace, the task's changes to them, and their content."""
 
 from typing import Annotated, Literal
 
@@ -15,7 +15,7 @@ from store.workspaces import Manifest, ManifestEntry, with_holes
 
 router = APIRouter(tags=["tasks"])
 
-MOST_BYTES = 268_435_456  # a file with holes may be far longer than what is stored of it
+MOST_BYTES = 268_435_456  # a sparse file may be far longer than its stored bytes
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 
@@ -41,7 +41,7 @@ class WorkspaceFileQuery(BaseModel):
 
 @router.get("/tasks/{task_id}/workspace", responses=problems(404, 410), summary="List the files of a task's workspace")
 async def list_workspace(call: Reader, task_id: str) -> WorkspaceListing:
-    """What is kept of it: the state after the latest tool call, also while the task is running."""
+    """The saved state after the latest tool call, also while the task is running."""
     session = await session_of(call, task_id)
     check_kept(session)
     now, before = await _manifests(call, session)
@@ -73,7 +73,7 @@ async def read_workspace_file(call: Reader, task_id: str, query: Annotated[Works
 
 
 async def _manifests(call: Call, session: SessionRow) -> tuple[Manifest, Manifest]:
-    """The workspace now, and as it was when the task began."""
+    """The workspace now, and at the beginning of the task."""
     _, now = await workspaces.get(call.pool, call.tenant, session.workspace_id)
     return now, await workspaces.as_of(call.pool, call.tenant, session.workspace_id, session.created_at)
 

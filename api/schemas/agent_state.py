@@ -1,4 +1,4 @@
-"""What a conversation is known by, what its agent works with, and what a reset did."""
+"""The address of a conversation, its agent's settings, and the result of a reset."""
 
 from datetime import datetime
 from typing import Literal
@@ -10,7 +10,7 @@ from store.resets import DroppedMessage
 
 
 class Descriptor(BaseModel):
-    """What a conversation is, and by what it is known: that never changes."""
+    """The kind and the address of a conversation, which never change."""
 
     type: str = Field(description="channel, schedule, trigger, mission; task: it was started by the API")
     identity: dict[str, str] = Field(description="connector, channel_id and user_id, or the id of what it belongs to")
@@ -23,7 +23,7 @@ class HistoryMarker(BaseModel):
 
 
 class AgentState(BaseModel):
-    """What may change: the choice of the model, what the agent may do, where its answers go."""
+    """Settings that may change: the models, the agent's rules, and where its answers go."""
 
     agent: str
     agent_version: int

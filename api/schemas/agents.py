@@ -12,7 +12,7 @@ class AgentRecord(AgentDefinition):
 
     @classmethod
     def of(cls, ref: AgentRef, definition: AgentDefinition) -> "AgentRecord":
-        # not validated again: an agent file may have a `version` of its packaging, which a definition reads as such
+        # Not validated again: an agent file may have a packaging `version`, which is different from this one.
         return cls.model_construct(**dict(definition), version=ref.version, shipped=ref.owner == "*")
 
 

@@ -1,4 +1,4 @@
-"""What raises the budget of a running task."""
+"""The body that raises the budget of a running task."""
 
 from pydantic import Field
 
@@ -15,7 +15,7 @@ FIELDS = {
 
 
 class RaiseTree(Strict):
-    """Of the conversation."""
+    """Limits of the conversation."""
 
     max_steps: int | None = Field(default=None, ge=1, le=2**31 - 1)
     max_tokens: int | None = Field(default=None, ge=1, le=2**53)
@@ -25,7 +25,7 @@ class RaiseTree(Strict):
 
 
 class RaiseBudget(Strict):
-    """New limits, not additions: sent again, they change nothing."""
+    """New limits, not additions, so that a repetition changes nothing."""
 
     ttl: int | None = Field(default=None, ge=1_000, description="milliseconds since its beginning")
     max_steps: int | None = Field(default=None, ge=1)

@@ -110,7 +110,7 @@ class ConversationChange(Strict):
 
 
 def check_value(value: Any, settings: Settings) -> None:
-    """Checks of a raw body whose refusals have a problem type of their own: the input's length, the transport."""
+    """Check parts of a raw body whose refusals have their own problem type: the input's length, the transport."""
     check_input_length(value, settings)
     transport = value.get("transport", "sse") if isinstance(value, dict) else "sse"
     if transport not in TRANSPORTS:
@@ -119,7 +119,7 @@ def check_value(value: Any, settings: Settings) -> None:
 
 
 def check_message(body: MessageBody) -> None:
-    """A message needs an input or answers; only an existing conversation can wait for answers."""
+    """Check that a message has an input or answers; only an existing conversation can wait for answers."""
     if body.input is None and body.answers is None:
         raise Invalid(errors=[finding("/input", "missing", "this field is required")])
     if isinstance(body, RunBody) and body.answers is not None and (body.conversation_id is None or body.fork_from):
@@ -274,7 +274,7 @@ class ChildRecord(BaseModel):
 
 
 class SessionRecord(TaskRecord):
-    """A task, and its place in the conversation."""
+    """A task with its place in the conversation."""
 
     session_id: str
     thread_id: str
@@ -293,7 +293,7 @@ class SessionRecord(TaskRecord):
 
 
 def kind_of(spawned_by: str | None, blocking: bool, transport: str) -> str:
-    """One of four kinds, by who started the session and who waits for it."""
+    """One of four kinds, by who started the session and whether somebody waits for it."""
     if spawned_by is not None:
         return "sync_subagent" if blocking else "async_subagent"
     return "sync_agent" if transport == "sse" else "async_agent"

@@ -39,7 +39,7 @@ class FileRecord(BaseModel):
 
 
 def check_file_name(name: str, pointer: str = "/name") -> str:
-    """The name, perhaps with folders, if it is safe in a workspace, in a header and on a screen."""
+    """The name, which may include folders, if it is safe in a workspace, in a header and on a screen."""
     problem = path_problem(name)
     if problem:
         found = finding(pointer, "file_name", problem)
@@ -48,7 +48,7 @@ def check_file_name(name: str, pointer: str = "/name") -> str:
 
 
 def path_problem(path: str) -> str | None:
-    """What is wrong with a path in a workspace."""
+    """The fault of a path in a workspace."""
     names = path.split("/")
     if len(names) > MAX_DEPTH or len(path.encode(errors="replace")) > MAX_PATH_BYTES:
         return f"at most {MAX_DEPTH} folders and {MAX_PATH_BYTES} bytes"

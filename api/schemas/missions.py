@@ -14,7 +14,7 @@ from store.schedule_runs import RunRecord
 
 
 class NewMission(NewSchedule, MissionRules):
-    """The body of POST /missions: a schedule, and what bounds it."""
+    """The body of POST /missions: a schedule and its bounds."""
 
     @model_validator(mode="after")
     def _one_run_at_a_time(self) -> Self:
@@ -38,7 +38,7 @@ class MissionFiles(Strict):
 
 
 class MissionRecord(BaseModel):
-    """A mission has no result: it is working until it is cancelled, expired, stopped or out of budget."""
+    """A mission has no result: it keeps working until it is cancelled, expired, stopped or out of budget."""
 
     id: str
     name: str

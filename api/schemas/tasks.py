@@ -110,7 +110,7 @@ def task_record(
     )
 
 
-# of these the row's own form is another one
+# fields whose form in the row differs
 _OTHER = {"progress", "error", "retry", "cancel_requested", "parent_session_id"}
 _SAME = (TaskRecord.model_fields.keys() & SessionRow.model_fields.keys()) - _OTHER
 

@@ -16,7 +16,8 @@ class NewTrigger(TriggerRules):
     """The body of PUT /triggers/{name}."""
 
     task: TaskSpec | None = Field(
-        default=None, description="what an event makes an agent do; null: events only reach those who wait for them"
+        default=None,
+        description="the task of the agent for each event; null: events only reach sessions that wait for them",
     )
     secret: TriggerSecret | None = Field(
         default=None, description="signs the events; Slack brings its own, else one is made and shown once"

@@ -1,4 +1,4 @@
-"""Waiting for the end of a session, for a caller who asks for its result early."""
+"""Waits for the end of a session, for a caller who asks for its result early."""
 
 import asyncio
 import contextlib
@@ -10,13 +10,13 @@ from api.streams.feeds import LOOK_SECONDS
 from api.streams.sse import still_allowed
 from store.sessions import SessionRow
 
-READ_SECONDS = 0.1  # between two reads: while a model streams, many notifications a second are about something else
+READ_SECONDS = 0.1  # between two reads: while a model streams, most notifications are about something else
 
 
 async def await_ending(call: Call, session: SessionRow, seconds: float) -> SessionRow:
-    """Return the session as soon as it has ended, or as it is after so many seconds or when this process stops.
+    """Return the session once it has ended; or its present state after this many seconds or when this process stops.
 
-    The caller holds one of its stream slots meanwhile, and no connection to the database.
+    Meanwhile the caller holds one of its stream slots, but no database connection.
     """
     if session.status.terminal:
         return session
@@ -34,6 +34,6 @@ async def await_ending(call: Call, session: SessionRow, seconds: float) -> Sessi
                 async with asyncio.timeout(min(left, LOOK_SECONDS)):
                     await news.wait()
             await asyncio.sleep(read_at + READ_SECONDS - loop.time())
-    if not await still_allowed(call):  # the key was revoked meanwhile
+    if not await still_allowed(call):  # the key was revoked in between
         raise Unauthenticated()
     return session

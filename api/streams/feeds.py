@@ -1,6 +1,6 @@
 """Event feeds of a session, a conversation or a tenant: first the stored events, then new ones as they happen.
 
-Each reader reads the log at its own pace, so a slow one holds nothing up.
+Each reader reads the log at its own pace, so a slow one does not hold up the others.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from store.database import TRANSIENT_ERRORS, Pool
 from store.notices import FeedNotice
 
 PAGE = 200
-LOOK_SECONDS = 5.0  # read again without a notification, and check whether the key is still valid
+LOOK_SECONDS = 5.0  # how often to read again without a notification, and to check that the key is still valid
 KEEPALIVE_SECONDS = 15.0
 RETRY = b"retry: 1000\n\n"
 _LAST = frozenset(event.type for event in ENDED.values())
@@ -96,7 +96,7 @@ class TenantFeed:
     def opening(self, after: int) -> bytes:
         return (
             f"retry: 1000\nid: {after}\n\n".encode()
-        )  # so a reader without any event also has a position to resume from
+        )  # a position to resume from, even for a reader without any event
 
     async def page(self, pool: Pool, after: int) -> Page:
         found = await self.read(pool, after)
@@ -168,7 +168,7 @@ class Pages:
 async def follow(
     pages: Pages, listener: EventListener, feed: Readable, seq: int, still_allowed: Callable[[], Awaitable[bool]]
 ) -> AsyncIterator[bytes]:
-    """Everything after `seq`, until the terminal event, the end of this process, or the key is no longer valid."""
+    """Everything after `seq`, until the terminal event, the end of this process, or the end of the key's validity."""
     loop = asyncio.get_running_loop()
     yield feed.opening(seq)
     sent_at = loop.time()

@@ -1,4 +1,4 @@
-"""One LISTEN connection per process: it wakes the streams that wait for events of a session or conversation."""
+"""One LISTEN connection per process. It wakes the streams that wait for events of a session or conversation."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ RECONNECT_SECONDS = 1.0
 
 
 class EventListener:
-    """A notification is only a hint: readers then read PostgreSQL again, and every few seconds without a hint too."""
+    """A notification is only a hint: readers then read PostgreSQL, and also every few seconds without a hint."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -31,7 +31,7 @@ class EventListener:
                 log.warning("lost the connection that listens for events; reconnecting")
             except TRANSIENT_ERRORS:
                 pass
-            except Exception:  # any error: the streams still need a listener
+            except Exception:  # whatever the error, the streams still need a listener
                 log.exception("cannot listen for events")
             self.listening = False
             await asyncio.sleep(RECONNECT_SECONDS)

@@ -1,4 +1,4 @@
-"""How many event streams one caller may keep open at this process."""
+"""Limits how many event streams one caller may keep open at this process."""
 
 from collections import Counter
 from collections.abc import Iterator

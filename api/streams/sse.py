@@ -1,4 +1,4 @@
-"""A feed as a response of server-sent events. A reader may disconnect at any time without consequences."""
+"""A feed as a response of server-sent events. A reader may disconnect at any time."""
 
 from collections.abc import AsyncGenerator, Mapping
 from functools import partial
@@ -19,7 +19,7 @@ def streaming(call: Call, feed: Readable, after: int = 0, headers: Mapping[str, 
 
 
 async def counted(call: Call, feed: Readable, after: int) -> AsyncGenerator[bytes, None]:
-    """The chunks of a feed, in one of the streams that the caller may keep open."""
+    """The chunks of a feed, which uses one of the caller's stream slots."""
     slot = call.services.slots.taken(call.tenant, call.caller.created_by)
     with slot, call.services.metrics.streams.track_inprogress():
         async for chunk in follow(

@@ -32,7 +32,7 @@ from store.workspaces import Manifest
 
 log = logging.getLogger("errand.api")
 
-TRY_AGAIN_SECONDS = 10  # until a live task may have ended
+TRY_AGAIN_SECONDS = 10  # by then a live task may have ended
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class AcceptedResponse:
 
 @dataclass(frozen=True)
 class SessionPlace:
-    """Where a session belongs: to a conversation of its own, or to one that exists."""
+    """The place of a session: a conversation of its own, or an existing one."""
 
     conversation_id: str | None = None  # None: its own
     workspace_id: str | None = None
-    parent: SessionRow | None = None  # the session it continues, if its thread does not decide that
-    manifest: Manifest = field(default_factory=dict)  # what its workspace starts with
+    parent: SessionRow | None = None  # the session to continue, unless its thread decides that
+    manifest: Manifest = field(default_factory=dict)  # initial files of its workspace
     transport: str = "stream"
     await_children: bool = True
     trigger: Trigger = Trigger.API
@@ -59,7 +59,7 @@ class SessionPlace:
 
 @dataclass(frozen=True)
 class Checked:
-    """A task that nothing forbids."""
+    """A task that passed all checks."""
 
     spec: TaskSpec
     agent: AgentRef
@@ -77,14 +77,14 @@ class Prepared:
     """A session as it will be written."""
 
     acceptance: Acceptance
-    files: Manifest  # what enters a workspace that exists
+    files: Manifest  # files to add to an existing workspace
 
     @property
     def ref(self) -> SessionRef:
         return self.acceptance.session.ref
 
     def queued(self, queue: bool) -> "Prepared":
-        """The same session, waiting for its turn or not."""
+        """The same session, queued or not."""
         return replace(self, acceptance=self.acceptance.model_copy(update={"queue": queue}))
 
     @property
@@ -93,7 +93,8 @@ class Prepared:
 
 
 async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: dict[str, str] | None = None) -> Checked:
-    """Without `schema` the input is not the agent's first one and need not have its form; `variables` are known."""
+    """`schema`: false if this is not the agent's first input, which must fit its schema; `variables`: the known
+    ones."""
     settings, pool, tenant = call.settings, call.pool, call.tenant
     agent = await rules.agent(pool, tenant, spec.agent)
     definition = agent.definition
@@ -169,7 +170,7 @@ async def accept(
     response: str,
     write: Callable[[Acceptance], Awaitable[Accepted]] | None = None,
 ) -> Accepted:
-    """The one transaction, by `write` if it contains more. What no caller may do is refused here."""
+    """Run the one transaction, with `write` if it contains more. Refuse what the store refused."""
     session = prepared.acceptance.session
     submitted = TaskSubmitted(agent=session.agent, agent_version=session.agent_version, title=session.title)
     acceptance = prepared.acceptance.model_copy(
@@ -201,7 +202,7 @@ def live_quota(call: Call) -> int | None:
 
 
 async def submit(call: Call, spec: TaskSpec, key: IdempotencyKey) -> AcceptedResponse:
-    """The handle of a task, as soon as a GET on it works; Temporal may be unreachable."""
+    """The handle of a task, once a GET on it works; Temporal may still be unreachable."""
     if (known := await key.answered(call.pool, call.tenant)) is not None:
         return AcceptedResponse(known, replayed=True)
     task = await check(call, spec)
@@ -239,7 +240,7 @@ def _handle(call: Call, prepared: Prepared) -> str:
 
 
 def _inbox(session_id: str, spec: TaskSpec, files: list[str]) -> list[NewMessage]:
-    """Earlier messages in their order, then the one that opens the session."""
+    """Earlier messages in order, then the one that opens the session."""
     texts = [(InboxKind(message.role), message.content) for message in spec.context.history]
     texts.append((InboxKind.USER, opening(spec, files)))
     return [
@@ -251,7 +252,7 @@ def _inbox(session_id: str, spec: TaskSpec, files: list[str]) -> list[NewMessage
 async def start(services: Services, session: SessionRow) -> None:
     """Start the workflow of an accepted session, or queue a retry if Temporal is unreachable.
 
-    The row is committed, so the session will run: a failed start is repeated under the same id, at last by the sweeper.
+    The row is committed, so the session will run: a failed start is repeated under the same id, finally by the sweeper.
     """
     try:
         if await _start(services, session):
@@ -263,7 +264,7 @@ async def start(services: Services, session: SessionRow) -> None:
 
 
 async def _start_again(services: Services, session: SessionRow) -> bool:
-    """The row may have changed: the session was stopped, or left its queue, while its start waited."""
+    """Read the row again: the session may have been stopped, or left its queue, while its start waited."""
     current = await sessions.get(services.pool, session.tenant, session.id)
     assert current is not None
     return current.status.terminal or await _start(services, current)

@@ -14,7 +14,7 @@ from store.database import Pool
 from store.workspaces import Manifest, ManifestEntry
 
 FILE_MODE, PROGRAM_MODE = 0o644, 0o755
-BATCH_BYTES = 8_000_000  # of contents that are written in one statement
+BATCH_BYTES = 8_000_000  # contents that are written in one statement
 
 
 class UnpackedTree(NamedTuple):
@@ -23,7 +23,7 @@ class UnpackedTree(NamedTuple):
 
 
 async def unpack_into(pool: Pool, tenant: str, settings: Settings, content: bytes, pointer: str) -> Manifest:
-    """Keep the files of an archive; returns them as entries of a workspace."""
+    """Store the files of an archive; returns them as entries of a workspace."""
     tree = await asyncio.to_thread(_unpack, content, settings, pointer)
     batch: dict[str, bytes] = {}
     for digest, data in tree.contents.items():
@@ -40,7 +40,8 @@ def _unpack(content: bytes, settings: Settings, pointer: str) -> UnpackedTree:
     contents: dict[str, bytes] = {}
     room = settings.workspace_bytes or float("inf")
     try:
-        # read as a stream, so that a small archive of something huge is left as soon as it is too large
+        # Read as a stream, so that a small archive that unpacks to something huge is abandoned as soon as it is too
+        # large.
         with tarfile.open(fileobj=io.BytesIO(content), mode="r|*") as archive:
             for member in archive:
                 path = member.name.removeprefix("./").rstrip("/")

@@ -1,4 +1,4 @@
-"""What a task may use: the budget that a whole conversation shares, and the bytes that a tenant may keep."""
+"""The budget that a whole conversation shares, and the bytes that a tenant may store."""
 
 from datetime import datetime, timedelta
 
@@ -14,7 +14,7 @@ from store.workspaces import Manifest, stored_bytes
 
 
 def check(config: TaskConfig, settings: Settings) -> None:
-    """A part cannot have more than the whole."""
+    """Refuse a part that would get more than the whole."""
     whole = config.tree or TreeConfig()
     beyond = [
         finding(f"/config/tree/max_{kind}", "out_of_range", "beyond what this platform allows", [f"..{ceiling}"])
@@ -33,13 +33,13 @@ def check(config: TaskConfig, settings: Settings) -> None:
 
 
 def ceilings(settings: Settings) -> dict[str, float]:
-    """What a whole conversation may use at the most, of each kind that the operator bounds."""
+    """The ceilings of a whole conversation, for each kind that the operator limits."""
     found = {kind: getattr(settings, f"max_tree_{kind}") for kind in KINDS}
     return {kind: ceiling for kind, ceiling in found.items() if ceiling is not None}
 
 
 def budget(config: TaskConfig, now: datetime, settings: Settings) -> NewBudget | None:
-    """The budget that the whole conversation shares, if the task or the platform bounds it."""
+    """The budget of the whole conversation, if the task or the platform limits it."""
     most = {f"max_{kind}": ceiling for kind, ceiling in ceilings(settings).items()}
     if config.tree is None and not most:
         return None

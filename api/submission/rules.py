@@ -34,9 +34,9 @@ FILE_MODE = 0o644
 
 
 def supervision(spec: TaskSpec, definition: AgentDefinition) -> Supervision:
-    """The rules a session works under, and whether it may turn to people."""
+    """The rules of a session, and whether it may ask people."""
     layers = [spec.permissions, *(spec.boundary.layers() if spec.boundary else [])]
-    # the caller of a task that wants approvals is there to give them
+    # a caller who requires approvals is available to give them
     attended = spec.config.approval_required or any(rule.action is Action.ASK for rule in spec.permissions)
     return Supervision(
         rules=[layer for layer in layers if layer],
@@ -72,7 +72,8 @@ def check_answer(schema: JsonObject, value: object) -> None:
 
 
 def _misfits(schema: JsonObject, value: object) -> list[Finding]:
-    decisive = [best_match([error]) or error for error in errors(schema, value)]  # of alternatives, the nearest one
+    # among alternatives, the error of the nearest one
+    decisive = [best_match([error]) or error for error in errors(schema, value)]
     found = {(entry.pointer, entry.code): entry for error in decisive for entry in _of_schema(error)}
     return list(found.values())[:MAX_ERRORS]
 
@@ -140,7 +141,7 @@ def limits(spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> L
 
 
 def check_waiting(spec: TaskSpec, ttl_ms: int) -> None:
-    """A timeout of questions must be shorter than the task; an action on timeout needs a timeout."""
+    """Check that questions expire before the task does; an action on timeout needs a timeout."""
     wanted, then = spec.config.input_timeout, spec.config.on_input_timeout
     if wanted is not None and wanted > ttl_ms:
         problem = finding("/config/input_timeout", "out_of_range", "longer than the task lives", [f"1000..{ttl_ms}"])
@@ -153,7 +154,7 @@ def check_waiting(spec: TaskSpec, ttl_ms: int) -> None:
 def check_prices(
     limits: Limits, tree: TreeConfig | None, models: list[str], prices: PriceTable, settings: Settings
 ) -> None:
-    """A cost budget works only if every model that may be called has a price."""
+    """Check that every model that may be called has a price, without which a cost budget cannot work."""
     shared = settings.max_tree_cost_usd is not None or (tree is not None and tree.max_cost_usd is not None)
     if (limits.cost_usd is not None or shared) and any(prices.price(model) is None for model in models):
         detail = "A cost budget needs a price for the model and for each of its fallbacks."
@@ -163,8 +164,8 @@ def check_prices(
 
 
 def with_default_cost(limits: Limits, models: list[str], prices: PriceTable, settings: Settings) -> Limits:
-    """Without a cost limit of its own, a task whose models cost money gets the platform's. What a model without a
-    price costs cannot be measured, so there a limit would end the task at once."""
+    """Give a task without a cost limit the platform's, if its models cost money. The cost of a model without a price
+    cannot be measured, so a limit would end such a task at once."""
     known = [prices.price(model) for model in models]
     if limits.cost_usd is not None or not settings.default_cost_usd or None in known:
         return limits
@@ -174,7 +175,7 @@ def with_default_cost(limits: Limits, models: list[str], prices: PriceTable, set
 
 
 async def check_sandbox(pool: Pool, spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> None:
-    """A task may take the network away from an agent; it cannot give one."""
+    """Refuse a task that asks for a network which its agent does not have; a task can only take one away."""
     if spec.config.sandbox is None:
         return
     if spec.config.sandbox is SandboxMode.NETWORKED and not (definition.network and settings.sandbox_network == "on"):
@@ -192,7 +193,7 @@ async def check_sandbox(pool: Pool, spec: TaskSpec, definition: AgentDefinition,
 
 
 async def manifest(call: Call, spec: TaskSpec, *, checked: bool = False) -> Manifest:
-    """Files and archives of the context, as entries of the workspace; `checked`: the caller may use them already."""
+    """Files and archives of the context, as entries of the workspace; `checked`: the caller is known to have access."""
     wanted = [(f"/context/files/{place}", file_id) for place, file_id in enumerate(spec.context.files)]
     archives = [(f"/context/archives/{place}", file_id) for place, file_id in enumerate(spec.context.archives)]
     ids = [file_id for _, file_id in (*wanted, *archives)]
@@ -236,12 +237,12 @@ async def previous(call: Call, spec: TaskSpec) -> SessionRow | None:
 
 
 async def check_tool_names(pool: Pool, spec: TaskSpec, definition: AgentDefinition) -> None:
-    """Permissions and boundaries must name existing tools: a misspelt name would restrict nothing, unnoticed."""
+    """Check that permissions and boundaries name existing tools: a misspelt name would silently restrict nothing."""
     named = [(f"/permissions/{place}/permission", rule.permission) for place, rule in enumerate(spec.permissions)]
     if spec.boundary and spec.boundary.tools:
         named += [(f"/boundary/tools/{place}", name) for place, name in enumerate(spec.boundary.tools)]
     tools = await workers.tools(pool) if named else set()
-    if not tools:  # no worker is running, so no names are known: the task is accepted anyway
+    if not tools:  # no worker is running, so no names are known, and the task is accepted
         return
     tools |= {tool.name for tool in (*definition.external_tools, *spec.config.external_tools)}
     tools |= {tool.name for view in definition.views for tool in view.declared_tools}
@@ -255,7 +256,7 @@ async def check_tool_names(pool: Pool, spec: TaskSpec, definition: AgentDefiniti
 
 
 async def check_notify(pool: Pool, tenant: str, config: TaskConfig, ttl_ms: int) -> None:
-    """Reminders and escalations must happen before the question expires, and name existing subscriptions."""
+    """Check that reminders and escalations happen before the question expires, and name existing subscriptions."""
     bound = config.input_timeout or min(ttl_ms, (config.tree and config.tree.ttl) or ttl_ms)
     for name in ("reminder_after", "escalate_after"):
         after = getattr(config, name)

@@ -1,4 +1,4 @@
-"""What a task brings: tools that its caller answers, variables of its agent, a form of its answer."""
+"""Additions of a task: tools that its caller answers, variables of its agent, and a form of its answer."""
 
 from functools import partial
 
@@ -20,7 +20,7 @@ from store.agents import TaskAgent
 
 
 def check_plan(spec: TaskSpec, definition: AgentDefinition) -> None:
-    """Plan approval needs an agent that can submit a plan."""
+    """Check that the agent of a task with plan approval can submit a plan."""
     if spec.config.approval_required and not any(PLANNING & {*view.tools} for view in definition.views):
         why = f"this agent has no {' or '.join(sorted(PLANNING))}"
         problem = finding("/config/approval_required", "unavailable", why, [False])
@@ -28,12 +28,12 @@ def check_plan(spec: TaskSpec, definition: AgentDefinition) -> None:
 
 
 async def supervision(call: Call, spec: TaskSpec, agent: TaskAgent, before: dict[str, str]) -> Supervision:
-    """A task's rules, tools and variables; `before` are the variables that the thread knows already."""
+    """A task's rules, tools and variables; `before` are the variables that the thread already has."""
     definition = agent.definition
     rules = submission_rules.supervision(spec, definition)
     has_shared = agent.tenant_has_variables or bool(call.settings.variables)
-    asks = any(view.subagent_tools for view in definition.views)  # for what its subagents lack
-    # without any of these nothing of the agents that it refers to matters now, and they need not be read
+    asks = any(view.subagent_tools for view in definition.views)  # its subagents may ask for missing values
+    # Otherwise the agents that it refers to do not matter now and need not be read.
     wide = bool(before or spec.context.variables or asks or (has_shared and definition.references))
     graph = await agent_graph.reachable(call.pool, call.tenant, definition) if wide else {definition.name: definition}
     before = {**without_shared(before), **(await _shared(call, graph) if has_shared else {})}
@@ -43,9 +43,10 @@ async def supervision(call: Call, spec: TaskSpec, agent: TaskAgent, before: dict
 
 
 async def _shared(call: Call, graph: Graph) -> dict[str, str]:
-    """What the tenant and the deployment have of the variables of this graph, as it is now. A secret of the tenant is
-    one to every agent; of the others those are that an agent declares to be. Short ones too, although nothing finds
-    them in results: a value that was set as a text, or for all tenants, must not block the tasks of such an agent."""
+    """The values of the tenant and the deployment for the variables of this graph, as it is now. A tenant's secret is a
+    secret to every agent; of the other values those are secrets that an agent declares so. Short ones are included,
+    although redaction does not find them: a value that was set as a text, or for all tenants, must not block such an
+    agent's tasks."""
     known = graph_variables(graph)
     if not known:
         return {}
@@ -68,7 +69,7 @@ async def sealed(call: Call, spec: TaskSpec, definition: AgentDefinition) -> Tas
 
 
 def _tools(spec: TaskSpec, definition: AgentDefinition, own: set[str]) -> list[ExternalTool]:
-    """The agent's, and the task's own, which may say more of one by the same name."""
+    """The agent's external tools and the task's own, which may replace one of the same name."""
     given = spec.config.external_tools
     if given and (found := tool_problems("config.external_tools", given, own)):
         problems = [finding("/" + one.field.replace(".", "/"), "invalid", one.message, one.allowed) for one in found]
@@ -79,8 +80,9 @@ def _tools(spec: TaskSpec, definition: AgentDefinition, own: set[str]) -> list[E
 def variables(
     spec: TaskSpec, definition: AgentDefinition, graph: Graph, before: dict[str, str], may_ask: bool
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The values there are, and the descriptions of those to be asked for; nobody to ask is a refusal. A value may be
-    for any agent of the graph: subagents inherit it. What is scoped to a subagent is asked for when it is created."""
+    """The known values, and the descriptions of those to ask for; refused if nobody can be asked. A value may be for
+    any agent of the graph, because subagents inherit it. Variables scoped to a subagent are asked for when it is
+    created."""
     given, known = spec.context.variables, graph_variables(graph)
     if unknown := [name for name in given if name not in known]:
         problems = [
@@ -101,7 +103,7 @@ def variables(
 
 
 def check_output_schema(spec: TaskSpec, definition: AgentDefinition) -> None:
-    """A form of the answer needs a schema that can be checked, and an agent with one last answer."""
+    """Check a form of the answer: it needs a usable schema, and an agent with a single final answer."""
     schema, pointer = spec.config.output_schema, "/config/output_schema"
     if schema is None:
         return

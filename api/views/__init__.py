@@ -1,1 +1,1 @@
-"""What reads return, put together from rows."""
+"""The responses of reads, built from rows."""

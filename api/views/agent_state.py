@@ -1,4 +1,4 @@
-"""Descriptor and state of a conversation: what it is known by, and what its agent works with now."""
+"""The address of a conversation and the present settings of its agent."""
 
 from api.auth import Call
 from api.http import lookup
@@ -7,7 +7,7 @@ from domain.conversations.address import AddressKind
 from store import addresses, channels, missions, resets, sessions
 from store.conversations import ConversationRow
 
-PARTS = {AddressKind.CHANNEL: ("connector", "channel_id", "user_id")}  # of all others: the id
+PARTS = {AddressKind.CHANNEL: ("connector", "channel_id", "user_id")}  # all other kinds have an id
 
 
 async def descriptor(call: Call, conversation_id: str) -> Descriptor:

@@ -1,4 +1,4 @@
-"""The record of a whole conversation: built from its rows, without a worker."""
+"""The record of a whole conversation, built from its rows without a worker."""
 
 from api.auth import Call
 from api.schemas.conversations import (
@@ -60,7 +60,7 @@ def _active(branch: Branch) -> ActiveSession:
 
 
 def tree(branches: list[Branch]) -> list[SessionBranch]:
-    """Subagents under the session that started them; one whose starter is not shown is at the top."""
+    """The tree: subagents below the session that started them; one whose starter is not shown is at the top."""
     nodes = {branch.session_id: _node(branch) for branch in branches}
     top: list[SessionBranch] = []
     for node in nodes.values():

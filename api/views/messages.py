@@ -9,7 +9,7 @@ from store.sessions import SessionRow
 
 
 async def display_messages(pool: Pool, session: SessionRow) -> list[DisplayMessage]:
-    """Its own part of the history, oldest first; before its first reply, the messages it was opened with."""
+    """The session's own part of the history, oldest first; before its first reply, the messages that opened it."""
     if own := await own_nodes(pool, session):
         return displayed(own)
     opening = [await conversations.message_text(pool, session.tenant, message_id) for message_id in session.inbox]

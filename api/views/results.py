@@ -37,7 +37,7 @@ class ResultUsage(BaseModel):
 
 
 class BasedOn(BaseModel):
-    """What a result is based on, and when each source was read, so that a reader can judge whether it is outdated."""
+    """The sources of a result, and when each was read, so that a reader can judge whether the result is outdated."""
 
     agent: str
     agent_version: int

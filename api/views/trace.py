@@ -137,7 +137,8 @@ class Tracer:
             _begin_after_tools(step)
 
     def _tool(self, step: StepTrace, index: int, block: ToolCallBlock, call: CallRow | None, running: bool) -> ToolSpan:
-        """A call without a row was never made, or is being made: one that has no effect is written down at its end."""
+        """The span of a call without a row: it was never made, or it is a read in progress, which is recorded at its
+        end."""
         asked_at = step.models[-1].ended_at if step.models else step.started_at
         return ToolSpan(
             index=index,
@@ -173,7 +174,7 @@ class Tracer:
 
 
 def _begin_after_tools(step: StepTrace) -> None:
-    """A further model call of a step, such as the final summary, starts when the tools before it have ended."""
+    """The start of a further model call of a step, such as the final summary: when the tools before it have ended."""
     for span in step.models[1:]:
         ends = [tool.ended_at for tool in step.tools if tool.ended_at and tool.ended_at <= span.ended_at]
         span.started_at = max([span.started_at, *ends])

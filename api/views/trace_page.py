@@ -36,7 +36,7 @@ class TimelineRow:
 
 
 def trace_page(trace: Trace, waiting: Sequence[InputRequest] = ()) -> str:
-    """The page of a task; `waiting` is what it and its subagents ask people for."""
+    """The page of a task; `waiting` are the open requests of the task and its subagents."""
     style = files("api").joinpath("views/trace_page.css").read_text()
     rows = list(_rows(trace, 0))
     title = f"{trace.agent} · {trace.title or trace.session_id}"
@@ -69,7 +69,7 @@ def trace_page(trace: Trace, waiting: Sequence[InputRequest] = ()) -> str:
 
 
 def _waiting(requests: Sequence[InputRequest]) -> str:
-    """What people are asked for, above everything else."""
+    """The open requests, above everything else."""
     items = "".join(
         f"<li><b>{_e(one.kind.replace('_', ' '))}</b> {_e(one.question)}"
         f" <small>until {_e(one.deadline.isoformat(timespec='seconds'))}</small></li>"
@@ -121,7 +121,7 @@ def _timeline(rows: list[TimelineRow]) -> str:
     first, seconds = _bounds(rows)
     drawn = []
     for row in rows:
-        lanes: list[datetime] = []  # until when each lane is taken: bars that overlap go below each other
+        lanes: list[datetime] = []  # the time until which each lane is used; overlapping bars get lanes below
         bars = []
         for bar in sorted(row.bars, key=lambda bar: bar.start):
             lane = next((index for index, until in enumerate(lanes) if until <= bar.start), len(lanes))

@@ -1,1 +1,1 @@
-"""The face of the Model Context Protocol, at /mcp: agents as tools, tasks by the tasks extension."""
+"""The Model Context Protocol face, at /mcp: agents are tools, and tasks use the tasks extension."""

@@ -1,4 +1,4 @@
-"""tools/call: start an agent's task, or do something with one that exists."""
+"""tools/call: starts an agent's task, or operates on an existing one."""
 
 import json
 
@@ -39,7 +39,7 @@ from store.keys import Right
 
 
 async def start(call: Call, name: str, arguments: JsonObject, key: str | None) -> McpTask:
-    """A new task of the agent by this name."""
+    """Start a new task of the agent with this name."""
     found = await agents.current(call.pool, call.tenant, name)
     if found is None or not tools.is_startable(found[1]):
         raise MCPError(INVALID_PARAMS, f"Unknown tool: {name[:100]}")
@@ -93,7 +93,7 @@ async def _answer(call: Call, given: AnswerArguments) -> CallToolResult:
     except Conflict as error:
         if error.type not in SETTLED:
             raise
-        note = error.detail  # somebody else was faster: nothing is left to do
+        note = error.detail  # somebody else answered first, so nothing is left to do
     return shown(await read_id(call, session.id), note)
 
 

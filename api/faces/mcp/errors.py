@@ -1,6 +1,6 @@
-"""Our refusals as this protocol has them: the text of a tool's error, or a JSON-RPC error.
+"""Our refusals in the form of this protocol: the text of a tool's error, or a JSON-RPC error.
 
-Both are made from the problems that every other route answers with, so that nothing is checked or worded twice.
+Both are made from the problems that all other routes return, so that checks and texts exist once.
 """
 
 import json
@@ -12,7 +12,7 @@ from api.http.problems import URN, respond
 from domain.ids import new_id
 
 SHOWN = 20  # findings
-_REQUESTS = (401, 403, 429)  # the caller's rights and rates, not what was sent
+_REQUESTS = (401, 403, 429)  # about the caller's rights and rates, not about the content
 
 
 def tool_error(error: Exception) -> CallToolResult:

@@ -1,4 +1,4 @@
-"""Input requests as forms, and forms as answers. A form is a flat object of texts, numbers, yes/no and choices."""
+"""Input requests as forms, and forms as answers. A form is a flat object of texts, numbers, booleans and choices."""
 
 import json
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind
 ACTIONS = ("accept", "decline", "cancel")
 SHOWN = 4_000  # characters of a call's arguments, a diff or a schema
 _TYPES = ("string", "number", "integer", "boolean")
-# what a form may say of a field
+# the keywords that a form may have for a field
 _KEYS = ("type", "title", "description", "default", "enum", "minLength", "maxLength", "minimum", "maximum")
 _APPROVAL: JsonObject = {
     "approved": {"type": "boolean", "title": "Approve"},
@@ -23,7 +23,7 @@ _APPROVAL: JsonObject = {
 
 
 class FormResponse(BaseModel):
-    """What a person did with a form."""
+    """A person's reaction to a form."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -49,7 +49,7 @@ def message_of(request: InputRequest) -> str:
         parts.append(_bounded(json.dumps(details["arguments"], indent=2, ensure_ascii=False)))
     if isinstance(details.get("diff"), str):
         parts.append(_bounded(details["diff"]))
-    for file in details.get("files", []):  # what the call would run
+    for file in details.get("files", []):  # the files that the call would run
         text = file.get("text")
         parts.append(f"{file['path']}:\n{_bounded(text) if text is not None else '(too long, or not text)'}")
     if more := details.get("more_files"):
@@ -60,13 +60,13 @@ def message_of(request: InputRequest) -> str:
 
 
 def _bounded(text: str) -> str:
-    """A text that is cut says so: what is not shown must not be approved unseen."""
+    """A text that is cut says so, because a person must not approve what is not shown."""
     left = len(text) - SHOWN
     return text if left <= 0 else f"{text[:SHOWN]}\n[{left:,} more characters are not shown here; look at them first]"
 
 
 def answer_of(request: InputRequest, response: FormResponse) -> tuple[Any] | None:
-    """The answer that a response means, in a tuple because it may be null; None: the request stays open."""
+    """The answer in a response, in a tuple because it may be null; None if the request stays open."""
     if response.action == "cancel":
         return None
     if response.action == "decline":
@@ -108,7 +108,7 @@ def _fields(request: InputRequest) -> tuple[JsonObject, list[str]]:
 
 
 def _flat(schema: Any) -> JsonObject | None:
-    """A schema as one field; None if it is none. The whole schema is checked when the answer arrives."""
+    """A schema as one field; None if it cannot be one. The whole schema is checked when the answer arrives."""
     if not isinstance(schema, dict):
         return None
     enum = schema.get("enum")

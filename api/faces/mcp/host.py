@@ -1,4 +1,4 @@
-"""Loads the protocol's library at the first request: no other request, and no start of the API, waits for it."""
+"""Loads the protocol's library at the first MCP request, so that neither the start nor other requests wait for it."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class McpHost:
-    """One per process. The library's manager has to be entered and left by one task, which is `run`."""
+    """One per process. One task, `run`, must both enter and leave the library's manager."""
 
     def __init__(self) -> None:
         self._wanted = asyncio.Event()
@@ -37,5 +37,5 @@ def _manager() -> "StreamableHTTPSessionManager":
 
     from api.faces.mcp.server import build
 
-    # stateless: any process answers any request; a stream only if a request is slow or reports progress
+    # Stateless: any process answers any request. It streams only if a request is slow or reports progress.
     return StreamableHTTPSessionManager(app=build(), stateless=True)

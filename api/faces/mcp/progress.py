@@ -18,11 +18,11 @@ from store.sessions import SessionRow
 PAGE = 200
 RECENT = 20  # events before now, for a first line at once
 
-Report = Callable[[int, str], Awaitable[None]]  # a number that grows, and a line
+Report = Callable[[int, str], Awaitable[None]]  # a growing number, and a line
 
 
 def line_of(event: Recorded) -> str | None:
-    """An event as a line of progress; None: it says nothing to a person who waits."""
+    """An event as a line of progress; None if it does not interest a person who waits."""
     data = event.data
     match event.type:
         case "progress":
@@ -39,8 +39,8 @@ def line_of(event: Recorded) -> str | None:
 
 
 async def await_news(call: Call, session: SessionRow, seconds: float, report: Report | None) -> SessionRow:
-    """The session as soon as it has ended or waits for people, or as it is after so many seconds or when this process
-    stops. The caller holds one of its stream slots meanwhile, and no connection to the database."""
+    """The session once it has ended or waits for people; or its present state after this many seconds or when this
+    process stops. Meanwhile the caller holds one of its stream slots, but no database connection."""
     slots, listener, loop = call.services.slots, call.services.listener, asyncio.get_running_loop()
     slots.check(call.tenant, call.caller.created_by)
     deadline = loop.time() + seconds
@@ -60,7 +60,7 @@ async def await_news(call: Call, session: SessionRow, seconds: float, report: Re
                 async with asyncio.timeout(min(left, LOOK_SECONDS)):
                     await news.wait()
             await asyncio.sleep(read_at + READ_SECONDS - loop.time())
-    if not await still_allowed(call):  # the key was revoked meanwhile
+    if not await still_allowed(call):  # the key was revoked in between
         raise Unauthenticated()
     return session
 

@@ -1,4 +1,4 @@
-"""Read what a task's view is made of."""
+"""Reads the data for a task's view."""
 
 from api.auth import Call
 from api.faces.mcp.task_view import McpTask, view, withheld
@@ -13,7 +13,7 @@ from store.sessions import SessionRow
 
 
 async def requests_of(call: Call, session: SessionRow) -> list[InputRequest]:
-    """What the task and its subagents wait for, except for events, which no person answers."""
+    """The open requests of the task and its subagents, except waits for events, which no person answers."""
     if session.status.terminal:
         return []
     below = await children.descendants(call.pool, call.tenant, session.id)
@@ -33,7 +33,7 @@ async def read_id(call: Call, task_id: str) -> McpTask:
 
 
 async def askable(call: Call, session: SessionRow, requests: list[InputRequest]) -> list[InputRequest]:
-    """Those that can be forms: the caller may answer them, and they ask for no secret."""
+    """The requests that can be shown as forms: the caller may answer them, and they do not ask for a secret."""
     try:
         await check_acting(call, session)
     except NotAllowed:

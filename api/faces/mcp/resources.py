@@ -39,7 +39,7 @@ TEMPLATES = [
 
 
 async def newest(call: Call) -> list[Resource]:
-    """The results of the newest tasks; the templates name all others."""
+    """The results of the newest tasks; the templates cover all others."""
     call.check_rights(Right.READ)
     page = await tasks.list_tasks(call, tasks.TaskQuery(status=sorted(TERMINAL), top_level=True, limit=LISTED))
     return [

@@ -1,4 +1,4 @@
-"""POST /mcp: one JSON-RPC message. What a method may do depends on its own rights, checked where it is answered."""
+"""POST /mcp: one JSON-RPC message. Each method checks its own rights where it is answered."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
@@ -10,7 +10,7 @@ from api.http.body import read_json
 from api.http.problems import Unreadable
 from domain.errors import Invalid
 
-# the protocol's own schema describes it
+# not in our OpenAPI document: the protocol has its own schema
 router = APIRouter(tags=["mcp"], include_in_schema=False)
 
 PARSE_ERROR = -32700
@@ -20,7 +20,7 @@ PARSE_ERROR = -32700
 async def post_message(request: Request, call: Anyone) -> Response:
     try:
         _, raw = await read_json(request, call.settings.max_body_bytes)
-    except (Unreadable, Invalid) as error:  # as strict as everywhere, and in the shape that the client reads
+    except (Unreadable, Invalid) as error:  # as strict as all routes, but in the protocol's form
         if error.status not in (400, 422):
             raise
         body = {"jsonrpc": "2.0", "id": None, "error": {"code": PARSE_ERROR, "message": error.detail}}

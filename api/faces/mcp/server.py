@@ -1,4 +1,4 @@
-"""The server: which method is answered by what. Every answer passes `_answered`, which knows our refusals."""
+"""The server: maps each method to its function. Every response passes `_answered`, which converts our refusals."""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
@@ -52,7 +52,7 @@ def build() -> Server[Any]:
         "errand",
         title="Errand",
         instructions=INSTRUCTIONS,
-        # no argument of ours is mirrored in a header; without this the library would list all tools at every call
+        # None of our arguments is mirrored in a header. Without this the library would list all tools at every call.
         get_tool_input_schema=lambda name: None,
         on_list_tools=_list_tools,
         on_list_resources=_list_resources,
@@ -68,8 +68,8 @@ def build() -> Server[Any]:
 
 
 def _call_of(context: Context) -> Call:
-    """The caller, whom our middleware identified. The library may answer in a task of its own, which sees no tenant's
-    rows until it is said whose."""
+    """The call's dependency: the caller that our middleware identified. The library may answer in a task of its own;
+    the tenant is set again there, because a task without one sees no rows."""
     assert context.request is not None
     call = Call(services_of(context.request), context.request.state.caller)
     current_tenant.set(call.tenant)
@@ -86,14 +86,14 @@ async def _answered(answer: Awaitable[R]) -> R:
 
 
 async def _finished(work: Coroutine[Any, Any, R]) -> R:
-    """Let a change happen as a whole: the library cancels a request whose client has hung up."""
+    """Finish a change even if the client hangs up, which makes the library cancel the request."""
     task = asyncio.create_task(work)
     _changes.add(task)
     task.add_done_callback(_changes.discard)
     return await asyncio.shield(task)
 
 
-_changes: set[asyncio.Task[Any]] = set()  # the event loop itself would forget them
+_changes: set[asyncio.Task[Any]] = set()  # strong references, because the event loop keeps only weak ones
 
 
 async def _list_tools(context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
@@ -140,7 +140,7 @@ def _reporting(context: Context) -> Report | None:
 
 
 def _declares_tasks(context: Context) -> bool:
-    """By this very request: no client is taken for one of the extension because of its name, or an earlier request."""
+    """Whether this very request declares the extension. Neither the client's name nor an earlier request counts."""
     known = context.session.client_capabilities
     modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
     return modern and known is not None and TASKS in (known.extensions or {})

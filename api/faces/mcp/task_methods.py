@@ -39,8 +39,8 @@ async def get(call: Call, params: TaskParams, *, forms_shown: bool) -> JsonObjec
 
 
 async def update(call: Call, params: UpdateParams) -> JsonObject:
-    """Answer what these responses mean; all are checked before the first is recorded. What was answered, expired or
-    withdrawn meanwhile is ignored: its form was open while somebody else decided."""
+    """Record the answers in these responses, after all were checked. A request that was answered, expired or withdrawn
+    in the meantime is ignored: somebody else decided while its form was open."""
     call.check_rights(Right.ANSWER, Right.APPROVE, Right.SUPERVISE)
     session = await own_session(call, params.task_id)
     waiting = {one.id: one for one in await requests_of(call, session)}
@@ -68,7 +68,7 @@ def _response(request_id: str, response: Any) -> forms.FormResponse:
     except ValidationError:
         pointer = f"/inputResponses/{request_id}"
         problem = finding(pointer, "form", "must have an action: accept, decline or cancel", forms.ACTIONS)
-        raise Invalid("This is no response to a form.", errors=[problem]) from None
+        raise Invalid("This is not a response to a form.", errors=[problem]) from None
 
 
 async def cancel(call: Call, params: TaskParams) -> JsonObject:

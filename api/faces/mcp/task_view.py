@@ -1,4 +1,4 @@
-"""A task as this protocol shows it: structured, as text with links, and as the object of the tasks extension."""
+"""The views of a task in this protocol: structured, as text with links, and as the object of the tasks extension."""
 
 import json
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class ArtifactLink(BaseModel):
 
 
 class McpTask(BaseModel):
-    """What every tool answers."""
+    """The result of every tool."""
 
     task_id: str
     conversation_id: str
@@ -73,7 +73,7 @@ def view(session: SessionRow, requests: Sequence[InputRequest], files: Sequence[
 
 
 def withheld(task: McpTask) -> McpTask:
-    """The task for a caller who may act on it but not read it: its status alone, as over HTTP."""
+    """The task for a caller who may act on it but not read it: only its status, as over HTTP."""
     return task.model_copy(
         update={"progress": "", "output": None, "error": None, "artifacts": [], "waiting_for": [], "cost_usd": None}
     )
@@ -103,13 +103,13 @@ def _waiting(request: InputRequest) -> WaitingRequest:
 
 
 def shown(task: McpTask, note: str = "") -> CallToolResult:
-    """What a tool answers about a task; a task that failed is no failure of the tool."""
+    """The tool result about a task. A failed task is not a failure of the tool."""
     text = "\n".join(line for line in (note, *_lines(task)) if line)
     return CallToolResult(content=_content(task, text), structured_content=task.model_dump(mode="json"))
 
 
 def result(task: McpTask) -> CallToolResult:
-    """What the call of an agent returns in the end."""
+    """The final result of a call of an agent."""
     failed = task.status is not Status.COMPLETED
     text = "\n".join(_lines(task)) if failed else _text(task.output)
     return CallToolResult(
@@ -144,7 +144,7 @@ def _text(output: Any) -> str:
 
 
 def task_object(task: McpTask, askable: Sequence[InputRequest]) -> JsonObject:
-    """A task of the extension. `askable`: what this client can show as forms, and its caller may answer."""
+    """A task of the extension. `askable`: requests that this client can show as forms and its caller may answer."""
     ttl = (task.keep_until - task.created_at).total_seconds() if task.keep_until else None
     found: JsonObject = {
         "taskId": task.task_id,

@@ -1,4 +1,4 @@
-"""The tools: one per agent that a caller can start, and those that follow, answer, continue and stop its tasks."""
+"""The tools: one for each agent that a caller can start, and those that watch, answer, continue and stop its tasks."""
 
 from typing import Any, Literal
 
@@ -62,7 +62,7 @@ ACTS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_
 STOPS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 
 Arguments = TaskArguments | WaitArguments | AnswerArguments | MessageArguments | CancelArguments | ListArguments
-# name -> its arguments, who may call it, what it does
+# name -> its arguments, the rights to call it, its description
 TASK_TOOLS: dict[str, tuple[type[Arguments], tuple[Right, ...], ToolAnnotations, str]] = {
     "task_status": (TaskArguments, (Right.READ,), READS, "Show a task: its status, progress, result and questions."),
     "task_wait": (
@@ -99,7 +99,7 @@ _CONFIG: JsonObject = {
 
 
 def task_tools(rights: frozenset[Right]) -> list[Tool]:
-    """Those that a caller with these rights may use."""
+    """The tools that a caller with these rights may use."""
     return [
         Tool(
             name=name,
@@ -143,7 +143,8 @@ def _input_schema(definition: AgentDefinition) -> JsonObject:
 
 
 def task_of(definition: AgentDefinition, arguments: JsonObject) -> JsonObject:
-    """The arguments of an agent's tool as the body of POST /tasks. What the agent's schema names is the agent's."""
+    """The arguments of an agent's tool as the body of POST /tasks. Fields of the agent's schema are the agent's
+    input."""
     schema = definition.input_schema or {}
     own = schema.get("properties", {}) if _takes_object(definition) else {"input": {}}
     given = {name: value for name, value in arguments.items() if name in own or name not in _CONFIG}
@@ -153,7 +154,7 @@ def task_of(definition: AgentDefinition, arguments: JsonObject) -> JsonObject:
         body["input"] = given
     elif unknown := sorted(
         set(given) - set(own)
-    ):  # a field of the task, such as the agent, is no argument of this tool
+    ):  # other fields of a task, such as the agent, are not arguments of this tool
         problems = [
             finding(f"/{name[:100]}", "unknown_field", "there is no such argument", [*own, *_CONFIG])
             for name in unknown

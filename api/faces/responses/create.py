@@ -1,4 +1,4 @@
-"""POST /v1/responses: a new task, a further turn, or the caller's answers to what a task waits for."""
+"""POST /v1/responses: a new task, a further turn, or the caller's answers to a waiting task."""
 
 import json
 from typing import TypeVar
@@ -27,7 +27,7 @@ M = TypeVar("M", RunBody, MessageBody)
 
 
 async def create(call: Call, body: CreateResponse, key: str | None, *, repeats: bool) -> ResponseId:
-    """The id of the response. `repeats`: the client says that it has sent this request before."""
+    """The id of the response. `repeats`: the client reports that it has sent this request before."""
     idempotency = IdempotencyKey.of(call, ROUTE, body, key)
     if (known := await idempotency.answered(call.pool, call.tenant)) is not None:
         return await _replayed(call, idempotency, Handle.model_validate_json(known))
@@ -47,7 +47,7 @@ async def create(call: Call, body: CreateResponse, key: str | None, *, repeats: 
 
 
 async def _replayed(call: Call, key: IdempotencyKey, handle: Handle) -> ResponseId:
-    """The part of the session that this very request began."""
+    """The part of the session that this request began."""
     rows = await face_requests.of_session(call.pool, call.tenant, FACE, handle.session_id)
     return ResponseId(
         handle.session_id, max((part for part, row in rows.items() if row.digest == key.digest), default=1)
@@ -81,7 +81,7 @@ def _conversation(body: CreateResponse) -> str | None:
 async def _waiting(
     call: Call, given: ParsedInput, previous: tuple[ResponseId, FoundResponse] | None
 ) -> FoundResponse | None:
-    """The session whose calls the input answers; None: it answers nothing that still waits."""
+    """The session whose calls the input answers; None if it answers nothing that still waits."""
     asked = await input_requests.by_ids(call.pool, call.tenant, list(given.answers)) if given.answers else {}
     for request_id, where in given.where.items():
         request = asked.get(request_id)
@@ -101,7 +101,7 @@ async def _waiting(
 async def _answer(
     call: Call, body: CreateResponse, given: ParsedInput, found: FoundResponse, key: IdempotencyKey
 ) -> ResponseId:
-    """The answers open the next part of the session that waits for them."""
+    """Let the answers open the next part of the session that waits for them."""
     session = found.session
     await lookup.check_acting(call, session)
     fold = await folded(call, found)
@@ -114,7 +114,7 @@ async def _answer(
             raise BadParameter("input", f"No output was given for the call {_call_id(request)}.", "missing_call_output")
     _check_unchanged(body, found)
     if given.instructions:
-        raise BadParameter("input", "A task that runs takes no further instructions.", "unsupported_value")
+        raise BadParameter("input", "A running task accepts no further instructions.", "unsupported_value")
     face = FaceRequest(
         face=FACE,
         public_id=str(response_id),
@@ -137,7 +137,7 @@ def _call_id(request: InputRequest) -> str:
 
 
 def _check_unchanged(body: CreateResponse, found: FoundResponse) -> None:
-    """What a session works with was decided when it began; a client may say it again."""
+    """Refuse changes to settings that were fixed when the session began; a client may repeat them unchanged."""
     session, first = found.session, found.request(1)
     if body.model != session.agent:
         raise BadParameter("model", f"The task that waits runs as {session.agent}.", "unsupported_value")
@@ -178,7 +178,7 @@ async def _turn(
 async def _after(
     call: Call, body: RunBody, previous: tuple[ResponseId, FoundResponse], key: IdempotencyKey, face: NewFaceRequest
 ) -> run.NewTurn:
-    """A further turn of the conversation; or, if the conversation has gone on from there already, a fork of it."""
+    """A further turn of the conversation; or a fork, if the conversation has already continued from there."""
     response_id, found = previous
     session = found.session
     fold = await folded(call, found)
@@ -188,10 +188,12 @@ async def _after(
         code = "missing_call_output" if waits else "response_in_progress"
         raise BadParameter("input" if waits else "previous_response_id", message, code)
     if response_id.part < len(fold.parts):
-        message = f"The task went on after this response: continue from {ResponseId(session.id, len(fold.parts))}."
+        message = (
+            f"The task continued after this response; use the newer one: {ResponseId(session.id, len(fold.parts))}."
+        )
         raise BadParameter("previous_response_id", message, "response_superseded")
     if session.thread_id != session.conversation_id:
-        raise BadParameter("previous_response_id", "A subagent's response cannot be continued from.")
+        raise BadParameter("previous_response_id", "The response of a subagent cannot be continued.")
     latest = await run.latest_of(call, session.conversation_id)
     if latest.id == session.id:
         try:
@@ -228,7 +230,7 @@ async def _run_body(call: Call, body: CreateResponse, given: ParsedInput, text: 
 
 
 def _as_object(text: str) -> str | JsonObject:
-    """An agent with an input schema takes an object, which these clients write as text."""
+    """An agent with an input schema needs an object, which these clients send as text."""
     try:
         value = strict_json.parse(text.encode())
     except Refusal as error:

@@ -1,6 +1,6 @@
 """Refusals in the shape of OpenAI's API: {"error": {"message", "type", "param", "code"}}.
 
-They are made from the problems that every other route answers with, so that nothing is checked or worded twice.
+They are made from the problems that all other routes return, so that checks and texts exist once.
 """
 
 import json
@@ -13,7 +13,7 @@ from domain.errors import Refusal
 
 PREFIX = "/v1/"
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
-# where a finding about a task points to -> the parameter of the request that it came from
+# the place of a finding in a task -> the parameter of the request that it came from
 _PARAMS = (
     ("/agent", "model"),
     ("/config/instructions", "instructions"),
@@ -54,7 +54,7 @@ def error_response(error: Exception, request_id: str) -> Response:
     status = problem.status_code
     if code == "unknown_agent":
         status, code, message = 404, "model_not_found", "There is no agent by the name of this model."
-    elif status in (409, 410, 422):  # clients repeat a 409 on their own, which would never help here
+    elif status in (409, 410, 422):  # clients retry a 409 automatically, which would never help here
         status = 400
     headers = {name: value for name, value in problem.headers.items() if name in _HEADERS}
     return _shaped(status, message, param, code, headers)
@@ -69,7 +69,7 @@ def _shaped(
 
 
 def param_of(pointer: str) -> str | None:
-    """A JSON pointer as these clients know parameters: input[0].content."""
+    """A JSON pointer in the clients' notation of parameters: input[0].content."""
     for prefix, param in _PARAMS:
         if pointer == prefix or pointer.startswith(f"{prefix}/"):
             pointer = f"/{param}" if param == "input" else f"/{param}{pointer.removeprefix(prefix)}"

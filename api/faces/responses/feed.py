@@ -22,13 +22,13 @@ PAGE = 500
 
 
 class ResponseFeed:
-    """One reader's: it folds the log from the beginning and shows what comes after `starting_after`."""
+    """The feed of one reader: it folds the log from the beginning and sends the events after `starting_after`."""
 
     def __init__(self, found: FoundResponse, part: int, starting_after: int = -1) -> None:
         self.tenant, self.id = found.session.tenant, found.session.id
         self._found, self._part, self._shown = found, part, starting_after
         self._fold = Fold(found.facts)
-        self._number = -1  # of the last event of the part
+        self._number = -1  # number of the last event of the part
         self._ready = b""
         self.last = 0
 
@@ -40,7 +40,8 @@ class ResponseFeed:
         return self._found.shown(self._part, self._fold.parts[self._part - 1].state)
 
     async def load(self, pool: Pool) -> None:
-        """Fold what there is, before the reader is answered: only then is it known whether its cursor can be right."""
+        """Fold the existing log before the reader is answered: only then is it known whether its cursor can be
+        right."""
         before = -1
         while not self.ended and self.last > before:
             before = self.last
@@ -51,16 +52,17 @@ class ResponseFeed:
             raise BadParameter("starting_after", "The response has no event of this number yet.")
 
     def opening(self, after: int) -> bytes:
-        return b": errand\n\n" + self._ready  # a comment: clients take any field for an event
+        return b": errand\n\n" + self._ready  # a comment, because clients take any field for an event
 
     async def page(self, pool: Pool, after: int) -> Page:
-        """What is new since the last page. After one without frames `after` is as before, but its events are folded."""
+        """The new frames since the last page. After a page without frames `after` is unchanged, but its events are
+        folded."""
         if self.ended:
             return Page(b"", after, full=False, ended=True)
         found = await events.of_session(pool, self.tenant, self.id, self.last, PAGE)
         requests = await asked_in(pool, self.tenant, found)
         frames = b""
-        for event in found:  # nothing is awaited from here on: a failed read leaves the fold as it was
+        for event in found:  # no await from here on, so that a failed read leaves the fold unchanged
             self._fold.feed(event, requests)
             frames += self._frames()
             self.last = event.seq
@@ -91,7 +93,7 @@ async def opened(call: Call, response_id: ResponseId | None, starting_after: int
 
 
 async def awaited(call: Call, request: Request, feed: ResponseFeed) -> ResponseObject:
-    """The response when it has ended. A client that has gone is not waited for; its task continues."""
+    """The response once it has ended. If its client disconnects, the wait ends, but the task continues."""
     async with aclosing(counted(call, feed, feed.last)) as chunks:
         async for _ in chunks:
             if feed.ended or await request.is_disconnected():

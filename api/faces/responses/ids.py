@@ -21,12 +21,12 @@ class ResponseId(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> "ResponseId | None":
         found = _RESPONSE.fullmatch(text)
-        if found is None or found[2] == "1":  # a part has one id only
+        if found is None or found[2] == "1":  # the first part has only the short id
             return None
         return cls(found[1], int(found[2] or 1))
 
 
 def without_prefix(prefix: str, text: str) -> str | None:
-    """The id inside `prefix_<id>`; None if it is something else."""
+    """The id in `prefix_<id>`; None if the text is something else."""
     found = re.fullmatch(rf"{prefix}_({_ID})", text)
     return found[1] if found else None

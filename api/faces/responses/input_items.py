@@ -35,14 +35,14 @@ def input_items(found: FoundResponse, part: int, *, after: str | None, limit: in
 def _given(found: FoundResponse, part: int) -> list[JsonObject]:
     row = found.rows.get(part)
     given: str | list[JsonObject] = found.request(part).input
-    if row is None or row.request == "{}":  # another face started it, or gave the answers
+    if row is None or row.request == "{}":  # another face started it or sent the answers
         own = found.session.spec.get("input") if part == 1 else None
         given = own if isinstance(own, str) else json.dumps(own) if own is not None else []
     return given if isinstance(given, list) else [{"type": "message", "role": "user", "content": given}]
 
 
 def _item(session_id: str, part: int, place: int, item: JsonObject) -> JsonObject:
-    """As clients expect it: with an id, a type, and content in parts."""
+    """An item in the form that clients expect: with an id, a type, and content in parts."""
     known = {"type": "message" if "role" in item else None, **item}
     prefix = {"message": "msg", "function_call_output": "fco"}.get(str(known["type"]), "in")
     known.setdefault("id", f"{prefix}_{derive_id(session_id, 'input', part, place)}")

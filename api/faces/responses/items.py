@@ -1,4 +1,4 @@
-"""The items of `input`: messages, results of the caller's tools, approvals, and what clients send back of output."""
+"""The items of `input`: messages, results of the caller's tools, approvals, and output that clients send back."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -10,12 +10,12 @@ from api.faces.responses.ids import without_prefix
 from domain.json_object import JsonObject
 
 MOST_ITEMS = 1_000
-# parts of earlier output that carry nothing for the task: its own record has them
+# parts of earlier output that are ignored, because the task's own record has them
 ECHOED = frozenset({"reasoning", "mcp_call", "mcp_list_tools", "mcp_approval_request"})
 
 
 class InputItem(BaseModel):
-    """Clients send items back as they got them, so further fields are no mistake."""
+    """Clients send items back as they received them, so extra fields are allowed."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -61,10 +61,10 @@ _KINDS: dict[str, type[InputItem]] = {
 
 @dataclass
 class ParsedInput:
-    """What the items say."""
+    """The content of the items."""
 
     instructions: list[str] = field(default_factory=list)  # of system and developer messages
-    past: list[tuple[str, str]] = field(default_factory=list)  # role and text: what was said before
+    past: list[tuple[str, str]] = field(default_factory=list)  # role and text of earlier messages
     new: list[str] = field(default_factory=list)  # the user's messages after that
     answers: dict[str, Any] = field(default_factory=dict)  # by input request
     where: dict[str, str] = field(default_factory=dict)  # the parameter that each answer came from
@@ -75,7 +75,7 @@ def text_of(content: str | list[TextPart]) -> str:
 
 
 def parse(given: str | list[JsonObject], *, continues: bool) -> ParsedInput:
-    """`continues`: the history is known, so that every message is new; else only those after the last reply are."""
+    """`continues`: the history is known, so every message is new; otherwise only those after the last reply are."""
     if isinstance(given, str):
         return ParsedInput(new=[given])
     if len(given) > MOST_ITEMS:
@@ -122,7 +122,7 @@ def _parsed(item: JsonObject, where: str) -> InputItem | None:
 
 
 def _reply(found: ParsedInput, text: str, continues: bool) -> None:
-    """What the agent said before; the user's messages up to here were said before too."""
+    """Move the agent's earlier reply, and the user's messages before it, to the past."""
     if continues:
         return
     found.past += [("user", one) for one in found.new]

@@ -1,4 +1,4 @@
-"""Objects of the Responses API that this platform produces, as its clients check them."""
+"""The objects of the Responses API that this platform produces, in the form that its clients validate."""
 
 from typing import Literal
 
@@ -7,7 +7,7 @@ from pydantic_core import to_jsonable_python
 
 from domain.json_object import JsonObject
 
-SERVER = "errand"  # the label under which the platform's own tools are shown
+SERVER = "errand"  # the server label of the platform's own tools
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 ResponseStatus = Literal["queued", "in_progress", "completed", "failed", "incomplete", "cancelled"]
@@ -112,7 +112,7 @@ class IncompleteDetails(Shown):
 
 
 class ResponseState(Shown):
-    """What of a response follows from the event log."""
+    """The part of a response that follows from the event log."""
 
     status: ResponseStatus
     created_at: float
@@ -151,10 +151,10 @@ class ResponseObject(ResponseState):
 
 
 class StreamEvent(Shown):
-    """An event of a stream: its type, and those fields that the type has."""
+    """An event of a stream: its type, and the fields of that type."""
 
     type: str
-    state: ResponseState | None = None  # of the events about the whole response
+    state: ResponseState | None = None  # for events about the whole response
     item: Item | None = None
     output_index: int = 0
     item_id: str = ""

@@ -1,4 +1,4 @@
-"""How the end of a session and its usage read as those of a response."""
+"""Maps the end of a session and its usage to those of a response."""
 
 from api.faces.responses.objects import IncompleteDetails, InputDetails, ResponseError, ResponseUsage
 from domain.events import Ended
@@ -10,11 +10,11 @@ _STEPS = frozenset({Reason.STEP_LIMIT, Reason.TURN_LIMIT, Reason.TOOL_LIMIT})
 
 
 def ending(ended: Ended) -> tuple[str, JsonObject]:
-    """The type of the last event, and what it changes in the response."""
+    """The type of the last event, and the fields of the response that it changes."""
     if ended.status is Status.COMPLETED:
         return "response.completed", {"status": "completed"}
     if ended.status is Status.CANCELLED:
-        return "response.incomplete", {"status": "cancelled"}  # there is no event of its own for this
+        return "response.incomplete", {"status": "cancelled"}  # the protocol has no event for this
     if ended.reason in _TOKENS | _STEPS:
         reason = "max_output_tokens" if ended.reason in _TOKENS else "max_messages"
         details = IncompleteDetails.model_validate({"reason": reason})

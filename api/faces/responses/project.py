@@ -1,7 +1,7 @@
 """The fold: the event log of a session as responses, one for each part, and the events of their streams.
 
-It reads no clock and does no I/O. The same log gives the same events at every replay and in every process, so the
-position of an event in its part is a cursor that holds everywhere.
+It reads no clock and does no I/O. The same log gives the same events in every replay and every process, so the position
+of an event in its part is a cursor that is valid everywhere.
 """
 
 import json
@@ -37,7 +37,7 @@ _USAGE = TypeAdapter(Usage)
 
 @dataclass(frozen=True)
 class SessionFacts:
-    """What the fold must know of a session beside its log; none of it changes."""
+    """The facts about a session that are not in its log; none of them change."""
 
     session_id: str
     callers_tools: frozenset[str] = frozenset()
@@ -46,14 +46,14 @@ class SessionFacts:
 
 @dataclass
 class ResponsePart:
-    """One response, as far as the log goes."""
+    """One response, as far as the log has it."""
 
     number: int
     state: ResponseState
-    before: Usage  # what the session had used when it began
+    before: Usage  # the session's usage when the part began
     closed: bool = False
     indexes: int = 0  # output items begun so far
-    output: dict[int, Item] = field(default_factory=dict)  # those that are done, by index
+    output: dict[int, Item] = field(default_factory=dict)  # finished items by index
     events: list[StreamEvent] = field(default_factory=list)  # since they were last taken
 
 
@@ -63,14 +63,14 @@ class Fold:
         self.parts: list[ResponsePart] = []
         self._texts = Texts(facts.session_id)
         self._usage = Usage()
-        self._thinking: set[int] = set()  # steps whose reply is awaited
+        self._thinking: set[int] = set()  # steps without a reply yet
         self._pending = 0  # tool calls of the present replies without a result
         self._open: dict[str, RequestKind] = {}  # input requests that wait
         self._running: defaultdict[str, deque[tuple[int, McpCall] | None]] = defaultdict(deque)  # by tool, oldest first
         self._calls = 0
 
     def feed(self, event: Recorded, requests: Mapping[str, InputRequest]) -> None:
-        """Take the next event; `requests` has those input requests that the caller answers."""
+        """Add the next event; `requests` has the input requests that the caller answers."""
         if not self.parts:
             self._begin(event)
         elif self.parts[-1].closed:
@@ -101,19 +101,19 @@ class Fold:
             self._emit(StreamEvent(type=f"response.{name}", state=state))
 
     def _resumes(self, event: Recorded) -> bool:
-        """Whether a closed part is followed by another: its caller has answered everything, or it is stopped."""
+        """Whether another part follows a closed one: its caller has answered everything, or it is stopped."""
         if event.type in ("input_received", "input_expired"):
             return not (self._open.keys() - {event.data["request_id"]})
         return event.type == "cancel_requested" or event.type in _ENDS
 
     def _count(self, event: Recorded) -> None:
-        """Keep account of what the session does, also while nothing is shown."""
+        """Track the session's activity, even while no part is open."""
         data = event.data
         match event.type:
             case "step_started":
                 self._thinking.add(data["step"])
                 if not self._running[DelegationTool.DELEGATE]:
-                    self._pending = 0  # a step begins when all calls of the one before have ended
+                    self._pending = 0  # a step begins once all calls of the previous one have ended
             case "usage_updated":
                 self._thinking.discard(data["step"])
                 self._usage = _USAGE.validate_python(data["total"])
@@ -126,7 +126,7 @@ class Fold:
                 self._open.pop(data["request_id"], None)
 
     def _count_unseen(self, event: Recorded) -> None:
-        """Calls that begin or end while no part is open; they are paired all the same."""
+        """Pair calls that begin or end while no part is open."""
         tool = str(event.data.get("tool", ""))
         if event.type == "tool_called" and tool not in self._facts.callers_tools:
             self._running[tool].append(None)
@@ -189,7 +189,7 @@ class Fold:
 
     def _returned(self, tool: str, state: str, preview: str) -> None:
         running = self._running[tool].popleft() if self._running[tool] else None
-        if running is None:  # it was called while nothing was shown
+        if running is None:  # it was called while no part was open
             return
         index, item = running
         changes: JsonObject = {"status": "completed", "output": preview}
@@ -241,7 +241,7 @@ class Fold:
         self._change(**changes, usage=used, completed_at=round(event.at.timestamp(), 3))
         self.part.closed = True
         self._emit(StreamEvent(type=kind, state=self.part.state))
-        for tool, line in self._running.items():  # what still runs is shown nowhere
+        for tool, line in self._running.items():  # calls that still run are not shown
             self._running[tool] = deque([None] * len(line))
 
     def _add(self, index: int, item: Item) -> None:

@@ -1,4 +1,4 @@
-"""The body of POST /v1/responses. What the platform cannot honour is refused by name, never dropped in silence."""
+"""The body of POST /v1/responses. A parameter that the platform cannot honour is refused by name, never ignored."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -14,7 +14,7 @@ from domain.json_object import JsonObject
 from domain.policy.rules import Rule
 from domain.task import Strict
 
-# Parameters that change nothing here: allowed if null or with what they mean by default.
+# Parameters without effect here: allowed if they are null or have their default value.
 DEFAULTS: dict[str, tuple[Any, ...]] = {
     "include": ([],),
     "parallel_tool_calls": (True,),
@@ -50,7 +50,7 @@ class TextConfig(Strict):
 
 
 class ReasoningConfig(Strict):
-    """Summaries are shown whenever the model thinks aloud; how much it thinks is its agent's matter."""
+    """Summaries are always shown if the model thinks; the agent decides how much it thinks."""
 
     summary: Summary | None = None
     generate_summary: Summary | None = None
@@ -65,13 +65,13 @@ class FunctionTool(Strict):
     strict: bool | None = None
 
     def external(self) -> JsonObject:
-        """As the task declares it: the caller answers its calls."""
+        """The tool in the form of a task's external tools: the caller answers its calls."""
         schema = self.parameters or {"type": "object", "properties": {}}
         return {"name": self.name, "description": self.description or self.name, "input_schema": schema}
 
 
 class ErrandOptions(Strict):
-    """What a task can have beyond the protocol, as `extra_body={"errand": {…}}`."""
+    """Settings of a task beyond the protocol, as `extra_body={"errand": {…}}`."""
 
     approvals: Literal["inbox", "caller"] = "inbox"
     permissions: list[Rule] = Field(default_factory=list, max_length=200)
@@ -112,7 +112,7 @@ class CreateResponse(Strict):
         return self.conversation.id
 
     def stored(self) -> str:
-        """What the face keeps of it."""
+        """The part of the request that the face stores."""
         return self.model_dump_json(exclude_unset=True, by_alias=True)
 
     def external_tools(self) -> list[JsonObject]:

@@ -1,4 +1,4 @@
-"""/v1/responses and /v1/models: what OpenAI's clients send, over the same functions as /tasks."""
+"""/v1/responses and /v1/models: the requests of OpenAI's clients, over the same functions as /tasks."""
 
 from typing import Annotated, Literal
 
@@ -26,7 +26,7 @@ from domain.faces import FaceRequest
 from domain.sessions.session import AgentRef, Reason
 from store import agents, face_requests
 
-# OpenAI's own document describes these routes; ours would only differ in spelling
+# These routes are left out of our document, because OpenAI's own describes them.
 router = APIRouter(prefix="/v1", tags=["responses"], include_in_schema=False)
 
 
@@ -100,7 +100,7 @@ async def get_response(call: Reader, response_id: str, query: Annotated[GetQuery
 
 @router.post("/responses/{response_id}/cancel")
 async def cancel_response(call: Stopper, response_id: str) -> Response:
-    """`cancelled` as soon as the stop is recorded; one that has ended stays as it is."""
+    """Returns `cancelled` once the stop is recorded. A response that has ended stays as it is."""
     wanted = ResponseId.parse(response_id)
     found = await find(call, wanted)
     assert wanted is not None
@@ -108,7 +108,7 @@ async def cancel_response(call: Stopper, response_id: str) -> Response:
     before = await show(call, wanted)
     if not before.background:
         raise BadParameter("response_id", "Only a response with background=true can be cancelled.")
-    # a response that waits for its caller has ended, but its task has not: the caller will not answer
+    # A response that waits for its caller has ended, but its task has not, and the caller will not answer.
     if wanted.part == len((await folded(call, found)).parts):
         await stopping.stop(call, found.session, Stop(Reason.CALLER_CANCEL))
     return _json(await show(call, wanted))
@@ -116,7 +116,7 @@ async def cancel_response(call: Stopper, response_id: str) -> Response:
 
 @router.delete("/responses/{response_id}")
 async def delete_response(call: Stopper, response_id: str) -> Response:
-    """It is hidden here; the task and its record stay until their retention is over."""
+    """Hide a response here. The task and its record stay until their retention is over."""
     wanted = ResponseId.parse(response_id)
     found = await find(call, wanted)
     assert wanted is not None
@@ -132,7 +132,7 @@ async def delete_response(call: Stopper, response_id: str) -> Response:
 @router.get("/responses/{response_id}/input_items")
 async def list_input_items(call: Reader, response_id: str, query: Annotated[ItemQuery, Query()]) -> ItemPage:
     wanted = ResponseId.parse(response_id)
-    await show(call, wanted)  # it exists, and its content was not removed
+    await show(call, wanted)  # checks that it exists and that its content was not removed
     assert wanted is not None
     found = await find(call, wanted)
     return input_items(found, wanted.part, after=query.after, limit=query.limit, ascending=query.order == "asc")

@@ -1,4 +1,4 @@
-"""Messages and reasoning of the fold: opened by their first delta, closed when it is known what they are."""
+"""Messages and reasoning of the fold: their first delta opens them, and they are closed once their kind is known."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class OpenText:
             summary = [SummaryText(text=text)] if text is not None else []
             return Reasoning(id=self.id, summary=summary, status=status)
         content = [OutputText(text=text)] if text is not None else []
-        # a message counts as commentary until its task is known to be done
+        # a message is a commentary until its task is known to be done
         return OutputMessage(
             id=self.id, content=content, status=status, phase="final_answer" if final else "commentary"
         )
@@ -51,7 +51,7 @@ class Said:
 
 
 class Texts:
-    """By kind and step: lines of one session may speak at the same time."""
+    """Open items by kind and step, because lines of one session may write at the same time."""
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
@@ -64,7 +64,7 @@ class Texts:
         self._append(self._opened(kind, step, next_index, emit), text, emit)
 
     def reset(self, step: int, emit: Emit) -> None:
-        """The attempt is void: what it said so far is closed, and is no part of the response."""
+        """Close the items of a void attempt; they do not belong to the response."""
         self._said.pop(step, None)
         kinds: tuple[Kind, Kind] = ("thinking", "message")
         for kind in kinds:
@@ -79,10 +79,10 @@ class Texts:
         self._said[step] = Said(text, interrupted)
 
     def flush(self, output: str | None, next_index: NextIndex, emit: Emit) -> list[Closed]:
-        """Close the whole messages. With `output` the task is done: the last one is the answer, in that form."""
+        """Close the complete messages. With `output` the task is done: the last message is the answer, in that form."""
         waiting, self._said = self._said, {}
         last = max(waiting, default=0)
-        if output is not None and not waiting:  # a tool call ended the task, and said what its result is
+        if output is not None and not waiting:  # a tool call ended the task, with the result in its arguments
             waiting = {last: Said(output, interrupted=False)}
         closed = []
         for step, said in waiting.items():
@@ -93,7 +93,7 @@ class Texts:
         return closed
 
     def abandon(self, emit: Emit) -> None:
-        """The session has ended in the middle of these."""
+        """Close items that the session's end interrupted."""
         for opened in self._open.values():
             self._void(opened, emit)
         self._open.clear()

@@ -1,4 +1,4 @@
-"""Find the response that a request names, fold its log, and show it."""
+"""Finds the response that a request names, folds its log, and shows it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class FoundResponse:
     rows: Mapping[int, StoredFaceRequest]
 
     def request(self, part: int) -> CreateResponse:
-        """What was asked for: of a task that another face started, what its session says."""
+        """The original request; for a task of another face, as its session describes it."""
         row = self.rows.get(part)
         if row is not None and row.request != "{}":
             return CreateResponse.model_validate_json(row.request)
@@ -73,7 +73,7 @@ class FoundResponse:
 
 
 async def find(call: Call, response_id: ResponseId | None) -> FoundResponse:
-    """Unknown, malformed, foreign and deleted ids look the same."""
+    """The response; unknown, malformed, foreign and deleted ids get the same refusal."""
     if response_id is None:
         raise NotFound("There is no such response.")
     session = await lookup.session_of(call, response_id.session_id)
@@ -85,7 +85,7 @@ async def find(call: Call, response_id: ResponseId | None) -> FoundResponse:
 
 
 async def folded(call: Call, found: FoundResponse) -> Fold:
-    """The whole log up to now, without deltas, which add nothing to the objects."""
+    """The whole log up to now, without deltas, which the objects do not need."""
     lookup.check_kept(found.session)
     fold, after = Fold(found.facts), 0
     while page := await events.without_deltas(call.pool, call.tenant, found.session.id, PAGE, after):
@@ -97,7 +97,7 @@ async def folded(call: Call, found: FoundResponse) -> Fold:
 
 
 async def asked_in(pool: Pool, tenant: str, page: Sequence[Recorded]) -> dict[str, InputRequest]:
-    """The input requests that these events name; what they ask for never changes."""
+    """The input requests that these events name; their content never changes."""
     ids = [event.data["request_id"] for event in page if event.type == "input_required"]
     return await input_requests.by_ids(pool, tenant, ids) if ids else {}
 
