@@ -93,8 +93,8 @@ class Prepared:
 
 
 async def check(call: Call, spec: TaskSpec, *, schema: bool = True, variables: dict[str, str] | None = None) -> Checked:
-    """`schema`: false if this is not the agent's first input, which must fit its schema; `variables`: the known
-    ones."""
+    """Check a task. `schema`: whether the input must fit the agent's schema, like its first input; `variables`: those
+    already known."""
     settings, pool, tenant = call.settings, call.pool, call.tenant
     agent = await rules.agent(pool, tenant, spec.agent)
     definition = agent.definition

@@ -137,7 +137,7 @@ class Tracer:
             _begin_after_tools(step)
 
     def _tool(self, step: StepTrace, index: int, block: ToolCallBlock, call: CallRow | None, running: bool) -> ToolSpan:
-        """The span of a call without a row: it was never made, or it is a read in progress, which is recorded at its
+        """The span of a call. A call without a row was never made, or is a read in progress, which is recorded at its
         end."""
         asked_at = step.models[-1].ended_at if step.models else step.started_at
         return ToolSpan(

@@ -68,7 +68,7 @@ def build() -> Server[Any]:
 
 
 def _call_of(context: Context) -> Call:
-    """The call's dependency: the caller that our middleware identified. The library may answer in a task of its own;
+    """The request's services and the caller that our middleware identified. The library may answer in its own task;
     the tenant is set again there, because a task without one sees no rows."""
     assert context.request is not None
     call = Call(services_of(context.request), context.request.state.caller)
