@@ -170,14 +170,14 @@ BUGS = [
         "activities/model/call_model.py",
         " or turn.immediate or turn.stop_reason is StopReason.INTERRUPTED:",
         " or turn.immediate:",
-        _HOOKS,
+        (f"{_GRAPHS}/test_hooks.py::test_stop_leaves_a_reply_as_it_came_and_of_an_interrupted_one_no_hook_is_asked",),
     ),
     Bug(
         "a stop while a hook looks at a reply loses the reply",
         "activities/model/call_model.py",
         "            if not cancel_requested():\n                raise\n        else:\n",
         "            raise\n        else:\n",
-        _HOOKS,
+        (f"{_GRAPHS}/test_hooks.py::test_stop_leaves_a_reply_as_it_came_and_of_an_interrupted_one_no_hook_is_asked",),
     ),
     Bug(
         "hooks of the system prompt do not wait for the database",
@@ -191,14 +191,14 @@ BUGS = [
         "activities/hooks/hook_runner.py",
         "asyncio.wait_for(hook.run(moment, state), max(seconds, 0))",
         "asyncio.wait_for(hook.run(moment, state), None)",
-        _HOOKS,
+        (f"{_GRAPHS}/test_hooks.py::test_failing_hooks_are_reported_and_cost_the_session_nothing",),
     ),
     Bug(
         "a short value of all threads refuses the tasks of an agent that calls it a secret",
         "api/submission/tools_and_variables.py",
         "variables=known, shortest=0)",
         "variables=known)",
-        _VARIABLES,
+        (f"{_GRAPHS}/test_variables.py::test_short_value_of_all_threads_that_an_agent_calls_a_secret_refuses_no_task",),
     ),
     Bug(
         "a context is shortened only when a request is refused",

@@ -50,21 +50,25 @@ BUGS = [
         "activities/delegation/activate.py",
         "            if one.resumable and _is_there(facts.registry, one.name, name):",
         "            if one.resumable and _is_there([], one.name, name):",
-        _IMMEDIATE,
+        (
+            f"{_GRAPHS}/test_immediate.py::test_instance_that_is_there_is_not_created_again_when_its_agent_takes_over_again",
+        ),
     ),
     Bug(
         "a branch that is disabled can be created and sent messages",
         "activities/delegation/subagent_plan.py",
         "            for one in enabled(agents[-1], parent.variables)",
         "            for one in agents[-1].subagent_tools",
-        _SUBAGENTS,
+        (f"{_GRAPHS}/test_subagent_tools.py::test_optional_subagent_is_there_only_if_its_variable_says_so",),
     ),
     Bug(
         "instances have no tool for messages",
         "activities/delegation/subagent_tools.py",
         "        subagent_message.TOOL,\n",
         "",
-        _SUBAGENTS,
+        (
+            f"{_GRAPHS}/test_subagent_tools.py::test_instances_have_tools_that_create_and_message_them_and_each_needs_a_name",
+        ),
     ),
     Bug(
         "a parent waits for a child that is not waited for",
@@ -113,13 +117,23 @@ BUGS = [
         "activities/sessions/finish.py",
         "        if gained.keys() - known.keys():  # else an earlier attempt has copied them",
         "        if gained.keys() & known.keys():",
-        _ATTACHMENTS,
+        (f"{_GRAPHS}/test_attachments.py::test_failures_and_results_bring_files_which_are_there_before_the_message",),
     ),
     Bug(
         "files of a message to a working child are not copied",
         "store/conversations.py",
         "        if files is not None and files[1]:\n            workspace_id, manifest = files\n",
         "        if files is not None and not files:\n            workspace_id, manifest = files\n",
-        _ATTACHMENTS,
+        (f"{_GRAPHS}/test_attachments.py::test_files_of_a_message_to_one_that_works_are_there_before_the_message",),
+    ),
+    Bug(
+        "the failure of a child that is explicit is reported",
+        "store/functions/finish_session.sql",
+        "OR (s.delivery = 'report' AND e.status = 'failed')) THEN",
+        "OR e.status = 'failed') THEN",
+        (
+            f"{_GRAPHS}/test_subagent_tools.py"
+            "::test_explicit_child_sends_only_what_it_wants_to_and_publishes_its_status",
+        ),
     ),
 ]
