@@ -35,6 +35,8 @@ __all__ = [
     "load_agents",
     "load_prices",
     "parse_agent",
+    "parse_prompt",
+    "read_text",
     "to_markdown",
 ]
 
@@ -67,7 +69,7 @@ def check_agents(folder: Path, known: Catalogue) -> LoadedAgents:
     found: dict[str, list[FieldProblem]] = {}
     for path in sorted((folder / "prompts").glob("*.md")):
         try:
-            prompts[path.stem] = _parse_prompt(_read(path), f"prompts/{path.name}")
+            prompts[path.stem] = parse_prompt(read_text(path), f"prompts/{path.name}")
         except AgentFileError as error:
             errors[error.file] = error
     broken = [Path(file).stem for file in errors]
@@ -76,7 +78,7 @@ def check_agents(folder: Path, known: Catalogue) -> LoadedAgents:
         errors["."] = AgentFileError(str(folder), [FieldProblem("(folder)", "does not exist")])
     for path in files:
         try:
-            parsed[path.stem], found[path.stem] = _read_agent(_read(path), path.name, known, prompts, broken)
+            parsed[path.stem], found[path.stem] = _read_agent(read_text(path), path.name, known, prompts, broken)
         except AgentFileError as error:
             errors[error.file] = error
     agents = {name: with_agents_separated(definition, parsed) for name, definition in parsed.items()}
@@ -197,13 +199,13 @@ def definition_problems(definition: AgentDefinition, known: Catalogue) -> list[F
 
 def load_prices(file: Path) -> PriceTable:
     try:
-        fields = front_matter.load_yaml(_read(file))
+        fields = front_matter.load_yaml(read_text(file))
     except front_matter.FrontMatterError as error:
         raise AgentFileError(file.name, [FieldProblem("(file)", str(error))]) from None
     return _validate(fields, file.name, PriceTable)
 
 
-def _parse_prompt(text: str, file: str) -> PromptDefinition:
+def parse_prompt(text: str, file: str) -> PromptDefinition:
     fields, body = _front_matter(text, file)
     if "text" in fields:
         raise AgentFileError(file, [FieldProblem("text", "belongs below the front matter, not in it")])
@@ -269,7 +271,7 @@ def _needs(definition: AgentDefinition) -> set[str]:
     }
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

@@ -6,7 +6,8 @@ import click
 
 from agents.catalogue import Catalogue
 from agents.diagram import mermaid
-from agents.loader import check_agents
+from agents.loader import AgentFileError, check_agents
+from agents.one_text import one_text
 from cli.client.api import Api, segment
 from cli.errors import CliError, Exit, NotFoundError
 from cli.options import json_option, remote, settings
@@ -79,12 +80,13 @@ def show(api: Api, name: str, as_json: bool) -> None:
 def add(api: Api, file: Path, as_json: bool) -> None:
     """Define an agent for your tenant, from a Markdown file; a changed file becomes a new version.
 
-    The file is called <name>.md. Running tasks keep the version they have.
+    The file is called <name>.md; prompts that its sides name are read from the folder `prompts` beside it. Running
+    tasks keep the version they have.
     """
     try:
-        text = file.read_bytes()
-    except OSError as error:
-        raise CliError(f"cannot read {file}: {error.strerror}") from None
+        text = one_text(file).encode()
+    except AgentFileError as error:
+        raise CliError(clean(str(error))) from None
     sent = api.send("PUT", f"/agents/{segment(file.stem)}", content=text, headers={"Content-Type": "text/markdown"})
     answer = sent.json()
     if as_json:

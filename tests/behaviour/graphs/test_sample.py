@@ -1,15 +1,19 @@
 """The worker and reviewer of the sample agent asset_subagent, as a task and as a subagent, and how they are shown."""
 
 import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 from click import unstyle
 from temporalio.api.common.v1 import Payload
 
+from cli.errors import Exit
 from cli.render.trace_text import trace_lines
 from domain.sessions.trace import Trace
 from tests.behaviour.conversations.talk import chain
+from tests.behaviour.debugging.errand import cli
 from tests.support.stack import Stack, of_type
 
 SUMMARY = "oak-tree.svg: a top-down asset of 64 by 64 units, checked for size, view and text."
@@ -77,3 +81,19 @@ async def test_a_dual_agent_works_as_a_subagent(stack: Stack) -> None:
     assert SUMMARY in (await stack.result(task_id))["output"]
     [child] = await _children(stack, task_id)
     assert (child["status"], child["output"]) == ("completed", SUMMARY)
+
+
+async def test_agents_add_brings_the_prompts_beside_the_file(stack: Stack, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(stack.settings.agents_dir / "prompts", tmp_path / "prompts")).parent
+    text = (stack.settings.agents_dir / "asset_subagent.md").read_text()
+    (folder / "art_pair.md").write_text(text.replace("name: asset_subagent", "name: art_pair"))
+    added = await cli(stack, "agents", "add", str(folder / "art_pair.md"))
+    assert (added.exit_code, added.output) == (0, "art_pair: version 1\n")
+    own, sample = [(await stack.http.get(f"/agents/{name}")).json() for name in ("art_pair", "asset_subagent")]
+    assert own["prompts"] == sample["prompts"] and own["prompts"].keys() == {"asset_worker", "asset_reviewer"}
+    (folder / "prompts" / "asset_worker.md").write_text("---\ncolour: red\n---\n\nDraw.\n")
+    refused = await cli(stack, "agents", "add", str(folder / "art_pair.md"))
+    assert refused.exit_code == 1 and "prompts/asset_worker.md: colour: unknown field" in refused.output
+    (folder / "prompts" / "asset_worker.md").unlink()
+    missing = await cli(stack, "agents", "add", str(folder / "art_pair.md"))
+    assert missing.exit_code == Exit.REFUSED and "/side_a/prompt: no prompt 'asset_worker'" in missing.output

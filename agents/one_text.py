@@ -1,0 +1,29 @@
+"""One text for an agent of several files: its definition, with the prompts that its sides name."""
+
+from pathlib import Path
+
+from agents import front_matter
+from agents.loader import parse_prompt, read_text
+from domain.agents.spelling import snake_case
+
+
+def one_text(file: Path) -> str:
+    """The definition of a file. A prompt that a side names, and that is not in the definition itself, is taken from the
+    folder `prompts` beside it; one that is not there either is for the check of the whole to report."""
+    text = read_text(file)
+    try:
+        fields, body = front_matter.split(text)
+    except front_matter.FrontMatterError:
+        return text
+    sides = [value for name, value in fields.items() if snake_case(name) in ("side_a", "side_b")]
+    named = [name for side in sides if isinstance(side, dict) and isinstance(name := side.get("prompt"), str)]
+    own = fields.get("prompts", {})
+    if not isinstance(own, dict):
+        return text
+    beside = {name: file.parent / "prompts" / f"{name}.md" for name in named if Path(name).name == name}
+    found = {
+        name: parse_prompt(read_text(path), f"prompts/{path.name}").model_dump(mode="json", exclude_defaults=True)
+        for name, path in beside.items()
+        if name not in own and path.is_file()
+    }
+    return front_matter.join({**fields, "prompts": {**own, **found}}, body) if found else text
