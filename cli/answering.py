@@ -1,4 +1,4 @@
-"""Answering input requests by typing: one dialogue for each kind of request, for `run`, `chat` and `inbox`."""
+"""Answering input requests by typing: one dialogue for each kind of request, used by `run`, `chat` and `inbox`."""
 
 import json
 from collections.abc import Callable, Generator
@@ -19,11 +19,11 @@ from domain.sessions.input_request import APPROVALS, RequestKind
 
 @dataclass(frozen=True)
 class Prompt:
-    """A line that a person is asked for; `default` can be edited."""
+    """A line to ask a person for; `default` can be edited."""
 
     text: str
     default: str = ""
-    secret: bool = False  # neither shown while it is typed nor kept in a history
+    secret: bool = False  # not shown while it is typed, and not stored in a history
 
     @property
     def multiline(self) -> bool:
@@ -46,7 +46,7 @@ def open_requests(api: Api, task_id: str) -> list[RequestInfo]:
 
 
 def all_open_requests(api: Api, conversation_id: str | None = None) -> list[dict[str, Any]]:
-    """The open requests of all tasks, oldest first, as they came."""
+    """The open requests of all tasks, oldest first, as the server sent them."""
     found: list[dict[str, Any]] = []
     cursor: str | None = None
     while True:
@@ -63,7 +63,7 @@ def post_answer(api: Api, task_id: str, request_id: str, value: Any) -> Any:
 
 
 def typed_value(request: RequestInfo, text: str) -> Any:
-    """Read what a person typed: an option's number, JSON if the schema wants more than text, else text."""
+    """Parse what a person typed: an option's number, JSON if the schema needs more than text, else text."""
     options = request.details.options
     if text.isdigit() and 0 < int(text) <= len(options):
         return options[int(text) - 1]
@@ -89,7 +89,7 @@ def dialogue(request: RequestInfo) -> Dialogue:
 
 
 def answer_by_typing(api: Api, request: RequestInfo, read: Read) -> bool:
-    """Ask until the answer fits; False if the request was left open."""
+    """Ask until the answer is accepted; False if the request was left open."""
     while True:
         steps, typed = dialogue(request), None
         try:
@@ -113,7 +113,7 @@ def answer_by_typing(api: Api, request: RequestInfo, read: Read) -> bool:
 
 
 def read_line(prompt: Prompt) -> str:
-    """Read from the terminal with line editing; from a pipe, or where no editing is possible, one plain line."""
+    """Read from the terminal with line editing; from a pipe, or if editing is impossible, read one plain line."""
     import sys
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -140,7 +140,7 @@ def _external_result(request: RequestInfo) -> Dialogue:
 
 
 def _variables(request: RequestInfo) -> Dialogue:
-    """Ask for all of them: the task starts once it has every one."""
+    """Ask for all values: the task starts once it has every one."""
     given: dict[str, str] = {}
     for name in request.details.variables:
         given[name] = yield Prompt(f"{name} (empty: later)", secret=True)
@@ -192,7 +192,7 @@ def _edited_plan(request: RequestInfo) -> Dialogue:
 
 
 def _always(request: RequestInfo) -> Dialogue:
-    """Show the rule before it is made; it can be edited, for instance into `git *`."""
+    """Show the rule before it is made, so that it can be edited, for instance into `git *`."""
     tool, patterns = request.details.tool, list(request.details.always)
     note("From now on these calls run without asking, in this conversation only; * matches anything:")
     for number, pattern in enumerate(patterns):
@@ -213,15 +213,15 @@ def _json_or_text(text: str) -> Any:
 def find_request(
     api: Api, task_id: str | None, request_id: str | None, *, approvals: bool
 ) -> tuple[RequestInfo | None, str, str]:
-    """The request that is meant, with its task's id and its own; without ids the only one that is open.
+    """The request that the user means, with its task's id and its own; without ids, the only open one.
 
-    A request that is no longer open is None: the server refuses the answer with the reason.
+    None if the request is no longer open: the server then refuses the answer with the reason.
     """
     if task_id and request_id:
         found = next((one for one in open_requests(api, task_id) if one.id == request_id), None)
         return found, task_id, request_id
     waiting = _fitting(open_requests(api, task_id) if task_id else _everywhere(api), approvals)
-    if task_id and not waiting:  # a subagent of it may be waiting
+    if task_id and not waiting:  # one of its subagents may be waiting
         waiting = _fitting(_everywhere(api, api.task(task_id).conversation_id), approvals)
     if len(waiting) == 1:
         return waiting[0], waiting[0].session_id, waiting[0].id

@@ -1,4 +1,4 @@
-"""Where heads of the audit log are kept outside of the platform: a file that grows, or an address that takes them."""
+"""Anchors: heads of the audit log are kept outside of the platform, in a growing file or at an address."""
 
 import json
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ TIMEOUT_S = 20.0
 
 
 def last_head(anchor: str | None) -> str | None:
-    """The last head in a file; None at the first time, and for an address, which only receives."""
+    """The last head in a file; None if there is none yet, and for an address, which only receives."""
     if anchor is None or _is_url(anchor) or not Path(anchor).exists():
         return None
     try:

@@ -1,4 +1,4 @@
-"""Commands that use the database directly: that of ERRAND_DATABASE_URL, else the running stack's."""
+"""Database access for commands: that of ERRAND_DATABASE_URL, else the running stack's."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ T = TypeVar("T")
 def with_database(
     query: Callable[[Pool], Awaitable[T]], given: Settings | None = None, seconds: float | None = None
 ) -> T:
-    """`given`: the settings, where there is no command's context to find them; `seconds`: how long to wait."""
+    """`given`: the settings, if there is no command context to find them in; `seconds`: how long to wait."""
     from deploy.local import database_url  # slow to import
     from deploy.state import StackError
 

@@ -24,7 +24,7 @@ STOP_NOWHERE = -1  # pdb's value of `stoplineno` after `continue`
 
 class Debugger(pdb.Pdb):
     def stop_in(self, frame: FrameType) -> None:
-        """Prompt in an outer frame now; `set_trace` would wait until that frame runs its next line."""
+        """Open a prompt in an outer frame now; `set_trace` would wait until that frame runs its next line."""
         self.reset()
         outer: FrameType | None = frame
         while outer is not None:

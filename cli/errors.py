@@ -55,7 +55,7 @@ class CliError(click.ClickException):
 
     @property
     def kind(self) -> str:
-        """The kind of problem, such as `not-terminal`; empty if the server named none."""
+        """The kind of problem, such as `not-terminal`; empty if the server did not name one."""
         return str(self.body.get("type") or "").rsplit("/", 1)[-1].rsplit(":", 1)[-1]
 
     def show(self, file: IO[Any] | None = None) -> None:
@@ -78,7 +78,7 @@ class Unreachable(CliError):
 
 
 class NotConnected(Unreachable):
-    """Nobody listens there, so that nothing was sent."""
+    """Nothing listens there, so nothing was sent."""
 
 
 class NotFinished(CliError):

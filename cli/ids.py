@@ -1,4 +1,4 @@
-"""Ids as people type them: any unambiguous beginning, `last` for the newest task, `-` for the one used last."""
+"""Ids as people type them: any unambiguous prefix, `last` for the newest task, `-` for the one used last."""
 
 import contextlib
 from typing import Any
@@ -19,7 +19,7 @@ LAST, PREVIOUS = "last", "-"
 
 
 class TaskId(click.ParamType[str, Any]):
-    """The id of a task or a conversation; `remote` resolves it, since that needs the server."""
+    """The id of a task or a conversation; `remote` resolves it, because that needs the server."""
 
     name = "id"
 
@@ -49,7 +49,7 @@ class AgentNameType(click.ParamType[str, Any]):
 
 
 def resolve(api: Api, text: str) -> str:
-    """The id that is meant. A whole id is taken as it is: the server says whether it exists."""
+    """The id that the user means. A whole id is used as it is: the server decides whether it exists."""
     found = _resolved(api, text)
     write_last(api.address, found)
     return found
@@ -81,7 +81,7 @@ def _resolved(api: Api, text: str) -> str:
 
 
 def resolve_arguments(api: Api, values: dict[str, Any]) -> dict[str, Any]:
-    """Replace what was typed for ids of tasks and conversations among a command's values."""
+    """Replace typed ids of tasks and conversations in a command's values by whole ids."""
     params = click.get_current_context().command.params
     ids = [param.name for param in params if isinstance(param.type, TaskId) and param.name]
     return {**values, **{name: resolve(api, values[name]) for name in ids if values.get(name)}}
@@ -99,4 +99,4 @@ def _described(task: TaskInfo) -> str:
 def _api_of_completion() -> Api:
     from settings import Settings
 
-    return Api(Settings.from_env(), patience=0)  # a person who presses Tab does not wait
+    return Api(Settings.from_env(), patience=0)  # somebody who presses Tab must not wait

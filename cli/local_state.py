@@ -1,4 +1,4 @@
-"""What the command line remembers on this machine: the id used last, and the lines typed in chats."""
+"""The command line's state on this machine: the id used last, and the lines typed in chats."""
 
 import contextlib
 import hashlib
@@ -10,7 +10,7 @@ from settings import Settings
 
 
 def state_folder() -> Path | None:
-    """A folder of the user's own; None where none can be made."""
+    """A private folder of the user; None if it cannot be made."""
     settings = click.get_current_context().find_object(Settings)
     base = settings.xdg_state_home if settings and settings.xdg_state_home else None
     try:
@@ -22,7 +22,7 @@ def state_folder() -> Path | None:
 
 
 def _last_file(address: str) -> Path | None:
-    """Each server has its own."""
+    """The file for a server; each server has its own."""
     folder = state_folder()
     return folder / f"last-{hashlib.sha256(address.encode()).hexdigest()[:12]}" if folder else None
 
@@ -36,7 +36,7 @@ def read_last(address: str) -> str | None:
 
 def write_last(address: str, task_id: str) -> None:
     file = _last_file(address)
-    with contextlib.suppress(OSError):  # a convenience: no command fails for want of it
+    with contextlib.suppress(OSError):  # only a convenience, so no command fails without it
         if file:
             file.write_text(task_id)
 

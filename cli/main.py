@@ -1,4 +1,4 @@
-"""The command `errand`: its subcommands, and what they all share."""
+"""The command `errand`: its subcommands, and their common behaviour."""
 
 import importlib
 import importlib.metadata
@@ -12,7 +12,7 @@ from cli.errors import EXIT_CODES, Exit
 from cli.render.output import PROGRAM
 from settings import INSTALLED, ROOT, Settings, SettingsError
 
-# by what people want to do, in the order in which they need it
+# grouped by purpose, in the order in which people need them
 GROUPS: dict[str, tuple[str, ...]] = {
     "The stack": ("up", "demo", "status", "down", "token"),
     "Tasks": (
@@ -48,7 +48,7 @@ class ErrandGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        # imported only when called, so that a command does not wait for what the others import
+        # imported only when called, so that a command does not wait for the imports of others
         command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
         return _as_typed(command)
 
@@ -80,7 +80,7 @@ def _version() -> str:
 
 
 def _as_typed(command: click.Command) -> click.Command:
-    """The examples of the help as people type them: only in the checkout the program is ./errand."""
+    """The examples of the help as people type them: the program is ./errand only in the checkout."""
     command.help = command.help and command.help.replace("./errand", PROGRAM)
     for one in command.commands.values() if isinstance(command, click.Group) else ():
         _as_typed(one)
@@ -111,7 +111,7 @@ def errand(ctx: click.Context) -> None:
         raise click.UsageError(str(error)) from None
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that lacks a character must not end the command
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character must not crash the command
     ctx.obj = settings
     ctx.color = False if settings.no_color or settings.term == "dumb" else None
 

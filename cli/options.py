@@ -35,7 +35,7 @@ class Duration(click.ParamType[int, Any]):
 
 
 class PermissionRule(click.ParamType[dict[str, str], Any]):
-    """A permission rule such as `bash:rm *=deny`; the value is the rule as the API takes it."""
+    """A permission rule such as `bash:rm *=deny`; the value has the form of the API."""
 
     name = "rule"
 

@@ -1,4 +1,4 @@
-"""Folders for a workspace: which of their files go along, as `.gitignore` says, packed into one archive."""
+"""Folders for a workspace: the files that `.gitignore` does not exclude, packed into one archive."""
 
 import io
 import os
@@ -19,7 +19,7 @@ NEVER = frozenset({".git"})
 
 @dataclass
 class FolderFiles:
-    """The files of a folder by their path in it, and what keeps the folder from being used."""
+    """The files of a folder by their path in it, and the reasons why the folder cannot be used."""
 
     root: Path
     files: dict[str, Path] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class FolderFiles:
 
 
 def pack_folder(root: Path, settings: Settings) -> bytes:
-    """A compressed tar file of the folder; all problems are named together, before anything is sent."""
+    """A compressed tar file of the folder. All problems are reported together, before anything is sent."""
     found = _collect(root, settings)
     if not found.files and not found.problems:
         found.problems.append("there is no file in it that git would not ignore")
@@ -103,8 +103,8 @@ def _named(found: FolderFiles, path: Path) -> str:
 
 
 def _ignored_above(root: Path) -> list[tuple[Path, GitIgnoreSpec]]:
-    """What the folders above say, up to the one that git takes for the repository; nothing about a folder that they
-    ignore as a whole, since somebody wants it all the same."""
+    """The ignore rules of the folders above, up to the git repository. Rules that ignore this folder as a whole do not
+    count, because the user named it explicitly."""
     if (root / ".git").exists():
         return []
     for number, folder in enumerate(root.parents):
@@ -123,7 +123,7 @@ def _ignore_file(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:
 
 
 def _ignored(path: Path, is_folder: bool, specs: list[tuple[Path, GitIgnoreSpec]]) -> bool:
-    """The innermost file that says anything decides, as in git."""
+    """The innermost file with a matching rule decides, as in git."""
     for base, spec in reversed(specs):
         name = path.relative_to(base).as_posix() + ("/" if is_folder else "")
         decided = spec.check_file(name).include

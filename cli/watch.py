@@ -1,4 +1,4 @@
-"""Watching a task until it ends: prints its events, exits with its outcome, and detaches at Ctrl-C."""
+"""Watches a task until it ends: prints its events, exits with its outcome, and detaches at Ctrl-C."""
 
 import sys
 from typing import NoReturn
@@ -44,7 +44,7 @@ def watch(api: Api, task_id: str, *, after: int, patience_ms: int, as_json: bool
 
 
 def _asked(api: Api, event: EventData, printer: EventPrinter) -> bool:
-    """Ask the person at the terminal, if that is what an event is about and nobody has answered yet."""
+    """Ask the person at the terminal, if the event is a question that nobody has answered yet."""
     if event["type"] != "input_required":
         return False
     request = next((one for one in open_requests(api, event["session_id"]) if one.id == event["request_id"]), None)
@@ -58,7 +58,7 @@ def _asked(api: Api, event: EventData, printer: EventPrinter) -> bool:
 
 
 def show_detached(task_id: str, after: int, action: str) -> None:
-    """Say that the task continues, and which commands follow, read and stop it."""
+    """Print that the task continues, and the commands that follow, read and stop it."""
     since = f" --after {after}" if after else ""
     note(f"{action}; the task continues without you.")
     note(f"  follow it:  {PROGRAM} attach {task_id}{since}")

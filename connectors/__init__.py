@@ -1,4 +1,4 @@
-"""The connectors, one file each. A new one is a file, a line here and a member of `ConnectorKind`."""
+"""The connectors, one file each. To add one: a file, a line here and a member of `ConnectorKind`."""
 
 from connectors.connector import Connector
 from connectors.email import EmailConnector

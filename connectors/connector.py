@@ -1,4 +1,4 @@
-"""What a connector is: it reads what a service sends, and sends what an agent answers."""
+"""A connector: it reads the requests of a service, and sends the answers of an agent."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,8 @@ class SignedRequest:
 
 @dataclass(frozen=True)
 class Received:
-    """What a request brings: messages in their order, answers to input requests, and a text the service waits for."""
+    """The content of a request: messages in order, answers to input requests, and a text that the service expects
+    back."""
 
     messages: list[IncomingMessage] = field(default_factory=list)
     answers: list[IncomingAnswer] = field(default_factory=list)
@@ -27,7 +28,7 @@ class Received:
 
 @dataclass(frozen=True)
 class Outgoing:
-    """One reply on its way. Id and body are the same at every attempt, so that a receiver can drop a repeat."""
+    """One reply to send. Its id and body are equal in every attempt, so that a receiver can drop repeats."""
 
     id: str
     body: bytes = field(repr=False)
@@ -40,7 +41,7 @@ class Outgoing:
 
 @dataclass(frozen=True)
 class SenderPorts:
-    """How a connector reaches the world. Each port raises SendError if the receiver did not accept."""
+    """The network access of a connector. Each port raises SendError if the receiver did not accept."""
 
     post: Callable[[str, dict[str, str], bytes], Awaitable[None]]  # url, headers, content
     mail: Callable[[str, str, str, str], Awaitable[None]]  # message id, recipient, subject, text
@@ -48,7 +49,7 @@ class SenderPorts:
 
 class Connector(Protocol):
     def receive(self, request: SignedRequest, secrets: ConnectorSecrets) -> Received:
-        """Check the signature, then read the request. Raise a Refusal if either fails; touch nothing."""
+        """Check the signature, then parse the request. Raise a Refusal if either fails; have no side effects."""
 
     async def send(self, outgoing: Outgoing, ports: SenderPorts) -> None:
-        """Return when the receiver has accepted it; raise SendError otherwise."""
+        """Send, and return once the receiver has accepted; raise SendError otherwise."""

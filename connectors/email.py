@@ -1,4 +1,4 @@
-"""E-mail, outwards only: the user id of the channel is the address that gets the answer."""
+"""E-mail, outgoing only: the user id of the channel is the recipient of the answer."""
 
 from connectors.connector import Outgoing, Received, SenderPorts, SignedRequest
 from domain.channels import ConnectorSecrets
@@ -7,7 +7,7 @@ from domain.errors import NotFound
 
 class EmailConnector:
     def receive(self, request: SignedRequest, secrets: ConnectorSecrets) -> Received:
-        raise NotFound("Nothing arrives by this connector: pass mail on with POST /channels/….", type="not-found")
+        raise NotFound("This connector receives nothing: pass mail on with POST /channels/….", type="not-found")
 
     async def send(self, outgoing: Outgoing, ports: SenderPorts) -> None:
         data = outgoing.reply.data

@@ -1,4 +1,4 @@
-"""Slack: events and buttons arrive by the Events API and interactivity, answers leave by the Web API."""
+"""Slack: events and buttons arrive through the Events API and interactivity, answers leave through the Web API."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ MAX_TEXT = 39_000  # Slack cuts a message at 40,000 characters
 MAX_BLOCK = 2_900  # characters of a text block
 APPROVALS = ("tool_approval", "plan_approval")
 BUTTONS = {"errand_approve": ("Approve", "primary", True), "errand_deny": ("Deny", "danger", False)}
-# the token, the channel or the workspace is gone: no repetition helps
+# the token, the channel or the workspace no longer exists: a retry does not help
 GONE = ("account_inactive", "channel_not_found", "invalid_auth", "is_archived", "not_in_channel", "token_revoked")
 
 
@@ -35,15 +35,15 @@ class SlackConnector:
         except ValidationError as error:
             raise unreadable(error) from None
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-            raise Invalid("This is no request of Slack's Events API or interactivity.") from None
+            raise Invalid("This is not a request of Slack's Events API or interactivity.") from None
 
     async def send(self, outgoing: Outgoing, ports: SenderPorts) -> None:
         await asyncio.to_thread(_post, outgoing)
 
 
 def _event(payload: JsonObject) -> Received:
-    """One message. Its own time stamp names it, so that neither a retry of Slack nor a second event about the same
-    message is answered again; what bots write, ourselves too, is left out."""
+    """One message. Its time stamp identifies it, so that neither a retry of Slack nor a second event about the same
+    message is answered again. Messages of bots, including our own, are left out."""
     if payload["type"] == "url_verification":
         return Received(response=str(payload["challenge"]))
     event = payload["event"]
@@ -114,5 +114,5 @@ def _buttons(reply: ChannelReply) -> list[JsonObject] | None:
 
 
 def _plain(text: str) -> str:
-    """What an agent wrote must not become links or mentions."""
+    """Escape an agent's text, so that it cannot become links or mentions."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -14,7 +14,7 @@ from domain.signatures import check_standard_webhook
 
 class WebhookConnector:
     def receive(self, request: SignedRequest, secrets: ConnectorSecrets) -> Received:
-        """The body is one IncomingMessage. Without a message_id the webhook's own id names the message."""
+        """The body is one IncomingMessage. Without a message_id the webhook's own id identifies the message."""
         message_id = check_standard_webhook([secrets.signing], request.headers, request.body, request.now)
         try:
             message = IncomingMessage.model_validate(json.loads(request.body))
@@ -36,7 +36,7 @@ class WebhookConnector:
 
 
 def unreadable(error: ValidationError) -> Invalid:
-    """What does not fit, by field; never what was sent."""
+    """The faults by field; the values that were sent are never repeated."""
     found = [
         {"pointer": "/" + "/".join(map(str, one["loc"])), "code": one["type"], "message": one["msg"]}
         for one in error.errors(include_input=False, include_url=False)

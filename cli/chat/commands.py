@@ -82,7 +82,7 @@ def wait(chat: "Chat", _: str) -> None:
 def help(chat: "Chat", _: str) -> None:
     for name, command in COMMANDS.items():
         chat.note(f"  {f'/{name} {command.usage}'.strip():<18} {command.description}")
-    chat.note("  anything else is a message; @PATH in it brings a file along, Alt-Enter begins a new line")
+    chat.note("  anything else is a message; @PATH in it attaches a file, Alt-Enter begins a new line")
     chat.note("  while an answer is being written, a message is queued; a question is answered by typing the answer")
 
 
@@ -100,7 +100,7 @@ COMMANDS: dict[str, ChatCommand] = {
     "watch": ChatCommand("", "show the running answer again, after Ctrl-C", watch),
     "inbox": ChatCommand("", "show again what waits for your answer", inbox),
     "later": ChatCommand("", "leave the question open", later),
-    "file": ChatCommand("PATH", "send a file along with the next message", file),
+    "file": ChatCommand("PATH", "attach a file to the next message", file),
     "wait": ChatCommand("", "wait until all subagents have ended", wait),
     "help": ChatCommand("", "show this list", help),
     "quit": ChatCommand("", "leave; running answers continue (Ctrl-D does the same)", quit),

@@ -1,4 +1,4 @@
-"""Files that a chat message brings along: named with /file, or by @path in its text."""
+"""Files attached to a chat message: named with /file, or as @path in its text."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ _AT_PATH = re.compile(r"(?:^|(?<=\s))@(\S+)")
 
 
 def named_files(text: str) -> list[Path]:
-    """The files that a message names as @path; an @ before anything else is plain text."""
+    """The files that a message names as @path; any other @ is plain text."""
     paths = [Path(name.rstrip(".,;:!?)")).expanduser() for name in _AT_PATH.findall(text)]
     return [path for path in dict.fromkeys(paths) if path.is_file()]
 

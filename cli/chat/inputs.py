@@ -1,4 +1,4 @@
-"""What a chat takes in: typed lines and events of the conversation, each from a thread, in one queue."""
+"""The inputs of a chat: typed lines and events of the conversation, each from a thread, in one queue."""
 
 import queue
 import sys
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ChatInputs:
-    """Threads only put things into the queue."""
+    """Collects inputs. The threads only put items into the queue."""
 
     def __init__(self, feed: Api, patience: float, terminal: bool) -> None:
         self._feed = feed
@@ -30,7 +30,7 @@ class ChatInputs:
         return self._queue.get()
 
     def show(self, message: str, *, secret: bool) -> None:
-        """What is written before the cursor, and whether what is typed after it is a secret."""
+        """Set the text before the cursor, and whether the typed text after it is a secret."""
         if self._typing:
             self._typing.show(message, secret=secret)
 
@@ -40,7 +40,7 @@ class ChatInputs:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """While lines are read; on a terminal all output appears above the prompt."""
+        """The period in which lines are read; on a terminal all output appears above the prompt."""
         if self._typing is None:
             threading.Thread(target=self._read, daemon=True).start()
             yield

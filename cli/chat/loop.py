@@ -23,7 +23,7 @@ OWN_EVENTS_SHOW_IT = ("subagent_started", "subagent_ended")  # the subagent's fi
 
 
 class Chat:
-    """A chat: `run` alone takes lines and events from the queue, so nothing is locked.
+    """A chat. Only `run` takes lines and events from the queue, so that no lock is needed.
 
     Chat commands use the public methods.
     """
@@ -52,7 +52,7 @@ class Chat:
         self._shown: dict[str, int] = {}  # number of the last event shown, by session
         self._typed: deque[str | None] = deque()
         self._names: dict[str, str | None] = {}  # of sessions; None: it answers the user
-        self._awaited: list[str] = []  # answers that are being watched
+        self._awaited: list[str] = []  # sessions whose answers are being watched
         self._unwatched: set[str] = set()
         self._running_subagents: set[str] = set()
         self._mail = 0
@@ -161,7 +161,7 @@ class Chat:
         return not self._awaited and not (self._waiting and self._running_subagents)
 
     def _may_handle(self, line: str | None) -> bool:
-        """In a terminal lines are handled as they come; in a script each waits for the answer before it."""
+        """On a terminal lines are handled as they come; in a script each waits for the answer to the one before it."""
         immediate = line is not None and line.lstrip("/").split(" ")[0] in IMMEDIATE and line.startswith("/")
         answers = line is not None and self._questions.prompt is not None and not line.startswith("/")
         return self._terminal or immediate or answers or self._idle()

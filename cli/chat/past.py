@@ -1,4 +1,4 @@
-"""What was said before, for somebody who comes back to a conversation."""
+"""The earlier turns, for a user who returns to a conversation."""
 
 import click
 

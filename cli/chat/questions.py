@@ -1,4 +1,4 @@
-"""ChatRequests and approvals in a chat: the oldest open one is answered by the next typed line."""
+"""Questions and approvals in a chat: the next typed line answers the oldest open one."""
 
 from collections import deque
 from typing import Any
@@ -13,16 +13,16 @@ SETTLED = ("input_received", "input_expired")
 
 
 class ChatRequests:
-    """The open requests of a conversation, oldest first; a dialogue with the user is about the first of them."""
+    """The open requests of a conversation, oldest first; the dialogue with the user is about the first of them."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._open: deque[RequestInfo] = deque()
         self._dialogue: Dialogue | None = None
-        self.prompt: Prompt | None = None  # what the next line is for; None: it is a message
+        self.prompt: Prompt | None = None  # the question for the next line; None: the next line is a message
 
     def handle_event(self, event: EventData) -> bool:
-        """Take up a new request, or drop one that was settled; True if something is to be shown."""
+        """Add a new request, or drop one that was settled; True if there is something to show."""
         if event["type"] == "input_required":
             new = [one for one in open_requests(self._api, event["session_id"]) if one.id == event["request_id"]]
             self._open.extend(one for one in new if one.id not in self._ids())
@@ -35,7 +35,7 @@ class ChatRequests:
         return False
 
     def load(self, requests: list[RequestInfo]) -> None:
-        """Take up all that the conversation waits for."""
+        """Add all open requests of the conversation."""
         self._dialogue = self.prompt = None
         self._open = deque(requests)
 
@@ -55,7 +55,7 @@ class ChatRequests:
         return self.prompt
 
     def answer(self, line: str) -> str | None:
-        """Take a typed line; returns a remark for the user once the request was answered or left open."""
+        """Handle a typed line; returns a remark for the user once the request was answered or left open."""
         assert self._dialogue is not None
         try:
             self.prompt = self._dialogue.send(line)
@@ -70,7 +70,7 @@ class ChatRequests:
             post_answer(self._api, request.session_id, request.id, value)
         except Exception as refused:
             if getattr(refused, "status", 0) == 422:
-                self._begin()  # it is asked for again
+                self._begin()  # ask again
             else:
                 self._open.popleft()
             raise

@@ -9,7 +9,7 @@ from typing import IO
 def stdin_lines(stream: IO[str]) -> Iterator[str]:
     """Yield lines without their line ends.
 
-    Reads past Python's own buffer: a thread that waits in it holds its lock, and the interpreter could not exit.
+    It bypasses Python's own buffer: a thread that waits there holds its lock, and the interpreter could not exit.
     """
     try:
         descriptor = stream.fileno()

@@ -21,7 +21,8 @@ MOST_COMPLETIONS = 50
 
 
 class TerminalInput:
-    """Reads in a thread of its own. Each line waits until it was handled, since that may put text into the next one."""
+    """Reads in a thread of its own. It waits until each line was handled, because that may put text into the next
+    one."""
 
     def __init__(self, entered: Callable[[str | None], None], interrupted: Callable[[], None]) -> None:
         self._entered = entered
@@ -37,7 +38,7 @@ class TerminalInput:
         self._session = PromptSession(
             message=lambda: ANSI(self._message),
             history=_history(),
-            multiline=True,  # what is pasted may have several lines
+            multiline=True,  # pasted text may have several lines
             key_bindings=_keys(lambda: self._secret),
             is_password=Condition(lambda: self._secret),
             completer=ChatCompleter([f"/{name}" for name in COMMANDS]),
@@ -48,17 +49,17 @@ class TerminalInput:
         self._thread.start()
 
     def show(self, message: str, *, secret: bool = False) -> None:
-        """Change what is written before the cursor, and whether what is typed after it may be seen."""
+        """Set the text before the cursor, and whether the typed text after it may be shown."""
         self._message, self._secret = message, secret
         if self._session and self._session.app.is_running:
             self._session.app.invalidate()
 
     def handled(self, default: str = "") -> None:
-        """The last line was handled; the next one begins with `default`."""
+        """Continue after a line was handled; the next one begins with `default`."""
         self._handled.put(default)
 
     def stop(self) -> None:
-        """Leave the prompt, so that the terminal is as it was before."""
+        """Leave the prompt and restore the terminal."""
         self._stopping = True
         self._handled.put("")
         if self._session and (app := self._session.app).is_running and app.loop:
@@ -98,7 +99,7 @@ def _keys(secret: Callable[[], bool]) -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("enter")
-    @keys.add("c-j")  # Enter typed ahead, before the prompt appeared
+    @keys.add("c-j")  # Enter that was typed before the prompt appeared
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.document.text_before_cursor.endswith("\\"):  # the line continues, as in a shell

@@ -90,7 +90,7 @@ class MarkdownPrinter(AnswerPrinter):
 
 
 class SubagentPrinter:
-    """Prints what a subagent does in single lines, and of its text only the beginning of the last."""
+    """Prints the activity of a subagent in single lines, and only the beginning of its last text."""
 
     def __init__(self, name: str, line: Callable[[str], None]) -> None:
         self._name = name
@@ -121,14 +121,14 @@ class SubagentPrinter:
 
 
 class ChatView:
-    """Prints everything in a chat, so that no line lands in the middle of another."""
+    """Prints everything in a chat, so that no line is printed in the middle of another."""
 
     def __init__(self, terminal: bool) -> None:
         self._printer = MarkdownPrinter if terminal else AnswerPrinter
         self._answers: dict[str, AnswerPrinter] = {}
         self._subagents: dict[str, SubagentPrinter] = {}
         self._current: AnswerPrinter | None = None
-        self._held: list[str] = []  # lines of subagents that would land inside a sentence
+        self._held: list[str] = []  # lines of subagents that would be printed inside a sentence
 
     def clear(self) -> None:
         """Start a new line."""

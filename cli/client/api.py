@@ -1,4 +1,4 @@
-"""The HTTP client: finds the API, sends the key, and raises the server's refusals as errors for people."""
+"""The HTTP client: it finds the API, sends the key, and raises the server's refusals as errors for people."""
 
 import contextlib
 import json
@@ -20,10 +20,10 @@ from domain.policy.addresses import is_loopback
 from domain.sessions.trace import Trace
 from settings import Settings
 
-# A stream sends something every 15 seconds and other responses take less: after this silence a connection is dead.
+# A stream sends something every 15 seconds and other responses take less, so after this silence a connection is dead.
 TIMEOUT = httpx2.Timeout(5.0, read=60.0, write=60.0)
 BEYOND_ANY_EVENT = 10**17
-RESTART_SECONDS = 20.0  # a part of the stack that died is back in less
+RESTART_SECONDS = 20.0  # a process of the stack that died is back sooner
 RESTART_PAUSE = 0.5
 
 
@@ -31,7 +31,7 @@ class Api:
     def __init__(
         self, settings: Settings, *, url: str | None = None, key: str | None = None, patience: float = RESTART_SECONDS
     ) -> None:
-        """`patience`: how long a request waits while our own stack starts its API again."""
+        """`patience`: how long a request waits while our own stack restarts its API."""
         self._settings = settings
         self._patience = patience
         self._url = url or settings.url
@@ -47,12 +47,12 @@ class Api:
 
     @property
     def url(self) -> str | None:
-        """The address that was given; None: it is that of this data directory's stack."""
+        """The address that was given; None: the address of this data directory's stack."""
         return self._url
 
     @property
     def address(self) -> str:
-        """Names the server: its address, or the data directory of the stack, whose port may change."""
+        """Identifies the server: by its address, or by the data directory of the stack, whose port may change."""
         from deploy.data_dir import locate_data_dir
 
         return self._url or str(locate_data_dir(self._settings))
@@ -64,7 +64,8 @@ class Api:
         self.disconnect()
 
     def disconnect(self) -> None:
-        """Drop the connection. The next request looks for the API again, since a restarted stack may have moved."""
+        """Drop the connection. The next request looks the API up again, because a restarted stack may have another
+        port."""
         if self._http:
             self._http.close()
             self._http = None
@@ -86,7 +87,8 @@ class Api:
         return parse(ConversationInfo, self.get(f"/conversations/{segment(conversation_id)}"))
 
     def last_event(self, conversation_id: str) -> int:
-        """Number of a conversation's newest event. The server names it when asked for events after a later one."""
+        """The number of a conversation's newest event. The server reports it when asked for events after a later
+        one."""
         try:
             self.send(
                 "GET",
@@ -101,7 +103,7 @@ class Api:
         return 0
 
     def post(self, path: str, body: JsonObject, key: str | None = None) -> Any:
-        """Send a POST that may be repeated: its idempotency key makes the server act on it once."""
+        """Send a POST that may be repeated: because of its idempotency key the server acts on it once."""
         headers = {"Idempotency-Key": key or secrets.token_hex(16)}
         return self.send("POST", path, json=body, headers=headers).json()
 
@@ -134,8 +136,8 @@ class Api:
             yield source
 
     def messages(self, path: str, body: JsonObject, headers: dict[str, str]) -> Iterator[JsonObject]:
-        """Send a JSON-RPC message; its answer, or a stream of notifications that ends with it. An error of the protocol
-        is an answer, whatever the status."""
+        """Send a JSON-RPC message; returns its answer, or a stream of notifications that ends with it. A protocol error
+        is an answer too, whatever the status."""
         with (
             self._connection_errors(),
             self._client().stream("POST", path, json=body, headers=headers) as response,
@@ -175,8 +177,8 @@ class Api:
                 base_url=base,
                 headers=headers,
                 timeout=TIMEOUT,
-                trust_env=not is_loopback(base.host),  # a proxy from the environment is for other machines
-                verify=base.scheme == "https",  # reading the certificates takes long, and plain HTTP has none
+                trust_env=not is_loopback(base.host),  # proxies from the environment are only for other machines
+                verify=base.scheme == "https",  # loading the certificates takes long, and plain HTTP needs none
             )
         return self._http
 
@@ -189,7 +191,7 @@ class Api:
         return False
 
     def _local_token(self, base: httpx2.URL) -> str | None:
-        """The token of the running stack, if that is what we are about to call: nobody else may see it."""
+        """The token of the running stack, but only if we are about to call that stack: no other server may see it."""
         from deploy import state
         from deploy.data_dir import locate_data_dir, token_file
 
@@ -203,7 +205,7 @@ class Api:
         return None
 
     def _stack_url(self) -> str:
-        """The address of this data directory's stack. No other is tried: it could be somebody else's."""
+        """The address of this data directory's stack. No other is tried, because it could be somebody else's."""
         from deploy import state  # only needed if no address was given
         from deploy.data_dir import locate_data_dir
 
@@ -220,7 +222,7 @@ class Api:
 
 
 def segment(text: str) -> str:
-    """Escape what the user typed into one segment of a path."""
+    """Escape the user's text as one segment of a path."""
     return quote(text, safe="")
 
 

@@ -1,4 +1,4 @@
-"""Following a task or a conversation: every event once, from any number on, over as many connections as it takes."""
+"""Following a task or a conversation: yields every event once, from any number on, and reconnects as needed."""
 
 import json
 import time
@@ -14,8 +14,8 @@ from domain.events import ENDED
 from domain.sessions.session import TERMINAL
 
 TERMINAL_EVENTS = frozenset(event.type for event in ENDED.values())
-TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})  # of a server that is restarting or busy
-WAIT_SECONDS = 30  # of one request for a result
+TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})  # statuses of a server that is restarting or busy
+WAIT_SECONDS = 30  # per request for a result
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
 
 
@@ -51,7 +51,8 @@ def follow(
 def follow_conversation(
     api: Api, conversation_id: str, *, after: int = 0, patience: float, notify: Callable[[str], None]
 ) -> Iterator[EventData]:
-    """Yield the events of all sessions of a conversation. It never ends: another message may come at any time."""
+    """Yield the events of all sessions of a conversation. It never ends, because another message may come at any
+    time."""
     reader = _StreamReader(after, f"{PROGRAM} chat --conversation {conversation_id}", patience, notify)
     while True:
         path = f"/conversations/{segment(conversation_id)}/events"
@@ -82,7 +83,7 @@ def wait_for_result(api: Api, task_id: str, *, patience: float, notify: Callable
 
 
 def events_so_far(api: Api, task_id: str) -> Iterator[EventData]:
-    """The events that a task has now, without waiting for more."""
+    """The events that a task has now; it does not wait for more."""
     after = 0
     while True:
         path = f"/tasks/{segment(task_id)}/events"
@@ -95,7 +96,7 @@ def events_so_far(api: Api, task_id: str) -> Iterator[EventData]:
 
 
 class _StreamReader:
-    """How far a stream was read, and how long the API has been unreachable."""
+    """The position in a stream, and how long the API has been unreachable."""
 
     def __init__(self, after: int, resume_command: str, patience: float, notify: Callable[[str], None]) -> None:
         self.after = after
@@ -110,7 +111,7 @@ class _StreamReader:
 
     @contextmanager
     def reconnecting(self) -> Iterator[None]:
-        """Wait out a transient failure in the body, so that the caller can connect again; raise any other."""
+        """Wait out a transient failure in the body, so that the caller can reconnect; raise any other."""
         try:
             yield
         except Refused as refused:

@@ -1,5 +1,5 @@
-"""The API's responses as the command line reads them: only the fields that are printed, so that other versions fit.
-`--json` prints the response as it came; these models are for what people see."""
+"""The API's responses as the command line reads them: only the printed fields, so that other versions of the server
+fit. `--json` prints the response unchanged; these models are for people's output."""
 
 from typing import Any, Generic, TypeVar
 
@@ -9,7 +9,7 @@ from cli.client.request_models import RequestInfo
 from cli.client.response import ResponseModel
 from domain.json_object import JsonObject
 
-EventData = JsonObject  # an event as it came: one of another version of the server is passed on and shown too
+EventData = JsonObject  # an unparsed event: events of other server versions are passed on and shown too
 Item = TypeVar("Item", bound=BaseModel)
 
 
@@ -19,14 +19,14 @@ class PageOf(ResponseModel, Generic[Item]):
 
 
 class HandleInfo(ResponseModel):
-    """A session that was accepted; it can be followed right away."""
+    """An accepted session, which can be followed at once."""
 
     session_id: str
     conversation_id: str
 
 
 class UsageInfo(ResponseModel):
-    """What a task has used. Results have the sum of its tokens, tasks and events each kind alone."""
+    """The usage of a task. Results have the sum of its tokens, tasks and events have each kind."""
 
     llm_calls: int = 0
     tool_invocations: int = 0
@@ -86,7 +86,7 @@ class TaskInfo(ResponseModel):
     error: ErrorInfo | None = None
     progress: ProgressInfo = ProgressInfo()
     retry: RetryInfo | None = None
-    cancel_requested: JsonObject | None = None  # shown as given, or not at all
+    cancel_requested: JsonObject | None = None  # shown unchanged, or not at all
     created_at: str | None = None
     started_at: str | None = None
     updated_at: str | None = None

@@ -13,7 +13,7 @@ class SpentInfo(ResponseModel):
 
 
 class MatchedRule(ResponseModel):
-    """The rule because of which a person is asked."""
+    """The rule that requires the approval."""
 
     action: str
     permission: str
@@ -21,14 +21,14 @@ class MatchedRule(ResponseModel):
 
 
 class RequestDetails(ResponseModel):
-    """What a person needs to decide; each kind of request has some of it."""
+    """Details for the decision; each kind of request has some of them."""
 
     plan: list[str] = []
     tool: str = ""
     always: list[str] = []  # patterns of calls like this one
     arguments: dict[str, Any] = {}
     diff: str | None = None
-    files: list[ApprovedFile] = []  # that a command names, as they are now
+    files: list[ApprovedFile] = []  # files that a command names, with their present content
     more_files: MoreFiles | None = None
     note: str | None = None
     rule: MatchedRule | None = None
@@ -38,7 +38,7 @@ class RequestDetails(ResponseModel):
 
 
 class RequestInfo(ResponseModel):
-    """Something that a task waits for: a question, an approval, a result, variables."""
+    """An input request: a question, an approval, a result, variables."""
 
     id: str
     session_id: str

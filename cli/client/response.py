@@ -1,4 +1,4 @@
-"""What all responses of the API have in common for the command line, which reads only the fields that it prints."""
+"""The base of all response models of the command line, which read only the fields that it prints."""
 
 from typing import Any, TypeVar
 

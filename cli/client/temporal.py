@@ -1,4 +1,4 @@
-"""Temporal for the commands that read histories: the configured address, else the running stack's."""
+"""Temporal for commands that read histories: at the configured address, else that of the running stack."""
 
 import functools
 import os
@@ -31,7 +31,8 @@ def exits_at_once(command: Callable[P, int]) -> Callable[P, NoReturn]:
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> NoReturn:
-        Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=None)))  # it would log to our standard output
+        # the SDK would log to our standard output
+        Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=None)))
         try:
             code = command(*args, **kwargs)
         except click.ClickException as error:
@@ -45,12 +46,12 @@ def exits_at_once(command: Callable[P, int]) -> Callable[P, NoReturn]:
 
 
 def key_ring() -> KeyRing:
-    """The keys that decrypt payloads: those of the settings, else of the embedded stack."""
+    """The keys that decrypt payloads: from the settings, else from the embedded stack."""
     return KeyRing.parse(local.secret_keys(settings()))
 
 
 async def temporal(url: str | None = None) -> Client:
-    """`url`: where the API is whose tasks are wanted, if one was named."""
+    """`url`: the address of the API whose tasks are wanted, if one was named."""
     try:
         address = _address(url or settings().url)
         return await connect(address=address, keys=key_ring())
@@ -61,7 +62,7 @@ async def temporal(url: str | None = None) -> Client:
 
 
 def _address(url: str | None) -> str:
-    """No default address is tried: a stranger's Temporal may answer there."""
+    """The address. No default is tried, because a stranger's Temporal may answer there."""
     if address := configured_temporal(settings()):
         return address
     home = locate_data_dir(settings())

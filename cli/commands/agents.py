@@ -19,7 +19,7 @@ _LISTS = ("fallback_models", "tools", "handoffs")
 
 
 class _AgentsGroup(click.Group):
-    """A word that is no subcommand is the name of an agent: `errand agents researcher` shows it."""
+    """Treat a word that is not a subcommand as the name of an agent: `errand agents researcher` shows it."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -142,7 +142,7 @@ def check(folder: Path | None, as_json: bool) -> None:
 
     Nothing is changed. All problems of all files are listed, and the exit code is 1 if there are any.
     """
-    # all that a worker imports, which takes seconds: only for this command, and not for `errand --help`
+    # This imports everything that a worker does, which takes seconds: so only in this command, not for `errand --help`.
     from activities.handlers.registry import load_handlers
     from activities.hooks.registry import load_hooks
     from activities.tools.registry import load_tools
@@ -193,7 +193,7 @@ def _definition(item: JsonObject) -> AgentDefinition:
 
 
 def _show(agent: JsonObject) -> None:
-    """Print a definition, whose fields may be those of another version."""
+    """Print a definition; another server version may have other fields."""
     plain = [
         (field, one_line(str(agent[field]), 1_000))
         for field in ("name", "version", "mode", "description", "model")

@@ -54,5 +54,5 @@ def approve(
         for pattern in request.details.always:
             note(f'From now on, in this conversation: allow {request.details.tool} "{one_line(pattern)}"')
     if request is not None and not as_json:
-        show_request(request, hint=False)  # so that a log of the terminal shows what was approved
+        show_request(request, hint=False)  # so that a terminal log shows what was approved
     send_answer(api, task_id, request_id, value, as_json=as_json)

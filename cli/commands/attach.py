@@ -25,5 +25,5 @@ def attach(api: Api, task_id: str, after: int, no_input: bool, patience: int, as
       ./errand attach ID --after 120
       ./errand attach ID --json | jq -r 'select(.type == "tool_called") | .tool'
     """
-    api.task(task_id)  # an unknown id, or an unreachable server, fails here instead of being retried
+    api.task(task_id)  # fail here for an unknown id or an unreachable server, instead of retrying
     watch(api, task_id, after=after, patience_ms=patience, as_json=as_json, no_input=no_input)

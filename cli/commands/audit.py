@@ -27,7 +27,7 @@ class AuditInfo(ResponseModel):
 
 @click.command()
 @click.argument("task_id", required=False, metavar="[ID | verify]")
-@click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True, help="Show so many entries.")
+@click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True, help="Show this many entries.")
 @click.option("--head", help="With verify: the head of an earlier verification, which must still be in the log.")
 @click.option(
     "--anchor",

@@ -1,4 +1,4 @@
-"""`errand budget`: the limits of a task, its subagents and their conversation, what is left, and more of it."""
+"""`errand budget`: shows and raises the limits of a task, its subagents and their conversation."""
 
 from typing import Any
 
@@ -30,8 +30,8 @@ _MANY, _DOLLARS = click.IntRange(min=1), click.FloatRange(min=0, min_open=True)
 def budget(api: Api, task_id: str, as_json: bool, **limits: Any) -> None:
     """Show the limits of a task, what it has used and what is left; then the same for its subagents and the tree.
 
-    With new limits, raise them first: a running task, also one that waits for a person, continues with them. They
-    are not additions, so the same command again changes nothing.
+    With new limits, raise them first: a running task, even one that waits for a person, continues with them. They are
+    not additions, so repeating the command changes nothing.
 
     \b
     Examples:

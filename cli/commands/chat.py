@@ -14,7 +14,7 @@ from cli.ids import AgentNameType, TaskId
 from cli.options import no_input_option, patience_option, remote
 from cli.render.output import age, one_line, table
 
-READ = 200  # every task has a conversation of its own, and an older one may have changed last
+READ = 200  # many, because every task has a conversation and an older one may have changed last
 LISTED = 20
 
 

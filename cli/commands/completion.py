@@ -20,7 +20,7 @@ def completion(shell: str) -> None:
     found = get_completion_class(shell)
     assert found is not None
     root = click.get_current_context().find_root().command
-    # a shell looks a command up by its name alone, so that this also works for ./errand
+    # A shell looks a command up by its name alone, so this also works for ./errand.
     click.echo(_source(found(root, {}, "errand", COMPLETE_VARIABLE)))
 
 

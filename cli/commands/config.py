@@ -1,4 +1,4 @@
-"""`errand config`: the settings that hold here, and where each was given."""
+"""`errand config`: the effective settings, and where each was set."""
 
 import click
 
@@ -9,14 +9,14 @@ from settings import OF_THE_TERMINAL, SECRETS, VARIABLES, Given, field_of, read_
 
 
 @click.command()
-@click.option("--all", "everything", is_flag=True, help="Also settings that have their default.")
+@click.option("--all", "everything", is_flag=True, help="Also show settings that have their default.")
 @json_option
 def config(everything: bool, as_json: bool) -> None:
     """Show the settings, each with its value and where it came from; secrets are masked.
 
-    The environment decides before the file .env, and that before errand.toml, both in the checkout. In errand.toml a
-    setting is written without ERRAND_ and in small letters: port = 8701. A running stack keeps what it was started
-    with.
+    The environment has priority over the file .env, and that over errand.toml, both in the checkout. In errand.toml a
+    setting is written without ERRAND_ and in small letters: port = 8701. A running stack keeps the settings it was
+    started with.
 
     \b
     Examples:

@@ -12,7 +12,7 @@ from cli.render.output import PROGRAM, age, emit, note, table
 @click.command()
 @click.option("--search", "query", help="Only conversations that contain all of these words.")
 @click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="Conversations on one page.")
-@click.option("--cursor", help="The end of the page before.")
+@click.option("--cursor", help="The cursor of the next page.")
 @remote
 def conversations(api: Api, query: str | None, limit: int, cursor: str | None, as_json: bool) -> None:
     """List conversations, newest first.

@@ -30,7 +30,7 @@ def deliveries() -> None:
 @click.option("--to", "name", help="Only to this subscription.")
 @click.option("--task", "task_id", help="Only about this task.")
 @click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="Deliveries on one page.")
-@click.option("--cursor", help="The end of the page before.")
+@click.option("--cursor", help="The cursor of the next page.")
 @remote
 def list_deliveries(
     api: Api,

@@ -1,4 +1,4 @@
-"""`errand diff`: the first difference of two tasks, and what each cost."""
+"""`errand diff`: the first difference of two tasks, and the cost of each."""
 
 from dataclasses import asdict
 
@@ -63,7 +63,7 @@ def _show_figures(name: str, known: TraceFigures, cost: str) -> None:
 
 
 def _show_origin(name: str, trace: Trace, other: Trace) -> None:
-    """Say what a rerun was started with: it is no difference of the two, but the reason for one."""
+    """Print what a rerun was started with: it is not a difference of the two, but the reason for one."""
     origin = trace.rerun_of
     if origin is not None and origin.session_id == other.session_id:
         changed = f", changed: {', '.join(origin.changed)}" if origin.changed else ""

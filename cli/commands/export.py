@@ -96,7 +96,7 @@ def _events(api: Api, task_id: str) -> list[JsonObject]:
     while True:
         after = found[-1]["seq"] if found else 0
         query = {"after": after, "limit": 1000}
-        as_page = {"Accept": "application/json"}  # without it the route answers with a stream
+        as_page = {"Accept": "application/json"}  # without it the route responds with a stream
         page = api.send("GET", f"/tasks/{segment(task_id)}/events", params=query, headers=as_page).json()["items"]
         found += page
         if not page:

@@ -1,4 +1,4 @@
-"""`errand mcp`: the server at /mcp for hosts that start a program and speak with it over stdin and stdout."""
+"""`errand mcp`: a bridge to the server at /mcp, for hosts that start a program and use its stdin and stdout."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ from cli.errors import CliError
 from cli.options import remote
 from domain.json_object import JsonObject
 
-AT_ONCE = 16  # requests under way together; task_wait holds one for up to a minute
+AT_ONCE = 16  # concurrent requests; task_wait holds one for up to a minute
 INTERNAL_ERROR, PARSE_ERROR = -32603, -32700
 _VERSION = "io.modelcontextprotocol/protocolVersion"
 _NAMES = {"tools/call": "name", "resources/read": "uri"} | dict.fromkeys(
@@ -22,8 +22,8 @@ _NAMES = {"tools/call": "name", "resources/read": "uri"} | dict.fromkeys(
 
 
 def headers_of(message: JsonObject, negotiated: str | None) -> dict[str, str]:
-    """What HTTP wants of a message in headers. Newer clients name the protocol's version in every message, older ones
-    agreed on it once."""
+    """The headers that HTTP requires for a message. Newer clients name the protocol version in every message, older
+    ones agreed on it once."""
     headers = {"Accept": "application/json, text/event-stream"}
     params = message.get("params")
     params = params if isinstance(params, dict) else {}
@@ -40,14 +40,14 @@ def headers_of(message: JsonObject, negotiated: str | None) -> dict[str, str]:
 
 
 def _encoded(value: str) -> str:
-    """A value as a header: what a header cannot hold, or would be read as encoded, is encoded."""
+    """A value as a header; a value that a header cannot hold, or that looks encoded, is encoded."""
     if value.isascii() and value.isprintable() and value == value.strip() and not value.startswith("=?base64?"):
         return value
     return f"=?base64?{b64encode(value.encode(errors='replace')).decode()}?="
 
 
 class Bridge:
-    """Forwards each line as a request of its own, and writes what the server answers, one message per line."""
+    """Forwards each line as a request of its own, and writes the server's answers, one message per line."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -56,16 +56,16 @@ class Bridge:
 
     def run(self) -> None:
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            for line in sys.stdin.buffer:  # bytes: what is not UTF-8 is a parse error and not the end
+            for line in sys.stdin.buffer:  # bytes, so that invalid UTF-8 is a parse error and does not end the bridge
                 try:
                     message = json.loads(line)
                 except (ValueError, RecursionError):
                     self._write(_error(None, PARSE_ERROR, "Parse error"))
                     continue
-                # a request that its client gave up ends without effect, at the latest when its wait is over
+                # a cancelled request ends without effect, at the latest when its wait is over
                 if isinstance(message, dict) and message.get("method") != "notifications/cancelled":
                     if message.get("method") == "initialize":
-                        self._forward(message)  # what follows needs the version that it agrees on
+                        self._forward(message)  # wait for it, because later messages need the version that it agrees on
                     else:
                         pool.submit(self._forward, message)
 
@@ -76,7 +76,7 @@ class Bridge:
                     if message.get("method") == "initialize":
                         self._negotiated = answer.get("result", {}).get("protocolVersion")
                     self._write(answer)
-        except Exception as error:  # whatever it is, a request gets an answer
+        except Exception as error:  # every request must get an answer, whatever happens
             if "id" in message:
                 text = error.message if isinstance(error, CliError | click.ClickException) else type(error).__name__
                 self._write(_error(message["id"], INTERNAL_ERROR, text))

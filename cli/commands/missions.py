@@ -1,4 +1,4 @@
-"""`errand missions`: agents that run again and again, within budgets, and have no single result."""
+"""`errand missions`: agents that run again and again, within budgets, without a single result."""
 
 from pathlib import Path
 from typing import Any
@@ -167,7 +167,7 @@ def cancel(api: Api, name: str, as_json: bool) -> None:
 
 
 def _find(api: Api, name: str) -> str:
-    """The id of the newest mission with this name, or of this id."""
+    """The id of the newest mission with this name or this id."""
     named = parse(PageOf[MissionInfo], api.get("/missions", name=name)).items
     if named:
         return named[0].id

@@ -1,4 +1,4 @@
-"""`errand pull`: bring what a task has changed in its workspace into a folder, or print it as a patch."""
+"""`errand pull`: copies a task's changes in its workspace into a folder, or prints them as a patch."""
 
 import difflib
 from pathlib import Path
@@ -25,8 +25,8 @@ MARKS = {"added": "A", "modified": "M", "removed": "D"}
 def pull(api: Api, task_id: str, folder: Path, patch: bool, force: bool, as_json: bool) -> None:
     """Fetch the files that a task has changed in its workspace into FOLDER, the current one if you name none.
 
-    A file that has other content here than the task was given is not overwritten: all such files are named, and nothing
-    is written. Files that the task has removed are removed here too.
+    A file whose content here differs from what the task was given is not overwritten: all such files are listed, and
+    nothing is written. Files that the task has removed are removed here too.
 
     \b
     Examples:
@@ -54,7 +54,7 @@ def pull(api: Api, task_id: str, folder: Path, patch: bool, force: bool, as_json
 
 
 def _write(api: Api, task_id: str, folder: Path, changed: list[WorkspaceFileInfo], force: bool) -> None:
-    """Fetch and check everything first, so that a conflict leaves the folder as it was."""
+    """Fetch and check everything first, so that a conflict leaves the folder unchanged."""
     contents: dict[Path, bytes | None] = {}
     problems = []
     for one in changed:
@@ -89,7 +89,7 @@ def _content(api: Api, task_id: str, path: str, *, before: bool = False) -> byte
 
 
 def _diff(api: Api, task_id: str, one: WorkspaceFileInfo) -> str:
-    """In the form that git and patch read."""
+    """Print the changes in the form that git and patch read."""
     old = b"" if one.change == "added" else _content(api, task_id, one.path, before=True)
     new = b"" if one.change == "removed" else _content(api, task_id, one.path)
     try:

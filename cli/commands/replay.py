@@ -111,7 +111,7 @@ async def _histories(
 def _is_file(source: str) -> bool:
     try:
         return Path(source).is_file()
-    except (OSError, ValueError):  # a name that no file can have
+    except (OSError, ValueError):  # not a possible file name
         return False
 
 

@@ -27,7 +27,7 @@ PAUSE_SECONDS = 0.2
 
 
 class ResultChange(click.ParamType[JsonObject, Any]):
-    """A changed tool result such as `0=No such file`; the value is the change as the API takes it."""
+    """A changed tool result such as `0=No such file`; the value has the form of the API."""
 
     name = "result"
 
@@ -50,7 +50,7 @@ class RerunRequest:
 
 @dataclass(frozen=True)
 class RerunReport:
-    """What rules and limits would have changed in one task; as JSON, an item of `tasks`."""
+    """The changes that rules and limits would have made to one task; as JSON, an item of `tasks`."""
 
     task_id: str
     rerun: str
@@ -147,7 +147,7 @@ def _body(changes: JsonObject) -> JsonObject:
 
 
 def _with_subagents(api: Api, task_id: str, body: JsonObject) -> list[RerunRequest]:
-    """The task and its subagents: rules apply to them all; limits, a version and a step to the task alone."""
+    """The task and its subagents. Rules apply to all of them; limits, a version and a step only to the task."""
     rules = {"recorded": True, "permissions": body.get("permissions")}
     rules_only = rules["permissions"] and "from_step" not in body
     below = api.trace(task_id, FULL_TEXT).session_ids_below if rules_only else []
@@ -155,7 +155,7 @@ def _with_subagents(api: Api, task_id: str, body: JsonObject) -> list[RerunReque
 
 
 def _ended_tasks(api: Api, since_ms: int) -> Iterator[str]:
-    """The tasks of that time that have ended, without recorded reruns, which did nothing."""
+    """The ended tasks of that time, without recorded reruns, which did nothing."""
     after = datetime.now(UTC) - timedelta(milliseconds=since_ms)
     cursor = None
     while True:
@@ -219,7 +219,7 @@ def _report(api: Api, task_id: str, rerun_id: str, patience_ms: int) -> RerunRep
 
 
 def _recording_ended(rerun: TaskInfo) -> bool:
-    """The original was stopped from outside, so its recording ends before the task would."""
+    """Whether the original was stopped from outside, so that its recording ends before the task would."""
     return rerun.error is not None and rerun.error.type == "RecordingEnded"
 
 

@@ -60,7 +60,7 @@ def result(
         _download_all(api, found, folder)
     if name is not None:
         chosen = _choose(found, name)
-        # an address is printed and not requested: no other server is sent our key
+        # an address is only printed: our key must not be sent to another server
         content = f"{clean(chosen.url)}\n".encode() if _elsewhere(chosen) else api.send("GET", chosen.url).content
         _write(content, target)
         return
@@ -75,7 +75,7 @@ def result(
 
 
 def _wait(api: Api, task_id: str, patience: float) -> Any:
-    api.task(task_id)  # an unknown id, or an unreachable server, fails here instead of being retried
+    api.task(task_id)  # fail here for an unknown id or an unreachable server, instead of retrying
     try:
         return wait_for_result(api, task_id, patience=patience, notify=note)
     except KeyboardInterrupt:
@@ -116,7 +116,7 @@ def _show_ending(found: ResultInfo) -> None:
 
 
 def _download_all(api: Api, found: ResultInfo, folder: Path) -> None:
-    """If the task saved a name several times, the last one is kept; names of artifacts have no folders."""
+    """Download all artifacts. If the task saved a name several times, the last one is kept; names have no folders."""
     for artifact in {one.name: one for one in found.artifacts if not _elsewhere(one)}.values():
         folder.mkdir(parents=True, exist_ok=True)
         _write(api.send("GET", artifact.url).content, folder / Path(artifact.name).name)

@@ -112,7 +112,8 @@ def run(
     config |= {name: options.pop(name) or None for name in ("approval_required", "dry_run", "notify")}
     options["acceptance_criteria"] += tuple({"kind": "command", "run": check} for check in options.pop("checks"))
     spec |= {name: value for name, value in options.items() if value}
-    archives = [pack_folder(folder, settings()) for folder in folders]  # a folder that is too large is refused first
+    # first, so that a folder that is too large is refused before any upload
+    archives = [pack_folder(folder, settings()) for folder in folders]
     context = {"files": [upload(api, path, in_workspace(path)) for path in files], "notes": list(notes)}
     context["archives"] = [upload_archive(api, packed) for packed in archives]
     spec["config"] = {name: value for name, value in config.items() if value is not None}
@@ -157,7 +158,7 @@ def _input(text: str | None, file: BinaryIO | None) -> str | JsonObject:
 
 
 def in_workspace(path: Path) -> str:
-    """Where a file goes: a relative path is kept, of any other only the name."""
+    """The path of a file in the workspace: a relative path is kept, of any other only the name."""
     plain = not path.is_absolute() and ".." not in path.parts
     return path.as_posix() if plain else path.name
 

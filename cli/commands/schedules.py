@@ -112,7 +112,7 @@ def show(api: Api, name: str, as_json: bool) -> None:
 @click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True)
 @remote
 def runs(api: Api, name: str, limit: int, as_json: bool) -> None:
-    """List what the ticks of a schedule did, the latest first."""
+    """List the ticks of a schedule, the latest first."""
     show_runs(api.get(_path(api, name, "/runs"), limit=limit), as_json)
 
 
@@ -129,7 +129,7 @@ def pause(api: Api, name: str, reason: str, as_json: bool) -> None:
 @click.argument("name")
 @remote
 def resume(api: Api, name: str, as_json: bool) -> None:
-    """Resume a schedule; ticks that were due meanwhile are not made up for."""
+    """Resume a schedule; ticks that were due while it was paused are not made up for."""
     _show(api.send("POST", _path(api, name, "/resume")).json(), as_json)
 
 
@@ -137,7 +137,7 @@ def resume(api: Api, name: str, as_json: bool) -> None:
 @click.argument("name")
 @remote
 def trigger(api: Api, name: str, as_json: bool) -> None:
-    """Run a schedule now, also a paused one."""
+    """Run a schedule now, even if it is paused."""
     answer = api.send("POST", _path(api, name, "/trigger")).json()
     emit(answer) if as_json else click.echo(answer["scheduled_at"])
 

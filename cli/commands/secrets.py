@@ -21,8 +21,8 @@ def secrets() -> None:
 def rotate(as_json: bool) -> None:
     """Encrypt all stored secrets anew with the first key of ERRAND_SECRET_KEYS.
 
-    First put the new key before the old one and restart the API and the workers. Afterwards the old key is needed
-    only for what Temporal keeps of encrypted payloads. It may be interrupted and repeated.
+    First put the new key before the old one and restart the API and the workers. Afterwards the old key is needed only
+    for encrypted payloads that Temporal still stores. The command may be interrupted and repeated.
     """
     from deploy.local import secret_keys  # slow to import
 

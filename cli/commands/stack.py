@@ -140,7 +140,7 @@ def _emit(info: "StackInfo") -> None:
 
 
 def _problems() -> list[str]:
-    """What is wrong with the model, files of agents and own tools."""
+    """Problems with the model, with agent files and with own tools."""
     from store import workers
 
     return _ask(workers.problems) or []
@@ -167,7 +167,7 @@ def _ask(query: "Callable[[Pool], Awaitable[T]]") -> T | None:
             return with_database(query, given, seconds=3)
         return None
 
-    with ThreadPoolExecutor(1) as thread:  # `up` has an event loop in this one
+    with ThreadPoolExecutor(1) as thread:  # in a thread, because `up` has an event loop in this one
         return thread.submit(ask).result()
 
 

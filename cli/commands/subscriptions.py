@@ -86,7 +86,7 @@ def add(
 @click.argument("name")
 @remote
 def rotate(api: Api, name: str, as_json: bool) -> None:
-    """Give a webhook a new secret. For a day its notifications carry a signature of the old one too."""
+    """Give a webhook a new secret. For a day its notifications are also signed with the old one."""
     _show_secret(_request(api, name, "POST", "/rotate").json(), as_json)
     note(f"For {ROTATION_HOURS} hours notifications are signed with both secrets.")
 
@@ -95,7 +95,7 @@ def rotate(api: Api, name: str, as_json: bool) -> None:
 @click.argument("name")
 @remote
 def enable(api: Api, name: str, as_json: bool) -> None:
-    """Switch a subscription on again that was switched off because nothing arrived for long."""
+    """Enable a subscription that was disabled because its deliveries failed for a long time."""
     found = _request(api, name, "POST", "/enable").json()
     emit(found) if as_json else click.echo(f"{name} is {found['status']}")
 

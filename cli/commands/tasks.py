@@ -23,9 +23,9 @@ from domain.sessions.session import Status
 )
 @click.option("--agent", type=AgentNameType(), help="Only tasks of this agent.")
 @click.option("--text", help="Only tasks with this in their title.")
-@click.option("--all", "everything", is_flag=True, help="Also subagents, reruns and what other keys have submitted.")
+@click.option("--all", "everything", is_flag=True, help="Also show subagents, reruns and tasks of other keys.")
 @click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="Tasks on one page.")
-@click.option("--cursor", help="The end of the page before.")
+@click.option("--cursor", help="The cursor of the next page.")
 @remote
 def tasks(
     api: Api,

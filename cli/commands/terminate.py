@@ -1,4 +1,4 @@
-"""`errand terminate`: end a conversation, or the thread of one subagent, for good."""
+"""`errand terminate`: ends a conversation, or the thread of one subagent, permanently."""
 
 import click
 
@@ -27,7 +27,7 @@ def terminate(api: Api, thread_id: str, yes: bool, as_json: bool) -> None:
         click.confirm(f"End {thread_id} for good?", abort=True, err=True)
     try:
         answer = api.post(f"/conversations/{segment(thread_id)}/terminate", {})
-    except NotFoundError:  # a conversation has the id of its main thread; any other thread is a subagent's
+    except NotFoundError:  # a conversation's id is that of its main thread; any other thread belongs to a subagent
         answer = api.post(f"/threads/{segment(thread_id)}/terminate", {})
     if as_json:
         emit(answer)

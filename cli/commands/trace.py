@@ -1,4 +1,4 @@
-"""`errand trace`: what a task did step by step, as a tree, as JSON, or as an HTML page."""
+"""`errand trace`: the steps of a task, as a tree, as JSON, or as an HTML page."""
 
 from pathlib import Path
 

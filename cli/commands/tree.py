@@ -1,4 +1,4 @@
-"""`errand tree`: the sessions of a conversation as a tree, and what they have used."""
+"""`errand tree`: the sessions of a conversation as a tree, with their usage."""
 
 import click
 
@@ -14,7 +14,7 @@ from cli.render.output import clean, dim, dollars, emit, one_line, styled_status
 @click.argument("conversation_id", type=TaskId())
 @remote
 def tree(api: Api, conversation_id: str, as_json: bool) -> None:
-    """Show the sessions of a conversation as a tree, what they have used, and how much waits in the mailbox.
+    """Show the sessions of a conversation as a tree, their usage, and the number of waiting outcomes.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`errand triggers`: events from outside that make agents do something."""
+"""`errand triggers`: events from outside that start agents."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ from domain.triggers.trigger import SignatureKind, TriggerContext
 
 @click.group()
 def triggers() -> None:
-    """Let signed events of services make agents do something.
+    """Let signed events of services start agents.
 
     \b
     Examples:

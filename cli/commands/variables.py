@@ -1,4 +1,4 @@
-"""`errand variables`: the variables of threads, and subagents that wait for some."""
+"""`errand variables`: the variables of threads, and subagents that wait for values."""
 
 import sys
 from typing import Any
@@ -55,7 +55,7 @@ def list_requests(api: Api, conversation_id: str | None = None, as_json: bool = 
 @click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
 @remote
 def give(api: Api, request_id: str, values: tuple[str, ...], as_json: bool) -> None:
-    """Give the values that a subagent waits for, and start it. What is not given is asked for, secrets unseen."""
+    """Set the values that a subagent waits for, and start it. Missing values are asked for, secrets without echo."""
     request = _request(api, request_id)
     given = _parsed(values)
     kinds = {one["name"]: one for one in request["required"]}
@@ -93,11 +93,11 @@ def set_values(api: Api, thread_id: str, values: tuple[str, ...], as_json: bool)
 
 @variables.command()
 @click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--text", is_flag=True, help="They are no secrets: models may see them.")
+@click.option("--text", is_flag=True, help="The values are not secret: models may see them.")
 @click.option("--remove", "removed", multiple=True, metavar="NAME", help="Remove this one.")
 @remote
 def shared(api: Api, values: tuple[str, ...], text: bool, removed: tuple[str, ...], as_json: bool) -> None:
-    """List, set or remove values that all threads have unless given others. NAME=- reads the standard input."""
+    """List, set or remove values for all threads that have none of their own. NAME=- reads the standard input."""
     for name in removed:
         api.send("DELETE", f"/variables/{segment(name)}")
     if values:
@@ -116,7 +116,7 @@ def shared(api: Api, values: tuple[str, ...], text: bool, removed: tuple[str, ..
 
 
 def _request(api: Api, request_id: str) -> JsonObject:
-    """By the beginning of its id."""
+    """Find a request by the beginning of its id."""
     found = [one for one in api.get("/variable-requests")["items"] if one["request_id"].startswith(request_id.lower())]
     if len(found) != 1:
         why = f"several requests begin with {request_id!r}" if found else f"no open request begins with {request_id!r}"

@@ -14,7 +14,7 @@ from domain.limits.budget import figure
 
 
 class EventPrinter:
-    """Prints deltas as they come, and the whole text after them only if some of it was missed."""
+    """Prints deltas as they come, and the whole text after them only if a part of it was missed."""
 
     def __init__(self, task_id: str) -> None:
         self._task_id = task_id
@@ -62,7 +62,7 @@ class EventPrinter:
         self.break_line()
 
     def _on_unknown(self, event: EventData) -> None:
-        """Print the type alone: another version of the server sent it."""
+        """Print only the type: another version of the server sent the event."""
         self._line(f"  {event['type']}", dim=True)
 
     def on_task_submitted(self, event: EventData) -> None:

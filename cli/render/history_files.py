@@ -11,7 +11,7 @@ Record = JsonObject
 
 
 def write_files(folder: Path, conversation: Record, turns: Iterable[Record]) -> int:
-    """Write the three files; answers the number of records in the history."""
+    """Write the three files; returns the number of records in the history."""
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = {"conversation_id": conversation["conversation_id"], **conversation["descriptor"]}
     write_output(folder / "descriptor.json", json.dumps(descriptor, indent=1) + "\n")
@@ -22,7 +22,7 @@ def write_files(folder: Path, conversation: Record, turns: Iterable[Record]) -> 
 
 
 def history(markers: list[Record], turns: Iterable[Record]) -> Iterator[Record]:
-    """The records in their order; what follows the last marker is the context."""
+    """The records in order; the context is what follows the last marker."""
     passed = 0
     for turn in turns:
         while passed <= turn["generation"]:

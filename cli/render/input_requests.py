@@ -1,4 +1,4 @@
-"""Printing an input request with all that a person needs to decide it."""
+"""Prints an input request with everything that a person needs for the decision."""
 
 import json
 
@@ -70,6 +70,6 @@ def _show_call(details: RequestDetails) -> None:
 
 
 def _expected_answer(request: RequestInfo) -> str | None:
-    """The schema of the answer, if a question wants more than text."""
+    """The schema of the answer, if a question needs more than text."""
     schema = request.answer_schema
     return one_line(json.dumps(schema), 300) if schema and request.kind == RequestKind.CLARIFICATION else None

@@ -34,7 +34,7 @@ class MarkdownStream:
 
 
 def print_markdown(text: str) -> None:
-    """A link is printed with its address, so that people see where it leads."""
+    """Print a link with its address, so that people see where it leads."""
     colour = click.get_current_context().color is not False
     width = shutil.get_terminal_size().columns
     console = Console(width=width, force_terminal=colour, no_color=not colour, highlight=False)
@@ -45,7 +45,7 @@ def print_markdown(text: str) -> None:
 
 
 def _end_of_blocks(text: str) -> int:
-    """Where the last complete block ends: after a blank line that is not inside a code block."""
+    """The end of the last complete block: after a blank line that is not inside a code block."""
     end = position = 0
     fence = ""
     for line in text.splitlines(keepends=True):

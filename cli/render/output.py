@@ -82,7 +82,7 @@ def age(moment: str | None) -> str:
 
 
 def moment(at: str) -> str:
-    """A moment in the local time zone, to the minute, with how far away it is."""
+    """A time in the local time zone, to the minute, with its distance from now."""
     when = datetime.fromisoformat(at)
     left = (when - datetime.now(UTC)).total_seconds()
     distance = f"in {duration(left)}" if left >= 0 else f"{duration(-left)} ago"

@@ -1,4 +1,4 @@
-"""Comparing two traces: their first difference, the calls that a recorded rerun stopped, and what each used."""
+"""Compares two traces: their first difference, the calls that a recorded rerun stopped, and the usage of each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from domain.sessions.trace import StepTrace, ToolSpan, Trace
 
 
 class TraceFigures(Usage):
-    """What a task used and how it ended."""
+    """The usage and the end of a task."""
 
     task_id: str
     status: Status
@@ -117,7 +117,7 @@ def _stopped_in(before: StepTrace | None, now: StepTrace | None) -> Iterator[Sto
     if before is None or now is None:
         return
     for call, again in zip(before.tools, now.tools, strict=False):
-        if call.steps and again.steps:  # a subagent ran inside this call: look at its calls instead
+        if call.steps and again.steps:  # a subagent ran inside this call, so compare its calls instead
             for inner, inner_again in zip_longest(call.steps, again.steps):
                 yield from _stopped_in(inner, inner_again)
         elif call.result != again.result:
@@ -125,7 +125,7 @@ def _stopped_in(before: StepTrace | None, now: StepTrace | None) -> Iterator[Sto
 
 
 def figures(trace: Trace) -> TraceFigures:
-    """What a task used and how it ended, for people and for `--json`."""
+    """The usage and the end of a task, for people and for `--json`."""
     started, ended = trace.started_at or trace.created_at, trace.ended_at
     return TraceFigures(
         task_id=trace.session_id,

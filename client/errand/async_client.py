@@ -1,4 +1,4 @@
-"""The client that awaits: the same operations as client.py, which describes them."""
+"""The asynchronous client: the same operations as in client.py, which describes them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -18,13 +18,13 @@ T = TypeVar("T")
 
 
 class AsyncErrand:
-    """As `Errand`, with coroutines."""
+    """Like `Errand`, with coroutines."""
 
     def __init__(self, url: str | None = None, key: str | None = None, *, patience: float = 60.0) -> None:
         self._connection = Connection(url, key)
         self._patience = patience
         self._http: httpx2.AsyncClient | None = None
-        self._former: list[httpx2.AsyncClient] = []  # of addresses where the server no longer is
+        self._former: list[httpx2.AsyncClient] = []  # connections to former addresses of the server
 
     async def __aenter__(self) -> Self:
         return self
@@ -61,7 +61,7 @@ class AsyncErrand:
                 return
 
     async def wait(self, task: TaskRef, *, audit_log: AuditLog = "short") -> Result:
-        """Without a timeout of its own: that is what asyncio.timeout is for."""
+        """It has no timeout of its own: use asyncio.timeout."""
         while True:
             if found := await self._run(requests.result(task, audit_log, requests.WAIT_SECONDS)):
                 return found

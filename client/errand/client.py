@@ -1,4 +1,4 @@
-"""The client that blocks. What it sends is in requests.py; here it is carried."""
+"""The blocking client. requests.py decides what it sends; this module does the I/O."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -20,17 +20,17 @@ Mode = Literal["hard", "graceful"]
 
 
 class Errand:
-    """Talks with an Errand server: the one at `url`, else the stack that runs on this machine.
+    """Talks to an Errand server: the one at `url`, else the stack that runs on this machine.
 
-    `patience`: for how many seconds requests are repeated while the server is away or busy. Repeating is safe: what
-    starts or changes something has an idempotency key.
+    `patience`: the number of seconds for which requests are repeated while the server is unreachable or busy. Repeating
+    is safe, because everything that starts or changes something has an idempotency key.
     """
 
     def __init__(self, url: str | None = None, key: str | None = None, *, patience: float = 60.0) -> None:
         self._connection = Connection(url, key)
         self._patience = patience
         self._http: httpx2.Client | None = None
-        self._former: list[httpx2.Client] = []  # of addresses where the server no longer is
+        self._former: list[httpx2.Client] = []  # connections to former addresses of the server
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +68,7 @@ class Errand:
                 return
 
     def wait(self, task: TaskRef, *, timeout: float | None = None, audit_log: AuditLog = "short") -> Result:
-        """The result as soon as the task has ended, however it ended. Raises TimeoutError after `timeout` seconds."""
+        """The result once the task has ended, in whichever way. Raises TimeoutError after `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = requests.WAIT_SECONDS if deadline is None else deadline - time.monotonic()
@@ -78,13 +78,13 @@ class Errand:
                 return found
 
     def result(self, task: TaskRef, *, audit_log: AuditLog = "short") -> Result:
-        """The result of a task that has ended; of another one, a Conflict."""
+        """The result of an ended task; raises Conflict for any other task."""
         found = self._run(requests.result(task, audit_log))
         assert found is not None
         return found
 
     def stream(self, task: TaskRef, *, after: int = 0) -> Iterator[Event]:
-        """Every event after number `after`, once and in order, up to the last; over as many connections as it takes."""
+        """Every event after number `after`, once and in order, up to the last; it reconnects as needed."""
         reader = EventReader(requests.id_of(task), after, self._patience)
         while not reader.done:
             try:
@@ -109,11 +109,11 @@ class Errand:
         self._run(requests.steer(task, message))
 
     def input_requests(self, task: TaskRef) -> list[InputRequest]:
-        """What the task waits for."""
+        """The open requests of the task."""
         return self._run(requests.input_requests(task))
 
     def answer(self, task: TaskRef, value: Any, *, request: str | InputRequest | None = None) -> None:
-        """Answer a request; without one, the only one that is open."""
+        """Answer a request; if none is given, the only open one."""
         self._run(requests.answer(task, value, request))
 
     def approve(
@@ -131,7 +131,7 @@ class Errand:
     def send(
         self, conversation: str, input: Input, *, if_busy: str = "queue", idempotency_key: str | None = None
     ) -> SessionHandle:
-        """A further message of a conversation."""
+        """Send a further message to a conversation."""
         return self._run(requests.send(conversation, input, if_busy, idempotency_key))
 
     def fire(
@@ -149,7 +149,7 @@ class Errand:
         return self._run(requests.upload(file, name))
 
     def download(self, file: str | File | Artifact, *, to: str | Path | None = None) -> bytes:
-        """The bytes of a file or an artifact; written to `to`, if that is given."""
+        """The bytes of a file or an artifact; also written to `to` if that is given."""
         content = self._run(requests.download(file))
         if to is not None:
             Path(to).write_bytes(content)
@@ -184,7 +184,8 @@ class Errand:
         return self._http
 
     def _find_again(self) -> None:
-        """A local stack that was restarted may have another port. Others may still read from the former one."""
+        """Look the server up again: a restarted local stack may have another port. Others may still read from the
+        former one."""
         if self._http is not None and self._connection.moved():
             self._former.append(self._http)
             self._http = None

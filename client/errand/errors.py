@@ -1,4 +1,4 @@
-"""What goes wrong between a program and Errand."""
+"""The errors of this client."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ class ErrandError(Exception):
 
 
 class Unreachable(ErrandError):
-    """No answer came for as long as the client has patience. A task that was submitted continues."""
+    """There was no answer within the client's patience. A submitted task continues."""
 
 
 class Problem(ErrandError):
@@ -33,13 +33,13 @@ class Problem(ErrandError):
 
     @property
     def errors(self) -> list[dict[str, Any]]:
-        """Each field that is wrong: `pointer`, `code`, `message`, perhaps `allowed`."""
+        """Each invalid field: `pointer`, `code`, `message`, and sometimes `allowed`."""
         found = self.body.get("errors")
         return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 class NotFound(Problem):
-    """There is nothing by that id, or it belongs to another tenant."""
+    """Nothing has that id, or it belongs to another tenant."""
 
 
 class NotAllowed(Problem):
@@ -47,7 +47,7 @@ class NotAllowed(Problem):
 
 
 class Conflict(Problem):
-    """The current state does not allow it."""
+    """The current state does not allow the request."""
 
 
 class Invalid(Problem):

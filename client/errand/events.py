@@ -1,4 +1,4 @@
-"""Events of a task. Those that programs act on have classes of their own; the others are plain `Event`s."""
+"""Events of a task. Events that programs act on have their own classes; the others are plain `Event`s."""
 
 from datetime import datetime
 from typing import Any, ClassVar
@@ -7,7 +7,7 @@ from errand.models import Model, Status, Usage
 
 
 class Event(Model):
-    """The fields of its own type are attributes; `data` has them all."""
+    """The fields of the event's type are attributes; `data` has them all."""
 
     ended: ClassVar[bool] = False
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from errand.errors import Unreachable
 
-SYSTEM_STATE = Path("/var/lib/errand")  # of stacks that root runs, where their own folder cannot be reached
+SYSTEM_STATE = Path("/var/lib/errand")  # for stacks that root runs and whose own folder cannot be reached
 
 
 @dataclass(frozen=True)
@@ -19,13 +19,14 @@ class Server:
 
 
 def find_server(url: str | None, key: str | None) -> Server:
-    """What was given, else ERRAND_URL and ERRAND_API_KEY, else the stack of this account; never any other."""
+    """The given address and key, else ERRAND_URL and ERRAND_API_KEY, else the stack of this account; never any
+    other."""
     url = url or os.environ.get("ERRAND_URL") or None
     key = key or os.environ.get("ERRAND_API_KEY") or None
     if url and key:
         return Server(url, key)
     local = _running_stack()
-    if url:  # the token is for its own stack: nobody else may see it
+    if url:  # the token is for its own stack, and no other server may see it
         return local if local and local.url.rstrip("/") == url.rstrip("/") else Server(url)
     if local is None:
         raise Unreachable("no stack is running here: `errand up` starts it; for an API elsewhere give its url")
@@ -33,7 +34,7 @@ def find_server(url: str | None, key: str | None) -> Server:
 
 
 def data_folders() -> list[Path]:
-    """Where the state of the stack may be, the likeliest first; as deploy/data_dir.py chooses it."""
+    """Possible folders of the stack's state, the likeliest first; deploy/data_dir.py chooses it in the same way."""
     if given := os.environ.get("ERRAND_DATA_DIR"):
         return [Path(given).expanduser().absolute()]
     package = Path(__file__).resolve().parent
@@ -65,7 +66,7 @@ def _runs(pid: int, started: str) -> bool:
     stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
         return stat.exists() and stat.read_text().rpartition(")")[2].split()[19] == started
-    with contextlib.suppress(PermissionError):  # it is another account's
+    with contextlib.suppress(PermissionError):  # the process belongs to another account
         os.kill(pid, 0)
     return True
 

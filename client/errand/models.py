@@ -1,4 +1,4 @@
-"""What the API answers, as far as programs use it. Fields that a newer server adds are kept as attributes."""
+"""The API's responses, with the fields that programs use. Fields that a newer server adds are kept as attributes."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -13,7 +13,7 @@ class Model(BaseModel):
 
 
 class TaskHandle(Model):
-    """A task that was accepted."""
+    """An accepted task."""
 
     task_id: str
     conversation_id: str
@@ -22,7 +22,7 @@ class TaskHandle(Model):
 
 
 class SessionHandle(Model):
-    """A turn of a conversation that was accepted; `session_id` is the id of its task."""
+    """An accepted turn of a conversation; `session_id` is the id of its task."""
 
     session_id: str
     conversation_id: str
@@ -108,7 +108,7 @@ class Effect(Model):
 
 
 class Result(Model):
-    """How a task ended, and what it leaves."""
+    """The end of a task and its results."""
 
     task_id: str
     status: Status
@@ -128,7 +128,7 @@ class Result(Model):
 
 
 class InputRequest(Model):
-    """Something that a task waits for: a question, an approval, the result of a tool of yours, variables."""
+    """An input request: a question, an approval, the result of a tool of yours, variables."""
 
     id: str
     session_id: str

@@ -1,6 +1,7 @@
-"""Every operation of the client, once: a generator that yields requests, is sent the answers and returns the outcome.
+"""Every operation of the client, defined once: a generator that yields requests, receives the responses and returns the
+result.
 
-Two small clients carry the requests, one that blocks and one that awaits; see client.py.
+Two small clients do the I/O, a blocking one and an asynchronous one; see client.py.
 """
 
 import mimetypes
@@ -15,7 +16,7 @@ from errand.errors import Conflict, ErrandError, Problem
 from errand.models import Artifact, File, InputRequest, Result, SessionHandle, Task, TaskHandle
 
 T = TypeVar("T")
-WAIT_SECONDS = 30  # of one request for a result
+WAIT_SECONDS = 30  # per request for a result
 Input = str | dict[str, Any]
 Upload = str | Path | tuple[str, bytes]  # a path, or a name and its bytes
 TaskRef = str | TaskHandle | SessionHandle | Task | Result
@@ -33,7 +34,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer, or why it was refused; `attempts`: how often it was asked for."""
+    """A response, or the reason for a refusal; `attempts`: how often the request was sent."""
 
     body: Any = None
     content: bytes = b""
@@ -82,7 +83,7 @@ def page_of_tasks(filters: Mapping[str, Any], cursor: str | None) -> Flow[tuple[
 
 
 def result(task: TaskRef, audit_log: Literal["short", "full"], wait: float = 0) -> Flow[Result | None]:
-    """None: the task has not ended in this time."""
+    """None if the task has not ended in this time."""
     params = {"audit_log": audit_log, "wait": max(0, min(WAIT_SECONDS, round(wait + 0.5)) if wait else 0)}
     answer = yield Request("GET", path_of("tasks", id_of(task), "result"), params=params)
     if wait and answer.problem and answer.problem.kind == "not-terminal":
@@ -101,14 +102,14 @@ def steer(task: TaskRef, message: str) -> Flow[None]:
 
 
 def input_requests(task: TaskRef) -> Flow[list[InputRequest]]:
-    """Those that are open, oldest first."""
+    """The open requests, oldest first."""
     body = (yield Request("GET", path_of("tasks", id_of(task), "input-requests"))).value()
     found = [InputRequest.model_validate(one) for one in body["items"]]
     return sorted((one for one in found if one.status == "open"), key=lambda one: one.created_at)
 
 
 def answer(task: TaskRef, value: Any, request: str | InputRequest | None) -> Flow[None]:
-    """Answer a request, or the only one that is open."""
+    """Answer a request, or the only open one."""
     if request is None:
         found = yield from input_requests(task)
         if len(found) != 1:
@@ -119,7 +120,7 @@ def answer(task: TaskRef, value: Any, request: str | InputRequest | None) -> Flo
         "POST", path_of("tasks", id_of(task), "input"), json={"response_to": request_id, "input": value}
     )
     if said.attempts > 1 and isinstance(said.problem, Conflict) and (yield from _is_answered(task, request_id, value)):
-        return  # the first attempt was accepted, and its answer was lost
+        return  # the first attempt was accepted, but its response was lost
     said.value()
 
 
@@ -152,7 +153,7 @@ def fire(conversation: str, input: Input | None, if_busy: str, idempotency_key: 
 
 
 def upload(file: Upload, name: str | None) -> Flow[File]:
-    """A repeated upload makes another file of the same content, which is stored once."""
+    """A repeated upload creates another file with the same content, which is stored once."""
     if isinstance(file, tuple):
         given, content = file
     else:
@@ -164,8 +165,8 @@ def upload(file: Upload, name: str | None) -> Flow[File]:
 
 
 def download(file: str | File | Artifact) -> Flow[bytes]:
-    """The bytes of a file of the API. An artifact that is an address elsewhere is not requested: no other server is
-    sent our key."""
+    """The bytes of a file of the API. An artifact that is an address elsewhere is not fetched, because our key must not
+    be sent to another server."""
     if isinstance(file, Artifact) and not file.url.startswith("/"):
         raise ErrandError(f"the artifact {file.name!r} is an address: {file.url}")
     answered = yield Request("GET", path_of("files", file if isinstance(file, str) else file.file_id))

@@ -1,4 +1,4 @@
-"""What both clients share about connections: addresses, retries, and how far a stream was read."""
+"""The connection logic of both clients: addresses, retries, and the position in a stream."""
 
 import json
 import time
@@ -11,7 +11,7 @@ from errand.events import Event, event_of
 from errand.local_stack import Server, find_server
 from errand.requests import Answer, Request, path_of
 
-# a stream sends something every 15 seconds, and a result is waited for 30 seconds: after this silence all is lost
+# A stream sends something every 15 seconds and a wait lasts 30 seconds, so after this silence the connection is dead.
 TIMEOUT = httpx2.Timeout(5.0, read=60.0, write=60.0)
 TRANSIENT = frozenset({429, 500, 502, 503, 504})  # statuses of a server that is busy or restarting
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
@@ -19,7 +19,7 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Connection:
-    """Where the server is: looked up at first, and again when it does not answer, since a local stack may move."""
+    """The server's address: looked up at first, and again when it does not answer, because a local stack may move."""
 
     def __init__(self, url: str | None, key: str | None) -> None:
         self._given = (url, key)
@@ -29,18 +29,18 @@ class Connection:
         self._server = server = find_server(*self._given)
         headers = {"Authorization": f"Bearer {server.key}"} if server.key else {}
         base = httpx2.URL(server.url)
-        # a proxy from the environment is for other machines
+        # proxies from the environment are only for other machines
         return {"base_url": base, "headers": headers, "timeout": TIMEOUT, "trust_env": base.host not in LOOPBACK}
 
     def moved(self) -> bool:
         try:
             return find_server(*self._given) != self._server
         except Unreachable:
-            return False  # it is starting, or has not been started again yet
+            return False  # it is starting, or was not restarted yet
 
 
 class Retries:
-    """How long to wait before a request is repeated, and when to give up."""
+    """The pause before a request is repeated, and the time to give up."""
 
     def __init__(self, patience: float) -> None:
         self.attempts = 1
@@ -48,7 +48,7 @@ class Retries:
         self.forget()
 
     def forget(self) -> None:
-        """The server has answered."""
+        """Reset after the server has answered."""
         self._lost_at: float | None = None
         self._pause = FIRST_PAUSE
 
@@ -57,7 +57,7 @@ class Retries:
     @overload
     def pause_after(self, outcome: Answer) -> float | None: ...
     def pause_after(self, outcome: Exception | Answer) -> float | None:
-        """Seconds to wait; None: it is answered, or refused for good."""
+        """Seconds to wait; None if it is answered, or refused permanently."""
         asked = 0.0
         if isinstance(outcome, Answer):
             problem = outcome.problem
@@ -69,7 +69,7 @@ class Retries:
         pause = max(self._pause, asked)
         if now - self._lost_at + pause > self._patience:
             if isinstance(outcome, Answer):
-                return None  # what the server said is more than that it was busy
+                return None  # the server's own reason is more useful than "busy"
             raise Unreachable(
                 f"no answer for {self._patience:g} seconds: {outcome or type(outcome).__name__}"
             ) from None
@@ -79,7 +79,7 @@ class Retries:
 
 
 class EventReader:
-    """How far the stream of a task was read."""
+    """The position in the stream of a task."""
 
     def __init__(self, task_id: str, after: int, patience: float) -> None:
         self.path = path_of("tasks", task_id, "events")
@@ -95,7 +95,7 @@ class EventReader:
     def begins(self, response: httpx2.Response) -> bool:
         """Whether events follow."""
         self._refused = None
-        if response.status_code == 204:  # it has ended, and all of its events were seen
+        if response.status_code == 204:  # the task has ended, and all its events were seen
             self.done = True
             return False
         if not response.is_success:
@@ -115,7 +115,7 @@ class EventReader:
         return event
 
     def pause_after_end(self) -> float:
-        """The stream ended: because the task did, the server stops, or it was refused, which is raised."""
+        """Handle the end of a stream: the task ended, the server stops, or it refused, which is raised."""
         if self.done:
             return 0.0
         if self._refused is None:
