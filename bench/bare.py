@@ -7,6 +7,7 @@ from temporalio import workflow
 QUEUE = "bench-bare"
 MODEL = "bare_model"  # answers at once
 MODEL_CALL = "bare_model_call"  # makes the request that our step makes, and keeps nothing
+LOOKING_CALL = "bare_looking_call"  # the same for the loop of `bench.peers`
 TOOL = "bare_tool"
 
 IDLE = "BareIdle"

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
@@ -12,16 +13,18 @@ from temporalio.worker import Worker
 
 from activities.handlers.registry import HANDLERS
 from activities.tools.registry import load_tools
+from activities.tools.tool import Tool
 from agents.catalogue import Catalogue
 from agents.loader import load_agents
-from bench.bare import MODEL, MODEL_CALL, QUEUE, TOOL, BareIdle, BareLoop
-from bench.ours import AGENT, counting
+from bench import look_tool
+from bench.bare import LOOKING_CALL, MODEL, MODEL_CALL, QUEUE, TOOL, BareIdle, BareLoop
+from bench.ours import AGENT, LOOKER, LOOKS, counting
+from bench.peers.script import prompt, result
+from domain.agents.definition import AgentDefinition
 from domain.agents.system_prompt import system_prompt
 from settings import Settings
 from workflows.client import connect
 from workflows.runner import workflow_runner
-
-RESULT = "The workspace is empty."
 
 
 @activity.defn(name=MODEL)
@@ -37,24 +40,29 @@ async def tool(word: str) -> str:
 class BareModelCall:
     """The request of our step: same SDK, system prompt, tools and growing chat; the chat lives in this process only."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        agent: AgentDefinition,
+        tools: dict[str, Tool],
+        opening: Callable[[int], str],
+        result: Callable[[int], str],
+    ) -> None:
         self._client = anthropic.AsyncAnthropic(
             api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url, max_retries=0
         )
-        tools = load_tools(settings.tools_module).found
-        agent = load_agents(settings.agents_dir, Catalogue(tools, HANDLERS))[AGENT]
         self._request: dict[str, Any] = {
             "model": settings.default_model,
             "max_tokens": agent.max_tokens,
             "system": [{"type": "text", "text": system_prompt(agent), "cache_control": {"type": "ephemeral"}}],
             "tools": [asdict(tools[name].definition) for name in agent.tools],
         }
+        self._opening, self._result = opening, result
         self._chats: dict[str, list[dict[str, Any]]] = {}
 
-    @activity.defn(name=MODEL_CALL)
     async def call(self, word: str) -> str:
         steps, name = int(word.rpartition(" ")[2]), str(activity.info().workflow_id)
-        opening = {"role": "user", "content": [{"type": "text", "text": counting(steps)}]}
+        opening = {"role": "user", "content": [{"type": "text", "text": self._opening(steps)}]}
         chat = self._chats.setdefault(name, [opening])
         sent: list[Any] = [{**message, "content": [dict(block) for block in message["content"]]} for message in chat]
         for message in [one for one in sent if one["role"] == "user"][-2:]:
@@ -64,7 +72,7 @@ class BareModelCall:
         content = [block.model_dump(include={"type", "text", "id", "name", "input"}) for block in reply.content]
         chat.append({"role": "assistant", "content": content})
         results = [
-            {"type": "tool_result", "tool_use_id": block["id"], "content": RESULT}
+            {"type": "tool_result", "tool_use_id": block["id"], "content": self._result(len(chat))}
             for block in content
             if block["type"] == "tool_use"
         ]
@@ -73,6 +81,25 @@ class BareModelCall:
         else:
             del self._chats[name]
         return word
+
+
+def model_calls(settings: Settings) -> list[Callable[[str], Awaitable[str]]]:
+    """One for the steps that `bench` compares, whose results are short; one for the loop of `bench.peers`."""
+    tools = load_tools(settings.tools_module).found
+    assistant = load_agents(settings.agents_dir, Catalogue(tools, HANDLERS))[AGENT]
+    looker = AgentDefinition.model_validate({"name": LOOKER, **LOOKS})
+    short = BareModelCall(settings, assistant, tools, counting, lambda _: "The workspace is empty.")
+    looking = BareModelCall(settings, looker, {tool.name: tool for tool in look_tool.TOOLS}, prompt, result)
+
+    @activity.defn(name=MODEL_CALL)
+    async def call(word: str) -> str:
+        return await short.call(word)
+
+    @activity.defn(name=LOOKING_CALL)
+    async def call_looking(word: str) -> str:
+        return await looking.call(word)
+
+    return [call, call_looking]
 
 
 async def run(settings: Settings) -> None:
@@ -85,7 +112,7 @@ async def run(settings: Settings) -> None:
         client,
         task_queue=QUEUE,
         workflows=[BareLoop, BareIdle],
-        activities=[model, tool, BareModelCall(settings).call],
+        activities=[model, tool, *model_calls(settings)],
         workflow_runner=workflow_runner(),
         max_concurrent_activities=settings.max_model_calls + settings.max_tool_calls,
         max_concurrent_workflow_tasks=16,

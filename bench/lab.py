@@ -56,7 +56,11 @@ async def open_lab() -> AsyncIterator[Lab]:
     with tempfile.TemporaryDirectory(prefix="errand-bench-") as folder:
         os.chmod(folder, 0o711)  # PostgreSQL may run as another account, which has to pass
         settings = Settings(
-            data_dir=Path(folder, "data"), workspaces_dir=Path(folder, "workspaces"), port=0, max_children=200
+            data_dir=Path(folder, "data"),
+            workspaces_dir=Path(folder, "workspaces"),
+            port=0,
+            max_children=200,
+            tools_module="bench.look_tool",
         )
         async with _stack(settings, Path(folder)) as info, _bare_worker(settings, info, Path(folder)) as bare:
             client = await Client.connect(info.temporal_address, data_converter=pydantic_data_converter)
@@ -116,6 +120,7 @@ async def _warm_up(lab: Lab) -> None:
         if (await lab.api.get("/readyz")).is_success:
             break
         await asyncio.sleep(0.1)
+    await lab.ours.define_looker()
     for _ in range(3):
         await lab.ours.check(await lab.ours.count(3, grow=1024), 3)
         await lab.bare(3)

@@ -5,11 +5,14 @@ import asyncio
 import httpx2
 from temporalio.client import Client
 
+from bench.peers.script import prompt
 from domain.sessions.session import SessionResult, Status
 from domain.wire import session_workflow_id
 
 AGENT = "assistant"
 DUET = "bench-duet"
+LOOKER = "bench-looker"
+LOOKS = {"description": "Looks at things.", "prompt": "You look at things.", "tools": ["look"]}
 WRITES = '[[script:count n={} tool=write_file input={{"path": "a.txt", "content": "x"}}]]'
 REPORTS = "[[script:count n={} tool=report_progress]]"
 PATIENCE = 300.0  # seconds for one session: a worker that died must not hold us for ever
@@ -64,6 +67,16 @@ class Ours:
     async def report(self, steps: int) -> str:
         """The same with bookkeeping alone, which is no queued activity."""
         return await self._run(REPORTS.format(steps), steps)
+
+    async def define_looker(self) -> None:
+        """An agent with the tool of the peers and no other."""
+        (await self._api.put(f"/agents/{LOOKER}", json={"name": LOOKER, **LOOKS})).raise_for_status()
+
+    async def look(self, steps: int) -> str:
+        """The loop of `bench.peers`: each result is another kilobyte, of a user's own tool."""
+        task_id = await self.submit(prompt(steps), steps + 2, agent=LOOKER)
+        await self.closed(task_id)
+        return task_id
 
     async def define_duet(self, turns: int) -> None:
         """An agent whose two sides answer each other so many times."""

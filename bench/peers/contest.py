@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench import cpu
-from bench.bare import MODEL_CALL
-from bench.history import GROW, size
+from bench.bare import LOOKING_CALL
+from bench.history import size
 from bench.lab import Lab
 from bench.peers.peer import Peer, PeerFailed, stage
 from domain.wire import session_workflow_id
@@ -57,10 +57,10 @@ def home_team(lab: Lab) -> list[Contestant]:
         return [await lab.bare(steps)]
 
     async def calling(steps: int) -> list[str]:
-        return [await lab.bare(steps, MODEL_CALL)]
+        return [await lab.bare(steps, LOOKING_CALL)]
 
     async def ours(steps: int) -> list[str]:
-        task_id = await lab.ours.count(steps, grow=GROW)
+        task_id = await lab.ours.look(steps)
         return [session_workflow_id(task_id)]
 
     async def check(workflows: Sequence[str], steps: int) -> None:

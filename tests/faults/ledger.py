@@ -6,6 +6,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from activities.tools.tool import Tool, ToolContext, ToolResult
+from bench import look_tool
 from domain.agents.handler import HandlerCall, HandlerReply, HandlerTurn, Speaker
 from domain.policy.subjects import Subject, SubjectKind
 from domain.sessions.step import Effect
@@ -73,6 +74,7 @@ def _tool(name: str, effect: Effect) -> Tool:
 
 
 TOOLS = [
+    *look_tool.TOOLS,
     _tool("ledger_once", Effect.ONCE),
     _tool("ledger_again", Effect.IDEMPOTENT),
     Tool(name="wait_for", description="Waits for a file.", input=Input, run=wait_for, effect=Effect.READ),

@@ -20,4 +20,6 @@ async def lab(stack: Stack, tmp_path: Path) -> AsyncIterator[Lab]:
     url = local.database_url(stack.settings)
     with process([sys.executable, "-m", "bench.bare_worker"], tmp_path / "bare.log", env) as bare:
         pids = {name: stack.pid(name) for name in ("worker", "temporal", "postgres")} | {"bare": bare.pid}
-        yield Lab(Ours(stack.http, stack.client), stack.http, stack.client, stack.pool, pids, url, stack.model_url)
+        ours = Ours(stack.http, stack.client)
+        await ours.define_looker()
+        yield Lab(ours, stack.http, stack.client, stack.pool, pids, url, stack.model_url)

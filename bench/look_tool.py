@@ -1,0 +1,29 @@
+"""The tool that every contestant of `bench.peers` has, as a user's own tool of Errand."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from activities.tools.tool import Tool, ToolContext, ToolResult
+from bench.peers.script import result
+from domain.sessions.step import Effect
+
+
+class Input(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    number: int = Field(description="Which thing to look at.")
+
+
+async def run(input: Input, context: ToolContext) -> ToolResult:
+    return ToolResult(result(input.number))
+
+
+TOOLS = [
+    Tool(
+        name="look",
+        description="Look at the thing with this number.",
+        input=Input,
+        run=run,
+        effect=Effect.READ,
+        summary=lambda input: f"look at {input.number}",
+    )
+]
