@@ -167,10 +167,10 @@ def to_markdown(definition: AgentDefinition) -> str:
 def definition_problems(definition: AgentDefinition, known: Catalogue) -> list[FieldProblem]:
     """What is wrong with a definition apart from the others. Agents among its tools were separated before."""
     found: list[FieldProblem] = []
-    named = {*known.tools, *(tool.name for tool in [*definition.external_tools, *definition.declared_tools])}
+    own = own_tools(definition, may_ask=definition.may_ask, plans=False)
+    named = {*known.tools, *own, *(tool.name for tool in definition.external_tools)}
     for prompt in definition.prompts.values():
         found += _listing_problems(prompt, f"prompts.{prompt.name}.", known)
-        named |= {tool.name for tool in prompt.declared_tools}
     found += _listing_problems(definition, "", known)
     found += [
         FieldProblem(f"permissions.{index}.permission", f"no tool {rule.permission!r}", tuple(sorted(named)))
@@ -192,7 +192,6 @@ def definition_problems(definition: AgentDefinition, known: Catalogue) -> list[F
     for field, schema in (("input_schema", definition.input_schema), ("output_schema", definition.output_schema)):
         if schema is not None:
             found += [FieldProblem(*one) for one in schema_problems(field, schema)]
-    own = own_tools(definition, may_ask=definition.may_ask, plans=False)
     found += [FieldProblem(*one) for one in tool_problems("external_tools", definition.external_tools, own)]
     return found
 

@@ -59,7 +59,7 @@ def all_open_requests(api: Api, conversation_id: str | None = None) -> list[dict
 
 def post_answer(api: Api, task_id: str, request_id: str, value: Any) -> Any:
     body = {"response_to": request_id, "input": value}
-    return api.send("POST", f"/tasks/{segment(task_id)}/input", json=body).json()
+    return api.ask("POST", f"/tasks/{segment(task_id)}/input", json=body)
 
 
 def typed_value(request: RequestInfo, text: str) -> Any:

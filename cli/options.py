@@ -3,13 +3,11 @@
 import functools
 import re
 from collections.abc import Callable
-from json import JSONDecodeError
 from typing import Any, TypeVar
 
 import click
 
 from cli.client.api import Api
-from cli.errors import Refused
 from cli.ids import resolve_arguments
 from domain.policy.rules import Action
 from settings import Settings
@@ -79,11 +77,6 @@ def remote(command: F) -> F:
     @functools.wraps(command)
     def call(*args: Any, url: str | None, key: str | None, **kwargs: Any) -> Any:
         with Api(settings(), url=url, key=key) as api:
-            try:
-                return command(*args, api=api, **resolve_arguments(api, kwargs))
-            except (JSONDecodeError, LookupError, TypeError, AttributeError) as error:
-                # another program may listen there, or an API of another version
-                why = f"{type(error).__name__}: {error}"
-                raise Refused(f"{api.address} answers, but not as this version of Errand does ({why})") from error
+            return command(*args, api=api, **resolve_arguments(api, kwargs))
 
     return call  # type: ignore[return-value]

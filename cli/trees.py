@@ -11,6 +11,7 @@ import click
 from pathspec import GitIgnoreSpec
 
 from cli.render.output import clean, size
+from domain.amounts import counted
 from settings import Settings
 
 SHOWN = 20  # problems of one folder
@@ -47,7 +48,7 @@ def _collect(root: Path, settings: Settings) -> FolderFiles:
     found = FolderFiles(root.resolve())
     _walk(found, found.root, _ignored_above(found.root), settings)
     if len(found.files) > settings.workspace_files:
-        found.problems.append(f"{len(found.files):,} files; a workspace holds {settings.workspace_files:,}")
+        found.problems.append(f"{counted(len(found.files), 'file')}; a workspace holds {settings.workspace_files:,}")
     if settings.workspace_bytes and found.bytes > settings.workspace_bytes:
         found.problems.append(f"{size(found.bytes)} in all; a workspace holds {size(settings.workspace_bytes)}")
     return found

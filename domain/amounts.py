@@ -28,6 +28,10 @@ def duration(seconds: float) -> str:
     return f"{seconds:.1f}".removesuffix(".0") + " s"
 
 
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def dollars(cost: float | None) -> str:
     return "cost unknown" if cost is None else f"${cost:.4f}"
 

@@ -71,23 +71,33 @@ async def find(
     metadata: JsonObject | None = None,
     tag: str | None = None,
     user_id: str | None = None,
+    status: ConversationStatus | None = None,
+    created_by: str | None = None,
+    by_activity: bool = False,
     before_id: str | None = None,
+    before: datetime | None = None,
     limit: int = 50,
 ) -> list[Found]:
-    """The conversations, newest first. Every word of `search` must occur in a title, an input or an answer. `metadata`
-    matches by containment, `tag` on any thread, `user` on the main one."""
+    """The conversations, newest first; `by_activity`: the one that changed last first. Every word of `search` must occur
+    in a title, an input or an answer. `metadata` matches by containment, `tag` on any thread, `user_id` on the main one,
+    `created_by` on any session. The next page begins after the last row of this one: `before_id` is its id, and in the
+    order of activity `before` is when it had changed."""
+    after = "(updated_at, id) < ($10::timestamptz, $2)" if by_activity else "id < $2 AND $10::timestamptz IS NULL"
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS}, pending_mail(c.tenant, c.id) AS pending_count,
                    ARRAY(SELECT DISTINCT p.place FROM unnest($4::text[]) AS word, LATERAL ({_PLACES}) p
                           ORDER BY 1) AS match_source
               FROM conversations c
-             WHERE tenant = $1 AND ($2::text IS NULL OR id < $2) AND metadata @> $3::jsonb
+             WHERE tenant = $1 AND ($2::text IS NULL OR {after}) AND metadata @> $3::jsonb
                AND NOT EXISTS (SELECT 1 FROM unnest($4::text[]) AS word WHERE NOT EXISTS ({_PLACES}))
                AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM threads t WHERE t.tenant = c.tenant
                                                    AND t.conversation_id = c.id AND t.tags @> ARRAY[$6]))
                AND ($7::text IS NULL OR EXISTS (SELECT 1 FROM threads t WHERE t.tenant = c.tenant
                                                    AND t.id = c.id AND t.user_id = $7))
-             ORDER BY id DESC LIMIT $5""",
+               AND ($8::text IS NULL OR status = $8)
+               AND ($9::text IS NULL OR EXISTS (SELECT 1 FROM sessions s WHERE s.tenant = c.tenant
+                                                   AND s.conversation_id = c.id AND s.created_by = $9))
+             ORDER BY {"updated_at DESC, " if by_activity else ""}id DESC LIMIT $5""",
         tenant,
         before_id,
         json.dumps(metadata or {}),
@@ -95,6 +105,9 @@ async def find(
         limit,
         tag,
         user_id,
+        status,
+        created_by,
+        before,
     )
     return [Found(**{**row, "metadata": json.loads(row["metadata"])}) for row in rows]
 

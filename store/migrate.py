@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import asyncpg
 
+from domain.amounts import counted
 from settings import Settings, SettingsError
 from store.database import patiently
 
@@ -86,7 +87,7 @@ async def _check_ended(connection: "asyncpg.Connection[asyncpg.Record]") -> None
     )
     if tasks or conversations:
         raise TasksOfEarlierVersion(
-            f"{tasks} tasks of an earlier version have not ended, and {conversations} of its conversations have"
+            f"{counted(tasks, 'task')} of an earlier version did not end, and {conversations} of its conversations have"
             " outcomes of subagents that wait for a fire. This version cannot continue them, and has changed nothing:"
             " start the earlier version again, let the tasks end or cancel them, fire or terminate the conversations,"
             " and then start this one."

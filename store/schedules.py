@@ -5,6 +5,7 @@ from datetime import datetime
 
 import asyncpg
 
+from domain.amounts import counted
 from domain.audit import TENANT
 from domain.conversations.address import Address
 from domain.ids import new_id
@@ -243,7 +244,7 @@ async def count_run(connection: Connection, schedule: Schedule, *, failed: bool)
         schedule.id,
         failures,
         pauses,
-        f"{failures} runs in a row have failed",
+        f"{counted(failures, 'run')} in a row failed",
     )
     if pauses:
         paused = SchedulePaused(

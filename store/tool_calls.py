@@ -1,5 +1,7 @@
 """Tool calls: claimed before the effect, recorded after it, fenced by holder and attempt."""
 
+from collections.abc import Sequence
+
 from pydantic import BaseModel, Field, Json
 
 from domain.messages import ReplyBody
@@ -41,16 +43,23 @@ async def results(pool: Pool, tenant: str, node: str) -> list[ToolCallResult]:
     return [ToolCallResult(**row) for row in rows]
 
 
-async def up_to_date(pool: Pool, session: SessionRow) -> SessionRow:
-    """The session, including tool calls that its row will only count with its next model call."""
-    if session.status.terminal:
-        return session
-    made = await pool.fetchval(
-        """SELECT count(*) FROM tool_calls c JOIN messages m ON m.tenant = c.tenant AND m.id = c.node
-            WHERE c.tenant = $1 AND c.session_id = $2 AND c.state <> 'started'""",
-        session.tenant,
-        session.id,
+async def up_to_date(pool: Pool, tenant: str, sessions: Sequence[SessionRow]) -> list[SessionRow]:
+    """The sessions with the tool calls that they have made by now: a row counts them with its next model call."""
+    running = [session.id for session in sessions if not session.status.terminal]
+    if not running:
+        return list(sessions)
+    rows = await pool.fetch(
+        """SELECT c.session_id, count(*) AS made
+             FROM tool_calls c JOIN messages m ON m.tenant = c.tenant AND m.id = c.node
+            WHERE c.tenant = $1 AND c.session_id = ANY($2::text[]) AND c.state <> 'started' GROUP BY 1""",
+        tenant,
+        running,
     )
+    made = {row["session_id"]: row["made"] for row in rows}
+    return [_with_calls(session, made.get(session.id, 0)) for session in sessions]
+
+
+def _with_calls(session: SessionRow, made: int) -> SessionRow:
     usage = session.usage
     counted = usage.model_copy(update={"tool_invocations": max(usage.tool_invocations, made)})
     return session.model_copy(update={"usage": counted})

@@ -15,6 +15,7 @@ from temporalio.common import (
     WorkflowIDReusePolicy,
 )
 
+from domain.amounts import counted
 from domain.conversations.state import ConversationState, Thread
 from domain.sessions.session_state import SessionInput, SessionState
 from domain.sessions.step import Finished, ModelReply, ToolOutcome
@@ -100,7 +101,7 @@ def static_details(start: SessionInput, namespace: str) -> str:
         f"**Agent** {start.agent.name} (version {start.agent.version}) · model {', then '.join(start.models)}",
         f"**Task** `{start.ref.session_id}` of conversation {conversation}",
         f"**Tenant** {start.ref.tenant} · **trigger** {start.trigger}",
-        f"**Limits** {limits.steps} steps · {limits.ttl_ms / 1000:g} s"
+        f"**Limits** {counted(limits.steps, 'step')} · {limits.ttl_ms / 1000:g} s"
         + (f" · {limits.tokens} tokens" if limits.tokens else "")
         + (f" · {limits.cost_usd} USD" if limits.cost_usd else ""),
     ]

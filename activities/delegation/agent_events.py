@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from domain.amounts import counted
 from domain.conversations.requests import Steer
 from domain.errors import Unavailable
 from domain.ids import derive_id
@@ -42,7 +43,7 @@ class AgentEvents:
         for message in emitted.messages:
             if message.wake:
                 await self._wake(ref.tenant, message)
-        reached = "" if emitted.receivers is None else f" It reached {emitted.receivers} agents."
+        reached = "" if emitted.receivers is None else f" It reached {counted(emitted.receivers, 'agent')}."
         return f"Emitted {name}.{reached}", False
 
     async def subscribe(self, ref: SessionRef, pattern: str, wanted: bool) -> tuple[str, bool]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import unified_diff
 
+from domain.amounts import counted
 from domain.policy.subjects import named
 from store import files, workspaces
 from store.database import Pool
@@ -88,7 +89,7 @@ def _bounded(lines: list[str]) -> str:
     for place, line in enumerate(lines):
         room -= len(line) + 1
         if room < 0:
-            kept.append(f"[… {len(lines) - place:,} more lines]")
+            kept.append(f"[… {counted(len(lines) - place, 'more line')}]")
             break
         kept.append(line)
     return "\n".join(kept)

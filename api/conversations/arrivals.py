@@ -12,6 +12,7 @@ from api.schemas.channels import ChannelAccepted
 from api.schemas.conversations import stream_key
 from api.submission import accept as submit
 from api.submission.accept import SessionPlace
+from domain.amounts import counted
 from domain.channels import ChannelMessage, ChannelRef, ConnectorConfig, ConnectorKind
 from domain.conversations.address import Address, ArrivingMessage
 from domain.errors import Conflict, Invalid, TooMany
@@ -129,7 +130,7 @@ def refusal(accepted: Accepted) -> Exception:
     if accepted.terminated:
         return lookup.terminated()
     if accepted.quota is not None:
-        detail = f"This key has {accepted.quota} live tasks, as many as it may have."
+        detail = f"This key has {counted(accepted.quota, 'live task')}, as many as it may have."
         return TooMany(detail, type="live-tasks", retry_after=submit.TRY_AGAIN_SECONDS)
     if accepted.budget is not None:
         return Conflict("The conversation's budget is spent.", type="budget-spent", budget=accepted.budget)

@@ -85,11 +85,13 @@ async def _budget(call: Call, session: SessionRow) -> TaskBudget:
         await get(call.pool, call.tenant, child.session_id)
         for child in await children.of_session(call.pool, call.tenant, session.id, limit=200)
     ]
+    known = [session, *(child for child in below if child is not None)]
+    own, *subagents = [_own(one) for one in await tool_calls.up_to_date(call.pool, call.tenant, known)]
     tree = await budgets.get(call.pool, call.tenant, session.conversation_id)
     held = await budgets.held(call.pool, call.tenant, session.conversation_id) if tree else Reserved()
     return TaskBudget(
-        **dict(_own(await tool_calls.up_to_date(call.pool, session))),
-        children=[_own(child) for child in below if child is not None],
+        **dict(own),
+        children=subagents,
         tree=TreeBudgetRecord(
             conversation_id=session.conversation_id,
             deadline=tree.deadline,

@@ -1,6 +1,6 @@
 """/conversations: run a turn, list, show, read the turns, change, interrupt, terminate."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,7 +16,7 @@ from api.http.accept_header import accepts_json
 from api.http.body import check_input_length, json_body
 from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import conversation_of, own_conversation, session_of
-from api.http.paging import cursor, position
+from api.http.paging import cursor, moment_and_id, position
 from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
 from api.schemas.agent_state import ResetDone
@@ -36,6 +36,7 @@ from api.schemas.conversations import (
 )
 from api.views.conversation import whole
 from api.views.messages import display_messages
+from domain.conversations.mailbox import ConversationStatus
 from domain.errors import Invalid, Refusal
 from domain.json_object import JsonObject
 from domain.sessions.session import Reason
@@ -127,6 +128,9 @@ class ConversationQuery(BaseModel):
     )
     tag: Tag | None = Field(default=None, description="a tag of one of its threads")
     user_id: UserId | None = Field(default=None, description="the person that it belongs to")
+    status: ConversationStatus | None = None
+    own: bool = Field(default=False, description="true: only those with a session of the caller's own key")
+    order: Literal["created", "updated"] = Field(default="created", description="updated: by the last activity")
     cursor: str | None = Field(default=None, max_length=200)
     limit: int = Field(default=50, ge=1, le=200)
 
@@ -137,6 +141,7 @@ class ConversationQuery(BaseModel):
 async def list_conversations(call: Reader, query: Annotated[ConversationQuery, Query()]) -> ConversationPage:
     """A search covers titles, inputs and final messages; `match_source` says where it matched."""
     filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
+    by_activity, (before, before_id) = query.order == "updated", moment_and_id(filters, query.cursor)
     page = await conversations.find(
         call.pool,
         call.tenant,
@@ -144,16 +149,20 @@ async def list_conversations(call: Reader, query: Annotated[ConversationQuery, Q
         metadata=_metadata(query.metadata),
         tag=query.tag,
         user_id=query.user_id,
-        before_id=position(filters, query.cursor),
+        status=query.status,
+        created_by=call.caller.created_by if query.own else None,
+        by_activity=by_activity,
+        before_id=before_id or None,
+        before=before,
         limit=query.limit + 1,
     )
-    shown = page[: query.limit]
+    shown, more = page[: query.limit], len(page) > query.limit
     return ConversationPage(
         items=[
             _summary(one, pending_count=one.pending_count, match_source=one.match_source if query.q else None)
             for one in shown
         ],
-        next_cursor=cursor(filters, shown[-1].id) if len(page) > query.limit else None,
+        next_cursor=cursor(filters, shown[-1].id, shown[-1].updated_at if by_activity else None) if more else None,
     )
 
 

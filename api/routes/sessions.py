@@ -18,7 +18,7 @@ router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 @router.get("/sessions/{session_id}", responses=problems(404), summary="Show a session: the task and its messages")
 async def show_session(call: Reader, session_id: str) -> SessionRecord:
     """The task with its messages as people read them, its subagents, and the session that consumed its outcome."""
-    session = await tool_calls.up_to_date(call.pool, await session_of(call, session_id))
+    [session] = await tool_calls.up_to_date(call.pool, call.tenant, [await session_of(call, session_id)])
     transport = session.spec.get("transport", "stream")
     outcome = await mailbox.of_source(call.pool, call.tenant, session_id)
     spawned = await children.of_session(call.pool, call.tenant, session_id)

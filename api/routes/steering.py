@@ -23,7 +23,7 @@ from domain.ids import derive_id, new_id
 from domain.sessions.session import Reason, Scope
 from domain.sessions.session_writes import ThreadMessage
 from domain.task import Strict
-from store import children, conversations, threads
+from store import children, conversations, threads, tool_calls
 from store.sessions import SessionRow
 
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
@@ -214,7 +214,7 @@ async def _stop(call: Call, session: SessionRow, stop: Stop, key: str | None, re
         session = await session_of(call, session.id)
         if not session.status.terminal or session.cancel_requested:
             response.status_code = 202
-    return task_record(session, call.settings.poll_interval_ms)
+    return await _record(call, session)
 
 
 @router.post(
@@ -236,11 +236,16 @@ async def promote_task(call: Stopper, task_id: str, response: Response) -> TaskR
         raise Conflict("Only a subagent can be promoted.", type="not-blocking")
     if not session.blocking:
         response.status_code = 200
-        return task_record(session, call.settings.poll_interval_ms)
+        return await _record(call, session)
     check_open(await conversation_of(call, session.conversation_id))
     try:
         request = Promote(request_id=session.id, session_id=session.id)
         await call.services.workflows.promote(call.tenant, session.conversation_id, request)
     except NotFound:
         raise _ended(await session_of(call, task_id)) from None
-    return task_record(await session_of(call, task_id), call.settings.poll_interval_ms)
+    return await _record(call, await session_of(call, task_id))
+
+
+async def _record(call: Call, session: SessionRow) -> TaskRecord:
+    [session] = await tool_calls.up_to_date(call.pool, call.tenant, [session])
+    return task_record(session, call.settings.poll_interval_ms)

@@ -115,7 +115,7 @@ async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> Task
             raise
         problem = finding("/text", "too_slow", "narrow the search by agent, status or created_after", place="query")
         raise Invalid("There are too many tasks to search all their titles.", errors=[problem]) from None
-    shown = page[: query.limit]
+    shown = await tool_calls.up_to_date(call.pool, call.tenant, page[: query.limit])
     short = await short_ids(call.pool, call.tenant, [session.id for session in shown])
     waiting = await deferred.shown(call, shown)
     return TaskPage(
@@ -137,7 +137,7 @@ def _moment(value: datetime | None, name: str) -> datetime | None:
 @router.get("/tasks/{task_id}", responses=problems(404), summary="Show a task")
 async def show_task(call: Reader, task_id: str) -> TaskRecord:
     """This only reads the database; no worker is needed."""
-    session = await tool_calls.up_to_date(call.pool, await session_of(call, task_id))
+    [session] = await tool_calls.up_to_date(call.pool, call.tenant, [await session_of(call, task_id)])
     waiting = await deferred.shown(call, [session])
     return task_record(session, call.settings.poll_interval_ms, waiting.get(session.id))
 

@@ -13,6 +13,7 @@ from api.services import Services
 from api.submission import budgets, rules, tools_and_variables
 from domain.agents.definition import AgentDefinition
 from domain.agents.sides import Sides, all_models, session_sides
+from domain.amounts import counted
 from domain.content import parts_of, text_of_parts
 from domain.conversations.inbox import InboxKind
 from domain.conversations.mailbox import DeliveryMode
@@ -192,7 +193,7 @@ async def accept(
         detail = f"The conversation's budget of {accepted.budget} is spent; a message may bring a new one."
         raise Conflict(detail, type="budget-spent", budget=accepted.budget)
     if accepted.quota is not None:
-        detail = f"This key has {accepted.quota} live tasks, as many as it may have."
+        detail = f"This key has {counted(accepted.quota, 'live task')}, as many as it may have."
         raise TooMany(detail, type="live-tasks", retry_after=TRY_AGAIN_SECONDS)
     return accepted
 

@@ -13,6 +13,7 @@ from api.schemas.problems import Finding
 from api.submission import budgets
 from api.submission.archives import unpack_into
 from domain.agents.definition import AgentDefinition, Mode
+from domain.agents.own_tools import own_tools
 from domain.agents.prices import PriceTable
 from domain.errors import Invalid
 from domain.json_object import JsonObject
@@ -245,7 +246,7 @@ async def check_tool_names(pool: Pool, spec: TaskSpec, definition: AgentDefiniti
     if not tools:  # no worker is running, so no names are known, and the task is accepted
         return
     tools |= {tool.name for tool in (*definition.external_tools, *spec.config.external_tools)}
-    tools |= {tool.name for view in definition.views for tool in view.declared_tools}
+    tools |= own_tools(definition, may_ask=definition.may_ask, plans=False)
     found = [
         finding(pointer, "unknown_tool", "no tool has this name", sorted(tools))
         for pointer, name in named

@@ -11,7 +11,7 @@ from domain.ids import derive_id
 from domain.redaction import shortened
 from domain.sessions.session import Usage
 from domain.sessions.trace import Mark, ModelSpan, StepTrace, ToolSpan, Trace
-from store import events, sessions, traces
+from store import events, sessions, tool_calls, traces
 from store.database import Pool
 from store.sessions import SessionRow
 from store.traces import CallRow, ReplyRow
@@ -55,6 +55,7 @@ class Tracer:
         self._room = MOST_SESSIONS
 
     async def trace(self, session: SessionRow) -> Trace:
+        [session] = await tool_calls.up_to_date(self._pool, self._tenant, [session])
         log = await events.without_deltas(self._pool, self._tenant, session.id, MOST_EVENTS + 1)
         replies = await traces.replies(self._pool, self._tenant, session.id, MOST_EVENTS)
         calls = await traces.calls(self._pool, self._tenant, session.id, MOST_EVENTS)

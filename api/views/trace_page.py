@@ -6,7 +6,7 @@ from datetime import datetime
 from html import escape
 from importlib.resources import files
 
-from domain.amounts import clean, duration, shortened, spent
+from domain.amounts import clean, counted, duration, shortened, spent
 from domain.sessions.input_request import InputRequest
 from domain.sessions.session import Usage
 from domain.sessions.trace import ModelSpan, StepTrace, ToolSpan, Trace, every_step
@@ -187,7 +187,9 @@ def _session(trace: Trace) -> str:
         f"<li><small>{_e(mark.at.isoformat(timespec='seconds'))}</small> {_e(mark.type)}: {_e(mark.text)}</li>"
         for mark in trace.marks
     )
-    aside = f"<details><summary>{len(trace.marks)} marks</summary><ul>{marks}</ul></details>" if marks else ""
+    aside = (
+        f"<details><summary>{counted(len(trace.marks), 'mark')}</summary><ul>{marks}</ul></details>" if marks else ""
+    )
     ending = f'<pre class="end">{_e(trace.error or trace.output or "")}</pre>' if trace.error or trace.output else ""
     more = "" if trace.complete else "<p>This page was cut: there is more.</p>"
     return (
@@ -209,7 +211,7 @@ def _step(step: StepTrace) -> str:
 
 def _model(span: ModelSpan) -> str:
     took = duration((span.ended_at - span.started_at).total_seconds())
-    tries = f", {span.attempts} attempts" if span.attempts > 1 else ""
+    tries = f", {counted(span.attempts, 'attempt')}" if span.attempts > 1 else ""
     thinking = f'<pre class="thinking">{_e(span.thinking)}</pre>' if span.thinking else ""
     text = f"<pre>{_e(span.text)}</pre>" if span.text else ""
     return f"<p><small>{_e(span.model)}, {took}{tries}, {_e(spent(span.usage))}</small></p>{thinking}{text}"

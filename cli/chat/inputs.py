@@ -1,6 +1,8 @@
 """The inputs of a chat: typed lines and events of the conversation, each from a thread, in one queue."""
 
+import os
 import queue
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -23,11 +25,15 @@ class ChatInputs:
         self._feed = feed
         self._patience = patience
         self._queue: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self._signals = 0  # not handled yet
         self._typing = self._terminal_input() if terminal else None
 
     def get(self) -> tuple[str, Any]:
-        """The next line, event, note, error or Ctrl-C, with its kind."""
-        return self._queue.get()
+        """The next line, event, note, error or Ctrl-C, with its kind: `interrupt` ended a prompt, `signal` did not."""
+        kind, value = self._queue.get()
+        if kind == "signal":
+            self._signals = 0
+        return kind, value
 
     def show(self, message: str, *, secret: bool) -> None:
         """Set the text before the cursor, and whether the typed text after it is a secret."""
@@ -45,14 +51,24 @@ class ChatInputs:
             threading.Thread(target=self._read, daemon=True).start()
             yield
             return
-        from prompt_toolkit.patch_stdout import patch_stdout
-
-        with patch_stdout(raw=True):
-            self._typing.start()
-            try:
+        before = signal.signal(signal.SIGINT, self._signalled)
+        try:
+            with self._typing.reading():
                 yield
-            finally:
-                self._typing.stop()
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _signalled(self, *_: object) -> None:
+        """Ctrl-C while no prompt is there to read it: it waits its turn like everything else that is typed.
+
+        Raised in the middle of a step it would lose the line that is being handled. Only the second one is: the step
+        takes too long for somebody.
+        """
+        if self._signals:
+            raise KeyboardInterrupt
+        self._signals += 1
+        os.write(2, b"^C\n")  # as a terminal shows it; anything else could wait for a lock that this thread holds
+        self._queue.put(("signal", None))
 
     def follow(self, conversation_id: str, after: int) -> None:
         threading.Thread(target=self._follow, args=(conversation_id, after), daemon=True).start()

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from cli.chat.commands import COMMANDS, IMMEDIATE
+from cli.chat.costs import Costs
 from cli.chat.files import named_files, upload_all
 from cli.chat.inputs import ChatInputs
 from cli.chat.past import show_past
@@ -48,7 +49,7 @@ class Chat:
         self._questions = ChatRequests(api)
         self._may_answer, self._inputs = not (as_json or no_input), ChatInputs(feed, patience, self._terminal)
         self._files: list[Path] = []  # for the next message
-        self._costs: dict[str, float | None] = {}  # dollars, by session
+        self._costs = Costs()
         self._shown: dict[str, int] = {}  # number of the last event shown, by session
         self._typed: deque[str | None] = deque()
         self._names: dict[str, str | None] = {}  # of sessions; None: it answers the user
@@ -127,16 +128,17 @@ class Chat:
             self._resume(self._conversation_id)
         if self._terminal:
             self.note("/help lists the commands, Alt-Enter begins a new line, Ctrl-D leaves.")
+        self._ask()
         self._prompt()
         with self._inputs.reading():
-            self._ask()
-            while not self._leaving:
-                try:
+            try:
+                while not self._leaving:
                     self._step(*self._inputs.get())
-                except KeyboardInterrupt:
-                    self._stop_watching()
+                left_with = exit_of(self._status)
+            except KeyboardInterrupt:  # in a script, or twice in a terminal
+                left_with = Exit.DETACHED
         self._show_resume_command()
-        click.get_current_context().exit(int(exit_of(self._status)))
+        click.get_current_context().exit(int(left_with))
 
     def _step(self, kind: str, value: Any) -> None:
         if kind == "error":
@@ -145,7 +147,7 @@ class Chat:
             self.note(value)
         elif kind == "event":
             self._handle_event(value)
-        elif kind == "interrupt":
+        elif kind in ("interrupt", "signal"):
             self._stop_watching()
         else:
             self._typed.append(value)
@@ -209,7 +211,7 @@ class Chat:
         if event["seq"] <= self._shown.get(session_id, 0):  # shown already by /watch
             return
         self._shown[session_id] = event["seq"]
-        self._note_cost(session_id, event)
+        self._costs.note(event)
         name = self._subagent_name(session_id)
         ended = event["type"] in TERMINAL_EVENTS
         if event["type"] == "mailbox_updated":
@@ -228,11 +230,6 @@ class Chat:
         elif ended:
             self._status = event["status"]
             self._awaited = [awaited for awaited in self._awaited if awaited != session_id]
-
-    def _note_cost(self, session_id: str, event: EventData) -> None:
-        used = event.get("total") if event["type"] == "usage_updated" else event.get("usage")
-        if isinstance(used, dict) and "cost_usd" in used:
-            self._costs[session_id] = used["cost_usd"]
 
     def _ask(self) -> None:
         """Show the next open question, if there is one."""
@@ -261,8 +258,9 @@ class Chat:
         self._running_subagents = set(found.live_sessions) - set(self._awaited)
         if self._terminal:
             show_past(self.api, found)
-        known = [used.cost_usd for used in found.usage.values()]
-        self._costs = {"": None if None in known else sum(cost or 0.0 for cost in known)}
+            for event in (event for running in found.live_sessions for event in events_so_far(self.api, running)):
+                self._costs.note(event)
+            self._costs.begin_with([used.cost_usd for used in found.usage.values()])
         if self._may_answer:
             self._questions.load(found.input_requests)
         if self._terminal and found.active_session:
@@ -277,17 +275,13 @@ class Chat:
         """The text before the cursor: the question that a line would answer, waiting mail, and the cost so far."""
         asked = self._questions.prompt
         badge = click.style(f"[{self._mail} waiting] ", fg="magenta") if self._mail else ""
-        known = [cost for cost in self._costs.values() if cost is not None]
-        cost = click.style(f"{dollars(sum(known))} ", dim=True) if sum(known) else ""
+        cost = click.style(f"{dollars(self._costs.total)} ", dim=True) if self._costs.total else ""
         busy = click.style("… ", dim=True) if self._awaited else ""
         message = badge + cost + busy + click.style(f"{asked.text}: " if asked else "> ", bold=True)
         plain = click.get_current_context().color is False
         self._inputs.show(click.unstyle(message) if plain else message, secret=asked is not None and asked.secret)
 
     def _stop_watching(self) -> None:
-        if not self._terminal:
-            self._show_resume_command()
-            raise SystemExit(int(Exit.DETACHED))
         for session_id in self._awaited:
             self.note(f"The answer continues ({session_id}); /watch shows it, /interrupt stops it.")
         if not self._awaited:

@@ -7,6 +7,7 @@ from cli.client.models import ConversationInfo, PageOf, TurnInfo
 from cli.client.response import parse
 from cli.render.markdown import print_markdown
 from cli.render.output import age, clean, dim, one_line, styled_status
+from domain.amounts import counted
 
 TURNS_SHOWN = 20
 
@@ -15,7 +16,7 @@ def show_past(api: Api, conversation: ConversationInfo) -> None:
     click.echo(click.style(one_line(conversation.title), bold=True) + dim(f"  {conversation.conversation_id}"))
     turns = _turns(api, conversation.conversation_id)
     if len(turns) > TURNS_SHOWN:
-        click.echo(dim(f"({len(turns) - TURNS_SHOWN} earlier turns)"))
+        click.echo(dim(f"({counted(len(turns) - TURNS_SHOWN, 'earlier turn')})"))
     for turn in turns[-TURNS_SHOWN:]:
         text = turn.input if isinstance(turn.input, str) else str(turn.input or "")
         click.echo("\n" + click.style("> ", bold=True) + clean(text) + dim(f"   {age(turn.created_at)}"))

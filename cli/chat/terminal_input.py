@@ -1,10 +1,13 @@
 """Typing in a chat: line editing, history, several lines and completion, while answers appear above the prompt."""
 
+import asyncio
 import os
+import sys
+import termios
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from queue import SimpleQueue
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -12,76 +15,127 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.patch_stdout import patch_stdout
 
 from cli.chat.commands import COMMANDS
 from cli.local_state import chat_history
 
 MOST_COMPLETIONS = 50
+LEAVE_SECONDS = 2.0
+LFLAG = 3  # in the list of termios.tcgetattr
+
+
+class PromptInterrupted(Exception):
+    """Ctrl-C was typed at the prompt."""
 
 
 class TerminalInput:
-    """Reads in a thread of its own. It waits until each line was handled, because that may put text into the next
-    one."""
+    """Reads in a thread of its own. It waits until each line was handled, because that may put text into the next one.
+
+    One event loop serves all prompts. With a loop for each, other threads would meet a closed one whenever a line was
+    just entered: a changed prompt would end the chat, and output would be lost.
+    """
 
     def __init__(self, entered: Callable[[str | None], None], interrupted: Callable[[], None]) -> None:
         self._entered = entered
         self._interrupted = interrupted
         self._message = "> "
         self._secret = False
-        self._handled: SimpleQueue[str] = SimpleQueue()
+        self._loop = asyncio.new_event_loop()
+        self._handled: asyncio.Queue[str] = asyncio.Queue()
         self._stopping = False
-        self._thread: threading.Thread | None = None
         self._session: PromptSession[str] | None = None
 
-    def start(self) -> None:
-        self._session = PromptSession(
+    def show(self, message: str, *, secret: bool = False) -> None:
+        """Set the text before the cursor, and whether the typed text after it may be shown."""
+        self._message, self._secret = message, secret
+        if self._session:
+            self._loop.call_soon_threadsafe(self._session.app.invalidate)
+
+    def handled(self, default: str = "") -> None:
+        """Continue after a line was handled; the next one begins with `default`."""
+        self._loop.call_soon_threadsafe(self._handled.put_nowait, default)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """While lines are read; afterwards the terminal is as it was before."""
+        session: PromptSession[str] = PromptSession(
+            input=RawInput(sys.stdin),
             message=lambda: ANSI(self._message),
             history=_history(),
-            multiline=True,  # pasted text may have several lines
+            multiline=True,  # what is pasted may have several lines
             key_bindings=_keys(lambda: self._secret),
             is_password=Condition(lambda: self._secret),
             completer=ChatCompleter([f"/{name}" for name in COMMANDS]),
             complete_while_typing=False,
             prompt_continuation="… ",
+            interrupt_exception=PromptInterrupted,
         )
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
+        self._session = session
+        thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        thread.start()
+        with _no_echo():
+            with patch_stdout(raw=True):
+                reading = asyncio.run_coroutine_threadsafe(self._read(session), self._loop)
+                try:
+                    yield
+                finally:
+                    self._loop.call_soon_threadsafe(self._leave, session)
+                    with suppress(TimeoutError):
+                        reading.result(LEAVE_SECONDS)
+            # in a task of its own: output that was scheduled before is written before
+            asyncio.run_coroutine_threadsafe(self._stop_loop(), self._loop)
+            thread.join(LEAVE_SECONDS)
 
-    def show(self, message: str, *, secret: bool = False) -> None:
-        """Set the text before the cursor, and whether the typed text after it may be shown."""
-        self._message, self._secret = message, secret
-        if self._session and self._session.app.is_running:
-            self._session.app.invalidate()
-
-    def handled(self, default: str = "") -> None:
-        """Continue after a line was handled; the next one begins with `default`."""
-        self._handled.put(default)
-
-    def stop(self) -> None:
-        """Leave the prompt and restore the terminal."""
-        self._stopping = True
-        self._handled.put("")
-        if self._session and (app := self._session.app).is_running and app.loop:
-            app.loop.call_soon_threadsafe(lambda: app.exit(exception=EOFError()) if app.is_running else None)
-        if self._thread:
-            self._thread.join(2)
-
-    def _read(self) -> None:
-        assert self._session
+    async def _read(self, session: PromptSession[str]) -> None:
         default = ""
-        while not self._stopping:
-            try:
-                line = self._session.prompt(default=default)
-            except KeyboardInterrupt:
-                self._interrupted()
-            except EOFError:
-                if not self._stopping:
-                    self._entered(None)
-                return
-            else:
-                self._entered(line)
-            default = self._handled.get()
+        try:
+            while not self._stopping:
+                try:
+                    line = await session.prompt_async(default=default)
+                except PromptInterrupted:
+                    self._interrupted()
+                else:
+                    self._entered(line)
+                default = await self._handled.get()
+        except EOFError:  # Ctrl-D
+            pass
+        finally:
+            if not self._stopping:
+                self._entered(None)
+
+    def _leave(self, session: PromptSession[str]) -> None:
+        self._stopping = True
+        self._handled.put_nowait("")
+        if session.app.is_running and not session.app.is_done:
+            session.app.exit(exception=EOFError())
+
+    async def _stop_loop(self) -> None:
+        self._loop.stop()
+
+
+class RawInput(Vt100Input):
+    """Stays raw while output is written above the prompt: otherwise the terminal itself would echo what is typed then,
+    secrets too, and Ctrl-C would be a signal although a prompt is there."""
+
+    def cooked_mode(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+@contextmanager
+def _no_echo() -> Iterator[None]:
+    """What is typed before the prompt is back appears in the prompt. The terminal's own echo would show it earlier and
+    once more, and secrets too."""
+    before = termios.tcgetattr(sys.stdin)
+    silent = termios.tcgetattr(sys.stdin)
+    silent[LFLAG] &= ~termios.ECHO
+    termios.tcsetattr(sys.stdin, termios.TCSANOW, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
 
 
 def _history() -> History:
@@ -99,7 +153,7 @@ def _keys(secret: Callable[[], bool]) -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("enter")
-    @keys.add("c-j")  # Enter that was typed before the prompt appeared
+    @keys.add("c-j")  # Enter typed ahead, before the prompt appeared
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.document.text_before_cursor.endswith("\\"):  # the line continues, as in a shell

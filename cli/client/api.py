@@ -12,7 +12,7 @@ import click
 import httpx2
 
 from cli.client.models import ConversationInfo, TaskInfo
-from cli.client.response import parse
+from cli.client.response import decoded, parse
 from cli.errors import NotConnected, Refused, Unreachable, refusal
 from cli.render.output import PROGRAM, json_wanted, note
 from domain.json_object import JsonObject
@@ -72,7 +72,7 @@ class Api:
 
     def get(self, path: str, **params: Any) -> Any:
         given = {name: value for name, value in params.items() if value is not None}
-        return self.send("GET", path, params=given).json()
+        return self.ask("GET", path, params=given)
 
     def task(self, task_id: str) -> TaskInfo:
         return parse(TaskInfo, self.get(f"/tasks/{segment(task_id)}"))
@@ -105,7 +105,10 @@ class Api:
     def post(self, path: str, body: JsonObject, key: str | None = None) -> Any:
         """Send a POST that may be repeated: because of its idempotency key the server acts on it once."""
         headers = {"Idempotency-Key": key or secrets.token_hex(16)}
-        return self.send("POST", path, json=body, headers=headers).json()
+        return self.ask("POST", path, json=body, headers=headers)
+
+    def ask(self, method: str, path: str, **options: Any) -> Any:
+        return decoded(self.send(method, path, **options))
 
     def send(self, method: str, path: str, **options: Any) -> httpx2.Response:
         deadline, waiting = time.monotonic() + self._patience, False

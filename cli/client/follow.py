@@ -88,7 +88,7 @@ def events_so_far(api: Api, task_id: str) -> Iterator[EventData]:
     while True:
         path = f"/tasks/{segment(task_id)}/events"
         headers = {"Accept": "application/json"}
-        page = api.send("GET", path, params={"after": str(after), "limit": "1000"}, headers=headers).json()
+        page = api.ask("GET", path, params={"after": str(after), "limit": "1000"}, headers=headers)
         yield from page["items"]
         if page["next_after"] == after:
             return

@@ -1,6 +1,7 @@
 """Missions, as the API shows them."""
 
 from cli.client.response import ResponseModel
+from domain.amounts import counted
 
 
 class MissionSpent(ResponseModel):
@@ -31,4 +32,4 @@ class MissionInfo(ResponseModel):
 
     @property
     def used(self) -> str:
-        return f"{self.total.runs} runs, {self.total.tokens} tokens, {self.total.cost_usd:.4f} USD"
+        return f"{counted(self.total.runs, 'run')}, {self.total.tokens} tokens, {self.total.cost_usd:.4f} USD"

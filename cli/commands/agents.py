@@ -9,10 +9,12 @@ from agents.diagram import mermaid
 from agents.loader import AgentFileError, check_agents
 from agents.one_text import one_text
 from cli.client.api import Api, segment
+from cli.client.response import decoded
 from cli.errors import CliError, Exit, NotFoundError
 from cli.options import json_option, remote, settings
-from cli.render.output import clean, counted, emit, facts, one_line, table
+from cli.render.output import clean, emit, facts, one_line, table
 from domain.agents.definition import AgentDefinition
+from domain.amounts import counted
 from domain.json_object import JsonObject
 
 _LISTS = ("fallback_models", "tools", "handoffs")
@@ -88,7 +90,7 @@ def add(api: Api, file: Path, as_json: bool) -> None:
     except AgentFileError as error:
         raise CliError(clean(str(error))) from None
     sent = api.send("PUT", f"/agents/{segment(file.stem)}", content=text, headers={"Content-Type": "text/markdown"})
-    answer = sent.json()
+    answer = decoded(sent)
     if as_json:
         emit(answer)
     else:

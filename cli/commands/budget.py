@@ -10,6 +10,7 @@ from cli.client.response import parse
 from cli.ids import TaskId
 from cli.options import Duration, remote
 from cli.render.output import dim, duration, emit, one_line, styled_status, table
+from domain.amounts import counted
 
 _MANY, _DOLLARS = click.IntRange(min=1), click.FloatRange(min=0, min_open=True)
 
@@ -44,7 +45,7 @@ def budget(api: Api, task_id: str, as_json: bool, **limits: Any) -> None:
     body = {name: value for name, value in given.items() if not name.startswith("tree_")}
     shared = {name.removeprefix("tree_"): value for name, value in given.items() if name.startswith("tree_")}
     body |= {"tree": shared} if shared else {}
-    answer = api.send("POST", path, json=body).json() if body else api.get(path)
+    answer = api.ask("POST", path, json=body) if body else api.get(path)
     if as_json:
         emit(answer)
         return
@@ -56,7 +57,7 @@ def budget(api: Api, task_id: str, as_json: bool, **limits: Any) -> None:
         click.echo(f"together, in conversation {tree.conversation_id}")
         _table(tree.budgets)
         if tree.reserved.calls:
-            reserved = f"{tree.reserved.calls} running model calls: {tree.reserved.tokens:,} tokens"
+            reserved = f"{counted(tree.reserved.calls, 'running model call')}: {tree.reserved.tokens:,} tokens"
             click.echo(dim(f"  reserved by {reserved}"))
 
 

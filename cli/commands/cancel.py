@@ -29,7 +29,7 @@ def cancel(api: Api, task_id: str, reason: str | None, tree: bool, graceful: boo
     """
     body = ({"reason": reason} if reason else {}) | ({"scope": "tree"} if tree else {})
     body |= {"mode": "graceful"} if graceful else {}
-    answer = api.send("POST", f"/tasks/{segment(task_id)}/cancel", json=body).json()
+    answer = api.ask("POST", f"/tasks/{segment(task_id)}/cancel", json=body)
     if as_json:
         emit(answer)
         return

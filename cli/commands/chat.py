@@ -14,7 +14,6 @@ from cli.ids import AgentNameType, TaskId
 from cli.options import no_input_option, patience_option, remote
 from cli.render.output import age, one_line, table
 
-READ = 200  # many, because every task has a conversation and an older one may have changed last
 LISTED = 20
 
 
@@ -64,10 +63,9 @@ def chat(
 
 
 def _chosen(api: Api, *, ask: bool) -> str:
-    """The conversation that changed last, or the one that the user picks."""
-    newest = parse(PageOf[ConversationItem], api.get("/conversations", limit=READ)).items
-    still_open = [one for one in newest if one.status == "open"]
-    found = sorted(still_open, key=lambda one: one.updated_at, reverse=True)[:LISTED]
+    """The user's own conversation that changed last, or the one that they pick."""
+    answer = api.get("/conversations", order="updated", own="true", status="open", limit=LISTED if ask else 1)
+    found = parse(PageOf[ConversationItem], answer).items
     if not found:
         raise NotFoundError("there is no conversation yet; `chat` begins one")
     if not ask:

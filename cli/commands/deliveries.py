@@ -76,5 +76,5 @@ def list_deliveries(
 @remote
 def resend(api: Api, delivery_id: str, as_json: bool) -> None:
     """Send a notification again under the same id, whether or not it arrived. A waiting one is tried now."""
-    sent = api.send("POST", f"/deliveries/{segment(delivery_id)}/resend").json()
+    sent = api.ask("POST", f"/deliveries/{segment(delivery_id)}/resend")
     emit(sent) if as_json else click.echo(f"{sent['id']} is {sent['status']}")

@@ -15,6 +15,7 @@ from cli.options import remote
 from cli.render.history_files import write_files
 from cli.render.output import emit, note
 from cli.render.output_file import write_output
+from domain.amounts import counted
 from domain.json_object import JsonObject
 from workflows import replay as replaying
 
@@ -63,7 +64,7 @@ def export(api: Api, task_id: str, output: Path | None, state: Path | None, as_j
         emit({"file": str(path), "histories": len(histories), "events": len(bundle["events"])})
     else:
         runs = "1 history" if len(histories) == 1 else f"{len(histories)} histories"
-        note(f"wrote {path}: {runs}, {len(bundle['events'])} events")
+        note(f"wrote {path}: {runs}, {counted(len(bundle['events']), 'event')}")
     return 0
 
 
@@ -97,7 +98,7 @@ def _events(api: Api, task_id: str) -> list[JsonObject]:
         after = found[-1]["seq"] if found else 0
         query = {"after": after, "limit": 1000}
         as_page = {"Accept": "application/json"}  # without it the route responds with a stream
-        page = api.send("GET", f"/tasks/{segment(task_id)}/events", params=query, headers=as_page).json()["items"]
+        page = api.ask("GET", f"/tasks/{segment(task_id)}/events", params=query, headers=as_page)["items"]
         found += page
         if not page:
             return found

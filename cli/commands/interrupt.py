@@ -5,7 +5,9 @@ import click
 from cli.client.api import Api, segment
 from cli.ids import TaskId
 from cli.options import remote
-from cli.render.output import emit, note, styled_status
+from cli.render.output import PROGRAM, emit, note, styled_status
+from domain.amounts import counted
+from domain.sessions.session import TERMINAL
 
 
 @click.command()
@@ -24,6 +26,9 @@ def interrupt(api: Api, id: str, everything: bool, as_json: bool) -> None:
     if as_json:
         emit(answer)
     elif everything:
-        note(f"{answer['interrupted']} sessions interrupted")
+        note(f"{counted(answer['interrupted'], 'session')} interrupted")
+    elif answer["status"] in TERMINAL:
+        click.echo(f"the task has ended already: {styled_status(answer['status'])}")
     else:
-        click.echo(styled_status(answer["status"]))
+        click.echo(f"interrupt requested; the task is still {styled_status(answer['status'])}")
+        note(f"It stops now and keeps what it has said; `{PROGRAM} attach {id}` shows the end.")

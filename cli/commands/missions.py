@@ -87,7 +87,7 @@ def add(
     body["per_day"] = _budget(day_usd, day_runs)
     body["total"] = _budget(total_usd, total_runs)
     body["risks"] = [_risk(one) for one in risks]
-    _show(api.send("POST", "/missions", json=body).json(), as_json)
+    _show(api.ask("POST", "/missions", json=body), as_json)
 
 
 @missions.command("list")
@@ -127,7 +127,7 @@ def runs(api: Api, name: str, limit: int, as_json: bool) -> None:
 @remote
 def run(api: Api, name: str, as_json: bool) -> None:
     """Run a mission now, within its budgets."""
-    answer = api.send("POST", f"/missions/{segment(_find(api, name))}/run").json()
+    answer = api.ask("POST", f"/missions/{segment(_find(api, name))}/run")
     emit(answer) if as_json else click.echo(answer["scheduled_at"])
 
 
@@ -138,7 +138,7 @@ def run(api: Api, name: str, as_json: bool) -> None:
 def push(api: Api, name: str, folder: Path, as_json: bool) -> None:
     """Replace the files of a mission by a folder as it is now."""
     body = {"archives": [upload_archive(api, pack_folder(folder, settings()))]}
-    _show(api.send("PUT", f"/missions/{segment(_find(api, name))}/files", json=body).json(), as_json)
+    _show(api.ask("PUT", f"/missions/{segment(_find(api, name))}/files", json=body), as_json)
 
 
 @missions.command()
@@ -147,7 +147,7 @@ def push(api: Api, name: str, folder: Path, as_json: bool) -> None:
 @remote
 def pause(api: Api, name: str, reason: str, as_json: bool) -> None:
     """Pause a mission."""
-    _show(api.send("POST", f"/missions/{segment(_find(api, name))}/pause", json={"reason": reason}).json(), as_json)
+    _show(api.ask("POST", f"/missions/{segment(_find(api, name))}/pause", json={"reason": reason}), as_json)
 
 
 @missions.command()
@@ -155,7 +155,7 @@ def pause(api: Api, name: str, reason: str, as_json: bool) -> None:
 @remote
 def resume(api: Api, name: str, as_json: bool) -> None:
     """Resume a mission."""
-    _show(api.send("POST", f"/missions/{segment(_find(api, name))}/resume").json(), as_json)
+    _show(api.ask("POST", f"/missions/{segment(_find(api, name))}/resume"), as_json)
 
 
 @missions.command()
@@ -163,7 +163,7 @@ def resume(api: Api, name: str, as_json: bool) -> None:
 @remote
 def cancel(api: Api, name: str, as_json: bool) -> None:
     """Cancel a mission and stop its runs; the answer has its summary."""
-    _show(api.send("POST", f"/missions/{segment(_find(api, name))}/cancel").json(), as_json)
+    _show(api.ask("POST", f"/missions/{segment(_find(api, name))}/cancel"), as_json)
 
 
 def _find(api: Api, name: str) -> str:

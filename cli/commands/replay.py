@@ -17,6 +17,7 @@ from cli.errors import CliError, NotFoundError
 from cli.ids import resolve
 from cli.options import Duration, json_option, settings
 from cli.render.output import emit, note, one_line
+from domain.amounts import counted
 from domain.ids import is_id
 from workflows import replay as replaying
 from workflows.codec import data_converter
@@ -126,7 +127,7 @@ def _from_file(path: Path) -> list[WorkflowHistory]:
 
 def _show(result: replaying.ReplayResult) -> None:
     if result.same:
-        click.echo(f"same       {result.workflow_id}  ({result.events} events)")
+        click.echo(f"same       {result.workflow_id}  ({counted(result.events, 'event')})")
         return
     event = f"at event {result.event_id} ({result.event_type})" if result.event_id else ""
     click.echo(f"DIFFERENT  {result.workflow_id}  {event}: {one_line(result.reason or '')}")

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import click
 
 from cli.client.api import Api
+from cli.client.response import decoded
 from cli.errors import Exit, Unreachable
 from cli.ids import AgentNameType
 from cli.local_state import write_last
@@ -174,4 +175,4 @@ def upload_archive(api: Api, packed: bytes) -> str:
 
 def _post_file(api: Api, name: str, content: bytes, kind: str) -> str:
     answer = api.send("POST", "/files", params={"name": name}, content=content, headers={"Content-Type": kind})
-    return str(answer.json()["file_id"])
+    return str(decoded(answer)["file_id"])

@@ -79,7 +79,7 @@ def add(
     if quiet is not None:
         start, _, end = quiet.partition("-")
         body["quiet_hours"] = {"start": start, "end": end}
-    created = api.send("POST", "/schedules", json=body).json()
+    created = api.ask("POST", "/schedules", json=body)
     _show(created, as_json)
 
 
@@ -122,7 +122,7 @@ def runs(api: Api, name: str, limit: int, as_json: bool) -> None:
 @remote
 def pause(api: Api, name: str, reason: str, as_json: bool) -> None:
     """Pause a schedule."""
-    _show(api.send("POST", _path(api, name, "/pause"), json={"reason": reason}).json(), as_json)
+    _show(api.ask("POST", _path(api, name, "/pause"), json={"reason": reason}), as_json)
 
 
 @schedules.command()
@@ -130,7 +130,7 @@ def pause(api: Api, name: str, reason: str, as_json: bool) -> None:
 @remote
 def resume(api: Api, name: str, as_json: bool) -> None:
     """Resume a schedule; ticks that were due while it was paused are not made up for."""
-    _show(api.send("POST", _path(api, name, "/resume")).json(), as_json)
+    _show(api.ask("POST", _path(api, name, "/resume")), as_json)
 
 
 @schedules.command()
@@ -138,7 +138,7 @@ def resume(api: Api, name: str, as_json: bool) -> None:
 @remote
 def trigger(api: Api, name: str, as_json: bool) -> None:
     """Run a schedule now, even if it is paused."""
-    answer = api.send("POST", _path(api, name, "/trigger")).json()
+    answer = api.ask("POST", _path(api, name, "/trigger"))
     emit(answer) if as_json else click.echo(answer["scheduled_at"])
 
 
@@ -150,7 +150,7 @@ def trigger(api: Api, name: str, as_json: bool) -> None:
 def backfill(api: Api, name: str, start: datetime, end: datetime, as_json: bool) -> None:
     """Run the ticks of a past range, such as 2026-01-05T00:00+00:00; a time that has a run is left alone."""
     span = {"start": start.isoformat(), "end": end.isoformat()}
-    _show(api.send("POST", _path(api, name, "/backfill"), json=span).json(), as_json)
+    _show(api.ask("POST", _path(api, name, "/backfill"), json=span), as_json)
 
 
 @schedules.command()

@@ -10,7 +10,8 @@ import click
 
 from cli.errors import CliError, Exit, Unreachable
 from cli.options import json_option, settings
-from cli.render.output import PROGRAM, clean, counted, dim, emit, facts, note, table
+from cli.render.output import PROGRAM, clean, dim, emit, facts, note, table
+from domain.amounts import counted
 
 if TYPE_CHECKING:
     from deploy.state import StackInfo

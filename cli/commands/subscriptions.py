@@ -7,7 +7,7 @@ import httpx2
 
 from cli.client.api import Api, segment
 from cli.client.models import PageOf, SubscriptionInfo
-from cli.client.response import parse
+from cli.client.response import decoded, parse
 from cli.errors import NotFoundError
 from cli.options import remote
 from cli.render.output import age, emit, note, one_line, table
@@ -78,7 +78,7 @@ def add(
 ) -> None:
     """Add a subscription. TARGET is a URL, or for email an address. A webhook's secret is shown only now, on stdout."""
     body = {"name": name, "channel": channel, "target": target, "every_task": not only_named, "subagents": subagents}
-    created = api.send("POST", "/subscriptions", json=body | ({"events": list(events)} if events else {})).json()
+    created = api.ask("POST", "/subscriptions", json=body | ({"events": list(events)} if events else {}))
     _show_secret(created, as_json)
 
 
@@ -87,7 +87,7 @@ def add(
 @remote
 def rotate(api: Api, name: str, as_json: bool) -> None:
     """Give a webhook a new secret. For a day its notifications are also signed with the old one."""
-    _show_secret(_request(api, name, "POST", "/rotate").json(), as_json)
+    _show_secret(decoded(_request(api, name, "POST", "/rotate")), as_json)
     note(f"For {ROTATION_HOURS} hours notifications are signed with both secrets.")
 
 
@@ -96,7 +96,7 @@ def rotate(api: Api, name: str, as_json: bool) -> None:
 @remote
 def enable(api: Api, name: str, as_json: bool) -> None:
     """Enable a subscription that was disabled because its deliveries failed for a long time."""
-    found = _request(api, name, "POST", "/enable").json()
+    found = decoded(_request(api, name, "POST", "/enable"))
     emit(found) if as_json else click.echo(f"{name} is {found['status']}")
 
 
@@ -105,7 +105,7 @@ def enable(api: Api, name: str, as_json: bool) -> None:
 @remote
 def test(api: Api, name: str, as_json: bool) -> None:
     """Send a test notification."""
-    sent = _request(api, name, "POST", "/test").json()
+    sent = decoded(_request(api, name, "POST", "/test"))
     emit(sent) if as_json else click.echo(sent["id"])
 
 

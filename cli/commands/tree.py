@@ -8,6 +8,7 @@ from cli.client.response import parse
 from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import clean, dim, dollars, emit, one_line, styled_status
+from domain.amounts import counted
 
 
 @click.command()
@@ -39,7 +40,7 @@ def show_tree(conversation: ConversationInfo) -> None:
         click.echo(dim("(only the newest sessions are shown)"))
     for model, used in conversation.usage.items():
         cost = dollars(used.cost_usd)
-        click.echo(dim(f"{clean(model)}: {used.requests:,} calls, {used.tokens:,} tokens, {cost}"))
+        click.echo(dim(f"{clean(model)}: {counted(used.requests, 'call')}, {used.tokens:,} tokens, {cost}"))
 
 
 def _show_sessions(sessions: list[SessionInfo], indent: str) -> None:

@@ -41,7 +41,7 @@ def add(api: Api, name: str, agent: str, text: str, conditions: tuple[str, ...],
     """Add or change a trigger: events sent to NAME make AGENT do INPUT."""
     body = {key: value for key, value in options.items() if value is not None}
     body |= {"task": {"agent": agent, "input": text}, "filter": [_condition(one) for one in conditions]}
-    made = api.send("PUT", f"/triggers/{segment(name)}", json=body).json()
+    made = api.ask("PUT", f"/triggers/{segment(name)}", json=body)
     _show(made, as_json)
 
 

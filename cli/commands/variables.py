@@ -87,7 +87,7 @@ def show(api: Api, thread_id: str, as_json: bool) -> None:
 @remote
 def set_values(api: Api, thread_id: str, values: tuple[str, ...], as_json: bool) -> None:
     """Set variables of a thread, and of the subagents below it that inherit them. NAME=- reads the standard input."""
-    answer = api.send("PUT", f"/threads/{segment(thread_id)}/variables", json={"variables": _parsed(values)}).json()
+    answer = api.ask("PUT", f"/threads/{segment(thread_id)}/variables", json={"variables": _parsed(values)})
     emit(answer) if as_json else _show(answer)
 
 

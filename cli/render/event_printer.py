@@ -10,6 +10,7 @@ from cli.client.models import EventData, PlanStepInfo, UsageInfo
 from cli.render.input_requests import answer_command
 from cli.render.output import PROGRAM, clean, dim, duration, fetch_command, one_line, size, styled_status
 from cli.render.task_lines import plan_lines, usage_line
+from domain.amounts import counted
 from domain.limits.budget import figure
 
 
@@ -145,7 +146,7 @@ class EventPrinter:
 
     def on_workspace_not_kept(self, event: EventData) -> None:
         names = ", ".join(one_line(path) for path in event["files"])
-        self._line(f"  {event['count']} files of the workspace are not kept: {one_line(names)}", fg="yellow")
+        self._line(f"  {counted(event['count'], 'file')} of the workspace not kept: {one_line(names)}", fg="yellow")
 
     def on_mcp_tool_changed(self, event: EventData) -> None:
         how = "is gone from" if event["gone"] else "has changed at"

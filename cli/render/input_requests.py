@@ -5,7 +5,8 @@ import json
 import click
 
 from cli.client.request_models import RequestDetails, RequestInfo
-from cli.render.output import PROGRAM, age, clean, counted, dim, dollars, facts, moment, one_line
+from cli.render.output import PROGRAM, age, clean, dim, dollars, facts, moment, one_line
+from domain.amounts import counted
 from domain.sessions.input_request import APPROVALS, RequestKind
 
 _SHOWN_BY_DIFF = ("content", "old", "new")  # arguments of a call that writes a file

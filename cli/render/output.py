@@ -89,10 +89,6 @@ def moment(at: str) -> str:
     return f"{when.astimezone():%Y-%m-%d %H:%M} ({distance})"
 
 
-def counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def size(count: int) -> str:
     if count < 1_000:
         return f"{count} B"

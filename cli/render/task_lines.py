@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from cli.client.models import ErrorInfo, PlanStepInfo, UsageInfo
-from cli.render.output import counted, dollars, one_line
+from cli.render.output import dollars, one_line
+from domain.amounts import counted
 
 MARKS = {"done": "[x]", "in_progress": "[>]", "skipped": "[-]"}
 

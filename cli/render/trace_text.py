@@ -6,7 +6,7 @@ from datetime import datetime
 import click
 
 from cli.render.output import dim, duration, one_line, styled_status
-from domain.amounts import spent
+from domain.amounts import counted, spent
 from domain.sessions.trace import Mark, ModelSpan, StepTrace, ToolSpan, Trace
 
 
@@ -59,7 +59,7 @@ def _step(step: StepTrace, started: datetime, marks: list[Mark]) -> Iterator[str
 
 
 def _model(span: ModelSpan) -> str:
-    tries = f", {span.attempts} attempts" if span.attempts > 1 else ""
+    tries = f", {counted(span.attempts, 'attempt')}" if span.attempts > 1 else ""
     took = duration((span.ended_at - span.started_at).total_seconds())
     return f"{one_line(span.model)}, {took}{tries}, {spent(span.usage)}"
 

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from domain.amounts import counted
 from domain.conversations.attachments import listed
 from domain.conversations.quoting import quoted
 from domain.sessions.session import Reason, Status
@@ -106,7 +107,7 @@ class Outcome(BaseModel):
                 break
             kept.insert(0, quoted(text))
         if left := len(self.earlier) - len(kept):
-            kept.insert(0, f"[… {left} earlier messages: GET /sessions/{self.session_id}]")
+            kept.insert(0, f"[… {counted(left, 'earlier message')}: GET /sessions/{self.session_id}]")
         return "\n\n".join(text for text in [*kept, self.last_reply(limit)] if text)
 
 

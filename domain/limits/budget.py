@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from domain.amounts import counted
 from domain.sessions.session import Limits, Usage
 
 LEAST_REPLY = 256  # tokens; a budget with less room than this counts as spent
@@ -131,7 +132,9 @@ def budget_note(own: Sequence[Share], tree: Sequence[Share]) -> str:
 
 def _left(share: Share) -> str:
     left = figure(share.kind, share.left)
-    return left if share.kind in ("cost_usd", TTL) else f"{left} {KINDS[share.kind]}"
+    if share.kind in ("cost_usd", TTL):
+        return left
+    return counted(round(share.left), KINDS[share.kind].removesuffix("s"))
 
 
 def figure(kind: str, value: float) -> str:

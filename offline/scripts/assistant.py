@@ -7,6 +7,7 @@ from offline.reply import Replies, Reply, ToolUse
 from offline.scripts.demo import (
     DemoPlan,
     bash,
+    counted,
     files_in,
     gist,
     lines_in,
@@ -218,7 +219,7 @@ def _look(transcript: Transcript) -> Replies:
         reason = f"Counting by command failed: {gist(ran)}"
         yield Reply(calls=(plan.change("Count from what was read", reason=reason),))
         measured = "; ".join(
-            f"{page.input['path']} has {len(lines_in(page))} lines" for page in pages if not page.is_error
+            f"{page.input['path']} has {counted(len(lines_in(page)), 'line')}" for page in pages if not page.is_error
         )
     else:
         measured = output(ran)[-600:]

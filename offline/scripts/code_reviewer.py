@@ -11,6 +11,7 @@ from offline.scripts.demo import (
     DemoPlan,
     Hit,
     bash,
+    counted,
     files_in,
     gist,
     hits_in,
@@ -63,7 +64,7 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
     code = [name for name in files if name.endswith(_CODE)]
     if not code:
         reason = f"There is no code in {path}" + (
-            f": {gist(listing)}" if listing.is_error else f" ({len(files)} files)"
+            f": {gist(listing)}" if listing.is_error else f" ({counted(len(files), 'file')})"
         )
         yield Reply(calls=(plan.change(reason=reason, done=True), progress(reason, 50)))
         yield Reply(

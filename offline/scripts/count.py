@@ -6,6 +6,7 @@ Steps that a summary has replaced are counted too.
 
 from offline.markers import Marker
 from offline.reply import Replies, Reply, ToolUse
+from offline.scripts.demo import counted
 from offline.scripts.varied import varied
 from offline.transcript import Transcript
 
@@ -19,7 +20,7 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
     for number in range(transcript.done_before + 1, steps + 1):
         [result] = yield Reply(text=f"Step {number} of {steps}.", calls=(_call(number, marker),))
         last = result.text
-    yield Reply(text=f"Counted {steps} steps." + (f" The last result was: {last[:200]}" if last else ""))
+    yield Reply(text=f"Counted {counted(steps, 'step')}." + (f" The last result was: {last[:200]}" if last else ""))
 
 
 def _call(number: int, marker: Marker) -> ToolUse:

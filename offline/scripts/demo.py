@@ -146,3 +146,7 @@ def with_notes(answer: str, transcript: Transcript) -> str:
         return answer
     notes = "; ".join(" ".join(note.split())[:200] for note in transcript.notes)
     return f"{answer}\n\nWhile I worked you added: {notes}"
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from offline.markers import Marker, without_markers
 from offline.reply import Replies, Reply, ToolUse
-from offline.scripts.demo import Hit, bash, gist, hits_in, lines_in, progress, read_file, save, search
+from offline.scripts.demo import Hit, bash, counted, gist, hits_in, lines_in, progress, read_file, save, search
 from offline.transcript import Transcript
 
 MOST_ATTEMPTS = 12
@@ -50,7 +50,8 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
         yield Reply(text="That is not it.", calls=(_edit(path, new, old),))
     yield Reply(calls=(bash("rm -f .before"),))
     yield Reply(
-        text=f"I could not mend it. The tests say: {cause}. I tried {tried} changes in {path} and took them back."
+        text=f"I could not mend it. The tests say: {cause}."
+        f" I tried {counted(tried, 'change')} in {path} and took them back."
     )
 
 

@@ -4,6 +4,7 @@ from itertools import count
 
 from offline.markers import Marker
 from offline.reply import Replies, Reply
+from offline.scripts.demo import counted
 from offline.scripts.steps import calls_of
 from offline.transcript import Transcript
 
@@ -15,4 +16,4 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
             yield Reply(text=f"Round {number}.", calls=calls_of(marker, listed))
         if number == rounds:
             break
-    yield Reply(text=f"Repeated {rounds} times.")
+    yield Reply(text=f"Repeated {counted(rounds, 'time')}.")

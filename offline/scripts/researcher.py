@@ -7,6 +7,7 @@ from offline.reply import Replies, Reply, ToolUse
 from offline.scripts.demo import (
     DemoPlan,
     Hit,
+    counted,
     files_in,
     gist,
     hits_in,
@@ -74,7 +75,9 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
     else:
         change = plan.tick()
     _, *read = yield Reply(
-        text=f"{len(hits)} matching lines; reading {', '.join(chosen)}." if chosen else "There is nothing to read.",
+        text=f"{counted(len(hits), 'matching line')}; reading {', '.join(chosen)}."
+        if chosen
+        else "There is nothing to read.",
         calls=(change, *map(read_file, chosen)),
     )
     gaps += [f"{page.input['path']} could not be read: {gist(page)}" for page in read if page.is_error]
@@ -139,4 +142,4 @@ def _report(question: str, findings: list[Hit], gaps: list[str], sources: list[C
 
 def _extent(source: CallResult) -> str:
     numbered = lines_in(source)
-    return f"{len(numbered)} lines read" if numbered else f'"{" ".join(source.text.split())[:120]}"'
+    return f"{counted(len(numbered), 'line')} read" if numbered else f'"{" ".join(source.text.split())[:120]}"'

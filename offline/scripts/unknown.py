@@ -2,6 +2,7 @@
 
 from offline.markers import Marker
 from offline.reply import Replies, Reply
+from offline.scripts.demo import counted
 from offline.transcript import Transcript
 
 
@@ -14,7 +15,7 @@ def honest_answer(transcript: Transcript) -> str:
     seen = [f'your request, "{asked[:200]}{"…" if len(asked) > 200 else ""}"']
     seen.append(f"{len(transcript.tools)} tools" if transcript.tools else "no tools")
     if transcript.notes:
-        seen.append(f"{len(transcript.notes)} further messages")
+        seen.append(f"{counted(len(transcript.notes), 'further message')}")
     return (
         "This is the offline stand-in, not a language model: it answers from scripts, and none of them knows "
         f"this request. It saw {', '.join(seen)}.\n\n"

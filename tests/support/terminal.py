@@ -20,6 +20,7 @@ from settings import ROOT
 ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-B0-2]|[=>78])")
 ENTER, CTRL_C, CTRL_D, ALT_ENTER, UP, TAB = "\r", "\x03", "\x04", "\x1b\r", "\x1b[A", "\t"
 PATIENCE = 60.0
+LFLAG = 3  # in the list of tcgetattr
 
 
 class Terminal:
@@ -60,6 +61,11 @@ class Terminal:
     def text(self) -> str:
         """All that was shown, without colours and cursor movements."""
         return ESCAPES.sub("", self.raw).replace("\r", "")
+
+    @property
+    def echoes(self) -> bool:
+        """Whether the terminal itself shows what is typed."""
+        return bool(termios.tcgetattr(self._master)[LFLAG] & termios.ECHO)
 
     def expect(self, wanted: str, seconds: float = PATIENCE) -> str:
         """Wait until this text is shown after what was expected before; returns what came before it."""

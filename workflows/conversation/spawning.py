@@ -109,7 +109,7 @@ def _refusal(state: ConversationState, spawn: Spawn, parent: Thread, active: int
     if parent.depth + 1 > spawn.max_depth:
         return f"Subagents may not be nested deeper than {spawn.max_depth}. Do this part yourself."
     if active >= spawn.max_children:
-        return f"{active} subagents are running, as many as may. Wait for some of them first."
+        return f"As many subagents as may are running ({active}). Wait for some of them first."
     return None
 
 

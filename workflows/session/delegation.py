@@ -6,6 +6,7 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
+from domain.amounts import counted
 from domain.conversations.delegation import Begun, DelegationCall, DelegationTool, Settle, inline_path
 from domain.sessions.session_state import Line
 from domain.sessions.step import CallState, ModelReply, ToolCall, ToolOutcome
@@ -128,7 +129,7 @@ async def _gather(session: SessionContext, begun: Begun) -> None:
         await workflow.wait_condition(
             enough,
             timeout=timedelta(seconds=begun.timeout_s),
-            timeout_summary=f"gather {len(begun.ids)} subagents",
+            timeout_summary=f"gather {counted(len(begun.ids), 'subagent')}",
         )
     except TimeoutError:
         return

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from domain.amounts import counted
 from domain.limits import loops as loop_detection
 from domain.limits.limits import reached
 from domain.sessions.session import Reason
@@ -10,7 +11,7 @@ from domain.sessions.step import CallState, Effect, ToolCall, ToolOutcome
 from workflows.session.context import Ending, SessionContext
 
 OVER_LIMIT = "This session has reached its limit of tool calls. This one was not run."
-DENIED = "The rules of this task denied {} calls; further attempts will not succeed."
+DENIED = "The rules of this task denied {}; further attempts will not succeed."
 TREE_SPENT = "The budget of tool calls that this session shares with its tree is spent."
 
 
@@ -56,7 +57,9 @@ def count(session: SessionContext, outcomes: list[ToolOutcome], calls: list[Tool
     state.forbidden_calls += sum(outcome.forbidden for outcome in outcomes)
     most = session.limits.denied
     if most is not None and state.forbidden_calls >= most:
-        session.spent = Ending(Reason.POLICY_DENIED, "policy_denied", DENIED.format(state.forbidden_calls))
+        session.spent = Ending(
+            Reason.POLICY_DENIED, "policy_denied", DENIED.format(counted(state.forbidden_calls, "call"))
+        )
     if any(outcome.spent for outcome in outcomes):
         session.spent = Ending(Reason.TREE_BUDGET, "tree_budget", TREE_SPENT)
 

@@ -15,7 +15,7 @@ from workflows.session.loop import act, answered, done
 from workflows.session.replies import activate, think
 from workflows.ui import current_details, step_result
 
-STEPS_USED = "{} has used the {} steps that it may take in one session."
+STEPS_USED = "{} has used all steps that it may take in one session ({})."
 NOT_OVER = "Your reply did not end your turn. Continue{}."
 
 

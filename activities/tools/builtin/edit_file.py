@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from activities.requests.file_diff import FileChange
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import Tool, ToolContext, ToolResult
+from domain.amounts import counted
 from domain.policy.subjects import PathError, Subject, SubjectKind
 from domain.sessions.effects import EffectKind
 from domain.sessions.step import Effect
@@ -47,7 +48,8 @@ def _edit(input: Input, workspace: Workspace, attempt: int) -> ToolResult:
         )
     if count > 1 and not input.all:
         return ToolResult(
-            f"The text to replace occurs {count} times in {input.path!r}. Give more of its surroundings, or set all.",
+            f"The text to replace occurs {counted(count, 'time')} in {input.path!r}."
+            " Give more of its surroundings, or set all.",
             failed=True,
         )
     workspace.write(input.path, text.replace(input.old, input.new).encode())

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from activities.tools.support.output import clean
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import Tool, ToolContext, ToolResult
+from domain.amounts import counted
 from domain.policy.subjects import PathError, Subject, SubjectKind, named
 from domain.sessions.effects import Source
 from domain.sessions.step import Effect
@@ -82,7 +83,9 @@ def _numbered(number: int, raw: bytes) -> str:
 
 def _nothing(input: Input, lines: int) -> str:
     return (
-        f"{input.path!r} has only {lines} lines; offset {input.offset} is behind its end." if lines else "(empty file)"
+        f"{input.path!r} has only {counted(lines, 'line')}; offset {input.offset} is behind its end."
+        if lines
+        else "(empty file)"
     )
 
 

@@ -4,6 +4,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from activities.tools.support.output import clean
 from activities.tools.tool import Tool, ToolContext, ToolResult
+from domain.amounts import counted
 from domain.events import Event, PlanUpdated, Replanning
 from domain.plan import Plan, PlanStep, StepState, replanned
 from domain.sessions.step import Effect
@@ -44,5 +45,5 @@ TOOL = Tool(
     plans=True,
     has_own_event=True,
     kind=None,
-    summary=lambda input: f"plan of {len(input.steps)} steps",
+    summary=lambda input: f"plan of {counted(len(input.steps), 'step')}",
 )

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from activities.requests.file_diff import FileChange
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import Tool, ToolContext, ToolResult
+from domain.amounts import counted
 from domain.policy.subjects import PathError, Subject, SubjectKind
 from domain.sessions.effects import EffectKind
 from domain.sessions.step import Effect
@@ -26,7 +27,8 @@ async def run(input: Input, context: ToolContext) -> ToolResult:
     except PathError as error:
         return ToolResult(str(error), failed=True)
     lines = input.content.count("\n") + (not input.content.endswith("\n") and input.content != "")
-    return ToolResult(f"{'Created' if new else 'Replaced'} {input.path}: {lines} lines, {len(content):,} bytes.")
+    done = f"{'Created' if new else 'Replaced'} {input.path}"
+    return ToolResult(f"{done}: {counted(lines, 'line')}, {counted(len(content), 'byte')}.")
 
 
 TOOL = Tool(

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from settings import ROOT
+from store.keys import Right
+from tests.behaviour.supervision.people import bearer
 from tests.support.stack import Stack
 from tests.support.terminal import TAB, Terminal
 
@@ -40,8 +42,11 @@ async def test_prefix_last_and_dash_name_a_task(stack: Stack, environment: dict[
     assert code == 0 and first in shown and "the first of two" in shown
     code, shown = await errand(environment, "show", "-")
     assert code == 0 and first in shown
+    foreign = {"agent": "tester", "input": "[[script:say words=3]]"}
+    submitted = await stack.http.post("/tasks", json=foreign, headers=await bearer(stack, Right.SUBMIT))
+    assert submitted.status_code == 202
     code, shown = await errand(environment, "show", "last")
-    assert code == 0 and second in shown
+    assert code == 0 and second in shown  # not the newest of all, but one's own
     code, shown = await errand(environment, "show", short[first].upper())
     assert code == 0 and first in shown
 

@@ -400,7 +400,7 @@ async def test_running_children_stay_within_the_quota(team: Stack) -> None:
     _, _, crowd = await gated(team)
     most = team.settings.max_children
     assert sum("status: launched" in text for text in crowd) == most
-    assert crowd[-1] == f"{most} subagents are running, as many as may. Wait for some of them first."
+    assert crowd[-1] == f"As many subagents as may are running ({most}). Wait for some of them first."
 
 
 @pytest.mark.proves("S3-20", "D16")

@@ -132,7 +132,7 @@ async def test_conditions_and_time_end_a_mission(stack: Stack) -> None:
 
     async def stopped() -> bool:
         shown = await show(stack, failing)
-        assert shown["reason"] in (None, "1 runs have failed"), shown
+        assert shown["reason"] in (None, "1 run failed"), shown
         return shown["reason"] is not None
 
     await eventually(stopped)

@@ -92,7 +92,7 @@ async def test_a_database_of_before_the_redesign_is_taken_over_once_its_tasks_ha
         for id, status in (("one", "working"), ("two", "completed")):
             await connection.execute(_SESSION, id, status)
             await connection.execute("INSERT INTO conversations (tenant, id) VALUES ('default', $1)", id)
-        with pytest.raises(TasksOfEarlierVersion, match="1 tasks of an earlier version have not ended, and 0 of its"):
+        with pytest.raises(TasksOfEarlierVersion, match="1 task of an earlier version did not end, and 0 of its"):
             await migrate(fresh_url)
         await connection.execute("UPDATE sessions SET status = 'cancelled' WHERE id = 'one'")
         await connection.execute(_OUTCOME)

@@ -84,10 +84,45 @@ async def test_always_is_a_rule_for_this_conversation_alone(people: Stack, envir
 async def test_chat_takes_answers_approvals_and_plans(people: Stack, environment: dict[str, str]) -> None:
     definition = agent("planner-in-chat", may_ask=True, permissions=[{"permission": "bash", "action": "ask"}])
     assert (await people.http.put("/agents/planner-in-chat", json=definition)).is_success
+    planned = steps([plan("look", "burn")], [bash("touch first")])
+    body = {"agent": "planner-in-chat", "input": planned, "transport": "stream", "config": {"approval_required": True}}
+    conversation = (await people.http.post("/conversations/run", json=body)).json()["conversation_id"]
+    await waiting(people, conversation)
+    spent = (await people.record(conversation))["usage"]["cost_usd"]
 
     def talk() -> None:
-        with Terminal("chat", "--agent", "planner-in-chat", env=environment) as shown:
-            shown.expect("Ctrl-D leaves")
+        with Terminal("chat", "--conversation", conversation, env=environment) as shown:
+            shown.expect("May this plan be carried out?")
+            shown.expect(f"${spent:.4f} … Approve? y(es), n(o), e(dit the steps), l(ater)")
+            shown.type("e")
+            shown.expect("burn")
+            shown.type("\x7f\x7f\x7f\x7f\x7ftidy up")
+            shown.expect("Answered.")
+            shown.expect("command: touch first")
+            shown.expect("Approve?")
+            shown.type("perhaps")
+            shown.expect("'perhaps' is none of them")
+            shown.type("n")
+            shown.expect("Why not")
+            shown.type("not today")
+            shown.expect("Answered.")
+            shown.expect("model call")
+            shown.type(steps([bash("touch a")], [bash("touch a")], [bash("touch second")]))
+            shown.expect("command: touch a")
+            shown.expect("Approve?")
+            shown.type("a")
+            shown.expect("these calls run without asking, in this conversation only")
+            shown.expect("allow bash")
+            shown.type("")
+            shown.expect("Answered.")
+            # the same command runs again without a question
+            shown.expect("command: touch second")
+            shown.expect("Approve?")
+            shown.type("e")
+            shown.expect("command: touch second")
+            shown.type("-edited")
+            shown.expect("Answered.")
+            shown.expect("model call")
             shown.type(steps([ask("Which colour?", options=["red", "blue"])], [bash("touch painted")]))
             shown.expect("1) red")
             shown.expect("Your answer")
@@ -107,7 +142,12 @@ async def test_chat_takes_answers_approvals_and_plans(people: Stack, environment
             assert shown.exit_code() == 0
 
     await asyncio.to_thread(talk)
-    assert await asyncio.to_thread((people.workspace(await newest(people)) / "painted").exists)
+    record = await people.record(conversation)
+    assert [step["title"] for step in record["plan"]["steps"]] == ["look", "tidy up"]
+    assert "not today" in await output(people, conversation)
+    folder = people.workspace(conversation)
+    made = await asyncio.to_thread(lambda: {path.name for path in folder.iterdir()})
+    assert made & {"first", "a", "second", "second-edited", "painted"} == {"a", "second-edited", "painted"}
 
 
 async def test_plan_is_edited_at_the_terminal(people: Stack, environment: dict[str, str]) -> None:

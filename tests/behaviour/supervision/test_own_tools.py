@@ -14,10 +14,7 @@ from tests.support.stack import Stack, eventually, of_type
 
 AS_JSON = {"Accept": "application/json"}
 APPROVE = declared_tool("approve", "summary")
-RULES = [
-    {"permission": "*", "action": "ask"},
-    *({"permission": one, "action": "allow"} for one in ("list_files", "approve")),
-]
+RULES = [{"permission": one, "action": "ask"} for one in ("own_note", "own_child", "own_other")]
 
 
 @pytest_asyncio.fixture(scope="module", autouse=True)
@@ -111,3 +108,15 @@ async def test_keys_in_arguments_and_results_are_used_and_not_shown(people: Stac
 
 def write(path: str, content: str) -> tuple[str, dict[str, Any]]:
     return "write_file", {"path": path, "content": content}
+
+
+async def test_rules_of_a_task_name_an_agents_own_tools(people: Stack) -> None:
+    denied = [{"permission": one, "action": "deny"} for one in ("own_note", "own_child", "own_other")]
+    wanted = chain([("own_note", {"text": "milk"}), ("own_child", {"message": "Look."})], last="Done.")
+    task_id = await people.submit(wanted, "own_lead", permissions=denied)
+    assert (await people.wait(task_id))["status"] == Status.COMPLETED
+    returned = of_type(await people.events(task_id), "tool_returned")
+    assert {one["tool"]: one["state"] for one in returned} == {"own_note": "failed", "own_child": "failed"}
+    unknown = {"agent": "own_lead", "input": "x", "permissions": [{"permission": "own_nothing", "action": "deny"}]}
+    refused = await people.http.post("/tasks", json=unknown)
+    assert refused.status_code == 422 and "own_child" in refused.json()["errors"][0]["allowed"], refused.text

@@ -142,7 +142,7 @@ async def test_emitted_events_wake_the_subscribers_and_never_their_sender(waiter
     sender = await waiters.run(script, agent="emitter")
     results = await _results(waiters, sender["task_id"])
     assert results[1:] == [
-        f"Emitted build:42:{mark}. It reached 1 agents.",
+        f"Emitted build:42:{mark}. It reached 1 agent.",
         f"Emitted build:{mark}. It reached 0 agents.",
     ]
 
@@ -168,4 +168,4 @@ async def test_emitted_events_wake_the_subscribers_and_never_their_sender(waiter
     await waiters.wait(answer.json()["session_id"])
     # the first emitter, which subscribed too, is the only one left
     after = await waiters.run(chain([emit(f"build:43:{mark}")], last="emitted"), agent="emitter")
-    assert await _results(waiters, after["task_id"]) == [f"Emitted build:43:{mark}. It reached 1 agents."]
+    assert await _results(waiters, after["task_id"]) == [f"Emitted build:43:{mark}. It reached 1 agent."]

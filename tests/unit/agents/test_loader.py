@@ -240,3 +240,12 @@ _definitions = st.builds(
 @given(_definitions)
 def test_a_definition_survives_being_written_and_read(definition: AgentDefinition) -> None:
     assert parse_agent(to_markdown(definition), f"{definition.name}.md", KNOWN) == definition
+
+
+def test_rule_names_an_agent_among_the_tools_or_handoffs() -> None:
+    rules = "permissions:\n" + "".join(f"  - {{permission: {one}, action: ask}}\n" for one in ("scout", "billing"))
+    extras = dict.fromkeys(("scout", "billing"), "expose_as_tool: true\n")
+    others = {name: parse_agent(agent_text(extra, name), f"{name}.md", KNOWN) for name, extra in extras.items()}
+    text = agent_text(f"tools: [read_file, scout]\nhandoffs: [billing]\n{rules}")
+    assert len(complete(parse_agent(text, "helper.md", KNOWN), others, KNOWN, "helper.md").permissions) == 2
+    assert set(problems(agent_text(rules))) == {"permissions.0.permission", "permissions.1.permission"}

@@ -41,6 +41,8 @@ class StandIn:
         self.feed: list[dict[str, Any]] = []  # of the conversation TASK, whose stream has no end
         self.turns: list[tuple[str, list[Event]]] = []  # session and events of each accepted message or fire
         self.sessions: dict[str, dict[str, Any]] = {}
+        self.open_for_messages = threading.Event()  # messages wait while it is not set
+        self.open_for_messages.set()
         self.port = 0
         self._server: uvicorn.Server | None = None
 
@@ -114,6 +116,7 @@ class StandIn:
             after = 0 if self.replay_all else int(request.headers.get("last-event-id", 0))
             return StreamingResponse(self._stream(after), media_type="text/event-stream")
         if path in ("/conversations/run", f"/conversations/{TASK}/fire"):
+            await asyncio.to_thread(self.open_for_messages.wait, 60)
             session_id, events = self.turns.pop(0)
             self.emit_in(session_id, *events)
             return JSONResponse({"session_id": session_id, "conversation_id": TASK, "queued": False}, 202)

@@ -1,14 +1,18 @@
 """A chat from a pipe and in a terminal: answers in order, subagents in single lines, waiting mail in the prompt."""
 
 import re
+import sys
 import threading
 import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from domain.events import (
     Event,
+    InputRequired,
     MailboxUpdated,
     Message,
     MessageDelta,
@@ -245,3 +249,106 @@ def test_ctrl_c_in_a_chat_only_stops_watching(talk: StandIn, environment: dict[s
         shown.expect("Continue with:")
         assert shown.exit_code() == 0
     assert talk.asked_for(f"/tasks/{TASK}/interrupt") == []
+
+
+def test_ctrl_c_before_the_prompt_is_back_waits_its_turn(talk: StandIn, environment: dict[str, str]) -> None:
+    talk.turns[0] = (TASK, says("A long answer.")[:-1])
+    with Terminal("chat", env=environment) as shown:
+        shown.expect(">")
+        talk.open_for_messages.clear()
+        shown.type("hi")
+        wait_until(lambda: bool(talk.asked_for(RUN)))
+        shown.interrupt()  # the message is being sent: no prompt is there, and the terminal makes a signal of it
+        talk.open_for_messages.set()
+        shown.expect(f"The answer continues ({TASK})")
+        shown.type("next")
+        shown.expect("The second answer.")
+        talk.open_for_messages.clear()
+        shown.type("and now?")
+        wait_until(lambda: len(talk.asked_for(RUN)) == 3)
+        shown.interrupt()
+        shown.expect("^C")
+        shown.interrupt()  # the second one leaves at once
+        shown.expect(f"./errand chat --conversation {TASK}")
+        assert shown.exit_code() == 130
+    assert "Traceback" not in shown.text
+    assert [body["input"] for body in talk.asked_for(RUN)] == ["hi", "next", "and now?"]
+
+
+SECRETS = ("hunter2-is-the-token", "swordfish-is-the-pin")
+
+
+def test_typed_secrets_are_neither_shown_nor_kept(talk: StandIn, environment: dict[str, str], tmp_path: Path) -> None:
+    waiting = InputRequired(
+        request_id="r1", kind="missing_variables", question="Which values?", deadline=datetime(2030, 1, 1, tzinfo=UTC)
+    )
+    talk.turns[0] = (TASK, [*says("Hello.")[:2], waiting])
+    request = {
+        **{"id": "r1", "session_id": TASK, "kind": waiting.kind, "question": waiting.question, "status": "open"},
+        **{"details": {"variables": {"TOKEN": "of the shop", "PIN": "of the door"}}, "on_expiry": "cancel"},
+        **{"created_at": "2026-03-01T12:00:00Z", "deadline": "2030-01-01T00:00:00Z"},
+    }
+    talk.answers[f"/tasks/{TASK}/input-requests"] = {"items": [request], "next_cursor": None}
+    talk.answers[f"/tasks/{TASK}/input"] = {}
+    with Terminal("chat", env=environment) as shown:
+        shown.expect(">")
+        talk.open_for_messages.clear()
+        shown.type("hi")
+        wait_until(lambda: bool(talk.asked_for(RUN)))
+        assert not shown.echoes  # also while no prompt is there
+        talk.open_for_messages.set()
+        for name, secret in zip(("TOKEN", "PIN"), SECRETS, strict=True):
+            shown.expect(f"{name} (empty: later):")
+            shown.type(secret)
+        shown.expect("Answered.")
+        assert talk.asked_for(f"/tasks/{TASK}/input")[0]["input"] == dict(zip(("TOKEN", "PIN"), SECRETS, strict=True))
+        shown.type("next")
+        shown.expect("The second answer.")
+        shown.type("", CTRL_D)
+        assert shown.exit_code() == 0
+        assert shown.echoes
+    [history] = tmp_path.rglob("chat-history")
+    kept = history.read_text()
+    assert "next" in kept and not any(secret in kept or secret in shown.text for secret in SECRETS)
+
+
+CHANGED_PROMPT = """
+import threading
+import time
+from prompt_toolkit.application import Application
+from cli.chat.inputs import ChatInputs
+from cli.main import errand
+
+invalidate = Application.invalidate
+callers = set()
+
+def recorded(app):
+    callers.add(threading.current_thread())
+    invalidate(app)
+
+Application.invalidate = recorded
+with errand.make_context("errand", ["chat"]):
+    inputs = ChatInputs(None, 1.0, terminal=True)
+    with inputs.reading():
+        while not inputs._typing._session.app.is_running:
+            time.sleep(0.01)
+        inputs.show("changed> ", secret=False)
+        inputs.get()
+print("its own thread alone" if len(callers) == 1 and threading.main_thread() not in callers else callers)
+"""
+
+
+def test_prompt_is_drawn_by_one_thread_alone(environment: dict[str, str]) -> None:
+    """Another thread would meet an event loop that ends with the line, and end the chat with its traceback."""
+    with Terminal(argv=(sys.executable, "-c", CHANGED_PROMPT), env=environment) as shown:
+        shown.expect("changed>")
+        shown.type("a line")
+        shown.expect("its own thread alone")
+        assert shown.exit_code() == 0
+
+
+def wait_until(seen: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not seen():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -225,10 +225,21 @@ def test_option_without_effect_is_a_usage_error(server: StandIn, cli: Cli, argum
     assert done.exit_code == 2 and arguments[-2] in done.stderr
 
 
+@pytest.mark.parametrize("fault", [KeyError, TypeError, AttributeError])
+def test_fault_of_a_command_is_not_blamed_on_the_server(
+    server: StandIn, cli: Cli, monkeypatch: pytest.MonkeyPatch, fault: type[Exception]
+) -> None:
+    def broken(*_: object) -> None:
+        raise fault("ours")
+
+    monkeypatch.setattr("cli.commands.show.emit", broken)
+    assert isinstance(cli("show", TASK, "--json").exception, fault)
+
+
 def test_response_of_an_unknown_form_is_an_error_and_its_json_is_passed_on(server: StandIn, cli: Cli) -> None:
     server.answers["/tasks"] = {"items": [{"id": 7}]}
     done = cli("tasks")
-    assert done.exit_code == 5 and "a response that cannot be read (items.0.task_id: Field required)" in done.stderr
+    assert done.exit_code == 5 and "not as this version of Errand does (items.0.task_id: Field required)" in done.stderr
     assert json.loads(cli("tasks", "--json").stdout) == server.answers["/tasks"]
 
 

@@ -10,7 +10,7 @@ from domain.sessions.session import Reason, Usage
 from store import files, sessions, workspaces
 from store.database import Pool
 from store.sessions import SessionRow
-from tests.behaviour.api.conftest import end, problem, record, run, spawned, submitted
+from tests.behaviour.api.conftest import end, key_for, problem, record, run, spawned, submitted
 
 
 async def row(pool: Pool, session_id: str) -> SessionRow:
@@ -292,3 +292,30 @@ async def test_conversations_are_found_by_text_and_metadata(api: httpx2.AsyncCli
     problem(await api.get("/conversations?q=%00"), 422, "invalid-text")
     page = (await api.get("/conversations?limit=1")).json()
     problem(await api.get("/conversations", params={"q": "x", "cursor": page["next_cursor"]}), 400, "invalid-cursor")
+
+
+async def test_conversations_in_the_order_of_their_last_activity(keyed_url: str, pool: Pool) -> None:
+    mine, others = await key_for(pool, "active", name="mine"), await key_for(pool, "active", name="others")
+    async with httpx2.AsyncClient(base_url=keyed_url, headers=mine, timeout=20) as client:
+        first, second, third = [(await run(client))["conversation_id"] for _ in range(3)]
+        foreign = (await run(client, others))["conversation_id"]
+        await end(pool, first, tenant="active")
+        await run(client, conversation_id=first)
+
+        async def page(**query: str | int | None) -> tuple[list[str], str | None]:
+            answer = (await client.get("/conversations", params={"order": "updated", **query})).json()
+            return [one["conversation_id"] for one in answer["items"]], answer["next_cursor"]
+
+        assert (await page())[0] == [first, foreign, third, second]
+        assert (await page(own="true"))[0] == [first, third, second]
+        assert (await client.post(f"/conversations/{third}/terminate")).status_code == 202
+        assert (await page(own="true", status="open"))[0] == [first, second]
+        assert (await page(status="terminated"))[0] == [third]
+        seen, cursor = await page(limit=2)
+        assert seen == [third, first]
+        await client.patch(f"/conversations/{first}", json={"title": "Changed while the list was read"})
+        seen, end_of_list = await page(limit=2, cursor=cursor)
+        assert (seen, end_of_list) == ([foreign, second], None)  # nothing twice
+        for query in ({"cursor": cursor}, {"cursor": f"{cursor}MTIz", "order": "updated"}):
+            problem(await client.get("/conversations", params=query), 400, "invalid-cursor")
+        problem(await client.get("/conversations?order=size"), 422, "validation")
