@@ -74,21 +74,23 @@ async def find(
     status: ConversationStatus | None = None,
     created_by: str | None = None,
     by_activity: bool = False,
-    before_id: str | None = None,
-    before: datetime | None = None,
+    after: tuple[datetime | None, str] = (None, ""),
     limit: int = 50,
 ) -> list[Found]:
-    """The conversations, newest first; `by_activity`: the one that changed last first. Every word of `search` must occur
-    in a title, an input or an answer. `metadata` matches by containment, `tag` on any thread, `user_id` on the main one,
-    `created_by` on any session. The next page begins after the last row of this one: `before_id` is its id, and in the
-    order of activity `before` is when it had changed."""
-    after = "(updated_at, id) < ($10::timestamptz, $2)" if by_activity else "id < $2 AND $10::timestamptz IS NULL"
+    """The conversations, newest first; `by_activity`: the one that changed last first.
+
+    Every word of `search` must occur in a title, an input or an answer. `metadata` matches by containment, `tag` on any
+    thread, `user_id` on the main one, `created_by` on any session. `after` is where the page before ended: the id of
+    its last row, and in the order of activity when that had changed.
+    """
+    changed, last_id = after
+    further = "(updated_at, id) < ($10::timestamptz, $2)" if by_activity else "id < $2 AND $10::timestamptz IS NULL"
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS}, pending_mail(c.tenant, c.id) AS pending_count,
                    ARRAY(SELECT DISTINCT p.place FROM unnest($4::text[]) AS word, LATERAL ({_PLACES}) p
                           ORDER BY 1) AS match_source
               FROM conversations c
-             WHERE tenant = $1 AND ($2::text IS NULL OR {after}) AND metadata @> $3::jsonb
+             WHERE tenant = $1 AND ($2::text IS NULL OR {further}) AND metadata @> $3::jsonb
                AND NOT EXISTS (SELECT 1 FROM unnest($4::text[]) AS word WHERE NOT EXISTS ({_PLACES}))
                AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM threads t WHERE t.tenant = c.tenant
                                                    AND t.conversation_id = c.id AND t.tags @> ARRAY[$6]))
@@ -99,7 +101,7 @@ async def find(
                                                    AND s.conversation_id = c.id AND s.created_by = $9))
              ORDER BY {"updated_at DESC, " if by_activity else ""}id DESC LIMIT $5""",
         tenant,
-        before_id,
+        last_id or None,
         json.dumps(metadata or {}),
         [_pattern(word) for word in (search or "").split()],
         limit,
@@ -107,7 +109,7 @@ async def find(
         user_id,
         status,
         created_by,
-        before,
+        changed,
     )
     return [Found(**{**row, "metadata": json.loads(row["metadata"])}) for row in rows]
 

@@ -141,19 +141,16 @@ class ConversationQuery(BaseModel):
 async def list_conversations(call: Reader, query: Annotated[ConversationQuery, Query()]) -> ConversationPage:
     """A search covers titles, inputs and final messages; `match_source` says where it matched."""
     filters = query.model_dump(mode="json", exclude={"cursor", "limit"})
-    by_activity, (before, before_id) = query.order == "updated", moment_and_id(filters, query.cursor)
+    by_activity = query.order == "updated"
     page = await conversations.find(
         call.pool,
         call.tenant,
         search=_text(query.q),
         metadata=_metadata(query.metadata),
-        tag=query.tag,
-        user_id=query.user_id,
-        status=query.status,
+        **query.model_dump(include={"tag", "user_id", "status"}),
         created_by=call.caller.created_by if query.own else None,
         by_activity=by_activity,
-        before_id=before_id or None,
-        before=before,
+        after=moment_and_id(filters, query.cursor),
         limit=query.limit + 1,
     )
     shown, more = page[: query.limit], len(page) > query.limit

@@ -1,4 +1,4 @@
-"""What a conversation has cost, as its events tell it."""
+"""What a conversation has cost, as its events say."""
 
 from cli.client.models import EventData
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.behaviour.supervision.people import answer, answered, ask, output, waiting
+from tests.behaviour.supervision.people import answer, answered, ask, bash, output, waiting
 from tests.support.many_rows import copy_request
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
@@ -182,10 +182,10 @@ async def test_an_agent_that_may_not_ask_ends_with_its_question(people: Stack) -
 
 @pytest.mark.proves("S1-13")
 async def test_a_subagents_question_shows_on_the_conversation(people: Stack) -> None:
-    inner = calls(ask("Which port?"))
+    inner = calls(bash("true"), ask("Which port?"))
     task = ("task", {"agent": "asking-helper", "prompt": inner, "description": "find the port"})
     mute = ("task", {"agent": "mute-helper", "prompt": inner, "description": "find the port"})
-    task_id = await people.submit(calls(task, mute), "asking-lead")
+    task_id = await people.submit(calls(task, mute), "asking-lead", config={"max_tool_calls": 20})
 
     async def seen() -> Any:
         listed = await people.http.get("/input-requests", params={"conversation_id": task_id})
@@ -196,6 +196,16 @@ async def test_a_subagents_question_shows_on_the_conversation(people: Stack) -> 
     whole = (await people.http.get(f"/conversations/{task_id}")).json()
     assert [one["id"] for one in whole["input_requests"]] == [request["id"]]
     assert (await people.record(task_id))["status"] == "working"
+
+    async def counted() -> bool:
+        """The call that has ended, while the other waits: in lists and in the budgets of subagents."""
+        listed = (await people.http.get("/tasks", params={"conversation_id": task_id})).json()["items"]
+        usage = {one["task_id"]: one["usage"]["tool_invocations"] for one in listed}
+        below = (await people.http.get(f"/tasks/{task_id}/budget")).json()["children"]
+        lines = {one["task_id"]: {line["budget"]: line["used"] for line in one["budgets"]} for one in below}
+        return {usage[request["session_id"]], lines[request["session_id"]]["tool_calls"]} == {1}
+
+    await eventually(counted, what="the call that has ended is counted")
     assert (await answer(people, request["session_id"], request["id"], "port 80")).status_code == 202
     await people.wait(task_id)
     said = await output(people, task_id)
