@@ -67,4 +67,5 @@ def _progress(progress: ProgressInfo) -> str:
 def _retry(retry: RetryInfo | None) -> str | None:
     if not retry:
         return None
-    return f"attempt {retry.attempt} failed: {one_line(retry.reason)}; next at {moment(retry.next_at)}"
+    reason = one_line(retry.reason).removesuffix(".")
+    return f"attempt {retry.attempt} failed: {reason}; next at {moment(retry.next_at)}"
