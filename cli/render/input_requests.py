@@ -63,7 +63,7 @@ def _show_call(details: RequestDetails) -> None:
         for line in clean(file.text).split("\n") if file.text is not None else ["(too long, or not text)"]:
             click.echo(f"  | {line}")
     if details.more_files:
-        click.echo(f"  and {details.more_files.count:,} more files that it names")
+        click.echo(f"  and {counted(details.more_files.count, 'more file')} that it names")
     if details.note:
         click.echo(f"  {one_line(details.note)}")
     if rule := details.rule:

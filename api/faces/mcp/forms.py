@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from api.http import strict_json
 from api.http.problems import finding
+from domain.amounts import counted
 from domain.errors import Invalid, Refusal
 from domain.json_object import JsonObject
 from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind
@@ -53,7 +54,7 @@ def message_of(request: InputRequest) -> str:
         text = file.get("text")
         parts.append(f"{file['path']}:\n{_bounded(text) if text is not None else '(too long, or not text)'}")
     if more := details.get("more_files"):
-        parts.append(f"It names {more['count']:,} more files, which are not shown here; look at them first.")
+        parts.append(f"It names {counted(more['count'], 'more file')}, not shown here; look there first.")
     if rule := details.get("rule"):
         parts.append(f'Asked because of the rule: {rule["action"]} {rule["permission"]} "{rule["pattern"]}"')
     return "\n\n".join(part for part in parts if part)
